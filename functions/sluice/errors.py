@@ -1,0 +1,84 @@
+"""The errors of the core: small, typed, carrying facts, and saying whether a retry helps."""
+from __future__ import annotations
+
+from typing import Any, ClassVar, Dict, Optional, Tuple
+
+
+class SluiceError(Exception):
+    """What went wrong, the facts it is about, and the next step.
+
+    `code` is stable and goes to logs, ledger items and metrics; `retriable` says whether the same
+    call can succeed later without anybody changing anything. `facts` are the fields a log event
+    carries. Pickles, because Spark tasks raise it across processes.
+    """
+
+    code: ClassVar[str] = "error"
+    retriable: ClassVar[bool] = False
+    next_step: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, next_step: Optional[str] = None, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts: Dict[str, Any] = facts
+        self._next_step = type(self).next_step if next_step is None else next_step
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self._next_step}" if self._next_step else self.message
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self._next_step, self.facts)
+
+
+def _rebuild(cls: type, message: str, next_step: str, facts: Dict[str, Any]) -> SluiceError:
+    """Restore an error from its parts: keyword-only facts are out of reach of the default pickling."""
+    error: SluiceError = cls.__new__(cls)
+    SluiceError.__init__(error, message, next_step=next_step, **facts)
+    return error
+
+
+class UnidentifiedObject(SluiceError):
+    """An object was named with neither a version nor an ETag, or with an impossible bucket or key."""
+
+    code = "unidentified_object"
+
+
+class InvalidConfiguration(SluiceError):
+    """A configuration that can't be used; facts: `mistakes`, each with where it is."""
+
+    code = "invalid_configuration"
+    next_step = "Correct it and run `sluice config check`; the configuration in use has not changed"
+
+
+class ChangeRefused(SluiceError):
+    """A table's key, partition columns or type differ from those its data was written with."""
+
+    code = "change_refused"
+    next_step = "Put the old value back, or run `sluice rebuild` for this table"
+
+
+class UnsupportedType(SluiceError):
+    """A column of a type that can't be stored; facts: `column`, `source_type`."""
+
+    code = "unsupported_type"
+    next_step = "Change how the connector writes this column, or leave the column out at the source"
+
+
+class UnusableSchema(SluiceError):
+    """A writer schema that is not a record of columns, or whose column names collide."""
+
+    code = "unusable_schema"
+    next_step = "Rename or leave out what the message names, at the source"
+
+
+class Incompatible(SluiceError):
+    """Two schemas of one table whose types have no common type; facts: `column`, `types`."""
+
+    code = "incompatible_schema"
+    next_step = "Make the column's type one that holds both, or run `sluice rebuild` for this table"
+
+
+class Unordered(SluiceError):
+    """A change whose place in the source's log is missing or out of range; facts: `field`, `value`."""
+
+    code = "unordered_change"
+    next_step = "Let the connector write the source's log position with every change"

@@ -1,0 +1,47 @@
+"""The columns that Sluice keeps beside a source's own, and the names a source may not use."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, Tuple
+
+POSITION = "_sluice_position"
+DELETED = "__deleted"
+OP = "_sluice_op"
+SOURCE_TS_MS = "_sluice_source_ts_ms"
+OBJECT = "_sluice_object"
+OFFSET = "_sluice_offset"
+OWED = "_sluice_owed"
+
+ORDERING_FIELD = POSITION  # what Hudi compares to choose between two changes of one row
+
+
+@dataclass(frozen=True)
+class HiddenColumn:
+    """A hidden column: its name, Spark type and whether a row may lack it."""
+
+    name: str
+    spark_type: str
+    nullable: bool
+
+
+HIDDEN: Tuple[HiddenColumn, ...] = (
+    HiddenColumn(POSITION, "string", False),
+    HiddenColumn(DELETED, "boolean", False),
+    HiddenColumn(OP, "string", True),
+    HiddenColumn(SOURCE_TS_MS, "bigint", True),
+    HiddenColumn(OBJECT, "string", True),
+    HiddenColumn(OFFSET, "bigint", True),
+    # JSON text (column -> known-at position): maps in log blocks are not read by every reader.
+    HiddenColumn(OWED, "string", True),
+)
+NAMES: Tuple[str, ...] = tuple(column.name for column in HIDDEN)
+
+OPS: Tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
+
+_TAKEN = frozenset(name.lower() for name in NAMES)
+_TAKEN_PREFIXES = ("_sluice_", "_hoodie_")
+
+
+def colliding(names: Iterable[str]) -> Tuple[str, ...]:
+    """The source column names that hidden or Hudi's columns already use, as Spark compares names: without case."""
+    return tuple(name for name in names if name.lower() in _TAKEN or name.lower().startswith(_TAKEN_PREFIXES))
