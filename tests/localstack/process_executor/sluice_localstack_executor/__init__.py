@@ -1,0 +1,13 @@
+"""The entry point by which LocalStack finds the process executor (`LAMBDA_RUNTIME_EXECUTOR=process`)."""
+from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
+
+
+class ProcessExecutorPlugin(RuntimeExecutorPlugin):
+    """Names the executor; its modules load only when LocalStack asks for it."""
+
+    name = "process"
+
+    def load(self, *args, **kwargs):
+        from .executor import ProcessExecutor
+
+        return ProcessExecutor

@@ -1,0 +1,28 @@
+"""DynamoDB and its streams served by the moto that LocalStack bundles: its own provider downloads a Java program that may not be there."""
+from localstack.aws.spec import load_service
+from localstack.services.moto import call_moto
+from localstack.services.plugins import Service, aws_provider
+
+
+class MotoService:
+    """Only names the service; every operation is moto's."""
+
+    def __init__(self, service: str) -> None:
+        self.service = service
+
+
+def _on_moto(service: str) -> Service:
+    operations = {name: lambda context, request: call_moto(context) for name in load_service(service).operation_names}
+    return Service.for_provider(MotoService(service), dispatch_table_factory=lambda provider: operations)
+
+
+@aws_provider(api="dynamodb", name="moto")
+def dynamodb_on_moto() -> Service:
+    """The provider that `PROVIDER_OVERRIDE_DYNAMODB=moto` selects."""
+    return _on_moto("dynamodb")
+
+
+@aws_provider(api="dynamodbstreams", name="moto")
+def dynamodbstreams_on_moto() -> Service:
+    """The provider that `PROVIDER_OVERRIDE_DYNAMODBSTREAMS=moto` selects: a table and its stream must be served by the same code."""
+    return _on_moto("dynamodbstreams")
