@@ -1,0 +1,84 @@
+"""The seeded generator of the benchmarks writes what the real connectors would."""
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import fastavro
+import pytest
+
+from sluice_bench.debezium_objects import SOURCES
+from sluice_bench.tickit import Dataset, change_object, pieces, snapshot_object, write_snapshot
+from sluice_bench.tickit_rows import Sizes, row
+
+SMALL = Dataset(Sizes.scaled(0.001), rows_per_object=100)
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "tickit_small"
+
+
+def read(body: bytes) -> list[dict]:
+    return list(fastavro.reader(io.BytesIO(body)))
+
+
+def snapshot_of(dataset: Dataset, table: str) -> list[dict]:
+    return [change for piece in pieces(dataset) if piece.table == table for change in read(snapshot_object(dataset, piece))]
+
+
+def test_the_full_size_is_that_of_the_published_sample():
+    assert Sizes.scaled(1.0).total == 424_319
+    assert sum(piece.count for piece in pieces(Dataset(Sizes.scaled(1.0)))) == 424_319
+
+
+def test_the_same_seed_gives_the_same_bytes_but_for_the_sync_marker_and_another_seed_does_not():
+    assert snapshot_of(SMALL, "listing") == snapshot_of(SMALL, "listing")
+    assert snapshot_of(SMALL, "listing") != snapshot_of(Dataset(SMALL.sizes, seed=1, rows_per_object=100), "listing")
+
+
+@pytest.mark.parametrize("table", sorted(SOURCES))
+def test_every_object_has_the_schema_that_the_real_connector_registered(table):
+    recorded = sorted((RECORDED / "bronze" / "topics" / SOURCES[table].topic).rglob("*.avro"))[0]
+    with recorded.open("rb") as file:
+        real = fastavro.reader(file)
+        first_real = next(real)
+        made = fastavro.reader(io.BytesIO(snapshot_object(SMALL, next(p for p in pieces(SMALL) if p.table == table))))
+        assert json.dumps(made.writer_schema["fields"], sort_keys=True) == json.dumps(real.writer_schema["fields"], sort_keys=True)
+        first_made = next(made)
+        assert first_made.keys() == first_real.keys()
+        assert {name: type(value) for name, value in first_made.items() if value is not None and first_real[name] is not None} == {
+            name: type(value) for name, value in first_real.items() if value is not None and first_made[name] is not None}
+
+
+def test_snapshot_rows_share_one_position_and_changes_come_after_it():
+    rows = snapshot_of(SMALL, "event")
+    assert {r["__lsn"] for r in rows} == {rows[0]["__lsn"]} and {r["__op"] for r in rows} == {"r"}
+    _, first = change_object(SMALL, "event", 3, change=1, ts_ms=1, eventname="Tosca")
+    _, second = change_object(SMALL, "event", 3, change=2, ts_ms=1, op="d")
+    update, delete = read(first)[0], read(second)[0]
+    assert rows[0]["__lsn"] < update["__lsn"] < delete["__lsn"]
+    assert update["eventname"] == "Tosca" and update["eventid"] == 3 and update["venueid"] == rows[2]["venueid"]
+
+
+def test_a_delete_carries_only_the_key_with_defaults_where_null_is_not_allowed():
+    _, body = change_object(SMALL, "listing", 7, change=1, ts_ms=1, op="d")
+    change = read(body)[0]
+    assert (change["listid"], change["sellerid"], change["priceperticket"], change["__deleted"], change["__op"]) == (7, 0, None, "true", "d")
+
+
+def test_a_change_object_has_the_next_offset_in_its_key_and_a_prefix_makes_another_topic():
+    key, _ = change_object(SMALL, "venue", 1, change=1, ts_ms=1)
+    assert key == "topics/tickit.ems.venue/year=2026/month=11/day=21/tickit.ems.venue+0+%010d.avro" % SMALL.sizes.venue
+    other, _ = change_object(Dataset(SMALL.sizes, prefix="run1."), "venue", 1, change=1, ts_ms=1)
+    assert other == key.replace("tickit.ems.venue", "run1.tickit.ems.venue")
+
+
+def test_references_between_tables_exist():
+    sizes = SMALL.sizes
+    listing = row("listing", 5, seed=SMALL.seed, sizes=sizes)
+    assert 1 <= listing["eventid"] <= sizes.event and 1 <= listing["sellerid"] <= sizes.user
+    assert listing["totalprice"] == listing["priceperticket"] * listing["numtickets"] and isinstance(listing["totalprice"], Decimal)
+
+
+def test_a_folder_is_laid_out_as_the_sink_lays_it_out(tmp_path):
+    written = write_snapshot(tmp_path, SMALL, processes=1)
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.avro"))
+    assert written["objects"] == len(files) and written["rows"] == SMALL.sizes.total
+    assert "topics/tickit.ecomm.listing/year=2026/month=11/day=21/tickit.ecomm.listing+0+0000000100.avro" in files
