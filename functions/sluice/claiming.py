@@ -1,0 +1,130 @@
+"""What a run may claim now, shared fairly between tables within a budget, and when the rest comes due."""
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from sluice.identity import ObjectId
+from sluice.table_config import TableConfig
+
+
+@dataclass(frozen=True)
+class PendingObject:
+    """An object that waits. `size` in bytes, `admitted_at` epoch ms, `shard` the part of the lane it is listed under."""
+
+    id: ObjectId
+    table: str
+    size: int
+    admitted_at: int
+    schema: Optional[str]
+    format: str
+    topic: str
+    kafka_partition: Optional[int]
+    offset: Optional[int]
+    shard: int
+
+    @property
+    def age_order(self) -> Tuple[int, str]:
+        """Oldest first; the hash makes the order total."""
+        return self.admitted_at, self.id.hash
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What the ledger knows of a table. Times are epoch ms; `pinned` is what its data was written with, None without data."""
+
+    table: str
+    last_commit_at: Optional[int] = None
+    last_instant: Optional[str] = None
+    last_batch: Optional[str] = None
+    last_error: Optional[str] = None
+    failures: int = 0
+    backoff_until: Optional[int] = None
+    paused: bool = False
+    pinned: Optional[Mapping[str, Any]] = field(default=None, hash=False)
+    totals: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that one batch takes: objects, and bytes as stored."""
+
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ClaimPlan:
+    """What to claim now, by table, oldest first; `next_due_at` is when something that waits becomes claimable.
+
+    It is now when the budget left claimable objects, and None when all that waits is paused or unconfigured.
+    """
+
+    objects: Mapping[str, Tuple[PendingObject, ...]] = field(hash=False)
+    next_due_at: Optional[int] = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is claimable now."""
+        return not self.objects
+
+    def due_at_release(self, now: int) -> Optional[int]:
+        """The lane's `due_at` for a run that ends without claiming this plan: now if there is anything in it."""
+        return now if self.objects else self.next_due_at
+
+
+def claimable_at(config: Optional[TableConfig], state: TableState) -> Optional[int]:
+    """From when the pending objects of a table may be claimed (epoch ms); None while it is paused or unconfigured."""
+    if config is None or config.paused or state.paused:
+        return None
+    fresh_at = 0 if state.last_commit_at is None else state.last_commit_at + config.freshness_s * 1000
+    return max(fresh_at, state.backoff_until or 0)
+
+
+def claimable(config: Optional[TableConfig], state: TableState, now: int) -> bool:
+    """Whether a table's pending objects may be claimed now: configured, not paused, not in back-off, freshness elapsed."""
+    at = claimable_at(config, state)
+    return at is not None and at <= now
+
+
+def plan_claim(
+    pending: Iterable[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState],
+    budget: Budget, now: int,
+) -> ClaimPlan:
+    """Take from the tables in turns, beginning with the one that waits longest, oldest first inside each.
+
+    A table whose next object would burst the byte budget takes nothing more in this batch; the very
+    first object is always taken, or one larger than the budget would wait for ever. A table missing
+    from `states` has never been committed.
+    """
+    waiting: Dict[str, List[PendingObject]] = {}
+    for item in pending:
+        waiting.setdefault(item.table, []).append(item)
+    due = {table: claimable_at(configs.get(table), states.get(table, TableState(table))) for table in waiting}
+    later = [at for at in due.values() if at is not None and at > now]
+    queues: Dict[str, Deque[PendingObject]] = {}
+    for table, items in waiting.items():
+        at = due[table]
+        if at is not None and at <= now:
+            queues[table] = deque(sorted(items, key=lambda item: item.age_order))
+    taken = _in_turns(queues, budget)
+    if any(queues.values()):
+        later.append(now)
+    return ClaimPlan({table: tuple(items) for table, items in taken.items()}, min(later) if later else None)
+
+
+def _in_turns(queues: Mapping[str, Deque[PendingObject]], budget: Budget) -> Dict[str, List[PendingObject]]:
+    taken: Dict[str, List[PendingObject]] = {}
+    objects = total = 0
+    turns = deque(sorted(queues, key=lambda table: queues[table][0].age_order))
+    while turns and objects < budget.objects:
+        table = turns.popleft()
+        size = queues[table][0].size
+        if objects and total + size > budget.bytes:
+            continue
+        taken.setdefault(table, []).append(queues[table].popleft())
+        objects, total = objects + 1, total + size
+        if queues[table]:
+            turns.append(table)
+    return taken
