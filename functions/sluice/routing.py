@@ -1,0 +1,99 @@
+"""Which topic an object's key says it holds, or the rule by which it is no change file."""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+from sluice.table_config import TOPIC
+
+CHANGE_FILE, IGNORED, UNROUTABLE = "change_file", "ignored", "unroutable"
+FIRST, LAST = "first", "last"  # which of an object's offsets its name tells
+
+READABLE_FORMATS = frozenset({"avro"})
+_EXTENSIONS = ((".avro", "avro"), (".json", "json"), (".json.gz", "json"), (".jsonl", "json"), (".parquet", "parquet"))
+
+# <topic>+<partition>+<first offset>: Confluent's S3 sink. <topic>(<partition>_<last offset>): Lenses'.
+_CONFLUENT = re.compile(r"(?P<topic>.+)\+(?P<partition>[0-9]{1,9})\+(?P<offset>[0-9]{1,18})")
+_LENSES = re.compile(r"(?P<topic>.+)\((?P<partition>[0-9]{1,9})_(?P<offset>[0-9]{1,18})\)")
+_PARTITION = re.compile(r"partition=([0-9]{1,9})")
+_TOPICS_FOLDER = "topics"
+_TOMBSTONE_FOLDER = "tombstone"
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a key leads. `kind` is "change_file", "ignored" (by `rule`) or "unroutable" (for `reason`).
+
+    `offset` is the first or the last Kafka offset of the object, by `offset_is`.
+    """
+
+    kind: str
+    topic: Optional[str] = None
+    kafka_partition: Optional[int] = None
+    offset: Optional[int] = None
+    format: Optional[str] = None
+    offset_is: Optional[str] = None
+    rule: Optional[str] = None
+    reason: Optional[str] = None
+
+
+def classify(key: str, size: Optional[int]) -> Route:
+    """Route a decoded key (`size` in bytes, None when not known).
+
+    What Kafka Connect's sinks write beside the values (keys, headers, tombstones) and markers are
+    ignored by a named rule; everything else that names no topic is unroutable, which an operator sees.
+    """
+    folders, _, file = key.rpartition("/")
+    if not file:
+        if size:
+            return Route(UNROUTABLE, reason="the key ends with / and names no file")
+        return Route(IGNORED, rule="folder_marker")
+    if file.endswith("_$folder$"):
+        return Route(IGNORED, rule="folder_marker")
+    extension, file_format = next(((end, name) for end, name in _EXTENSIONS if file.endswith(end)), ("", None))
+    stem = file[: len(file) - len(extension)]
+    named = _CONFLUENT.fullmatch(stem) or _LENSES.fullmatch(stem) if file_format else None
+    topic = named["topic"] if named else _topic_folder(folders)
+    # A topic may be called tombstone itself: its own folder is then no tombstone folder.
+    if folders.split("/").count(_TOMBSTONE_FOLDER) > (1 if topic == _TOMBSTONE_FOLDER else 0):
+        return Route(IGNORED, rule="tombstone_folder")
+    for side in ("keys", "headers"):
+        if file_format and stem.endswith("." + side):
+            return Route(IGNORED, rule=f"{side}_file")
+    if named is None and file.startswith(("_", ".")):
+        return Route(IGNORED, rule="hidden_file")
+    if file_format is None:
+        return Route(UNROUTABLE, reason="the file's extension is none that holds changes (.avro)")
+    if topic is None:
+        return Route(UNROUTABLE, reason="neither the file's name nor a topics/<topic>/ folder tells a topic")
+    if not TOPIC.fullmatch(topic):
+        return Route(UNROUTABLE, reason="the topic's name is not one that Kafka allows")
+    if named is None:
+        return Route(CHANGE_FILE, topic, _folder_partition(folders), None, file_format)
+    offset_is = FIRST if named.re is _CONFLUENT else LAST
+    return Route(CHANGE_FILE, topic, int(named["partition"]), int(named["offset"]), file_format, offset_is)
+
+
+def first_offset(route: Route, records: int) -> Optional[int]:
+    """The Kafka offset to give an object's first of `records` records; None when the name tells none.
+
+    Counted back from the last one where the name tells that. Tombstones that a sink leaves out shift
+    the count, but never past the object before: fit for order, not for identity.
+    """
+    if route.offset is None or route.offset_is != LAST:
+        return route.offset
+    return max(0, route.offset - max(records, 1) + 1)
+
+
+def _topic_folder(folders: str) -> Optional[str]:
+    parts = folders.split("/")
+    if _TOPICS_FOLDER in parts:
+        at = parts.index(_TOPICS_FOLDER) + 1
+        return parts[at] if at < len(parts) and parts[at] else None
+    return None
+
+
+def _folder_partition(folders: str) -> Optional[int]:
+    found = [match for match in map(_PARTITION.fullmatch, folders.split("/")) if match]
+    return int(found[-1][1]) if found else None

@@ -1,0 +1,82 @@
+"""Additive union of row schemas: which types become which wider ones, and which can't."""
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import Dict, Iterable, List
+
+from sluice import column_types as kinds
+from sluice.column_types import Column, RowSchema, array_column, decimal_column
+from sluice.errors import Incompatible, UnsupportedType
+
+# Promotions that keep every value: the wider kind by the pair of kinds.
+_WIDER: Dict[frozenset[str], str] = {
+    frozenset((kinds.INT, kinds.LONG)): kinds.LONG,
+    frozenset((kinds.FLOAT, kinds.DOUBLE)): kinds.DOUBLE,
+}
+# Kinds that only differ in how the source writes the same stored type.
+_SAME_STORED = (
+    frozenset((kinds.TIMESTAMP_MILLIS, kinds.TIMESTAMP_MICROS, kinds.TIMESTAMP_NANOS, kinds.ZONED_TIMESTAMP)),
+    frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS)),
+)
+
+
+def merge_schemas(first: RowSchema, second: RowSchema) -> RowSchema:
+    """Every column of both by name: the first's order, then what only the second has.
+
+    A column of both gets the type that holds both; one that only one of them has is nullable.
+    Raises Incompatible naming the first column for which there is none, also when names differ in
+    case only.
+    """
+    by_name = {column.name: column for column in second.columns}
+    folded = {column.name.lower(): column.name for column in first.columns}
+    merged: List[Column] = []
+    for column in first.columns:
+        other = by_name.get(column.name)
+        merged.append(replace(column, nullable=True) if other is None else merge_columns(column, other))
+    for column in second.columns:
+        same = folded.get(column.name.lower())
+        if same is None:
+            merged.append(replace(column, nullable=True))
+        elif same != column.name:
+            raise Incompatible(f"Columns {same} and {column.name} differ in case only", column=column.name, types=[same, column.name])
+    return RowSchema(tuple(merged))
+
+
+def union_of(schemas: Iterable[RowSchema]) -> RowSchema:
+    """`merge_schemas` over all of them; the result's types don't depend on their order."""
+    return reduce(merge_schemas, schemas)
+
+
+def merge_columns(first: Column, second: Column) -> Column:
+    """The column that holds the values of both. Raises Incompatible."""
+    nullable = first.nullable or second.nullable
+    if first.kind == second.kind == kinds.DECIMAL:
+        return _wider_decimal(first, second, nullable)
+    if first.kind == second.kind == kinds.ARRAY and first.element is not None and second.element is not None:
+        return array_column(first.name, merge_columns(first.element, second.element), nullable)
+    if first.kind == second.kind:
+        return replace(first, nullable=nullable)
+    pair = frozenset((first.kind, second.kind))
+    wider = _WIDER.get(pair)
+    if wider is not None:
+        return replace(first if first.kind == wider else second, nullable=nullable)
+    if any(pair <= same for same in _SAME_STORED):
+        return replace(min(first, second, key=lambda column: column.kind), nullable=nullable)
+    raise _incompatible(first, second)
+
+
+def _wider_decimal(first: Column, second: Column, nullable: bool) -> Column:
+    """Room for the longer integer part and the longer fraction."""
+    scale = max(first.scale or 0, second.scale or 0)
+    whole = max((first.precision or 0) - (first.scale or 0), (second.precision or 0) - (second.scale or 0))
+    try:
+        wider = decimal_column(first.name, whole + scale, scale, nullable, f"decimal({whole + scale},{scale})")
+    except UnsupportedType as error:
+        raise _incompatible(first, second) from error
+    return wider
+
+
+def _incompatible(first: Column, second: Column) -> Incompatible:
+    types = [first.source_type or first.spark_type, second.source_type or second.spark_type]
+    return Incompatible(f"Column {first.name} is {types[0]} in one schema and {types[1]} in another", column=first.name, types=types)
