@@ -1,0 +1,83 @@
+"""The matrix of what is judged: set x delivery order x pace x table type, and a subset that holds every pair."""
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from judging.fixture_sets import ORDERS, FixtureSet, Keyed, Phase
+
+SETS = ("tickit_small", "moma_flat", "pagila_env")
+ONE_GO, PHASED = "one_go", "phased"
+TABLE_TYPES = ("cow", "mor")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to land one set. `run` (lower-case letters and digits) sets apart repetitions of a case on one stack."""
+
+    set_name: str
+    order: str
+    pace: str
+    table_type: str
+    run: str = ""
+
+    @property
+    def id(self) -> str:
+        """Names the case in results: tickit_small-shuffled-phased-mor."""
+        return f"{self.set_name}-{self.order}-{self.pace}-{self.table_type}"
+
+    @property
+    def database(self) -> str:
+        """The silver database of this case alone."""
+        return "_".join(part for part in ("judged", *self.id.replace("-", "_").split("_"), self.run) if part)
+
+    def topic(self, topic: str) -> str:
+        """This case's name for a recorded topic. Keys and topics are no part of an object's content, so many cases can share a bucket."""
+        return f"{self.database}.{topic}"
+
+    def key(self, key: str) -> str:
+        """This case's key for a recorded object: the topic is renamed in the folder and in the file's name."""
+        root, topic, *folders, name = key.split("/")
+        if not name.startswith(topic):
+            raise ValueError(f"the object's name does not begin with its topic: {key}")
+        return "/".join((root, self.topic(topic), *folders, self.topic(topic) + name.removeprefix(topic)))
+
+    def table(self, topic: str) -> str:
+        """The silver table of a recorded topic: database.name."""
+        return f"{self.database}.{topic.rsplit('.', 1)[1]}"
+
+    def rules(self, topics: Mapping[str, Keyed]) -> list[dict]:
+        """The entries of tables.yaml that take this case's topics, and no other's."""
+        return [{"topic": self.topic(topic), "table": self.table(topic), "record_key": list(keyed.record_key),
+                 "partition_by": list(keyed.partition_by), "table_type": self.table_type} for topic, keyed in topics.items()]
+
+    def steps(self, fixtures: FixtureSet) -> tuple[tuple[Phase, tuple[str, ...]], ...]:
+        """What is put before each judgement: the phase that is then judged, and the recorded keys in delivery order."""
+        if self.pace == ONE_GO:
+            return ((fixtures.phases[-1], fixtures.delivery(self.order)),)
+        return tuple((phase, fixtures.delivery(self.order, phase)) for phase in fixtures.phases)
+
+
+AXES = (SETS, ORDERS, (ONE_GO, PHASED), TABLE_TYPES)
+
+
+def matrix() -> Iterator[Case]:
+    """Every case."""
+    return (Case(*values) for values in itertools.product(*AXES))
+
+
+def pairwise() -> tuple[Case, ...]:
+    """The fewest cases found greedily in which every pair of values of two different axes occurs."""
+    left = list(matrix())
+    wanted = set().union(*(_pairs(case) for case in left))
+    chosen: list[Case] = []
+    while wanted:
+        best = max(left, key=lambda case: len(_pairs(case) & wanted))  # the first of equals: the result is always the same
+        chosen.append(best)
+        left.remove(best)
+        wanted -= _pairs(best)
+    return tuple(chosen)
+
+
+def _pairs(case: Case) -> set[tuple[tuple[int, str], tuple[int, str]]]:
+    values = enumerate((case.set_name, case.order, case.pace, case.table_type))
+    return set(itertools.combinations(values, 2))

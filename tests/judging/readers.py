@@ -1,0 +1,118 @@
+"""The readers whose rows are judged: Spark in a process of its own, and hudi-rs. They share no code."""
+import base64
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from decimal import Decimal
+from pathlib import Path
+from typing import Protocol
+
+from judging.spark_rows import REPLY
+
+
+class ReaderFailed(RuntimeError):
+    """The reader ended or answered something else: the end of its log."""
+
+
+class Reader(Protocol):
+    """Writes the live rows of tables."""
+
+    name: str
+
+    def write_rows(self, tables: Mapping[str, Path]) -> None:
+        """For each `database.table`, its live rows to a file, one JSON object per line. Raises when a table can't be read."""
+
+
+class SparkReader(AbstractContextManager):
+    """One JVM for many requests, since its start costs more than the reading. `hudi` is the bundle's version."""
+
+    def __init__(self, *, silver_bucket: str, s3: Mapping[str, str], jars: Sequence[Path], java_home: Path, hudi: str) -> None:
+        self.name = f"spark-hudi-{hudi}"
+        self._bucket = silver_bucket
+        self._log = tempfile.NamedTemporaryFile("w+", prefix="judge-spark-", suffix=".log", delete=False)
+        environment = {**os.environ, "JAVA_HOME": str(java_home), "PYSPARK_PYTHON": sys.executable,
+                       "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell", "PYTHONPATH": ""}
+        program = Path(__file__).with_name("spark_rows.py")
+        self._process = subprocess.Popen([sys.executable, str(program), json.dumps(_session(jars, s3))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=self._log, text=True, env=environment, cwd=tempfile.gettempdir())
+        self._ready = False
+
+    def write_rows(self, tables: Mapping[str, Path]) -> None:
+        if not self._ready:
+            self._answer()
+            self._ready = True
+        request = {"tables": {f"s3a://{self._bucket}/{table.replace('.', '/', 1)}": str(path) for table, path in tables.items()}}
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as ended:
+            raise ReaderFailed(f"{self.name} ended:\n{self._tail()}") from ended
+        self._answer()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(REPLY):
+                return line.removeprefix(REPLY)
+        raise ReaderFailed(f"{self.name} ended:\n{self._tail()}")
+
+    def _tail(self) -> str:
+        self._process.wait()
+        return Path(self._log.name).read_text(errors="replace")[-3000:]
+
+    def __exit__(self, *exc) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+        os.unlink(self._log.name)
+
+
+def _session(jars: Sequence[Path], s3: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a reading session on an S3 endpoint: `endpoint`, `access_key`, `secret_key`, `region`."""
+    return {
+        "spark.master": "local[2]", "spark.jars": ",".join(map(str, jars)), "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1", "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2",
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer", "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.hadoop.fs.s3a.endpoint": s3["endpoint"], "spark.hadoop.fs.s3a.endpoint.region": s3["region"], "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false", "spark.hadoop.fs.s3a.access.key": s3["access_key"],
+        "spark.hadoop.fs.s3a.secret.key": s3["secret_key"],
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    }
+
+
+class RustReader:
+    """hudi-rs, by the code that `sluice query` uses. `place` is the target whose silver bucket is read."""
+
+    name = "hudi-rs"
+
+    def __init__(self, place) -> None:
+        self._place = place
+
+    def write_rows(self, tables: Mapping[str, Path]) -> None:
+        from sluice_cli.reading import read_table
+
+        for table, path in tables.items():
+            rows = read_table(self._place, table).to_pylist()
+            path.write_text("".join(json.dumps(row, default=_plain) + "\n" for row in rows), encoding="utf-8")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"no JSON form for {type(value).__name__}")

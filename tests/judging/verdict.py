@@ -1,0 +1,39 @@
+"""Asks the judge program whether a folder of rows equals the database's rows of a phase."""
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from judging.fixture_sets import BUNDLED, FixtureSet, Phase
+
+EQUAL, DIFFERENT = 0, 1
+
+
+class JudgeFailed(RuntimeError):
+    """The judge could not compare at all: its message, and nothing about the tables."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether every table is equal, and the judge's report by table (rows, missing, extra, doubled, different, examples)."""
+
+    equal: bool
+    report: Mapping[str, Mapping]
+
+    def differences(self) -> dict[str, Mapping]:
+        """The tables that are not equal."""
+        return {table: found for table, found in self.report.items()
+                if "error" in found or any(found[kind] for kind in ("missing", "extra", "doubled", "different"))}
+
+
+def judge(fixtures: FixtureSet, rows: Path, phase: Phase, environment: Mapping[str, str]) -> Verdict:
+    """Run the judge on `<table>.jsonl` files. The one that SLUICE_FIXTURES brings wins over the bundled copy. Raises JudgeFailed."""
+    shared = environment.get("SLUICE_FIXTURES")
+    candidates = [Path(shared) / "judge.py"] if shared else []
+    program = next(path for path in (*candidates, BUNDLED / "judge.py") if path.exists())
+    done = subprocess.run([sys.executable, str(program), str(fixtures.folder), str(rows), "--phase", phase.name, "--json"], capture_output=True, text=True)
+    if done.returncode not in (EQUAL, DIFFERENT):
+        raise JudgeFailed(f"judge.py ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return Verdict(done.returncode == EQUAL, json.loads(done.stdout))
