@@ -1,0 +1,140 @@
+"""The form of tables.yaml: its keys, their types and what they mean, for validation and for editors."""
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from sluice.override_policy import refusal
+from sluice.table_config import LANE, LaneConfig
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_DURATION = r"^(0|[1-9][0-9]{0,6}[smhd])$"
+_BYTES = {"MiB": 1024**2, "GiB": 1024**3}
+_SIZE = r"^[1-9][0-9]{0,5}(MiB|GiB)$"
+
+
+def _seconds(value: Any) -> int:
+    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+    if not re.fullmatch(_DURATION, text):
+        raise ValueError("is a number with its unit: 0, 30s, 15m, 24h or 7d")
+    return 0 if text == "0" else int(text[:-1]) * _SECONDS[text[-1]]
+
+
+def _whole_hours(value: Any) -> int:
+    hours, rest = divmod(_seconds(value), 3_600)
+    if rest or not hours:
+        raise ValueError("is at least one hour, and whole hours, such as 24h or 7d")
+    return hours
+
+
+def _bytes(value: Any) -> int:
+    if not isinstance(value, str) or not re.fullmatch(_SIZE, value):
+        raise ValueError("is a size such as 512MiB or 4GiB")
+    return int(value[:-3]) * _BYTES[value[-3:]]
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(item, str) and item for item in listed):
+        raise ValueError("is a column name or a list of column names")
+    if len(set(listed)) < len(listed):
+        raise ValueError("names a column twice")
+    return tuple(listed)
+
+
+def _options(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("is a mapping of Hudi options to values")
+    found: dict[str, str] = {}
+    wrong = []
+    for option, setting in value.items():
+        why = refusal(str(option))
+        if why is not None:
+            wrong.append(f"{option} {why}")
+        elif isinstance(setting, bool):
+            found[str(option)] = "true" if setting else "false"
+        elif isinstance(setting, (str, int, float)):
+            found[str(option)] = str(setting)
+        else:
+            wrong.append(f"{option} needs one value")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return found
+
+
+def _lane_name(value: Any) -> str:
+    if not isinstance(value, str) or not LANE.fullmatch(value):
+        raise ValueError("is a lane's name: at most 32 of a-z, 0-9 and -")
+    return value
+
+
+_DURATION_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string", "pattern": _DURATION}, {"const": 0}]})
+Seconds = Annotated[int, BeforeValidator(_seconds), _DURATION_SCHEMA]
+Hours = Annotated[int, BeforeValidator(_whole_hours), WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"})]
+Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "pattern": _SIZE})]
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(_names),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}]}),
+]
+Options = Annotated[
+    dict[str, str], BeforeValidator(_options),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]
+LaneName = Annotated[str, BeforeValidator(_lane_name), WithJsonSchema({"type": "string", "pattern": f"^{LANE.pattern}$"})]
+Cores = Literal[1, 2, 4, 8, 16]  # the worker sizes of EMR Serverless
+Memory = Annotated[int, Field(strict=True, ge=2, le=108, description="GB, without the overhead that Spark adds")]
+Count = Annotated[int, Field(strict=True, ge=1, le=100_000_000)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Settings(_Strict):
+    """What a rule says of its tables; under `defaults`, what a rule that doesn't say takes over."""
+
+    record_key: Names | None = Field(None, description="The columns that identify a row; {1} is the first * of the topic")
+    partition_by: Names | None = Field(None, description="The columns whose values are the table's folders; [] for none")
+    table_type: Literal["cow", "mor"] | None = Field(None, description="cow: copy on write, quick to read. mor: merge on read, quick to write")
+    delete_mode: Literal["soft", "hard", "ignore"] | None = Field(None, description="soft: kept as a hidden row. hard: removed later by table services. ignore: deletes are counted only")
+    keep_deleted_values: Annotated[bool, Field(strict=True)] | None = Field(None, description="A deleted row keeps its last values and its partition")
+    freshness: Seconds | None = Field(None, description="The table isn't committed more often than this; 0 for demonstrations")
+    time_travel: Hours | None = Field(None, description="How far back the table can be read as it was")
+    lane: LaneName | None = Field(None, description="The tables of one lane share Spark runs")
+    generation: Annotated[int, Field(strict=True, ge=0, le=9_999)] | None = Field(None, description="Raise it when the source's log starts again lower")
+    paused: Annotated[bool, Field(strict=True)] | None = Field(None, description="Objects are admitted and wait")
+    hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
+
+
+class Rule(Settings):
+    """Topics and the table each goes to. The first rule that takes a topic counts."""
+
+    topic: str | None = Field(None, description="A topic, or a pattern in which each * stands for one part without dots")
+    topic_regex: str | None = Field(None, description="A regular expression for the whole topic, with groups", max_length=500)
+    table: str = Field(description="database.table, with {1}, {2} for the parts that * matched, or {name} for a named group")
+
+
+class Lane(_Strict):
+    """How the runs of a lane are sized and when they end."""
+
+    linger: Seconds = Field(f"{LaneConfig.linger_s}s", validate_default=True, description="A run with nothing pending waits this long for more")
+    max_age: Seconds = Field(f"{LaneConfig.max_age_s // 3600}h", validate_default=True, description="A run ends after this long")
+    batch_objects: Count = LaneConfig.batch_objects
+    batch_bytes: Bytes = Field(f"{LaneConfig.batch_bytes // 1024**3}GiB", validate_default=True)
+    batch_rows: Count = LaneConfig.batch_rows
+    driver_cores: Cores = LaneConfig.driver_cores
+    driver_memory_gb: Memory = LaneConfig.driver_memory_gb
+    executor_cores: Cores = LaneConfig.executor_cores
+    executor_memory_gb: Memory = LaneConfig.executor_memory_gb
+    min_executors: Annotated[int, Field(strict=True, ge=0, le=1_000)] = LaneConfig.min_executors
+    max_executors: Annotated[int, Field(strict=True, ge=1, le=1_000)] = LaneConfig.max_executors
+
+
+class TablesFile(_Strict):
+    """tables.yaml: which topics become which tables, and how."""
+
+    defaults: Settings = Field(default_factory=Settings)
+    lanes: dict[LaneName, Lane] = Field(default_factory=dict)
+    tables: list[Rule] = Field(default_factory=list)
