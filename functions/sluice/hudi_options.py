@@ -1,0 +1,231 @@
+"""Every Hudi option that Sluice sets, as pure functions of a table's configuration."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Mapping, Optional, Tuple
+
+from sluice.hidden_columns import ORDERING_FIELD
+from sluice.table_config import MOR, TableConfig
+
+TABLE_VERSION = 6  # Athena reads Hudi 0.14 or 0.15 tables: version 6 is the newest of those
+
+UPSERT, BULK_INSERT = "upsert", "bulk_insert"
+
+# Keys of a commit's extra metadata. Hudi copies every write option with this prefix into it.
+METADATA_PREFIX = "sluice."
+BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
+
+PROPERTIES_FILE = ".hoodie/hoodie.properties"
+
+PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"  # Hudi's id of "the higher ordering value wins"
+MERGE_MODE = "EVENT_TIME_ORDERING"
+_KEY_GENERATORS = "org.apache.hudi.keygen."
+
+# A delta commit adds one log file per file group it touches. At the default freshness of 60 s ten of
+# them are ten minutes, which is also how often table services may come: a reader merges ten small
+# files at most, and a file group is rewritten six times an hour, not sixty.
+DELTA_COMMITS_PER_COMPACTION = 10
+
+# Cleaning by hours has nothing to do for most commits. It and archival look at the whole timeline, so
+# they come with every twentieth commit; until then only a few more instants and old files are kept.
+COMMITS_PER_CLEANING = 20
+# What the archiver keeps when all that cleaning retains is less: far more than one batch needs to be
+# resolved by its id (an id is gone once its commit is archived).
+MIN_COMMITS, MAX_COMMITS = 100, 140
+
+BYTES_PER_TASK = 64 * 1024**2
+
+
+@dataclass(frozen=True)
+class TableProperties:
+    """What `hoodie.properties` of a table must say, by what it is for.
+
+    `fixed` is set at creation and never changes; another value there is refused. `readers` are what a
+    reader of some release depends on; where one is absent it is added.
+    """
+
+    fixed: Mapping[str, str]
+    readers: Mapping[str, str]
+
+
+def table_properties(config: TableConfig) -> TableProperties:
+    """The properties that a table is created with and checked against.
+
+    Both names of the ordering field are kept: releases until 1.0 read the first, later ones the second,
+    and a reader that misses its own merges log files without order.
+    """
+    fixed = {
+        "hoodie.table.name": config.name,
+        "hoodie.table.type": hudi_type(config),
+        "hoodie.table.version": str(TABLE_VERSION),
+        "hoodie.table.recordkey.fields": ",".join(config.record_key),
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.compaction.payload.class": PAYLOAD,
+        "hoodie.record.merge.strategy.id": MERGE_STRATEGY,
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.populate.meta.fields": "true",
+    }
+    if config.partition_by:
+        fixed["hoodie.table.partition.fields"] = ",".join(config.partition_by)
+        fixed["hoodie.datasource.write.partitionpath.urlencode"] = "true"
+    return TableProperties(
+        fixed=fixed,
+        readers={"hoodie.table.precombine.field": ORDERING_FIELD, "hoodie.table.ordering.fields": ORDERING_FIELD},
+    )
+
+
+def creation_properties(config: TableConfig) -> Dict[str, str]:
+    """What a new table is made with: all of its properties, and the merge mode that they follow from."""
+    properties = table_properties(config)
+    return {**properties.fixed, **properties.readers, "hoodie.record.merge.mode": MERGE_MODE, "hoodie.database.name": config.database}
+
+
+def differing(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, Tuple[Optional[str], str]]:
+    """What a table's file says otherwise than it must: name -> (found, wanted)."""
+    wanted = {**properties.fixed, **{name: value for name, value in properties.readers.items() if name in found}}
+    return {name: (found.get(name), value) for name, value in wanted.items() if found.get(name) != value}
+
+
+def absent(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, str]:
+    """The properties for readers that the file lacks and may be given."""
+    return {name: value for name, value in properties.readers.items() if name not in found}
+
+
+def key_generator(config: TableConfig) -> str:
+    """The class that makes keys and partition paths.
+
+    Never the complex one for a single key: its encoding of such a key changed between releases.
+    """
+    if not config.partition_by:
+        return _KEY_GENERATORS + "NonpartitionedKeyGenerator"
+    if len(config.record_key) > 1:
+        return _KEY_GENERATORS + "ComplexKeyGenerator"
+    return _KEY_GENERATORS + ("SimpleKeyGenerator" if len(config.partition_by) == 1 else "CustomKeyGenerator")
+
+
+def partition_fields(config: TableConfig) -> str:
+    """The partition fields in the form that the table's key generator wants them."""
+    if key_generator(config).endswith("CustomKeyGenerator"):
+        return ",".join(f"{field}:SIMPLE" for field in config.partition_by)
+    return ",".join(config.partition_by)
+
+
+def write_options(config: TableConfig, *, operation: str, parallelism: int, housekeeping: bool) -> Dict[str, str]:
+    """The options of one write.
+
+    `parallelism` is the number of tasks of a shuffle, `housekeeping` whether cleaning and archival come
+    with this commit. The table's own `hudi` options come last and win, except over what keeps the
+    table one table.
+    """
+    tasks = str(parallelism)
+    # Where the partition column can change a row is found in any partition, and moves.
+    index = "GLOBAL_SIMPLE" if config.partition_by else "SIMPLE"
+    defaults = {
+        "hoodie.index.type": index,
+        "hoodie.simple.index.update.partition.path": "true",
+        "hoodie.simple.index.parallelism": tasks,
+        "hoodie.global.simple.index.parallelism": tasks,
+        "hoodie.global.index.reconcile.parallelism": tasks,
+        "hoodie.upsert.shuffle.parallelism": tasks,
+        "hoodie.bulkinsert.shuffle.parallelism": tasks,
+        "hoodie.bulkinsert.sort.mode": "PARTITION_PATH_REPARTITION_AND_SORT" if config.partition_by else "NONE",
+        "hoodie.parquet.compression.codec": "zstd",
+        "hoodie.rollback.parallelism": tasks,
+        "hoodie.finalize.write.parallelism": tasks,
+        "hoodie.markers.delete.parallelism": tasks,
+        "hoodie.clean.parallelism": tasks,
+        **_services(config, housekeeping=housekeeping),
+    }
+    return {**defaults, **config.hudi, **_identity(config), "hoodie.datasource.write.operation": operation}
+
+
+def client_options(config: TableConfig, *, parallelism: int) -> Dict[str, str]:
+    """The options of a write client that only rolls back, compacts or cleans."""
+    return {**write_options(config, operation=UPSERT, parallelism=parallelism, housekeeping=False)}
+
+
+def read_options() -> Dict[str, str]:
+    """The options of a snapshot read by the table's own writer."""
+    return {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type": "snapshot"}
+
+
+def commit_metadata(*, batch: str, table: str, run: str) -> Dict[str, str]:
+    """What a commit says of its origin; a later run finds the batch on the timeline by it."""
+    return {
+        "hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX,
+        BATCH_KEY: batch,
+        TABLE_KEY: table,
+        RUN_KEY: run,
+    }
+
+
+def compaction_at_once() -> Dict[str, str]:
+    """Options that let a compaction be planned however few delta commits there are."""
+    return {"hoodie.compact.inline.max.delta.commits": "1"}
+
+
+def shuffle_tasks(total_bytes: int, cores: int) -> int:
+    """Tasks of a shuffle for a batch of so many (compressed) bytes: one per 64 MiB, at most four per core."""
+    return max(1, min(4 * cores, -(-total_bytes // BYTES_PER_TASK)))
+
+
+def hudi_type(config: TableConfig) -> str:
+    """Hudi's word for the table's type."""
+    return "MERGE_ON_READ" if config.table_type == MOR else "COPY_ON_WRITE"
+
+
+def _identity(config: TableConfig) -> Dict[str, str]:
+    """What must be the same on every write, or the table would stop being one table."""
+    return {
+        "hoodie.table.name": config.name,
+        "hoodie.database.name": config.database,
+        "hoodie.datasource.write.table.name": config.name,
+        "hoodie.datasource.write.table.type": hudi_type(config),
+        "hoodie.write.table.version": str(TABLE_VERSION),
+        "hoodie.write.auto.upgrade": "false",
+        "hoodie.datasource.write.recordkey.field": ",".join(config.record_key),
+        "hoodie.datasource.write.precombine.field": ORDERING_FIELD,
+        "hoodie.datasource.write.partitionpath.field": partition_fields(config),
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.write.partitionpath.urlencode": "true" if config.partition_by else "false",
+        "hoodie.datasource.write.keygenerator.class": key_generator(config),
+        # Row writer and Avro writer must give one key for one date or timestamp.
+        "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": "true",
+        "hoodie.datasource.write.payload.class": PAYLOAD,
+        "hoodie.combine.before.upsert": "false",  # a batch comes with one row per key
+        "hoodie.combine.before.insert": "false",
+        # Listing is right without it, and it costs each commit a second table's commit.
+        "hoodie.metadata.enable": "false",
+        "hoodie.embed.timeline.server": "false",
+        "hoodie.write.markers.type": "DIRECT",
+        "hoodie.clean.failed.writes.policy": "EAGER",  # one writer per table
+        "hoodie.write.concurrency.mode": "SINGLE_WRITER",
+    }
+
+
+def _services(config: TableConfig, *, housekeeping: bool) -> Dict[str, str]:
+    """Inline services only: nothing may write after the lane is released.
+
+    The archiver of 1.0 keeps every instant that cleaning by hours still needs, whatever the limits say.
+    """
+    switch = "true" if housekeeping else "false"
+    options = {
+        "hoodie.clean.automatic": switch,
+        "hoodie.clean.async.enabled": "false",
+        "hoodie.clean.policy": "KEEP_LATEST_BY_HOURS",
+        "hoodie.clean.hours.retained": str(config.time_travel_h),
+        "hoodie.archive.automatic": switch,
+        "hoodie.archive.async": "false",
+        "hoodie.keep.min.commits": str(MIN_COMMITS),
+        "hoodie.keep.max.commits": str(MAX_COMMITS),
+        "hoodie.clustering.inline": "false",
+        "hoodie.clustering.async.enabled": "false",
+    }
+    if config.table_type == MOR:
+        options.update({
+            "hoodie.compact.inline": "true",
+            "hoodie.compact.inline.max.delta.commits": str(DELTA_COMMITS_PER_COMPACTION),
+            "hoodie.datasource.compaction.async.enable": "false",
+        })
+    return options

@@ -1,0 +1,34 @@
+"""What can be wrong with a Hudi table or a commit to it."""
+from __future__ import annotations
+
+from sluice.errors import SluiceError
+
+
+class TableDiffers(SluiceError):
+    """A table's own properties say otherwise than its configuration; facts: `differences`."""
+
+    code = "table_differs"
+    next_step = "Put the table's configuration back, or run `sluice rebuild` for this table"
+
+
+class ClockBehind(SluiceError):
+    """The table holds an instant that this driver's clock has not reached: a commit would be invisible (rule 7)."""
+
+    code = "clock_behind"
+    retriable = True
+    next_step = "Wait until the clock passes the instant, or correct the clock of what wrote it"
+
+
+class CommitNotNewest(SluiceError):
+    """A commit returned and is not the newest instant of its table, or not there at all (rule 7)."""
+
+    code = "commit_not_newest"
+    next_step = "Stop the lane and compare the driver's clock with the table's timeline"
+
+
+class StillUnfinished(SluiceError):
+    """A rollback left an instant unfinished."""
+
+    code = "still_unfinished"
+    retriable = True
+    next_step = "The next attempt rolls back again; if it persists, look at the table's timeline"

@@ -1,0 +1,91 @@
+"""Hudi's own classes, through the Spark driver's JVM."""
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Mapping, Optional
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+
+class HudiJvm:
+    """What Sluice needs of Hudi that the Spark data source doesn't offer. Safe from several threads."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._jvm: Any = spark._jvm
+        self._hudi: Any = self._jvm.org.apache.hudi
+
+    def storage_conf(self) -> Any:
+        return self._hudi.hadoop.fs.HadoopFSUtils.getStorageConf(self.spark._jsc.hadoopConfiguration())
+
+    def properties(self, values: Mapping[str, str]) -> Any:
+        """A java.util.Properties."""
+        made = self._jvm.java.util.Properties()
+        for name, value in values.items():
+            made.setProperty(name, value)
+        return made
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there."""
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        return bool(hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).exists(hadoop_path))
+
+    def meta_client(self, path: str) -> Any:
+        """The table's metadata with its active timeline, as it is in storage now."""
+        builder = self._hudi.common.table.HoodieTableMetaClient.builder()
+        return builder.setConf(self.storage_conf()).setBasePath(path).setLoadActiveTimelineOnLoad(True).build()
+
+    def create_table(self, path: str, values: Mapping[str, str], *, table_type: str, key_generator: str) -> None:
+        """Write a new table's properties and folders."""
+        model = self._hudi.common.model
+        builder = self._hudi.common.table.HoodieTableMetaClient.newTableBuilder()
+        builder = builder.fromProperties(self.properties(values))
+        # These are not taken from properties by every release, or would be inferred from what is absent.
+        mode = self._hudi.common.config.RecordMergeMode.EVENT_TIME_ORDERING
+        builder = builder.setTableType(table_type).setRecordMergeMode(mode).setCommitTimezone(model.HoodieTimelineTimeZone.UTC)
+        builder.setKeyGeneratorClassProp(key_generator).initTable(self.storage_conf(), path)
+
+    def update_properties(self, meta_client: Any, values: Mapping[str, str]) -> None:
+        """Add properties to a table's file, by Hudi's own update that survives a crash in the middle."""
+        config = self._hudi.common.table.HoodieTableConfig
+        config.update(meta_client.getStorage(), meta_client.getMetaPath(), self.properties(values))
+
+    def table_properties(self, meta_client: Any) -> Dict[str, str]:
+        """The table's properties as its file has them."""
+        found = meta_client.getTableConfig().propsMap()
+        return {str(name): str(found.get(name)) for name in list(found.keySet())}
+
+    def table_schema(self, meta_client: Any) -> Optional[StructType]:
+        """The schema of the newest commit without Hudi's own columns; None while there is none."""
+        resolver = self._hudi.common.table.TableSchemaResolver(meta_client)
+        found = resolver.getTableAvroSchemaIfPresent(False)
+        if not found.isPresent():
+            return None
+        converted = self._hudi.AvroConversionUtils.convertAvroSchemaToStructType(found.get())
+        return StructType.fromJson(json.loads(converted.json()))
+
+    def write_client(self, path: str, name: str, options: Mapping[str, str], schema: str = "") -> Any:
+        """A client for rollback and table services. Close it."""
+        java_options = self._jvm.java.util.HashMap()
+        for option, value in options.items():
+            java_options.put(option, value)
+        return self._hudi.DataSourceUtils.createHoodieClient(self.spark._jsc, schema, path, name, java_options)
+
+    def avro_schema(self, meta_client: Any) -> str:
+        """The table's Avro schema as JSON, without Hudi's own columns; empty before the first commit."""
+        found = self._hudi.common.table.TableSchemaResolver(meta_client).getTableAvroSchemaIfPresent(False)
+        return str(found.get().toString()) if found.isPresent() else ""
+
+    def none(self) -> Any:
+        """Hudi's empty option."""
+        return self._hudi.common.util.Option.empty()
+
+    def hudi_table(self, client: Any) -> Any:
+        """The table behind a write client."""
+        return self._hudi.table.HoodieSparkTable.create(client.getConfig(), client.getEngineContext())
+
+
+def instants(timeline: Any) -> List[Any]:
+    """A timeline's instants as Java objects. Filter in the JVM first: each attribute is a round trip."""
+    return list(timeline.getInstants())

@@ -1,0 +1,231 @@
+"""One Hudi table: created and checked, rolled back, asked for a batch, written to."""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from sluice import hudi_options
+from sluice.table_config import TableConfig
+from sluice_spark.hudi_errors import ClockBehind, CommitNotNewest, StillUnfinished, TableDiffers
+from sluice_spark.hudi_jvm import HudiJvm, instants
+
+# An instant that is ahead by less than this is waited for: two drivers' clocks differ by milliseconds, not minutes.
+LONGEST_CLOCK_WAIT_MS = 15_000
+_COMMIT, _DELTA_COMMIT, _REPLACE, _COMPACTION = "commit", "deltacommit", "replacecommit", "compaction"
+_CLEAN, _ROLLBACK, _REQUESTED = "clean", "rollback", "REQUESTED"
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """A commit that is on the timeline: its instant and what its write statistics count."""
+
+    instant: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What one look at the timeline tells: the newest instant of any kind, whether there are rows, commits since the last cleaning."""
+
+    newest: Optional[str]
+    empty: bool
+    commits_since_cleaning: int
+
+
+class HudiTable:
+    """A table at a path, with its configuration. Not shared between threads: one per part of a batch."""
+
+    def __init__(self, spark: SparkSession, path: str, config: TableConfig) -> None:
+        self.path = path.rstrip("/")
+        self.config = config
+        self._spark = spark
+        self._jvm = HudiJvm(spark)
+        self._cores = spark.sparkContext.defaultParallelism
+
+    def exists(self) -> bool:
+        """Whether the table has been created."""
+        return self._jvm.exists(f"{self.path}/{hudi_options.PROPERTIES_FILE}")
+
+    def ensure_created(self) -> bool:
+        """Create the table if it isn't there; True if this call did. Its properties are explicit: none is left to a first write."""
+        if self.exists():
+            return False
+        values = hudi_options.creation_properties(self.config)
+        self._jvm.create_table(
+            self.path, values, table_type=hudi_options.hudi_type(self.config), key_generator=hudi_options.key_generator(self.config)
+        )
+        self.check_properties()
+        return True
+
+    def check_properties(self) -> Tuple[str, ...]:
+        """Check what readers depend on (rule 8) and what can't change (rule 18); returns the properties it added.
+
+        Raises TableDiffers naming every difference.
+        """
+        meta_client = self._jvm.meta_client(self.path)
+        properties, found = hudi_options.table_properties(self.config), self._jvm.table_properties(meta_client)
+        differences = hudi_options.differing(properties, found)
+        if differences:
+            told = "; ".join(f"{name} is {had!r}, not {wanted!r}" for name, (had, wanted) in sorted(differences.items()))
+            raise TableDiffers(f"{self.config.table}: {told}", table=self.config.table, differences=differences)
+        missing = hudi_options.absent(properties, found)
+        if missing:
+            self._jvm.update_properties(meta_client, missing)
+        return tuple(sorted(missing))
+
+    def schema(self) -> Optional[StructType]:
+        """The table's columns without Hudi's own, None before the first commit."""
+        return self._jvm.table_schema(self._jvm.meta_client(self.path))
+
+    def facts(self) -> TableFacts:
+        """Look at the timeline once."""
+        timeline = self._jvm.meta_client(self.path).getActiveTimeline()
+        commits = timeline.getCommitsTimeline().filterCompletedInstants()
+        cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
+        since = commits.findInstantsAfter(cleaned.get().requestedTime()) if cleaned.isPresent() else commits
+        newest = timeline.lastInstant()
+        return TableFacts(
+            newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
+            empty=int(commits.countInstants()) == 0,
+            commits_since_cleaning=int(since.countInstants()),
+        )
+
+    def stored(self, *columns: str) -> DataFrame:
+        """The table's rows as of its newest commit, deleted ones included, with only these columns."""
+        return self._spark.read.format("hudi").options(**hudi_options.read_options()).load(self.path).select(*columns)
+
+    def rollback_unfinished(self) -> Tuple[str, ...]:
+        """Undo every commit, delta commit and service instant that somebody left unfinished (rule 4).
+
+        This fences a writer that wakes up late: its instant is gone, so it can't complete it. A requested
+        compaction plan stays; one that was running goes back to requested. A cleaning that was running is
+        finished, since what it deleted can't come back. Returns the instants, oldest first.
+        """
+        found = self._unfinished(self._jvm.meta_client(self.path))
+        if not found:
+            return ()
+        client = self._client()
+        try:
+            for instant in reversed(found):  # newest first, as Hudi's own cleaning of failed writes does
+                self._roll_back(client, instant)
+        finally:
+            client.close()
+        left = self._unfinished(self._jvm.meta_client(self.path))
+        if left:
+            raise StillUnfinished(f"{self.config.table} still has unfinished instants", table=self.config.table, instants=[_text(item) for item in left])
+        return tuple(str(instant.requestedTime()) for instant in found)
+
+    def _unfinished(self, meta_client: Any) -> Tuple[Any, ...]:
+        pending = instants(meta_client.getActiveTimeline().filterInflightsAndRequested())
+        return tuple(item for item in pending if not (item.getAction() == _COMPACTION and str(item.getState()) == _REQUESTED))
+
+    def _roll_back(self, client: Any, instant: Any) -> None:
+        action = instant.getAction()
+        if action in (_COMMIT, _DELTA_COMMIT, _REPLACE):
+            client.rollback(instant.requestedTime())
+        elif action == _COMPACTION:
+            self._jvm.hudi_table(client).rollbackInflightCompaction(instant)
+        elif action == _CLEAN:
+            client.clean()
+        elif action == _ROLLBACK:
+            # Carried on by the rollback of the instant that it undoes; alone, that instant is gone and so is its purpose.
+            timeline = self._jvm.meta_client(self.path).getActiveTimeline()
+            if any(item.requestedTime() == instant.requestedTime() for item in instants(timeline.filterInflightsAndRequested())):
+                timeline.deletePending(instant)
+
+    def instant_of_batch(self, batch: str, table: str) -> Optional[str]:
+        """The completed instant that holds a batch's part of this table, found by its metadata; None if there is none."""
+        timeline = self._jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        found = self._find(timeline, batch, table)
+        return None if found is None else str(found[0].requestedTime())
+
+    def _find(self, timeline: Any, batch: str, table: str) -> Optional[Tuple[Any, Any]]:
+        for instant in reversed(instants(timeline)):
+            metadata = timeline.readCommitMetadata(instant)
+            extra = metadata.getExtraMetadata()
+            if extra.get(hudi_options.BATCH_KEY) == batch and extra.get(hudi_options.TABLE_KEY) == table:
+                return instant, metadata
+        return None
+
+    def wait_until_past_newest(self, newest: Optional[str], *, now_ms: Callable[[], int], wait: Callable[[float], None]) -> None:
+        """Return once the clock is past the newest instant of the timeline (rule 7).
+
+        Instants come from the driver's clock. Raises ClockBehind when it is behind by more than seconds.
+        """
+        if newest is None:
+            return
+        limit = instant_ms(newest)
+        while now_ms() <= limit:
+            behind = limit - now_ms()
+            if behind > LONGEST_CLOCK_WAIT_MS:
+                raise ClockBehind(f"{self.config.table} holds instant {newest}, {behind} ms ahead of this clock", table=self.config.table, instant=newest, behind_ms=behind)
+            wait((behind + 1) / 1000)
+
+    def write(self, rows: DataFrame, *, operation: str, batch: str, run: str, facts: TableFacts, size_bytes: int) -> CommitResult:
+        """Commit rows, one per key, and return the commit once it is seen on the timeline as the newest write.
+
+        `facts` are what was true just before. An exception doesn't say that nothing was committed: roll
+        back and ask for the batch (rule 4).
+        """
+        options = hudi_options.write_options(
+            self.config,
+            operation=operation,
+            parallelism=hudi_options.shuffle_tasks(size_bytes, self._cores),
+            housekeeping=facts.commits_since_cleaning >= hudi_options.COMMITS_PER_CLEANING,
+        )
+        metadata = hudi_options.commit_metadata(batch=batch, table=self.config.table, run=run)
+        rows.write.format("hudi").options(**options).options(**metadata).mode("append").save(self.path)
+        return self._committed(batch, facts.newest)
+
+    def _committed(self, batch: str, newest_before: Optional[str]) -> CommitResult:
+        commits = self._jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        found = self._find(commits.findInstantsAfter(newest_before or "0"), batch, self.config.table)
+        if found is None:
+            raise CommitNotNewest(f"{self.config.table}: no new commit carries {batch}", table=self.config.table, batch=batch, newest_before=newest_before)
+        instant, statistics = found
+        return CommitResult(str(instant.requestedTime()), {
+            "inserted": int(statistics.fetchTotalInsertRecordsWritten()),
+            "updated": int(statistics.fetchTotalUpdateRecordsWritten()),
+            "rewritten": int(statistics.fetchTotalRecordsWritten()),
+            "bytes_written": int(statistics.fetchTotalBytesWritten()),
+            "files_written": int(statistics.fetchTotalFilesInsert()) + int(statistics.fetchTotalFilesUpdated()),
+        })
+
+    def compact_all(self) -> Optional[str]:
+        """Merge every log file into its base file now; the instant, or None if there was nothing to merge.
+
+        For a commit that changes a column's type: older log blocks hold the old one (rule 10).
+        """
+        client = self._client(hudi_options.compaction_at_once())
+        try:
+            client.runAnyPendingCompactions()
+            planned = client.scheduleCompaction(self._jvm.none())
+            if not planned.isPresent():
+                return None
+            instant = planned.get()
+            outcome = client.compact(instant)
+            client.commitCompaction(instant, outcome.getCommitMetadata().get(), self._jvm.none())
+            return str(instant)
+        finally:
+            client.close()
+
+    def _client(self, more: Optional[Dict[str, str]] = None) -> Any:
+        options = {**hudi_options.client_options(self.config, parallelism=self._cores), **(more or {})}
+        schema = self._jvm.avro_schema(self._jvm.meta_client(self.path))
+        return self._jvm.write_client(self.path, self.config.name, options, schema)
+
+
+def instant_ms(instant: str) -> int:
+    """Epoch milliseconds of an instant "yyyyMMddHHmmssSSS", whose time zone is UTC by the table's own property."""
+    digits = re.sub(r"\D", "", instant)
+    moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
+    return int(moment.timestamp()) * 1000 + int((digits[14:17] or "999").ljust(3, "0"))
+
+
+def _text(instant: Any) -> str:
+    return f"{instant.requestedTime()}.{instant.getAction()}.{instant.getState()}"
