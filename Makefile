@@ -35,7 +35,7 @@ test-localstack: setup  ## one object to committed row on LocalStack (needs Pyth
 	$(BIN)/python -m pytest -m localstack tests/localstack
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable
-	$(BIN)/python -m sluice_bench.judge_all
+	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all
 
 lint: setup  ## validate the template
 	$(BIN)/sam validate --lint
@@ -54,7 +54,7 @@ deploy: build  ## sam deploy, upload the Spark artifacts under their content has
 	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release)
 
 bench: setup  ## latency and full load against the always-on peer, on this machine
-	$(BIN)/python -m sluice_bench
+	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) .aws-sam build dist .sluice .pytest_cache

@@ -38,7 +38,7 @@ class SparkReader(AbstractContextManager):
         environment = {**os.environ, "JAVA_HOME": str(java_home), "PYSPARK_PYTHON": sys.executable,
                        "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell", "PYTHONPATH": ""}
         program = Path(__file__).with_name("spark_rows.py")
-        self._process = subprocess.Popen([sys.executable, str(program), json.dumps(_session(jars, s3))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self._process = subprocess.Popen([sys.executable, str(program), json.dumps(read_session(jars, s3))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._log, text=True, env=environment, cwd=tempfile.gettempdir())
         self._ready = False
 
@@ -78,7 +78,7 @@ class SparkReader(AbstractContextManager):
         os.unlink(self._log.name)
 
 
-def _session(jars: Sequence[Path], s3: Mapping[str, str]) -> dict[str, str]:
+def read_session(jars: Sequence[Path], s3: Mapping[str, str]) -> dict[str, str]:
     """Settings of a reading session on an S3 endpoint: `endpoint`, `access_key`, `secret_key`, `region`."""
     return {
         "spark.master": "local[2]", "spark.jars": ",".join(map(str, jars)), "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",

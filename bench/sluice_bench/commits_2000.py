@@ -1,0 +1,115 @@
+"""Many commits into one table under the default policy: what a warm commit costs at the beginning and at the end, and the bytes it leaves.
+
+    python -m sluice_bench.commits_2000 [--commits 2000] [--table-type cow]
+"""
+import argparse
+import json
+import secrets
+import tempfile
+import time
+from pathlib import Path
+
+from judging.running_stack import RunningStack
+from sluice_bench import ledger_times
+from sluice_bench.debezium_objects import object_key
+from sluice_bench.driver_log import events
+from sluice_bench.results import keep, say
+from sluice_bench.stack import bench_stack, table_rules
+from sluice_bench.percentiles import percentile
+from sluice_bench.tickit import Dataset, change_object, snapshot_object, pieces
+from sluice_bench.tickit_rows import Sizes
+
+CAVEATS = (
+    "One row changes per commit, one commit after the other, freshness 0: a deployment commits at most once a minute, so a week is at most 10,080 commits.",
+    "Nothing is older than the time-travel window of seven days within the run, so nothing is cleaned: the bytes are those of a table that keeps everything.",
+)
+TABLE = "event"
+LANE = "main"
+WEEK = 7 * 24 * 60  # commits in seven days at the default freshness of 60 s
+WINDOW = 25  # commits around a point that its median is taken of
+TIMEOUT_S = 180.0
+
+
+def commit_one(stack: RunningStack, dataset: Dataset, change: int) -> dict[str, float | str]:
+    """Put one change and await its object's settling; returns the batch and the seconds from put to settled."""
+    target = stack.target
+    key, body = change_object(dataset, TABLE, 1 + change % dataset.sizes.event, change=change, ts_ms=int(time.time() * 1000), eventname=f"show {change}")
+    started = time.perf_counter()
+    version = target.client("s3").put_object(Bucket=target.bronze, Key=key, Body=body).get("VersionId", "null")
+    dynamodb = target.client("dynamodb")
+
+    def settled() -> dict | None:
+        item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
+        return item if item and item.get("state") == "committed" else None
+
+    item = ledger_times.await_until(settled, timeout_s=TIMEOUT_S, what=f"commit {change}")
+    return {"commit": change, "batch": str(item["batch"]), "seconds": round(time.perf_counter() - started, 3)}
+
+
+def stored(stack: RunningStack, table: str) -> dict[str, int]:
+    """Bytes and files below a table's folder: data, and Hudi's own folder apart."""
+    target = stack.target
+    found = {"data_bytes": 0, "data_files": 0, "hudi_bytes": 0, "hudi_files": 0}
+    for page in target.client("s3").get_paginator("list_objects_v2").paginate(Bucket=target.silver, Prefix=f"{table.replace('.', '/', 1)}/"):
+        for item in page.get("Contents", ()):
+            kind = "hudi" if "/.hoodie/" in item["Key"] else "data"
+            found[f"{kind}_bytes"] += item["Size"]
+            found[f"{kind}_files"] += 1
+    return found
+
+
+def merge_seconds(stack: RunningStack) -> dict[str, float]:
+    """The driver's own time of merging, by batch."""
+    return {str(event["batch"]): float(event["seconds"]["merge"]) for event in events(stack.home)
+            if isinstance(event.get("seconds"), dict) and "merge" in event["seconds"] and "batch" in event}
+
+
+def around(values: list[float], commit: int) -> float:
+    """The median of the WINDOW values that end at a commit (counted from 1)."""
+    return percentile(values[max(0, commit - WINDOW):commit], 0.5)
+
+
+def main() -> None:
+    """Commit, keep the raw values, print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--commits", type=int, default=2_000)
+    parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
+    given = parser.parse_args()
+    if given.commits < 200:
+        parser.error("the comparison is with commit 100: at least 200 commits")
+    database = f"commits{secrets.token_hex(3)}"
+    dataset = Dataset(Sizes.scaled(1.0), prefix=f"{database}.")
+    table = f"{database}.{TABLE}"
+    sizes: list[dict] = []
+    with bench_stack() as stack, tempfile.TemporaryDirectory() as scratch:
+        stack.configure([rule for rule in table_rules(dataset.prefix, database, given.table_type) if rule["table"] == table], lanes={LANE: {"linger": "10m"}})
+        first = Path(scratch) / "snapshot.avro"
+        piece = next(piece for piece in pieces(dataset) if piece.table == TABLE)
+        first.write_bytes(snapshot_object(dataset, piece))
+        stack.put(object_key(TABLE, 0, prefix=dataset.prefix), first)
+        stack.wait(300.0)
+        commits: list[dict] = []
+        for change in range(1, given.commits + 1):
+            commits.append(commit_one(stack, dataset, change))
+            if change % 100 == 0:
+                sizes.append({"commit": change, **stored(stack, table)})
+                print(json.dumps({**commits[-1], **sizes[-1]}), flush=True)
+        merges = merge_seconds(stack)
+    merge = [merges[str(each["batch"])] for each in commits if each["batch"] in merges]
+    whole = [float(each["seconds"]) for each in commits]
+    found: dict[str, object] = {
+        "put_to_settled_at_100_s": around(whole, 100), f"put_to_settled_at_{given.commits}_s": around(whole, given.commits),
+        "ratio_put_to_settled": round(around(whole, given.commits) / around(whole, 100), 3),
+    }
+    if len(merge) == len(commits):
+        found |= {"merge_at_100_s": around(merge, 100), f"merge_at_{given.commits}_s": around(merge, given.commits),
+                  "ratio_merge": round(around(merge, given.commits) / around(merge, 100), 3)}
+    total = sizes[-1]["data_bytes"] + sizes[-1]["hudi_bytes"]
+    found |= {"stored_mb": round(total / 1e6, 1), "rows": dataset.sizes.event, "bytes_per_commit": round(total / given.commits),
+              "seven_days_at_one_a_minute_gb": round(total / given.commits * WEEK / 1e9, 2)}
+    file = keep("commits", parameters=vars(given), caveats=CAVEATS, values={"commits": commits, "merge_s": merge, "stored": sizes}, summary=found)
+    say("Many commits", CAVEATS, found, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The full load: 424,319 rows in seven tables by one run of Sluice, interleaved with the always-on peer and a bare write of the same objects.
+
+    python -m sluice_bench.full_load [--rounds 3] [--scale 1.0] [--peers streaming,tuned,bare] [--table-type cow]
+"""
+import argparse
+import importlib.metadata
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from judging.readers import read_session
+from judging.running_stack import RunningStack
+from sluice_bench import ledger_times
+from sluice_bench.debezium_objects import SOURCES
+from sluice_bench.results import keep, say
+from sluice_bench.stack import bench_stack, table_rules
+from sluice_bench.percentiles import summary
+from sluice_bench.tickit import Dataset, write_snapshot
+from sluice_bench.tickit_rows import Sizes
+from sluice_local.cache import cache_directory
+from sluice_local.jars import ensure_jars
+from sluice_local.java import find_java
+from sluice_local.trust_store import trust_options
+
+CAVEATS = (
+    "Sluice: from the first batch's claim to the last batch's commit, by the ledger; from the first put, and with the start of Spark, are given apart.",
+    "Peer: the queries one after the other in one session that is already up; its start is given apart. An always-on job would have it behind it.",
+    "Each side's Spark has this machine to itself while it runs, beside the emulator that serves both.",
+)
+DRIVER_MEMORY = "4g"
+TIMEOUT_S = 900.0
+PEERS = {"streaming": ("streaming", False), "tuned": ("streaming", True), "bare": ("bare", False)}
+
+
+def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type: str) -> dict[str, object]:
+    """Put the objects at once into the idle system, wait for the lane to be idle again, and read the times from the ledger."""
+    database = prefix.rstrip(".")
+    stack.configure(table_rules(prefix, database, table_type))
+    files = sorted(path for path in folder.rglob("*.avro"))
+    put_at = time.time()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda file: stack.put(str(file.relative_to(folder)), file), files))
+    put_s = time.time() - put_at
+    stack.wait(TIMEOUT_S)
+    waited_s = time.time() - put_at
+    items = ledger_times.batch_items(stack.target.client("dynamodb"), stack.target.ledger_table)
+    parts = [item for item in items if str(item["sk"]).startswith(f"table#{database}.")]
+    wanted = {item["pk"] for item in parts}
+    batches = [item for item in items if item["pk"] in wanted and item["sk"] == "batch"]
+    claimed, committed = min(int(b["claimed_at"]) for b in batches), max(int(b["committed_at"]) for b in batches)
+    return {"design": "sluice", "seconds": round((committed - claimed) / 1000, 2), "from_first_put_s": round(committed / 1000 - put_at, 2), "put_s": round(put_s, 2),
+            "waited_s": round(waited_s, 2), "batches": len(batches), "runs": len({b["run"] for b in batches}), "commits": len(parts), "objects": len(files),
+            "parts": {str(part["sk"]).removeprefix("table#"): {"counts": part.get("counts"), "started_at": part.get("started_at"), "committed_at": part.get("committed_at")}
+                      for part in parts}}
+
+
+def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, table_type: str) -> dict[str, object]:
+    """Run one of the peers over the objects that Sluice has just loaded. Raises CalledProcessError with its output when it fails."""
+    mode, tuned = PEERS[peer]
+    target = stack.target
+    keys: dict[str, list[str]] = {}
+    for file in sorted(folder.rglob("*.avro")):
+        key = str(file.relative_to(folder))
+        keys.setdefault(key.split("/")[1].removeprefix(prefix), []).append(key)
+    bronze = f"s3a://{target.bronze}"
+    tables = {table: (f"{bronze}/topics/{prefix}{source.topic}", f"{bronze}/{keys[source.topic][-1]}", source.key) for table, source in SOURCES.items()}
+    job = {"tables": tables, "into": f"s3a://{target.silver}/_peer/{prefix}{peer}-{secrets.token_hex(4)}",
+           "table_type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[table_type], "tuned": tuned}
+    cache = cache_directory(os.environ)
+    # Spark's own Avro source is a package apart; the peer needs it, Sluice doesn't.
+    version = importlib.metadata.version("pyspark")
+    session = read_session(ensure_jars(), stack.s3) | {"spark.jars.packages": f"org.apache.spark:spark-avro_2.12:{version}", "spark.jars.ivy": str(cache / "ivy"),
+                                                      "spark.default.parallelism": "2"}
+    java = find_java(os.environ)
+    options = " ".join(trust_options(os.environ, cache / "ivy"))
+    environment = {**os.environ, "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable,
+                   "PYSPARK_SUBMIT_ARGS": f'--driver-memory {DRIVER_MEMORY} --driver-java-options "{options}" pyspark-shell'}
+    done = subprocess.run([sys.executable, str(Path(__file__).with_name("peer.py")), mode, json.dumps(session), json.dumps(job)],
+                          capture_output=True, text=True, env=environment, cwd=tempfile.gettempdir(), timeout=TIMEOUT_S)
+    if done.returncode != 0:
+        raise RuntimeError(f"the peer {peer} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    total = next(line for line in lines if line.get("total"))
+    return {"design": peer, "seconds": total["writes_s"] if mode == "bare" else total["seconds"], "session_s": total["session_s"], "rows": total["rows"],
+            "tables": {line["table"]: line["seconds"] for line in lines if "table" in line}}
+
+
+def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tuple[Mapping, list[dict]]:
+    """`rounds` times: Sluice, then each peer, on new topics and tables. Returns the summary and every measurement."""
+    values: list[dict] = []
+    with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-tickit-") as scratch:
+        for number in range(rounds):
+            prefix = f"load{number}x{secrets.token_hex(3)}."
+            folder = Path(scratch) / prefix
+            dataset = Dataset(Sizes.scaled(scale), prefix=prefix)
+            rows = write_snapshot(folder, dataset)["rows"]
+            for design in ("sluice", *peers):
+                measured = load_with_sluice(stack, folder, prefix, table_type) if design == "sluice" else load_with_peer(stack, folder, prefix, design, table_type)
+                values.append({"round": number, "rows_put": rows, **measured})
+                print(f"round {number} {design}: {measured['seconds']} s (local)", flush=True)
+    seconds = {design: [float(v["seconds"]) for v in values if v["design"] == design] for design in ("sluice", *peers)}
+    found: dict[str, object] = {f"{design}_s": summary(each) for design, each in seconds.items()}
+    for peer in peers:
+        ratios = [round(mine / theirs, 3) for mine, theirs in zip(seconds["sluice"], seconds[peer])]
+        found[f"sluice_to_{peer}"] = {"each": ratios, "median": sorted(ratios)[len(ratios) // 2]}
+    return found, values
+
+
+def main() -> None:
+    """Run, keep the raw values, print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--peers", default="streaming,tuned,bare", help="of: " + ", ".join(PEERS))
+    parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
+    given = parser.parse_args()
+    peers = [peer for peer in given.peers.split(",") if peer]
+    found, values = run(given.rounds, given.scale, peers, given.table_type)
+    file = keep("full-load", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
+    say("Full load", CAVEATS, found, file)
+
+
+if __name__ == "__main__":
+    main()

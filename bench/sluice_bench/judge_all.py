@@ -1,0 +1,102 @@
+"""The whole matrix of recorded sets against the source databases' rows: sets x orders x pace x table type, by Spark and by hudi-rs. Resumable.
+
+    python -m sluice_bench.judge_all [--side-by-side 8] [--only TEXT] [--again]
+
+Keeps one JSON file per case under bench/results/judge/ and skips the cases that have one, unless --again.
+"""
+import argparse
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from judging.cases import ONE_GO, Case, matrix
+from judging.fixture_sets import SetMissing, find_set
+from judging.readers import Reader, RustReader, SparkReader
+from judging.running_stack import RunningStack
+from judging.session import Judgement, run_cases
+from sluice_bench.machine import describe_machine
+from sluice_bench.results import RESULTS
+from sluice_bench.stack import bench_stack
+from sluice_local.jars import HUDI, ensure_jars
+from sluice_local.java import find_java
+
+RESULTS_FOLDER = RESULTS / "judge"
+OLD_HUDI = "0.15.0"  # what Athena's generation of readers is built on
+TIMEOUT_S = 900.0
+
+
+def all_cases() -> tuple[Case, ...]:
+    """The matrix, and the set with side objects."""
+    return (*matrix(), Case("moma_keys", "shuffled", ONE_GO, "cow"))
+
+
+@contextmanager
+def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
+    """hudi-rs, Spark with the release's Hudi, and Spark with the Hudi of Athena's generation."""
+    java = find_java(os.environ)
+    with ExitStack() as open_readers:
+        spark = [open_readers.enter_context(SparkReader(silver_bucket=stack.target.silver, s3=stack.s3, jars=ensure_jars(version), java_home=java.home, hudi=version))
+                 for version in (HUDI, OLD_HUDI)]
+        yield (RustReader(stack.target), *spark)
+
+
+def outstanding(cases: Sequence[Case], folder: Path) -> list[Case]:
+    """The cases without a result."""
+    return [case for case in cases if not (folder / f"{case.id}.json").exists()]
+
+
+def keep_case(case: Case, judgements: Sequence[Judgement], folder: Path) -> bool:
+    """Write a case's result whole or not at all; returns whether every reader saw the database's rows after every phase."""
+    mine = [judgement for judgement in judgements if judgement.case == case.id]
+    equal = bool(mine) and all(judgement.equal for judgement in mine)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"{case.id}.partial"
+    partial.write_text(json.dumps({"case": case.id, "equal": equal, "machine": describe_machine(), "judgements": [j.to_dict() for j in mine]}, indent=1) + "\n")
+    partial.replace(folder / f"{case.id}.json")
+    return equal
+
+
+def main() -> int:
+    """Run what is outstanding; 0 when every case that has a result is equal and none is missing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--side-by-side", type=int, default=8, help="cases that share a batch")
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--again", action="store_true", help="also those that have a result")
+    parser.add_argument("--results", type=Path, default=RESULTS_FOLDER)
+    given = parser.parse_args()
+    cases = [case for case in all_cases() if given.only in case.id]
+    todo = cases if given.again else outstanding(cases, given.results)
+    print(f"{len(cases)} cases, {len(cases) - len(todo)} have a result, {len(todo)} to run", flush=True)
+    if todo:
+        with bench_stack() as stack, all_readers(stack) as readers:
+            for start in range(0, len(todo), given.side_by_side):
+                _run(todo[start:start + given.side_by_side], stack, readers, given.results)
+    return _tell(cases, given.results)
+
+
+def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], folder: Path) -> None:
+    named = [replace(case, run=secrets.token_hex(3)) for case in cases]  # a case that was cut off leaves tables behind: never the same twice
+    try:
+        together = [(case, find_set(case.set_name, os.environ)) for case in named]
+    except SetMissing as missing:
+        sys.exit(str(missing))
+    judgements = run_cases(together, stack, readers, os.environ, timeout_s=TIMEOUT_S,
+                           report=lambda j: print(f"{'equal    ' if j.equal else 'DIFFERENT'} {j.case} after {j.phase} by {j.reader}: {j.rows} rows", flush=True))
+    for case in named:
+        keep_case(case, judgements, folder)
+
+
+def _tell(cases: Sequence[Case], folder: Path) -> int:
+    found = {case.id: json.loads((folder / f"{case.id}.json").read_text()) for case in cases if (folder / f"{case.id}.json").exists()}
+    different = [name for name, result in found.items() if not result["equal"]]
+    print(f"{len(found) - len(different)} of {len(cases)} cases equal" + "".join(f"\n  different: {name}" for name in different))
+    return 0 if len(found) == len(cases) and not different else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""How long a change takes to be readable: from the return of PutObject to the row in a newly opened hudi-rs read.
+
+    python -m sluice_bench.latency lingering|idle [--changes 20] [--scale 0.05] [--table listing] [--table-type cow]
+"""
+import argparse
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from judging.running_stack import RunningStack
+from sluice_bench import ledger_times
+from sluice_bench.debezium_objects import SOURCES
+from sluice_bench.driver_log import batch_profile
+from sluice_bench.results import keep, say
+from sluice_bench.stack import bench_stack, table_rules
+from sluice_bench.percentiles import summary
+from sluice_bench.tickit import Dataset, change_object, write_snapshot
+from sluice_bench.tickit_rows import Sizes
+from sluice_cli.reading import open_table
+
+LINGERING, IDLE = "lingering", "idle"
+CAVEATS = (
+    "freshness is 0 and the queue's batching window is 0: both trade delay for cost, and a deployment's defaults are 60 s and 2 s.",
+    "A reading that found nothing yet counts to the change: the resolution is one open and read of the table, given as read_s.",
+)
+# One column per table that a change sets to a value no other row has.
+TEXT_COLUMN = {"user": "city", "venue": "venuename", "event": "eventname", "category": "catdesc"}
+NUMBER_COLUMN = {"listing": "numtickets", "sale": "qtysold", "date": "week"}
+LANE = "main"
+TIMEOUT_S = 120.0
+IDLE_LINGER = "1s"  # an idle system is reached sooner; how long a run lingers doesn't change how the next one starts
+LONG_LINGER = "10m"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One measured change. Times are epoch seconds."""
+
+    put_at: float
+    readable_at: float
+    read_s: float
+    reads: int
+    stages: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """From the put's return to the end of the read that had the row."""
+        return self.readable_at - self.put_at
+
+
+def measure(stack: RunningStack, dataset: Dataset, database: str, table: str, number: int, change: int) -> Changed:
+    """Put an update of one row and read the table anew until it is there. Raises TimeoutError."""
+    column = TEXT_COLUMN.get(table) or NUMBER_COLUMN[table]
+    value: Any = f"changed {change}" if table in TEXT_COLUMN else 10_000 + change
+    key, body = change_object(dataset, table, number, change=change, ts_ms=int(time.time() * 1000), **{column: value})
+    target, source = stack.target, SOURCES[table]
+    version = target.client("s3").put_object(Bucket=target.bronze, Key=key, Body=body).get("VersionId", "null")
+    put_at = time.time()
+    reads: list[float] = []
+
+    def readable() -> bool:
+        started = time.perf_counter()
+        opened = open_table(target, f"{database}.{table}")
+        found = any(number in batch.column(source.key).to_pylist() and _holds(batch, source.key, number, column, value) for batch in opened.batches())
+        reads.append(time.perf_counter() - started)
+        return found
+
+    ledger_times.await_until(readable, timeout_s=TIMEOUT_S, what=f"change {change}")
+    readable_at = time.time()
+    return Changed(put_at, readable_at, reads[-1], len(reads), _stages(stack, key, version, f"{database}.{table}", put_at, readable_at))
+
+
+def _holds(batch: Any, key: str, number: int, column: str, value: Any) -> bool:
+    position = batch.column(key).to_pylist().index(number)
+    return batch.column(column)[position].as_py() == value
+
+
+def _stages(stack: RunningStack, key: str, version: str, table: str, put_at: float, readable_at: float) -> dict[str, float]:
+    """Seconds between the moments that the ledger and the driver's log know."""
+    target = stack.target
+    dynamodb = target.client("dynamodb")
+
+    def committed() -> dict | None:
+        item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
+        return item if item and item.get("state") == "committed" else None
+
+    item = ledger_times.await_until(committed, timeout_s=TIMEOUT_S, what="the object's settling")
+    parts = {str(each["sk"]): each for each in ledger_times.batch_items(dynamodb, target.ledger_table) if each["pk"] == f"batch#{item['batch']}"}
+    moments = [("noticed", _seconds(item.get("noticed_at"))), ("admitted", _seconds(item.get("admitted_at"))), ("claimed", _seconds(parts["batch"].get("claimed_at"))),
+               ("committed", _seconds(parts[f"table#{table}"].get("committed_at"))), ("readable", readable_at)]
+    stages, before = {}, put_at
+    for name, at in moments:
+        if at is not None:
+            stages[f"to_{name}_s"] = round(at - before, 3)
+            before = at
+    return {**stages, **batch_profile(stack.home, str(item["batch"]))}
+
+
+def _seconds(milliseconds: Any) -> float | None:
+    return None if milliseconds is None else int(milliseconds) / 1000
+
+
+def _until_idle(stack: RunningStack) -> None:
+    target = stack.target
+    dynamodb = target.client("dynamodb")
+    ledger_times.await_until(lambda: ledger_times.lane_item(dynamodb, target.ledger_table, LANE).get("state") == "idle", timeout_s=TIMEOUT_S, what="the lane's release")
+
+
+def run(mode: str, changes: int, scale: float, table: str, table_type: str) -> list[Changed]:
+    """Load the tables, make the first change without counting it, then measure `changes` changes, one after the other."""
+    database = f"latency{secrets.token_hex(3)}"
+    dataset = Dataset(Sizes.scaled(scale), prefix=f"{database}.")
+    with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-") as scratch:
+        linger = LONG_LINGER if mode == LINGERING else IDLE_LINGER
+        stack.configure(table_rules(dataset.prefix, database, table_type), lanes={LANE: {"linger": linger}})
+        write_snapshot(Path(scratch), dataset)
+        for file in sorted(path for path in Path(scratch).rglob("*.avro")):
+            stack.put(str(file.relative_to(scratch)), file)
+        stack.wait(600.0)
+        measured = []
+        for change in range(1, changes + 2):
+            if mode == IDLE:
+                _until_idle(stack)
+            found = measure(stack, dataset, database, table, 1 + change % dataset.sizes.by_table()[table], change)
+            print(f"{mode} {change - 1}/{changes}: {found.seconds:.2f} s (local) {dict(found.stages)}", flush=True)
+            if change > 1:
+                measured.append(found)
+    return measured
+
+
+def main() -> None:
+    """Measure, keep the raw values, print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("mode", choices=(LINGERING, IDLE))
+    parser.add_argument("--changes", type=int, default=20)
+    parser.add_argument("--scale", type=float, default=0.05)
+    parser.add_argument("--table", choices=sorted(SOURCES), default="listing")
+    parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
+    given = parser.parse_args()
+    measured = run(given.mode, given.changes, given.scale, given.table, given.table_type)
+    found: dict[str, object] = {"seconds": _rounded([each.seconds for each in measured]), "read_s": _rounded([each.read_s for each in measured])}
+    for stage in sorted({name for each in measured for name in each.stages}):
+        found[stage] = _rounded([each.stages[stage] for each in measured if stage in each.stages])
+    values = [{"seconds": round(each.seconds, 3), "put_at": each.put_at, "read_s": round(each.read_s, 3), "reads": each.reads, **each.stages} for each in measured]
+    file = keep(f"latency-{given.mode}", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
+    say(f"Latency, {given.mode}", CAVEATS, found, file)
+
+
+def _rounded(values: list[float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in summary(values).items()}
+
+
+if __name__ == "__main__":
+    main()

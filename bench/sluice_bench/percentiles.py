@@ -1,0 +1,15 @@
+"""Percentiles of few values, by nearest rank: every number reported is one that was measured."""
+import math
+from collections.abc import Sequence
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` (above 0, up to 1) of the values do not exceed. Raises ValueError when there are none."""
+    if not values or not 0 < share <= 1:
+        raise ValueError(f"a percentile needs values and a share in (0, 1], not {len(values)} values and {share}")
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+def summary(values: Sequence[float]) -> dict[str, float]:
+    """n, smallest, median, 95th percentile, largest."""
+    return {"n": len(values), "min": min(values), "p50": percentile(values, 0.5), "p95": percentile(values, 0.95), "max": max(values)}

@@ -1,0 +1,28 @@
+"""The local stack a benchmark runs on: the one that is running, or its own for the length of the benchmark."""
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from judging.running_stack import RunningStack, local_stack
+from sluice_cli.target import local_file
+
+
+@contextmanager
+def bench_stack() -> Iterator[RunningStack]:
+    """The stack of SLUICE_HOME or of the working directory, left running; else a new one in a temporary folder, ended afterwards."""
+    file = local_file(os.environ, Path.cwd())
+    if file is not None:
+        yield RunningStack(file.parent)
+        return
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as home, local_stack(Path(home)) as stack:
+        yield stack
+
+
+def table_rules(prefix: str, database: str, table_type: str = "cow") -> list[dict]:
+    """tables.yaml rules for the generated tables under a topic prefix, unpartitioned, in a database of their own."""
+    from sluice_bench.debezium_objects import SOURCES
+
+    return [{"topic": prefix + source.topic, "table": f"{database}.{table}", "record_key": [source.key], "partition_by": [], "table_type": table_type}
+            for table, source in SOURCES.items()]

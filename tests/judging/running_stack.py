@@ -1,0 +1,89 @@
+"""A running stack as its users see it: the `sluice` command, an S3 client, and the file that says where everything is."""
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import yaml
+
+from sluice_cli.target import LOCAL_FILE, Target, local_target
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 300.0  # jars may have to be fetched
+
+
+class CommandFailed(AssertionError):
+    """A `sluice` command ended with an unexpected status: its output."""
+
+
+@dataclass(frozen=True)
+class RunningStack:
+    """A local stack, by the folder that holds its `local.json`."""
+
+    home: Path
+
+    @cached_property
+    def target(self) -> Target:
+        """Names, endpoints and clients."""
+        return local_target(self.home / LOCAL_FILE)
+
+    @property
+    def s3(self) -> Mapping[str, str]:
+        """What an S3 reader that is not boto3 needs: endpoint, region, access_key, secret_key."""
+        target = self.target
+        assert target.endpoint is not None and target.credentials is not None
+        return {"endpoint": target.endpoint, "region": target.region, "access_key": target.credentials.access_key_id,
+                "secret_key": target.credentials.secret_access_key}
+
+    def sluice(self, *arguments: str, timeout_s: float = 600.0, accept: Sequence[int] = (0,)) -> str:
+        """Run a command on this stack and return its standard output. Raises CommandFailed for a status that isn't accepted."""
+        done = subprocess.run(
+            [sys.executable, "-m", "sluice_cli.main", *arguments], capture_output=True, text=True, timeout=timeout_s, cwd=self.home, env=self._environment())
+        if done.returncode not in accept:
+            raise CommandFailed(f"sluice {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+        return done.stdout
+
+    def configure(self, rules: Sequence[Mapping], *, defaults: Mapping | None = None, lanes: Mapping | None = None) -> None:
+        """Push a tables.yaml of these rules. The freshness is 0 unless `defaults` says otherwise: a test does not wait for pacing."""
+        content = {"defaults": {"freshness": 0, **(defaults or {})}, "tables": [dict(rule) for rule in rules], **({"lanes": dict(lanes)} if lanes else {})}
+        file = self.home / "judged-tables.yaml"
+        file.write_text(yaml.safe_dump(content, sort_keys=False))
+        self.sluice("config", "push", str(file))
+
+    def put(self, key: str, file: Path) -> None:
+        """Put one object with a plain S3 client."""
+        self.target.client("s3").put_object(Bucket=self.target.bronze, Key=key, Body=file.read_bytes())
+
+    def wait(self, timeout_s: float, *, strict: bool = True) -> float:
+        """`sluice wait`: returns the seconds it took. Raises CommandFailed when something is left, parked or (strict) quarantined."""
+        started = time.monotonic()
+        self.sluice("wait", "--timeout", str(int(timeout_s)), *(["--strict"] if strict else []), timeout_s=timeout_s + 60)
+        return time.monotonic() - started
+
+    def _environment(self) -> dict[str, str]:
+        paths = [str(REPOSITORY / folder) for folder in ("functions", "spark", "cli", "local")]
+        return {**os.environ, "SLUICE_HOME": str(self.home), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+@contextmanager
+def local_stack(home: Path, *arguments: str) -> Iterator[RunningStack]:
+    """Start a local stack in `home` for the length of a block. `arguments` go to `sluice local up`."""
+    home.mkdir(parents=True, exist_ok=True)
+    stack = RunningStack(home)
+    stack.sluice("local", "up", "--detach", *arguments, timeout_s=START_TIMEOUT_S)
+    try:
+        yield stack
+    finally:
+        stack.sluice("local", "down")
+
+
+def ledger_states(stack: RunningStack) -> dict[str, int]:
+    """Objects by state, all lanes and tables together, as `sluice status` counts them."""
+    status = json.loads(stack.sluice("status", "--json"))
+    return dict(status["objects"])

@@ -1,0 +1,74 @@
+"""Runs cases on a stack side by side, step by step, and judges every reader after every step."""
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from judging.cases import Case
+from judging.fixture_sets import FixtureSet
+from judging.readers import Reader
+from judging.running_stack import RunningStack
+from judging.verdict import Verdict, judge
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one reader saw of one case after one phase; `seconds` is from the first put of the step to the last commit of all its cases."""
+
+    case: str
+    phase: str
+    reader: str
+    equal: bool
+    differences: Mapping[str, Mapping]
+    rows: int
+    seconds: float
+
+    def to_dict(self) -> dict:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, readers: Sequence[Reader], environment: Mapping[str, str],
+              *, timeout_s: float, report: Callable[[Judgement], None] = lambda judgement: None) -> list[Judgement]:
+    """Land the cases side by side (step n of each before step n+1 of any) and judge each after each of its steps.
+
+    Side by side, because a batch then merges many tables at once, as it does for a user; and because a wait is shared.
+    """
+    stack.configure([rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)])
+    found: list[Judgement] = []
+    plans = [(case, fixtures, case.steps(fixtures)) for case, fixtures in cases]
+    for number in range(max(len(steps) for _, _, steps in plans)):
+        now = [(case, fixtures, steps[number]) for case, fixtures, steps in plans if number < len(steps)]
+        started = time.monotonic()
+        _put(stack, [[(case.key(key), fixtures.path(key)) for key in keys] for case, fixtures, (_, keys) in now])
+        stack.wait(timeout_s)
+        seconds = time.monotonic() - started
+        for case, fixtures, (phase, _) in now:
+            for reader in readers:
+                verdict, rows = _judged(case, fixtures, phase, reader, environment)
+                judgement = Judgement(case.id, phase.name, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1))
+                report(judgement)
+                found.append(judgement)
+    return found
+
+
+def _put(stack: RunningStack, sequences: Sequence[Sequence[tuple[str, Path]]]) -> None:
+    """Each case's objects in its order, one after the other; the cases at the same time."""
+    stack.target.client("s3")  # made before threads share it
+
+    def put_all(objects: Sequence[tuple[str, Path]]) -> None:
+        for key, file in objects:
+            stack.put(key, file)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put_all, sequences))
+
+
+def _judged(case: Case, fixtures: FixtureSet, phase, reader: Reader, environment: Mapping[str, str]) -> tuple[Verdict, int]:
+    with tempfile.TemporaryDirectory(prefix="judged-") as folder:
+        files = {case.table(topic): Path(folder) / f"{topic.rsplit('.', 1)[1]}.jsonl" for topic in fixtures.plan.topics}
+        reader.write_rows(files)
+        rows = sum(file.read_bytes().count(b"\n") for file in files.values())
+        return judge(fixtures, Path(folder), phase, environment), rows
