@@ -1,0 +1,84 @@
+"""The ledger as its users see it: one object over the modules that each know one kind of item."""
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+from sluice_aws.ledger_batches import BatchLedger
+from sluice_aws.ledger_history import HistoryLedger
+from sluice_aws.ledger_lanes import LaneLedger
+from sluice_aws.ledger_objects import ObjectLedger
+from sluice_aws.ledger_pending import PendingLedger
+from sluice_aws.ledger_settling import SettlingLedger
+from sluice_aws.ledger_table import LedgerTable
+from sluice_aws.ledger_tables import TableLedger
+
+
+class Ledger:
+    """Every decision that two processes could make at once is a conditional write in here.
+
+    `client` is a low-level DynamoDB client. Times are epoch milliseconds and always passed in. Every
+    method can raise LedgerBusy (retriable) and botocore's own errors; what each does stands with the
+    part that does it.
+    """
+
+    def __init__(self, client: Any, table_name: str, *, threads: int = 8, sleep: Callable[[float], None] = time.sleep) -> None:
+        table = LedgerTable(client, table_name, threads=threads, sleep=sleep)
+        objects, lanes, batches = ObjectLedger(table), LaneLedger(table), BatchLedger(table)
+        pending, tables, history = PendingLedger(table), TableLedger(table), HistoryLedger(table)
+        self._lanes = lanes
+        self._settling = settling = SettlingLedger(table, objects, batches)
+
+        self.admit = objects.admit
+        self.get_objects = objects.get_objects
+        self.objects_in_state = objects.objects_in_state
+        self.unpark = objects.unpark
+        self.quarantine_pending = objects.quarantine_pending
+        self.forget = objects.forget
+
+        self.wake = lanes.wake
+        self.lane = lanes.lane
+        self.lanes = lanes.lanes
+        self.request_start = lanes.request_start
+        self.started = lanes.started
+        self.hold = lanes.hold
+        self.holds = lanes.holds
+        self.progressed = lanes.progressed
+        self.release = lanes.release
+        self.lapse = lanes.lapse
+        self.pause = lanes.pause
+        self.resume = lanes.resume
+
+        self.pending = pending.pending
+        self.pending_counts = pending.pending_counts
+
+        self.open_batch = batches.open_batch
+        self.claim = batches.claim
+        self.unsettled = batches.unsettled
+        self.batch = batches.batch
+        self.batch_parts = batches.batch_parts
+        self.settle = settling.settle
+        self.return_to_pending = settling.return_to_pending
+
+        self.table_state = tables.table_state
+        self.table_states = tables.table_states
+        self.tables = tables.tables
+        self.record_table_error = tables.record_table_error
+        self.pin_table = tables.pin_table
+        self.set_table_paused = tables.set_table_paused
+
+        self.run_started = history.run_started
+        self.run_ended = history.run_ended
+        self.run = history.run
+        self.count = history.count
+        self.counter = history.counter
+        self.ignore_message = history.ignore_message
+        self.ignored_messages = history.ignored_messages
+        self.checkpoint = history.checkpoint
+        self.put_checkpoint = history.put_checkpoint
+
+    def close_batch(self, lane: str, batch: str, run_id: str, now: int) -> bool:
+        """Close a batch whose parts are all settled, and note the progress on the lane while this run holds it."""
+        closed = self._settling.close_batch(lane, batch, run_id, now)
+        self._lanes.progressed(lane, run_id)
+        return closed

@@ -1,0 +1,82 @@
+"""What waits in a lane: read fairly, so that a table with a long backlog hides no other."""
+from __future__ import annotations
+
+from math import ceil
+from typing import Any, Dict, List, Mapping, Optional
+
+from sluice import ledger_items as items
+from sluice.claiming import PendingObject
+from sluice.identity import ObjectId
+from sluice.ledger_records import PendingCount
+from sluice_aws.ledger_table import LedgerTable
+
+MORE_THAN_A_SHARE = 16  # read beyond twice a shard's share: hashes spread small numbers unevenly
+
+
+class PendingLedger:
+    """The pending objects of one ledger."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def pending(self, lane: str, per_table: int) -> List[PendingObject]:
+        """Up to about `per_table` of the oldest pending objects of every table of a lane, oldest first.
+
+        Strongly consistent: what was admitted before the call is seen, and a table that has any
+        pending object gives at least one. All shards are read in parallel.
+        """
+        each = min(per_table, 2 * ceil(per_table / items.SHARDS) + MORE_THAN_A_SHARE)
+        found = self._table.map(lambda shard: self._shard(lane, shard, each), range(items.SHARDS))
+        by_table: Dict[str, List[PendingObject]] = {}
+        for item in sorted((item for shard in found for item in shard), key=lambda item: item.age_order):
+            listed = by_table.setdefault(item.table, [])
+            if len(listed) < per_table:
+                listed.append(item)
+        return sorted((item for listed in by_table.values() for item in listed), key=lambda item: item.age_order)
+
+    def pending_counts(self, lane: str) -> Dict[str, PendingCount]:
+        """Every table's backlog. Reads the whole of it: for people, not for decisions."""
+        counts: Dict[str, PendingCount] = {}
+        for shard in self._table.map(lambda shard: self._count(lane, shard), range(items.SHARDS)):
+            for table, more in shard.items():
+                counts[table] = _add(counts.get(table), more)
+        return counts
+
+    def _shard(self, lane: str, shard: int, each: int) -> List[PendingObject]:
+        """A loose index scan: read a table's first objects, then jump behind the table."""
+        partition = items.pending_partition(lane, shard)
+        found: List[PendingObject] = []
+        behind: Optional[str] = " "  # a space precedes every name
+        while behind is not None:
+            after, behind = behind, None
+            taken = 0
+            for page in self._table.query(partition, after=after, limit=each):
+                for stored in page:
+                    taken = taken + 1 if found and found[-1].table == stored["table"] else 1
+                    if taken <= each:
+                        found.append(_pending(stored, shard))
+                if taken >= each:
+                    behind = items.after_table(found[-1].table)
+                    break
+        return found
+
+    def _count(self, lane: str, shard: int) -> Dict[str, PendingCount]:
+        counts: Dict[str, PendingCount] = {}
+        for page in self._table.query(items.pending_partition(lane, shard), fields=("table", "size", "admitted_at")):
+            for stored in page:
+                counts[stored["table"]] = _add(counts.get(stored["table"]), PendingCount(1, stored["size"], stored["admitted_at"]))
+        return counts
+
+
+def _add(one: Optional[PendingCount], other: PendingCount) -> PendingCount:
+    if one is None:
+        return other
+    return PendingCount(one.objects + other.objects, one.bytes + other.bytes, min(one.oldest, other.oldest))
+
+
+def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
+    return PendingObject(
+        id=ObjectId(stored["bucket"], stored["key"], stored["version"]), table=stored["table"], size=stored["size"],
+        admitted_at=stored["admitted_at"], schema=stored.get("schema"), format=stored.get("format", ""), topic=stored.get("topic", ""),
+        kafka_partition=stored.get("kafka_partition"), offset=stored.get("offset"), shard=shard,
+    )

@@ -1,0 +1,149 @@
+"""Settling: what became of each part of a batch, written once per (batch, table), and the batch closed behind the last."""
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Sequence
+
+from sluice import ledger_items as items
+from sluice.errors import SluiceError
+from sluice.identity import ObjectId
+from sluice.manifest import COMMITTED, QUARANTINED, ObjectError, Outcome
+from sluice_aws.ledger_batches import BatchLedger
+from sluice_aws.ledger_expressions import when
+from sluice_aws.ledger_groups import write_groups
+from sluice_aws.ledger_objects import ObjectLedger, listing_fields, pending_item
+from sluice_aws.ledger_table import LedgerTable, Refusal, TransactionRefused, Values
+
+COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+TOTAL_PREFIX = "total_"
+
+
+class ForeignObjects(SluiceError):
+    """Objects of a part are claimed by another batch or by none; facts: `batch`, `objects`."""
+
+    code = "foreign_objects"
+    next_step = "Run `sluice doctor`: the manifest and the ledger disagree about who has these objects"
+
+
+class UnsettledParts(SluiceError):
+    """A batch can't be closed while a part of it is claimed; facts: `batch`, `tables`."""
+
+    code = "unsettled_parts"
+
+
+class SettlingLedger:
+    """Settling in one ledger."""
+
+    def __init__(self, table: LedgerTable, objects: ObjectLedger, batches: BatchLedger) -> None:
+        self._table = table
+        self._objects = objects
+        self._batches = batches
+
+    def settle(self, lane: str, batch: str, outcome: Outcome, objects: Sequence[ObjectId], run_id: str, now: int) -> bool:
+        """Write a part's outcome, which lies in S3 by now: objects, then the part and the table's item together.
+
+        False when the part was settled before; nothing is counted twice. Conditional on the batch
+        and not on the lane, since the outcome is true whoever writes it.
+        Raises ForeignObjects when an object isn't this batch's.
+        """
+        errors = {error.object: error for error in outcome.quarantined}
+        changes = [self._object_change(outcome, identity, errors, now) for identity in objects]
+        groups = [
+            [self._table.update_action(items.object_key(identity), change, condition=when(state=items.CLAIMED, batch=batch))]
+            for identity, change in zip(objects, changes)
+        ]
+        _refuse_foreign(batch, objects, changes, write_groups(self._table, groups))
+        quarantined = sum(change["state"] == items.QUARANTINED for change in changes)
+        counts = {**_counts(outcome), "objects": len(objects) - quarantined, "objects_quarantined": quarantined}
+        try:
+            self._table.transact([self._part_action(lane, outcome, run_id, now), self._table_action(outcome, counts)])
+        except TransactionRefused as answer:
+            found = answer.refusals[0].found if 0 in answer.refusals else None
+            if found is None or found["state"] == items.CLAIMED:
+                raise
+            return False
+        return True
+
+    def close_batch(self, lane: str, batch: str, run_id: str, now: int) -> bool:
+        """claimed -> committed for the batch and its pointer dropped; False when it was closed before.
+
+        A batch whose objects all returned to pending ends as returned, which nobody announces.
+        Raises UnsettledParts while a part is claimed.
+        """
+        parts = self._batches.batch_parts(batch)
+        waiting = sorted(table for table, part in parts.items() if part["state"] == items.CLAIMED)
+        if waiting:
+            raise UnsettledParts(f"Batch {batch} has unsettled parts", batch=batch, tables=waiting)
+        state = items.RETURNED if all(part["state"] == items.RETURNED for part in parts.values()) else items.COMMITTED
+        pointer = self._table.delete_action(items.manifest_pointer_key(lane, batch))
+        close = self._table.update_action(
+            items.batch_key(batch), {"state": state, "committed_at": now, "closed_by": run_id}, condition=when(state=items.CLAIMED))
+        try:
+            self._table.transact([close, pointer])
+        except TransactionRefused:
+            return False
+        return True
+
+    def return_to_pending(self, batch: str, table: str, objects: Sequence[ObjectId], lane: str) -> List[ObjectId]:
+        """claimed -> pending for a part that is deliberately split; gives those that returned. Repeatable.
+
+        They keep the time they were admitted at. The part ends as returned, so the batch can be
+        closed; what waits now is of the lane's holder's own knowledge, so nothing is woken.
+        """
+        records = self._objects.get_objects(objects)
+        groups = [
+            [
+                self._table.update_action(
+                    items.object_key(identity), {"state": items.PENDING, "batch": None}, condition=when(state=items.CLAIMED, batch=batch)),
+                self._table.put_action(pending_item(records[identity])),
+            ]
+            for identity in objects
+        ]
+        refused = write_groups(self._table, groups)
+        part = items.part_key(batch, table)
+        self._table.update(part, {"state": items.RETURNED}, condition=when(state=items.CLAIMED))
+        return [identity for position, identity in enumerate(objects) if position not in refused]
+
+    @staticmethod
+    def _object_change(outcome: Outcome, identity: ObjectId, errors: Mapping[str, ObjectError], now: int) -> Values:
+        error = errors.get(identity.hash)
+        if error is None and outcome.state == COMMITTED:
+            return {"state": items.COMMITTED}
+        told = {"code": error.code, "reason": error.reason} if error else {"code": "table_quarantined", "reason": outcome.reason}
+        return {"state": items.QUARANTINED, **told, **listing_fields(items.QUARANTINED, identity, now)}
+
+    def _part_action(self, lane: str, outcome: Outcome, run_id: str, now: int) -> Values:
+        return self._table.update_action(items.part_key(outcome.batch, outcome.table), {
+            "state": outcome.state, "instant": outcome.instant, "no_change": outcome.no_change, "counts": dict(outcome.counts),
+            "run": run_id, "lane": lane, "committed_at": outcome.committed_at, "settled_at": now, "reason": outcome.reason,
+        }, condition=when(state=items.CLAIMED))
+
+    def _table_action(self, outcome: Outcome, counts: Mapping[str, int]) -> Values:
+        changes: Dict[str, Any] = {"table": outcome.table, "listed_as": items.TABLES_LISTED_AS, "listed_at": 0}
+        if outcome.state == QUARANTINED:
+            changes["last_error"] = outcome.reason
+        else:
+            changes.update(last_commit_at=outcome.committed_at, last_batch=outcome.batch, last_error=None, failures=0, backoff_until=None)
+            if outcome.instant is not None:
+                changes["last_instant"] = outcome.instant
+        add = {TOTAL_PREFIX + name: number for name, number in counts.items() if number}
+        return self._table.update_action(items.table_key(outcome.table), changes, add=add)
+
+
+def _counts(outcome: Outcome) -> Dict[str, int]:
+    """The counts under names that can be fields; a name that can't is a mistake of whoever counted."""
+    wrong = [name for name in outcome.counts if not COUNT_NAME.fullmatch(name)]
+    if wrong:
+        raise ValueError(f"A count's name is lower-case letters, digits and _, not {wrong[0]!r}")
+    return dict(outcome.counts)
+
+
+def _refuse_foreign(batch: str, objects: Sequence[ObjectId], changes: Sequence[Values], refused: Mapping[int, Refusal]) -> None:
+    """A refusal is harmless where the object has this very outcome of this batch already: settling was repeated."""
+    foreign = []
+    for position, refusal in refused.items():
+        found = refusal.found or {}
+        if found.get("batch") != batch or found.get("state") != changes[position]["state"]:
+            foreign.append(objects[position].lineage)
+    if foreign:
+        raise ForeignObjects(f"{len(foreign)} objects are not claimed by batch {batch}", batch=batch, objects=foreign[:20])

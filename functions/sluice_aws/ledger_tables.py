@@ -1,0 +1,57 @@
+"""Table items: what pacing, back-off and the refusal of pinned changes need to know of a table."""
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional
+
+from sluice.claiming import TableState
+from sluice.ledger_items import TABLES_LISTED_AS, table_key
+from sluice_aws.ledger_expressions import when
+from sluice_aws.ledger_settling import TOTAL_PREFIX
+from sluice_aws.ledger_table import LedgerTable
+
+LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": 0}
+ERROR_CHARACTERS = 2_000
+PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned")
+
+
+class TableLedger:
+    """The tables of one ledger."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def table_state(self, table: str) -> TableState:
+        """One table, strongly consistent; one never seen is empty."""
+        return _state(table, self._table.get(table_key(table)) or {})
+
+    def table_states(self, tables: Iterable[str]) -> Dict[str, TableState]:
+        """Every named table, strongly consistent."""
+        named = list(dict.fromkeys(tables))
+        stored = {found["pk"]: found for found in self._table.get_many([table_key(table) for table in named])}
+        return {table: _state(table, stored.get(table_key(table)["pk"], {})) for table in named}
+
+    def tables(self) -> List[TableState]:
+        """Every table that the ledger knows anything of, by name."""
+        keys = [key for page in self._table.query_index(TABLES_LISTED_AS) for key in page]
+        return sorted(self.table_states(key["pk"].partition("#")[2] for key in keys).values(), key=lambda state: state.table)
+
+    def record_table_error(self, table: str, error: str, backoff_until: Optional[int]) -> TableState:
+        """Count a failure and keep the table from being claimed until `backoff_until` (epoch ms)."""
+        changes = {"last_error": error[:ERROR_CHARACTERS], "backoff_until": backoff_until, **LISTED}
+        stored, _ = self._table.update(table_key(table), changes, add={"failures": 1})
+        return _state(table, stored)
+
+    def pin_table(self, table: str, pinned: Mapping[str, Any]) -> bool:
+        """Remember what a table's data is written with, before its first commit; False when it was written with something else."""
+        condition = when(pinned=None) | when(pinned=dict(pinned))
+        return self._table.update(table_key(table), {"pinned": dict(pinned), **LISTED}, condition=condition)[1] is None
+
+    def set_table_paused(self, table: str, paused: bool) -> TableState:
+        """Leave a table's objects pending, or no longer; taking a pause back needs a wake of its lane."""
+        stored, _ = self._table.update(table_key(table), {"paused": paused, **LISTED})
+        return _state(table, stored)
+
+
+def _state(table: str, stored: Mapping[str, Any]) -> TableState:
+    totals = {name[len(TOTAL_PREFIX):]: number for name, number in stored.items() if name.startswith(TOTAL_PREFIX)}
+    return TableState(table, totals=totals, **{name: stored[name] for name in PLAIN if name in stored})
