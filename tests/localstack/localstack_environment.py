@@ -1,0 +1,96 @@
+"""The two Pythons that LocalStack needs: its own (3.13) with pinned packages, and one for the functions with nothing but Lambda's runtime client."""
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice_local.cache import cache_directory, only_one
+
+EXECUTOR = Path(__file__).with_name("process_executor")
+# Pins that work together without Docker: newer releases of the last four break LocalStack 4.14's bundled servers.
+LOCALSTACK = ("localstack-core[runtime]==4.14.0", "cbor2<5.9", "pyopenssl==25.3.0", "cryptography<46", "service-identity")
+LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # what AWS's own Python runtime brings: its client and boto3
+WANTED = (3, 13)  # LocalStack's own Python
+
+
+@dataclass(frozen=True)
+class Pythons:
+    """`localstack` runs the emulator, `functions` the Lambda functions."""
+
+    localstack: Path
+    functions: Path
+
+
+class NoPython313(LookupError):
+    """There is no Python 3.13 here; the message says where it was looked for."""
+
+
+def find_python313(environment: Mapping[str, str]) -> Path:
+    """SLUICE_PYTHON_313, `python3.13` on PATH, pyenv's versions, or uv's. Raises NoPython313."""
+    looked: list[str] = []
+    for where, candidate in _candidates(environment):
+        looked.append(where)
+        if candidate is not None and _version(candidate) == WANTED:
+            return candidate
+    raise NoPython313(f"LocalStack needs Python 3.13; looked at {', '.join(looked)}. Install one (pyenv install 3.13, uv python install 3.13) or set SLUICE_PYTHON_313")
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | None]]:
+    path = environment.get("PATH", os.defpath)
+    given, on_path, uv = environment.get("SLUICE_PYTHON_313"), shutil.which("python3.13", path=path), shutil.which("uv", path=path)
+    yield "SLUICE_PYTHON_313", Path(given) if given else None
+    yield "python3.13 on PATH", Path(on_path) if on_path else None
+    versions = Path(environment.get("PYENV_ROOT") or Path(environment.get("HOME", "~")).expanduser() / ".pyenv") / "versions"
+    yield str(versions), max(versions.glob("3.13*/bin/python"), default=None)
+    found = subprocess.run([uv, "python", "find", "3.13"], capture_output=True, text=True).stdout.strip() if uv else ""
+    yield "uv", Path(found) if found else None
+
+
+def _version(python: Path) -> tuple[int, int] | None:
+    """The version that really answers: a pyenv shim exists for versions that are not active."""
+    try:
+        done = subprocess.run([str(python), "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, timeout=30)
+    except OSError:
+        return None
+    words = done.stdout.split()
+    return (int(words[0]), int(words[1])) if done.returncode == 0 and len(words) == 2 else None
+
+
+def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], None] = lambda line: None) -> Pythons:
+    """Both environments, made once per machine and set of pins, and kept in the cache. Raises NoPython313, CalledProcessError from pip."""
+    python = find_python313(environment)
+    home = cache_directory(environment) / "localstack"
+    with only_one(home / "lock"):
+        source = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(EXECUTOR.rglob("*")) if file.suffix in (".py", ".toml"))).hexdigest()
+        localstack = _environment(home / "emulator", python, LOCALSTACK, progress)
+        _executor(home / "emulator", localstack, source)
+        version = "%d.%d" % sys.version_info[:2]
+        functions = _environment(home / f"functions-{version}", Path(sys.executable), LAMBDA_RUNTIME, progress)
+    return Pythons(localstack, functions)
+
+
+def _environment(folder: Path, python: Path, packages: tuple[str, ...], progress: Callable[[str], None]) -> Path:
+    made, wanted = folder / "made-of", f"{python}\n" + "\n".join(packages)
+    if not made.exists() or made.read_text() != wanted:
+        progress(f"Setting up {folder} (once per machine): {', '.join(packages)}")
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([str(python), "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], check=True)
+        made.write_text(wanted)
+    return folder / "bin" / "python"
+
+
+def _executor(folder: Path, python: Path, source: str) -> None:
+    """Install the process executor when its source is another than the installed one's. A copy is built: building leaves files in the source."""
+    installed = folder / "executor"
+    if installed.exists() and installed.read_text() == source:
+        return
+    copy = folder / "executor-source"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(EXECUTOR, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", str(copy)], check=True)
+    installed.write_text(source)
