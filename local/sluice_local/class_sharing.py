@@ -1,0 +1,85 @@
+"""Class data shared between job starts: half of a cold start is the JVM reading and verifying the same 15,000 classes.
+
+The first job of a (Java, class path) writes down which classes it loads. When it has ended, another JVM turns the list
+into an archive in the cache, and every later job maps that archive into memory. A job never waits for it.
+"""
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Sequence
+
+from sluice_local.cache import only_one
+from sluice_local.children import bound_command
+from sluice_local.java import Java
+from sluice_local.spark_image import MODULE_OPTIONS
+
+_LOG = logging.getLogger(__name__)
+_FEWEST_CLASSES = 8_000  # a job that ended before it wrote to a table loads fewer, and would leave a poor archive for good
+
+
+@dataclass(frozen=True)
+class ClassArchive:
+    """The archive of one Java and one class path; `home` is in the cache."""
+
+    java: Java
+    class_path: tuple[Path, ...]
+    home: Path
+
+    @property
+    def path(self) -> Path:
+        """Where the archive is, once it is built."""
+        return self.home / f"classes-{self._key()}.jsa"
+
+    def options(self, scratch: Path) -> list[str]:
+        """JVM options that use the archive, or that write the list it is built from into `scratch`."""
+        if self.path.exists():
+            return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto"]
+        return [f"-XX:DumpLoadedClassList={self._list(scratch)}"]
+
+    def build(self, scratch: Path) -> bool:
+        """Build the archive from the list that a job left in `scratch`; whether there is an archive now. Takes about 20 s of one core."""
+        classes = self._list(scratch)
+        if self.path.exists() or not classes.exists():
+            return self.path.exists()
+        with classes.open("rb") as lines:
+            if sum(1 for _ in lines) < _FEWEST_CLASSES:
+                return False
+        with only_one(self.home / "lock"):
+            return self.path.exists() or self._dump(classes)
+
+    def _dump(self, classes: Path) -> bool:
+        partial = self.path.with_suffix(f".{os.getpid()}")
+        # G1 so that the archive holds heap objects; the jobs' own collector can map them. Not in the way of jobs: nice.
+        command = [
+            "nice", "-n", "19", str(self.java.binary), "-Xshare:dump", "-XX:+UseG1GC", f"-XX:SharedClassListFile={classes}",
+            f"-XX:SharedArchiveFile={partial}", *MODULE_OPTIONS, "-cp", join(self.class_path),
+        ]
+        done = subprocess.run(bound_command(command, parent=os.getpid()), capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode != 0 or not partial.exists():
+            _LOG.warning("class data archive was not built: %s", (done.stdout + done.stderr)[-2000:])
+            partial.unlink(missing_ok=True)
+            return False
+        partial.replace(self.path)
+        return True
+
+    def _list(self, scratch: Path) -> Path:
+        return scratch / "loaded-classes.lst"
+
+    def _key(self) -> str:
+        """The JVM refuses an archive of other jars; so does the name, which holds what it checks: path, size and time."""
+        parts = [str(self.java.home), self.java.version, sys.platform]
+        for jar in self.class_path:
+            status = jar.stat()
+            parts.append(f"{jar}:{status.st_size}:{status.st_mtime_ns}")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def join(class_path: Sequence[Path]) -> str:
+    """A class path as the JVM takes it."""
+    return os.pathsep.join(str(jar) for jar in class_path)

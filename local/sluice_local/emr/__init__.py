@@ -1,0 +1,1 @@
+"""A stand-in for EMR Serverless: its HTTP API, and real Spark underneath."""

@@ -1,0 +1,106 @@
+"""The HTTP API of EMR Serverless, as far as applications and job runs go (botocore's model of 2021-07-13)."""
+from __future__ import annotations
+
+import json
+import logging
+import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable, Mapping
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from sluice_local.emr.service import Refused, Service
+
+_LOG = logging.getLogger(__name__)
+_LONGEST_BODY = 1 << 20
+
+Query = Mapping[str, list[str]]
+_Handler = Callable[[Service, Mapping[str, str], Query, Mapping[str, Any]], Mapping[str, Any]]
+
+
+def _one(query: Query, name: str, default: str = "") -> str:
+    return query.get(name, [default])[0]
+
+
+def _time(query: Query, name: str) -> str | None:
+    return query[name][0] if name in query else None
+
+
+_ROUTES: list[tuple[str, str, _Handler]] = [
+    ("POST", r"/applications", lambda s, p, q, b: s.create_application(b)),
+    ("GET", r"/applications", lambda s, p, q, b: s.list_applications(states=q.get("states", []))),
+    ("GET", r"/applications/(?P<application>[0-9a-z]+)", lambda s, p, q, b: s.get_application(p["application"])),
+    ("DELETE", r"/applications/(?P<application>[0-9a-z]+)", lambda s, p, q, b: s.delete_application(p["application"])),
+    ("POST", r"/applications/(?P<application>[0-9a-z]+)/start", lambda s, p, q, b: s.start_application(p["application"])),
+    ("POST", r"/applications/(?P<application>[0-9a-z]+)/stop", lambda s, p, q, b: s.stop_application(p["application"])),
+    ("POST", r"/applications/(?P<application>[0-9a-z]+)/jobruns", lambda s, p, q, b: s.start_job_run(p["application"], b)),
+    (
+        "GET",
+        r"/applications/(?P<application>[0-9a-z]+)/jobruns",
+        lambda s, p, q, b: s.list_job_runs(
+            p["application"],
+            states=q.get("states", []),
+            created_after=_time(q, "createdAtAfter"),
+            created_before=_time(q, "createdAtBefore"),
+            most=int(_one(q, "maxResults", "50")),
+            token=_one(q, "nextToken"),
+        ),
+    ),
+    ("GET", r"/applications/(?P<application>[0-9a-z]+)/jobruns/(?P<run>[0-9a-z]+)", lambda s, p, q, b: s.get_job_run(p["application"], p["run"])),
+    (
+        "DELETE",
+        r"/applications/(?P<application>[0-9a-z]+)/jobruns/(?P<run>[0-9a-z]+)",
+        lambda s, p, q, b: s.cancel_job_run(p["application"], p["run"], grace=float(_one(q, "shutdownGracePeriodInSeconds", "120"))),
+    ),
+    ("GET", r"/tags/(?P<arn>.+)", lambda s, p, q, b: s.list_tags(unquote(p["arn"]))),
+    # Not the service's: how tests make it misbehave.
+    ("PUT", r"/_stand-in/behaviour", lambda s, p, q, b: s.behave(b)),
+]
+_COMPILED = [(method, re.compile(f"^{path}$"), handler) for method, path, handler in _ROUTES]
+
+
+def serve(service: Service, port: int) -> ThreadingHTTPServer:
+    """A server of `service` on 127.0.0.1, listening; `serve_forever` and `shutdown` are the caller's."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self) -> None:
+            url = urlsplit(self.path)
+            length = int(self.headers.get("Content-Length") or 0)
+            try:
+                if length > _LONGEST_BODY:
+                    raise Refused("ValidationException", "the request is too large")
+                body = json.loads(self.rfile.read(length) or b"{}")
+                status, answer, kind = 200, _dispatch(service, self.command, url.path, parse_qs(url.query), body), None
+            except Refused as refused:
+                status, answer, kind = refused.status, {"message": refused.message}, refused.code
+            except ValueError as error:
+                status, answer, kind = 400, {"message": str(error)}, "ValidationException"
+            except Exception as error:  # a client must get an answer, as from the service
+                _LOG.exception("%s %s failed", self.command, url.path)
+                status, answer, kind = 500, {"message": repr(error)}, "InternalServerException"
+            content = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            if kind:
+                self.send_header("x-amzn-ErrorType", kind)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _answer
+
+        def log_message(self, format: str, *args: Any) -> None:
+            _LOG.debug(format, *args)
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    return server
+
+
+def _dispatch(service: Service, method: str, path: str, query: Query, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    for wanted, pattern, handler in _COMPILED:
+        match = pattern.match(path)
+        if match and method == wanted:
+            return handler(service, match.groupdict(), query, body)
+    raise Refused("ValidationException", f"{method} {path} is not an operation of this stand-in")

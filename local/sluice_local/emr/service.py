@@ -1,0 +1,230 @@
+"""What each operation of EMR Serverless does: the applications, the job runs and their states, in memory."""
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Callable, Mapping, Protocol
+
+from sluice_local.emr.job_runs import Application, JobRun, new_id
+from sluice_local.emr.submission import InvalidRequest, read_submission
+
+_STATUS = {"ValidationException": 400, "ResourceNotFoundException": 404, "ConflictException": 409, "ThrottlingException": 429, "ServiceQuotaExceededException": 402}
+
+
+class Refused(Exception):
+    """An answer other than 200: the service's error code and message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = _STATUS.get(code, 500)
+
+
+class Runner(Protocol):
+    """What runs the jobs: `launch` returns at once, `cancel` is heard by the job's own thread."""
+
+    def launch(self, run: JobRun) -> None: ...
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How the stand-in misbehaves on purpose, for tests of what the cloud may do."""
+
+    forget_tokens: bool = False  # a repeated clientToken starts a second run, as after its undocumented time window
+    drop_events: bool = False  # state changes reach nobody: they are best effort
+    throttle: int = 0  # so many calls of StartJobRun are refused
+    lose_answers: int = 0  # so many calls of StartJobRun start the run and then answer with an error
+
+
+class Service:
+    """Thread safe; every change of a run's state goes through `move`."""
+
+    def __init__(self, runner: Callable[["Service"], Runner], *, account: str, region: str, changed: Callable[[JobRun, str], None]) -> None:
+        """`changed(run, previous_state)` is told of every state of every run, under no lock."""
+        self.account, self.region = account, region
+        self._changed = changed
+        self._lock = threading.RLock()
+        self._applications: dict[str, Application] = {}
+        self._runs: dict[str, JobRun] = {}
+        self._tokens: dict[tuple[str, str], tuple[str, Mapping[str, Any]]] = {}
+        self._behaviour = Behaviour()
+        self._runner = runner(self)
+
+    # ------------------------------------------------------------------ applications
+    def create_application(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """CreateApplication."""
+        if not body.get("releaseLabel") or str(body.get("type", "")).upper() != "SPARK":
+            raise Refused("ValidationException", "releaseLabel and type SPARK are required")
+        now, key = time.time(), new_id()
+        application = Application(
+            key, f"arn:aws:emr-serverless:{self.region}:{self.account}:/applications/{key}", str(body.get("name") or ""), str(body["releaseLabel"]),
+            str(body.get("architecture") or "X86_64"), now, now, tags=body.get("tags") or {}, request=body,
+        )
+        with self._lock:
+            self._applications[key] = application
+        return {"applicationId": key, "arn": application.arn, "name": application.name}
+
+    def get_application(self, application: str) -> Mapping[str, Any]:
+        """GetApplication."""
+        return {"application": self._application(application).describe()}
+
+    def list_applications(self, *, states: list[str]) -> Mapping[str, Any]:
+        """ListApplications, on one page."""
+        with self._lock:
+            return {"applications": [a.summarize() for a in self._applications.values() if not states or a.state in states]}
+
+    def start_application(self, application: str) -> Mapping[str, Any]:
+        """StartApplication."""
+        self._application(application).state = "STARTED"
+        return {}
+
+    def stop_application(self, application: str) -> Mapping[str, Any]:
+        """StopApplication; refused while runs are active."""
+        with self._lock:
+            found = self._application(application)
+            if any(run.application is found and not run.ended for run in self._runs.values()):
+                raise Refused("ConflictException", f"Application {application} has active job runs")
+            found.state = "STOPPED"
+        return {}
+
+    def delete_application(self, application: str) -> Mapping[str, Any]:
+        """DeleteApplication; refused unless it is created or stopped."""
+        with self._lock:
+            found = self._application(application)
+            if found.state not in ("CREATED", "STOPPED"):
+                raise Refused("ConflictException", f"Application {application} must be CREATED or STOPPED, not {found.state}")
+            del self._applications[application]
+        return {}
+
+    # ------------------------------------------------------------------ job runs
+    def start_job_run(self, application: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """StartJobRun; the same clientToken and body is the same run."""
+        token = str(body.get("clientToken") or "")
+        if not token or not body.get("executionRoleArn"):
+            raise Refused("ValidationException", "clientToken and executionRoleArn are required")
+        try:
+            submission = read_submission(body)
+        except InvalidRequest as error:
+            raise Refused("ValidationException", str(error)) from error
+        with self._lock:
+            found = self._application(application)
+            behaviour = self._behaviour
+            if behaviour.throttle:
+                self._behaviour = replace(behaviour, throttle=behaviour.throttle - 1)
+                raise Refused("ThrottlingException", "Rate exceeded")
+            known = None if behaviour.forget_tokens else self._tokens.get((application, token))
+            if known is not None:
+                if known[1] != body:
+                    raise Refused("ConflictException", "clientToken was used with other parameters")
+                return self._started(self._runs[known[0]])
+            now, key = time.time(), new_id()
+            run = JobRun(key, f"{found.arn}/jobruns/{key}", found, body, submission, f"arn:aws:iam::{self.account}:user/local", now, now)
+            self._runs[key] = run
+            self._tokens[application, token] = (key, body)
+            found.state = "STARTED"  # autoStart
+            lose = behaviour.lose_answers > 0
+            if lose:
+                self._behaviour = replace(behaviour, lose_answers=behaviour.lose_answers - 1)
+        self._runner.launch(run)
+        if lose:
+            raise Refused("InternalServerException", "the answer is lost on purpose")
+        return self._started(run)
+
+    def get_job_run(self, application: str, run: str) -> Mapping[str, Any]:
+        """GetJobRun."""
+        with self._lock:
+            return {"jobRun": self._run(application, run).describe()}
+
+    def list_job_runs(
+        self, application: str, *, states: list[str], created_after: str | None, created_before: str | None, most: int, token: str
+    ) -> Mapping[str, Any]:
+        """ListJobRuns, newest first."""
+        after = _epoch(created_after) if created_after else float("-inf")
+        before = _epoch(created_before) if created_before else float("inf")
+        with self._lock:
+            self._application(application)
+            runs = [run for run in self._runs.values() if run.application.id == application and (not states or run.state in states)]
+            runs = sorted((run for run in runs if after <= run.created_at <= before), key=lambda run: run.created_at, reverse=True)
+            start = int(token or 0)
+            page = {"jobRuns": [run.summarize() for run in runs[start:start + most]]}
+        return page if start + most >= len(runs) else {**page, "nextToken": str(start + most)}
+
+    def cancel_job_run(self, application: str, run: str, *, grace: float) -> Mapping[str, Any]:
+        """CancelJobRun: the driver gets SIGTERM, and SIGKILL after `grace` seconds."""
+        with self._lock:
+            found = self._run(application, run)
+            if found.ended:
+                raise Refused("ValidationException", f"Job run {run} is in the terminal state {found.state}")
+            if found.cancel_grace is None:
+                found.cancel_grace = grace
+        if found.state != "CANCELLING":
+            self.move(found, "CANCELLING", "Cancelled by request")
+        return {"applicationId": application, "jobRunId": run}
+
+    def list_tags(self, arn: str) -> Mapping[str, Any]:
+        """ListTagsForResource."""
+        with self._lock:
+            for application in self._applications.values():
+                if application.arn == arn:
+                    return {"tags": dict(application.tags)}
+            for run in self._runs.values():
+                if run.arn == arn:
+                    return {"tags": dict(run.request.get("tags") or {})}
+        raise Refused("ResourceNotFoundException", f"{arn} does not exist")
+
+    def behave(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Misbehave as `body` says, from now on; an empty body is good behaviour again."""
+        try:
+            self._behaviour = Behaviour(**body)
+        except TypeError as error:
+            raise Refused("ValidationException", str(error)) from error
+        return {}
+
+    # ------------------------------------------------------------------ for the runner
+    def move(self, run: JobRun, state: str, details: str = "") -> bool:
+        """Put a run into a state, unless it has ended; whether it is there now. A run being cancelled can only end."""
+        with self._lock:
+            if run.ended or (run.state == "CANCELLING" and state not in ("CANCELLED", "FAILED", "SUCCESS")):
+                return False
+            previous, run.state, run.updated_at = run.state, state, time.time()
+            run.details = details
+            if state == "RUNNING":
+                run.started_at = run.updated_at
+            if run.ended:
+                run.ended_at = run.updated_at
+            quiet = self._behaviour.drop_events
+        if not quiet:
+            self._changed(run, previous)
+        return True
+
+    def active_runs(self) -> list[JobRun]:
+        """The runs that have not ended."""
+        with self._lock:
+            return [run for run in self._runs.values() if not run.ended]
+
+    # ------------------------------------------------------------------
+    def _application(self, key: str) -> Application:
+        with self._lock:
+            if key not in self._applications:
+                raise Refused("ResourceNotFoundException", f"Application {key} does not exist")
+            return self._applications[key]
+
+    def _run(self, application: str, key: str) -> JobRun:
+        self._application(application)
+        if key not in self._runs or self._runs[key].application.id != application:
+            raise Refused("ResourceNotFoundException", f"Job run {key} does not exist")
+        return self._runs[key]
+
+    def _started(self, run: JobRun) -> Mapping[str, Any]:
+        return {"applicationId": run.application.id, "jobRunId": run.id, "arn": run.arn}
+
+
+def _epoch(value: str) -> float:
+    """A time of a query string: ISO 8601, or seconds."""
+    try:
+        return float(value)
+    except ValueError:
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()

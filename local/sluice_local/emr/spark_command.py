@@ -1,0 +1,142 @@
+"""The command and the environment of a job's driver: what the request says, and what a laptop needs besides."""
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping
+
+from sluice_local.class_sharing import join
+from sluice_local.emr.submission import Submission
+from sluice_local.emr.work_directory import Fetched
+from sluice_local.spark_image import MAIN_CLASS, MODULE_OPTIONS, SparkImage
+
+# A job without a VPC reaches these and nothing else (EMR Serverless User Guide, "Configuring VPC access").
+REACHABLE = ("S3", "GLUE", "KMS", "STS", "DYNAMODB", "CLOUDWATCH_LOGS", "LAKEFORMATION", "SECRETS_MANAGER")
+REFUSED = ("EVENTBRIDGE", "SQS", "SNS", "LAMBDA", "CLOUDWATCH", "EMR_SERVERLESS", "SFN", "ATHENA", "CLOUDFORMATION", "SSM", "IAM", "SCHEDULER", "KINESIS", "FIREHOSE", "XRAY")
+_NOWHERE = "http://127.0.0.1:9"  # the discard port: a connection is refused at once
+# Sizes and scaling of workers that a laptop doesn't have; the driver's own are translated.
+_CLOUD_ONLY = re.compile(r"^spark\.(emr-serverless\.|dynamicAllocation\.|executor\.(cores|memory|memoryOverhead|instances|disk)|driver\.(cores|memory|disk)|master$|submit\.deployMode)")
+_UNIT = {"": 1 << 20, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"^(\d+)([kmgt]?)b?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """What stands for AWS: one endpoint for every service, and credentials."""
+
+    endpoint: str
+    region: str
+    access_key: str
+    secret_key: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a job may take of this machine."""
+
+    cores: int = 2
+    memory_bytes: int = 4 << 30  # the largest heap, whatever the request asks for
+    jvm_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A driver to start."""
+
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def spark_command(
+    submission: Submission, fetched: Fetched, *, run: str, directory: Path, image: SparkImage, cloud: Cloud, machine: Machine, sharing: list[str]
+) -> Command:
+    """spark-submit's own main class, started directly: its shell script starts a second JVM only to print this command."""
+    settings = {key: value for key, value in submission.settings.items() if not _CLOUD_ONLY.match(key)}
+    extra = settings.pop("spark.driver.extraJavaOptions", "").split()
+    settings.update(_laptop_settings(run, directory, machine))
+    settings.update(_file_system_settings(cloud, directory))
+    heap = min(_bytes(submission.settings.get("spark.driver.memory", "2g")), machine.memory_bytes) >> 20
+    arguments = [
+        str(image.java.binary), f"-Xmx{heap}m", f"-Xms{min(heap, 512)}m", *machine.jvm_options, *sharing, *MODULE_OPTIONS,
+        f"-Dlog4j2.configurationFile={image.logging.as_uri()}", f"-Djava.io.tmpdir={directory / 'tmp'}", f"-Dderby.system.home={directory / 'tmp'}",
+        "-Duser.timezone=UTC", *extra, "-cp", join(image.class_path(fetched.jars)), MAIN_CLASS,
+    ]
+    for key in sorted(settings):
+        arguments += ["--conf", f"{key}={settings[key]}"]
+    if fetched.py_files:
+        arguments += ["--py-files", ",".join(str(path) for path in fetched.py_files)]
+    if fetched.files:
+        arguments += ["--files", ",".join(str(path) for path in fetched.files)]
+    return Command((*arguments, str(fetched.entry_point), *submission.arguments), _environment(submission, run, directory, image, cloud))
+
+
+def _laptop_settings(run: str, directory: Path, machine: Machine) -> dict[str, str]:
+    return {
+        "spark.master": f"local[{machine.cores}]",
+        "spark.test.appId": run,  # where local mode takes spark.app.id from; on EMR Serverless it is the job run's id
+        "spark.ui.enabled": "false",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(directory / "tmp"),
+        "spark.sql.warehouse.dir": str(directory / "tmp" / "warehouse"),
+    }
+
+
+def _file_system_settings(cloud: Cloud, directory: Path) -> dict[str, str]:
+    """s3:// is served by S3A here; on EMR by the image's own configuration."""
+    settings = {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
+        "fs.s3a.endpoint": cloud.endpoint,
+        "fs.s3a.endpoint.region": cloud.region,
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.connection.ssl.enabled": "false",
+        "fs.s3a.access.key": cloud.access_key,
+        "fs.s3a.secret.key": cloud.secret_key,
+        "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "fs.s3a.bucket.probe": "0",  # a request per start that says only what the first one says
+        "fs.s3a.directory.marker.retention": "keep",  # S3 has no directories: no deletes of markers after each file
+        "fs.s3a.connection.maximum": "64",
+        "fs.s3a.fast.upload.buffer": "bytebuffer",
+        "fs.s3a.buffer.dir": str(directory / "tmp"),
+    }
+    return {f"spark.hadoop.{key}": value for key, value in settings.items()}
+
+
+def _environment(submission: Submission, run: str, directory: Path, image: SparkImage, cloud: Cloud) -> dict[str, str]:
+    """A clean environment: nothing of the caller's reaches the job."""
+    python_path = [submission.driver_environment.get("PYTHONPATH", ""), str(image.python.packages)]
+    return {
+        **submission.driver_environment,
+        "PATH": f"{image.java.home / 'bin'}{os.pathsep}{os.defpath}",
+        "HOME": str(directory),
+        "TMPDIR": str(directory / "tmp"),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "JAVA_HOME": str(image.java.home),
+        "PYSPARK_PYTHON": str(image.python.command),
+        "PYSPARK_DRIVER_PYTHON": str(image.python.command),
+        "PYTHONPATH": os.pathsep.join(entry for entry in python_path if entry),
+        "PYTHONUNBUFFERED": "1",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONF_DIR": str(directory / "tmp"),
+        "EMR_SERVERLESS_JOB_RUN_ID": run,
+        "AWS_REGION": cloud.region,
+        "AWS_DEFAULT_REGION": cloud.region,
+        "AWS_ACCESS_KEY_ID": cloud.access_key,
+        "AWS_SECRET_ACCESS_KEY": cloud.secret_key,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        **{f"AWS_ENDPOINT_URL_{service}": _NOWHERE for service in REFUSED},
+        **{f"AWS_ENDPOINT_URL_{service}": cloud.endpoint for service in REACHABLE},
+    }
+
+
+def _bytes(size: str) -> int:
+    """A JVM size such as 6g, in bytes; Spark's unit without a suffix is MiB."""
+    match = _SIZE.match(size.strip())
+    if not match:
+        return 2 << 30
+    return int(match.group(1)) * _UNIT[match.group(2).lower()]

@@ -1,0 +1,161 @@
+"""Runs job runs: each in its own directory, process group and thread, from its request alone."""
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sluice_local import children
+from sluice_local.class_sharing import ClassArchive
+from sluice_local.emr.job_runs import JobRun
+from sluice_local.emr.spark_command import Cloud, Machine, spark_command
+from sluice_local.emr.work_directory import CannotFetch, Fetched, Fetcher
+from sluice_local.spark_image import SparkImage
+
+if TYPE_CHECKING:
+    from sluice_local.emr.service import Service
+
+_LOG = logging.getLogger(__name__)
+_POLL_SECONDS = 0.05
+_KEPT_DETAILS = 2000  # characters of the driver's last words in stateDetails
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """Where runs live and what they run on."""
+
+    home: Path  # one directory per run: stdout, stderr, request.json, and `work` while it runs
+    cache: Path  # class archives
+    image: SparkImage
+    cloud: Cloud
+    machine: Machine
+    concurrent: int = 2  # runs at once; more are QUEUED
+
+
+class SparkRunner:
+    """The jobs of one stand-in."""
+
+    def __init__(self, service: "Service", settings: RunnerSettings, fetcher: Fetcher) -> None:
+        self._service = service
+        self._settings = settings
+        self._fetcher = fetcher
+        self._slots = threading.Semaphore(settings.concurrent)
+        self._threads: list[threading.Thread] = []
+        self._stopping = threading.Event()
+
+    def launch(self, run: JobRun) -> None:
+        """Start a thread that sees the run through; it lives as long as the driver does, which the kernel binds to it."""
+        thread = threading.Thread(target=self._see_through, args=(run,), name=f"job-{run.id}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def stop(self) -> None:
+        """End every run and wait for their threads."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(15.0)
+
+    def directory(self, run: JobRun) -> Path:
+        """Where a run's output is kept."""
+        return self._settings.home / run.id
+
+    # ------------------------------------------------------------------
+    def _see_through(self, run: JobRun) -> None:
+        directory = self.directory(run)
+        work = directory / "work"
+        (work / "tmp").mkdir(parents=True)
+        for name in ("stdout", "stderr"):
+            (directory / name).touch()
+        (directory / "request.json").write_text(json.dumps(run.request, indent=2))
+        try:
+            state, details = self._run(run, directory, work)
+        except Exception as error:  # whatever happens, the run ends, as a run in the cloud does
+            _LOG.exception("job run failed", extra={"job_run": run.id})
+            state, details = "FAILED", f"The stand-in failed: {error!r}"
+        self._put_logs(run, directory)
+        self._service.move(run, state, details)
+        shutil.rmtree(work, ignore_errors=True)
+
+    def _run(self, run: JobRun, directory: Path, work: Path) -> tuple[str, str]:
+        if not self._slots.acquire(blocking=False):
+            self._service.move(run, "QUEUED")
+            while not self._slots.acquire(timeout=_POLL_SECONDS):
+                if self._must_end(run):
+                    return "CANCELLED", "Cancelled by request while queued"
+        try:
+            self._service.move(run, "PENDING")
+            try:
+                fetched = self._fetcher.fetch(run.submission, work)
+            except CannotFetch as error:
+                return "FAILED", f"Job failed, please check complete logs: {error}"
+            self._service.move(run, "SCHEDULED")
+            return self._drive(run, fetched, directory, work)
+        finally:
+            self._slots.release()
+
+    def _drive(self, run: JobRun, fetched: Fetched, directory: Path, work: Path) -> tuple[str, str]:
+        settings = self._settings
+        archive = ClassArchive(settings.image.java, settings.image.class_path(fetched.jars), settings.cache / "classes")
+        archive.home.mkdir(parents=True, exist_ok=True)
+        command = spark_command(
+            run.submission, fetched, run=run.id, directory=work, image=settings.image, cloud=settings.cloud, machine=settings.machine,
+            sharing=archive.options(directory),
+        )
+        process = children.start(command.arguments, cwd=work, environment=command.environment, stdout=directory / "stdout", stderr=directory / "stderr")
+        (directory / "pid").write_text(str(process.pid))
+        self._service.move(run, "RUNNING")
+        ended = self._watch(run, process)
+        children.signal_group(process, signal.SIGKILL)  # workers that outlived their driver
+        if not self._stopping.is_set():
+            threading.Thread(target=archive.build, args=(directory,), name="class-archive", daemon=True).start()
+        return ended if ended else self._verdict(process.returncode, directory)
+
+    def _watch(self, run: JobRun, process: subprocess.Popen[bytes]) -> tuple[str, str] | None:
+        """Wait for the driver's end; the state to report if it was ended from outside."""
+        minutes = float(run.request.get("executionTimeoutMinutes") or 720)
+        deadline = time.monotonic() + minutes * 60
+        while True:
+            try:
+                process.wait(_POLL_SECONDS)
+                return ("CANCELLED", "Cancelled by request") if run.cancel_grace is not None else None
+            except subprocess.TimeoutExpired:
+                pass  # still running
+            if time.monotonic() > deadline and run.cancel_grace is None:
+                run.cancel_grace = 0.0
+                self._service.move(run, "CANCELLING", f"The job run exceeded its time limit of {minutes:.0f} minutes")
+            if self._must_end(run):
+                grace = 2.0 if self._stopping.is_set() else run.cancel_grace or 0.0
+                process.send_signal(signal.SIGTERM)  # the driver alone: its workers are its own to end
+                try:
+                    process.wait(grace)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                return "CANCELLED", run.details or "Cancelled by request"
+
+    def _must_end(self, run: JobRun) -> bool:
+        return self._stopping.is_set() or run.cancel_grace is not None
+
+    def _verdict(self, status: int, directory: Path) -> tuple[str, str]:
+        if status == 0:
+            return "SUCCESS", ""
+        with (directory / "stderr").open("rb") as stderr:
+            stderr.seek(0, 2)
+            stderr.seek(max(0, stderr.tell() - _KEPT_DETAILS))
+            last = stderr.read().decode(errors="replace")
+        return "FAILED", f"Job failed with exit status {status}. Last of stderr: {last}"
+
+    def _put_logs(self, run: JobRun, directory: Path) -> None:
+        overrides = run.request.get("configurationOverrides") or {}
+        uri = ((overrides.get("monitoringConfiguration") or {}).get("s3MonitoringConfiguration") or {}).get("logUri")
+        try:
+            self._fetcher.keep_logs(uri, run.application.id, run.id, directory)
+        except Exception:  # a bucket that is gone must not keep the run from ending; the output is in the directory
+            _LOG.warning("logs were not put to %s", uri, exc_info=True, extra={"job_run": run.id})

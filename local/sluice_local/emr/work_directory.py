@@ -1,0 +1,114 @@
+"""Fetches what a job names from S3 into an empty directory, and nothing else."""
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+import tarfile
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+from urllib.parse import unquote, urlsplit
+
+from sluice_local.cache import only_one
+from sluice_local.emr.submission import Archive, Submission
+
+
+class CannotFetch(Exception):
+    """A file of the job isn't there, with its name and the reason."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A job's files on this machine."""
+
+    entry_point: Path
+    py_files: tuple[Path, ...]
+    jars: tuple[Path, ...]
+    files: tuple[Path, ...]
+
+
+class Fetcher:
+    """Fetches for every job of one stand-in; archives are unpacked once per content."""
+
+    def __init__(self, s3: Any, unpacked: Path) -> None:
+        """`s3` is a boto3 client; `unpacked` keeps archives between jobs, as a container image's layers are kept."""
+        self._s3 = s3
+        self._unpacked = unpacked
+
+    def fetch(self, submission: Submission, directory: Path) -> Fetched:
+        """Everything the job names, in `directory`; raises CannotFetch."""
+        with ThreadPoolExecutor(8) as pool:
+            archives = [pool.submit(self._archive, archive, directory) for archive in submission.archives]
+            lists = [
+                [pool.submit(self._file, uri, directory) for uri in uris]
+                for uris in ((submission.entry_point,), submission.py_files, submission.jars, submission.files)
+            ]
+            for archive in archives:
+                archive.result()
+            entry, py_files, jars, files = (tuple(file.result() for file in files) for files in lists)
+        return Fetched(entry[0], py_files, jars, files)
+
+    def _file(self, uri: str, directory: Path) -> Path:
+        """A copy of an S3 object, or a file of the image where it is."""
+        url = urlsplit(uri)
+        if url.scheme in ("", "file", "local"):
+            path = Path(unquote(url.path))
+            if not path.is_absolute() or not path.exists():
+                raise CannotFetch(f"{uri} is not a file of the image")
+            return path
+        target = directory / Path(url.path).name
+        self._download(uri, target)
+        return target
+
+    def _archive(self, archive: Archive, directory: Path) -> None:
+        etag = self._head(archive.uri)
+        name = hashlib.sha256(f"{archive.uri} {etag}".encode()).hexdigest()[:24]
+        ready = self._unpacked / name
+        with only_one(self._unpacked / "lock"):
+            if not ready.exists():
+                packed, partial = self._unpacked / f"{name}.packed", self._unpacked / f"{name}.partial"
+                shutil.rmtree(partial, ignore_errors=True)
+                self._download(archive.uri, packed)
+                if tarfile.is_tarfile(packed):
+                    with tarfile.open(packed) as tar:
+                        tar.extractall(partial, filter="data")
+                else:
+                    with zipfile.ZipFile(packed) as file:
+                        file.extractall(partial)
+                packed.unlink()
+                partial.rename(ready)
+        (directory / archive.directory).symlink_to(ready, target_is_directory=True)
+
+    def _download(self, uri: str, target: Path) -> None:
+        bucket, key = _s3(uri)
+        try:
+            self._s3.download_file(bucket, key, str(target))
+        except self._s3.exceptions.ClientError as error:
+            raise CannotFetch(f"{uri}: {error}") from error
+
+    def _head(self, uri: str) -> str:
+        bucket, key = _s3(uri)
+        try:
+            return str(self._s3.head_object(Bucket=bucket, Key=key)["ETag"])
+        except self._s3.exceptions.ClientError as error:
+            raise CannotFetch(f"{uri}: {error}") from error
+
+    def keep_logs(self, log_uri: Optional[str], application: str, run: str, directory: Path) -> None:
+        """Put the driver's output where EMR puts it under the job's logUri."""
+        if not log_uri:
+            return
+        bucket, prefix = _s3(log_uri)
+        for name in ("stdout", "stderr"):
+            key = f"{prefix.rstrip('/')}/applications/{application}/jobs/{run}/SPARK_DRIVER/{name}.gz".lstrip("/")
+            self._s3.put_object(Bucket=bucket, Key=key, Body=gzip.compress((directory / name).read_bytes()))
+
+
+def _s3(uri: str) -> tuple[str, str]:
+    scheme, _, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme not in ("s3", "s3a", "s3n") or not bucket:
+        raise CannotFetch(f"{uri} is not an S3 location")
+    return bucket, key
