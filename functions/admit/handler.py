@@ -1,0 +1,82 @@
+"""admit: every announced object is in the ledger before its message leaves the queue, and idle lanes are started."""
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from dataclasses import dataclass
+from typing import Any, Dict
+
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from sluice_aws.admission import Admission
+from sluice_aws.admission_report import report_admissions
+from sluice_aws.clients import Clients
+from sluice_aws.clock import epoch_ms
+from sluice_aws.config_store import ConfigStore
+from sluice_aws.heads import Heads
+from sluice_aws.ignored_messages import IgnoredMessages
+from sluice_aws.inbox import MessageUnfinished, open_inbox, unfinished_messages
+from sluice_aws.job_runs import JobRuns
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_aws.schema_store import SchemaStore
+from sluice_aws.settings import Settings
+from sluice_aws.starting import Starter
+from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
+from sluice_aws.waking import Waker
+
+NEEDED = ("region", "ledger_table", "silver_bucket", "artifact_bucket")
+RESERVED_MS = 15_000  # of the invocation's time: for wake-ups, a start, and the answer
+
+
+@observed("admit")
+def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+    """Lambda entry: an SQS event in, the messages that must come again out."""
+    parts = parts_of(telemetry)
+    inbox = open_inbox(event)
+    configuration = parts.config_store.load()
+    left = milliseconds_left(context)
+    admissions = parts.admission.admit_all(inbox.notices, configuration, seconds=None if left is None else max(left - RESERVED_MS, 1_000) / 1000)
+    unrecorded = parts.ignored.record(inbox.messages)
+    report_admissions(telemetry, admissions)
+    parts.waker.wake(admissions.lanes, configuration)
+    again = unfinished_messages(inbox, admissions.failed, unrecorded)
+
+    def settle(record: SQSRecord) -> None:
+        if record.message_id in again:
+            raise MessageUnfinished(again[record.message_id], message=record.message_id)
+
+    # An invocation that finished nothing answers like any other: the messages come again, and the metric tells.
+    processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+    return dict(process_partial_response(event=event, record_handler=settle, processor=processor, context=context))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What admit works with, made once per process."""
+
+    admission: Admission
+    config_store: ConfigStore
+    ignored: IgnoredMessages
+    waker: Waker
+
+
+@functools.lru_cache(maxsize=1)
+def parts_of(telemetry: Telemetry) -> Parts:
+    """Make the parts from the environment, on the first invocation."""
+    settings = Settings.from_env(os.environ, needed=NEEDED)
+    clients = Clients(settings)
+    objects = Objects(clients.s3)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
+    starter = None
+    if settings.starts_runs:
+        job_runs = JobRuns(clients.emr_serverless, settings.application_id)
+        starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
+    return Parts(
+        admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), now=epoch_ms),
+        config_store=ConfigStore(objects, settings.artifact_bucket),
+        ignored=IgnoredMessages(ledger=ledger, report=telemetry, now=epoch_ms),
+        waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),
+    )

@@ -1,0 +1,43 @@
+"""announce: what the ledger's stream says became committed is told to the event bus; the job itself can't reach it."""
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, Dict
+
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
+
+from sluice_aws.announcer import Announcer
+from sluice_aws.clients import Clients
+from sluice_aws.ledger import Ledger
+from sluice_aws.settings import Settings
+from sluice_aws.telemetry import Telemetry, observed
+
+NEEDED = ("region", "ledger_table", "event_bus")
+
+
+@observed("announce")
+def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+    """Lambda entry: records of the ledger's stream in, those that must come again out."""
+    announcer = announcer_of(telemetry)
+
+    def settle(record: DynamoDBRecord) -> None:
+        try:
+            announcer.tell(record.raw_event["dynamodb"])
+        except Exception as error:
+            # Powertools keeps the record for the answer and not the reason.
+            telemetry.warn("record_not_announced", event_id=record.event_id, error=str(error)[:500])
+            telemetry.count("RecordsNotAnnounced")
+            raise
+
+    processor = BatchProcessor(event_type=EventType.DynamoDBStreams, raise_on_entire_batch_failure=False)
+    return dict(process_partial_response(event=event, record_handler=settle, processor=processor, context=context))
+
+
+@functools.lru_cache(maxsize=1)
+def announcer_of(telemetry: Telemetry) -> Announcer:
+    """Make the announcer from the environment, on the first invocation."""
+    settings = Settings.from_env(os.environ, needed=NEEDED)
+    clients = Clients(settings)
+    return Announcer(ledger=Ledger(clients.dynamodb, settings.ledger_table), events=clients.events, bus=settings.event_bus, report=telemetry)

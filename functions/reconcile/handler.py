@@ -1,0 +1,85 @@
+"""reconcile: admits what no notice announced, drops records of objects that are gone, starts lanes that were forgotten."""
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any, Dict
+
+from sluice_aws.admission import Admission
+from sluice_aws.clients import Clients
+from sluice_aws.clock import epoch_ms
+from sluice_aws.config_store import ConfigStore
+from sluice_aws.heads import Heads
+from sluice_aws.job_runs import JobRuns
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_aws.reconciler import Reconciler
+from sluice_aws.schema_store import SchemaStore
+from sluice_aws.settings import Settings
+from sluice_aws.starting import Starter
+from sluice_aws.supervisor import Supervisor
+from sluice_aws.sweeping import ObjectScan, Sweeper
+from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
+from sluice_aws.waking import Waker
+
+NEEDED = ("region", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket")
+RESERVED_MS = 30_000  # of the invocation's time: for a page under way, the sweep and the lanes
+
+
+@observed("reconcile")
+def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+    """Lambda entry, from the schedule: one part of a pass over the listing, one page of records, all lanes."""
+    parts = parts_of(telemetry)
+    configuration = parts.config_store.load()
+
+    def seconds_left() -> float:
+        left = milliseconds_left(context)
+        return 3600.0 if left is None else (left - RESERVED_MS) / 1000
+
+    listing = parts.reconciler.run(configuration, seconds_left=seconds_left)
+    sweep = parts.sweeper.run()
+    parts.supervisor.wake_forgotten(parts.supervisor.lanes(configuration), configuration)
+    started = parts.supervisor.start_due(parts.supervisor.lanes(configuration), configuration)
+    result = {**asdict(listing), "looked_at": sweep.looked_at, "forgotten": sweep.forgotten, "lost": sweep.lost, "started": started}
+    telemetry.event("reconciled", **result)
+    telemetry.count("ObjectsMissed", listing.missing)
+    return result
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What reconcile works with, made once per process."""
+
+    reconciler: Reconciler
+    sweeper: Sweeper
+    supervisor: Supervisor
+    config_store: ConfigStore
+
+
+@functools.lru_cache(maxsize=1)
+def parts_of(telemetry: Telemetry) -> Parts:
+    """Make the parts from the environment, on the first invocation."""
+    settings = Settings.from_env(os.environ, needed=NEEDED)
+    clients = Clients(settings)
+    objects = Objects(clients.s3)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
+    job_runs = JobRuns(clients.emr_serverless, settings.application_id)
+    starter = None
+    if settings.starts_runs:
+        starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
+    grace_ms = settings.reconcile_grace_s * 1000
+    return Parts(
+        reconciler=Reconciler(
+            ledger=ledger, objects=objects, report=telemetry, bucket=settings.bronze_bucket, grace_ms=grace_ms, now=epoch_ms,
+            admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), now=epoch_ms),
+            waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),
+        ),
+        sweeper=Sweeper(
+            ledger=ledger, scan=ObjectScan(clients.dynamodb, settings.ledger_table), objects=objects, report=telemetry,
+            bucket=settings.bronze_bucket, grace_ms=grace_ms, forget_after_ms=settings.forget_after_s * 1000, now=epoch_ms,
+        ),
+        supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
+        config_store=ConfigStore(objects, settings.artifact_bucket),
+    )  # fmt: skip

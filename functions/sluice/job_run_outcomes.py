@@ -1,0 +1,64 @@
+"""What EMR's words about a job run mean for the lane that it holds."""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+from sluice.lane import STARTING, LaneState
+
+TERMINAL_STATES = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
+GONE = "GONE"  # EMR Serverless doesn't know the job run (any more)
+STATE_CHANGE = "EMR Serverless Job Run State Change"
+
+# Failures for want of workers: "ApplicationMaxCapacityExceededException", "exceeded the maximum vCPU quota of your account",
+# "insufficient capacity", a queue time-out. Not an error of the job, so they never count towards halting.
+_CAPACITY = re.compile(
+    r"max(imum)?[ _-]?capacity|insufficient[ _-]?capacity|capacity[ _-]?exceeded|exceed\w*[^.]{0,60}\b(capacity|quota|limit)|service[ _-]?quota"
+    r"|vcpu[^.]{0,40}\b(quota|limit)|queue[ _-]?time|timed out in (the )?queue|worker could not be allocated|could not allocate",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class JobRunNews:
+    """A state-change event: which job run is now in which state. It says no more than that."""
+
+    job_run_id: str
+    state: str
+
+    @property
+    def terminal(self) -> bool:
+        return self.state in TERMINAL_STATES
+
+
+def read_event(event: Any) -> Optional[JobRunNews]:
+    """The news in an EventBridge event; None for every other event, such as the schedule's."""
+    if not isinstance(event, Mapping) or event.get("detail-type") != STATE_CHANGE:
+        return None
+    detail = event.get("detail")
+    if not isinstance(detail, Mapping):
+        return None
+    job_run_id, state = detail.get("jobRunId"), detail.get("state")
+    return JobRunNews(job_run_id, state) if isinstance(job_run_id, str) and isinstance(state, str) else None
+
+
+def concerned(lanes: Sequence[LaneState], news: JobRunNews) -> Tuple[LaneState, ...]:
+    """The lanes that a job run's end can be about: the one it holds, and starts whose job run isn't known yet."""
+    return tuple(lane for lane in lanes if lane.job_run_id == news.job_run_id or (lane.state == STARTING and lane.job_run_id is None))
+
+
+def is_terminal(state: str) -> bool:
+    """Whether nothing of the job run lives any more."""
+    return state in TERMINAL_STATES or state == GONE
+
+
+def lacks_capacity(state: str, details: str) -> bool:
+    """Whether a job run failed for want of workers: back-off and alarm, never a step towards halting."""
+    return state in ("FAILED", "CANCELLED") and bool(_CAPACITY.search(details))
+
+
+def lapse_reason(state: str, details: str) -> str:
+    """What the lane remembers of a run that ended without releasing it; bounded, since `details` are EMR's words."""
+    told = details.strip()
+    return f"job run {state}: {told}"[:500] if told else f"job run {state}"

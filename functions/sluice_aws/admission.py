@@ -1,0 +1,135 @@
+"""Brings announced objects into the ledger: route, head, schema, one conditional write each, many at a time."""
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sluice.admitting import Verdict, judge_read, judge_unread, judge_unreadable
+from sluice.avro_schema import read_writer_schema
+from sluice.errors import SluiceError, UnsupportedType, UnusableSchema
+from sluice.events import Notice
+from sluice.identity import ObjectId
+from sluice.ledger_items import PENDING
+from sluice.ledger_records import AdmittedObject, wakes
+from sluice.routing import Route, classify
+from sluice.table_config import Configuration
+from sluice_aws.heads import CorruptObject, Heads, NotAvro
+from sluice_aws.objects import ObjectGone
+from sluice_aws.schema_store import SchemaStore
+
+THREADS = 32
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """An object that is in the ledger: what was written, and the ledger's answer ("new", "already_pending" …)."""
+
+    written: AdmittedObject
+    admission: str
+
+    @property
+    def wakes(self) -> Optional[str]:
+        """The lane that must be woken for it; also when it was pending already, since whoever wrote it may have died."""
+        return self.written.lane if self.written.state == PENDING and wakes(self.admission) else None
+
+
+@dataclass(frozen=True)
+class Admissions:
+    """What became of the objects of an invocation: in the ledger, or not, and then why."""
+
+    done: Mapping[ObjectId, Admitted]
+    failed: Mapping[ObjectId, str]
+
+    @property
+    def lanes(self) -> FrozenSet[str]:
+        """The lanes to wake."""
+        return frozenset(lane for lane in (admitted.wakes for admitted in self.done.values()) if lane is not None)
+
+    def tables(self, lane: str) -> FrozenSet[str]:
+        """The tables on whose account a lane is to be woken."""
+        return frozenset(admitted.written.table for admitted in self.done.values() if admitted.wakes == lane and admitted.written.table)
+
+
+class Admission:
+    """Admits objects. Three AWS calls for each at most (a ranged GET, a query and a conditional write).
+
+    Beside them: a writer schema is stored once per process, and the first object of a topic whose
+    header is longer than 64 KiB is read a second time.
+    """
+
+    def __init__(self, *, ledger: Any, heads: Heads, schemas: SchemaStore, now: Callable[[], int]) -> None:
+        self._ledger = ledger
+        self._heads = heads
+        self._schemas = schemas
+        self._now = now
+
+    def admit_all(self, notices: Sequence[Notice], configuration: Optional[Configuration], *, seconds: Optional[float] = None) -> Admissions:
+        """Admit objects in parallel within `seconds` (None: as long as it takes).
+
+        An object that isn't finished by then, or that met an error which may pass, is in `failed`; it can
+        be admitted again with the same effect.
+        """
+        if not notices:
+            return Admissions({}, {})
+        pool = ThreadPoolExecutor(min(THREADS, len(notices)), thread_name_prefix="admit")
+        asked: Dict[Future[Admitted], ObjectId] = {pool.submit(self.admit, notice, configuration): notice.id for notice in notices}
+        finished, late = wait(asked, timeout=seconds)
+        pool.shutdown(wait=False, cancel_futures=True)
+        done: Dict[ObjectId, Admitted] = {}
+        failed = {asked[future]: "the invocation's time was over" for future in late}
+        for future in finished:
+            error = future.exception()
+            if error is None:
+                done[asked[future]] = future.result()
+            elif isinstance(error, (ClientError, BotoCoreError, SluiceError)):
+                failed[asked[future]] = f"{getattr(error, 'code', type(error).__name__)}: {error}"[:500]
+            else:
+                # Not known: still this object's trouble alone. Its message comes again, and ends with the dead letters.
+                failed[asked[future]] = f"unexpected {type(error).__name__}: {error}"[:500]
+        return Admissions(done, failed)
+
+    def admit(self, notice: Notice, configuration: Optional[Configuration]) -> Admitted:
+        """Admit one object. Raises what a retry may help against; what none helps against is a state of the object."""
+        route = classify(notice.id.key, notice.size)
+        schema = None
+        verdict = judge_unread(route)
+        if verdict is None:
+            verdict, schema = self._judge(notice, route, configuration)
+        written = AdmittedObject(
+            id=notice.id,
+            state=verdict.state,
+            admitted_at=self._now(),
+            size=notice.size or 0,
+            noticed_at=notice.event_time_ms,
+            table=verdict.table,
+            lane=verdict.lane,
+            topic=route.topic,
+            etag=notice.etag,
+            sequencer=notice.sequencer,
+            kafka_partition=route.kafka_partition,
+            offset=route.offset,
+            format=route.format,
+            schema=schema,
+            via=notice.via,
+            reason=verdict.reason,
+            rule=verdict.rule,
+            code=verdict.code,
+        )
+        return Admitted(written, self._ledger.admit(written))
+
+    def _judge(self, notice: Notice, route: Route, configuration: Optional[Configuration]) -> tuple[Verdict, Optional[str]]:
+        """Read the head. The schema is stored before the ledger names it, so whoever reads the ledger finds it."""
+        try:
+            header = self._heads.read(notice.id, route.topic or "")
+        except (NotAvro, CorruptObject, ObjectGone) as error:
+            return judge_unreadable(error), None
+        verdict = judge_read(route, configuration)
+        if verdict.state == PENDING:
+            try:
+                read_writer_schema(header.schema)
+            except (UnusableSchema, UnsupportedType) as error:
+                return judge_unreadable(error), None
+        return verdict, self._schemas.keep(header.schema)

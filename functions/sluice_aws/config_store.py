@@ -1,0 +1,78 @@
+"""Loads the configuration that was pushed to the artifact bucket, again only when it changed."""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from sluice.errors import InvalidConfiguration, SluiceError
+from sluice.table_config import Configuration
+from sluice_aws.objects import Objects, Unchanged
+
+CONFIGURATION_KEY = "config/tables.json"
+MAX_CONFIGURATION_BYTES = 4 * 1024 * 1024
+
+
+class ConfigurationUnreadable(SluiceError):
+    """What lies under the configuration's key is not a configuration. A corrected push mends it."""
+
+    code = "configuration_unreadable"
+    retriable = True
+    next_step = "Run `sluice config push` with a correct file; notices wait in the queue until then"
+
+
+class ConfigStore:
+    """The one reader of the configuration; keeps what it read last, with its ETag."""
+
+    def __init__(self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY) -> None:
+        self._objects = objects
+        self._bucket = bucket
+        self._key = key
+        self._etag: Optional[str] = None
+        self._loaded: Optional[Configuration] = None
+
+    def load(self) -> Optional[Configuration]:
+        """The configuration as it is now, by one conditional GET. None when none was ever pushed.
+
+        Raises ConfigurationUnreadable and leaves what was read before as `last`.
+        """
+        try:
+            document = self._objects.get(self._bucket, self._key, unless=self._etag)
+        except Unchanged:
+            return self._loaded
+        if document is None:
+            self._etag, self._loaded = None, None
+            return None
+        self._loaded = self._parse(document.data)
+        self._etag = document.etag
+        return self._loaded
+
+    def load_if_changed(self) -> Optional[Configuration]:
+        """The configuration if it is another than the last one read, else None."""
+        before = self._etag
+        now = self.load()
+        return now if self._etag != before else None
+
+    def load_or_last(self, report: Any) -> Optional[Configuration]:
+        """The configuration, or the last readable one while the one there can't be read; says so.
+
+        For parts whose work goes on without it: a broken file must not keep a dead run's lane.
+        """
+        try:
+            return self.load()
+        except ConfigurationUnreadable as error:
+            report.warn("configuration_unreadable", reason=str(error))
+            report.count("ConfigurationUnreadable")
+            return self._loaded
+
+    @property
+    def last(self) -> Optional[Configuration]:
+        """What was read last: still in force while a newer one can't be read."""
+        return self._loaded
+
+    def _parse(self, data: bytes) -> Configuration:
+        where = f"s3://{self._bucket}/{self._key}"
+        if len(data) > MAX_CONFIGURATION_BYTES:
+            raise ConfigurationUnreadable(f"{where} is longer than a configuration can be", bytes=len(data))
+        try:
+            return Configuration.from_json(data.decode("utf-8"))
+        except (InvalidConfiguration, UnicodeDecodeError) as error:
+            raise ConfigurationUnreadable(f"{where} is not a configuration: {error}", cause=type(error).__name__) from error

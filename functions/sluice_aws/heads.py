@@ -1,0 +1,115 @@
+"""Takes the writer schema from the first bytes of an Avro object, and tells a corrupt head from one that was cut."""
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, Set
+
+import fastavro
+
+from sluice.errors import SluiceError
+from sluice.identity import ObjectId
+from sluice_aws.objects import Head, Objects
+
+MAGIC = b"Obj\x01"
+FIRST_READ_BYTES = 64 * 1024
+HEAD_LIMIT_BYTES = 1024 * 1024
+CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
+# "Object Container Files" of the Avro specification 1.11; fastavro's own copy is not part of what it exports.
+_HEADER: Dict[str, Any] = {
+    "type": "record",
+    "name": "org.apache.avro.file.Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
+    ],
+}
+
+
+class NotAvro(SluiceError):
+    """The object does not begin as an Avro container file; facts: `begins`, the first bytes in hexadecimal."""
+
+    code = "not_avro"
+    next_step = "Configure the connector's format, or let the table's rule leave these keys out"
+
+
+class CorruptObject(SluiceError):
+    """An Avro container whose header can't be read, however much of it there is."""
+
+    code = "corrupt_object"
+    next_step = "Have the writer put the object again"
+
+
+class HeaderCut(SluiceError):
+    """The header is longer than the bytes at hand: read more. Never leaves this package."""
+
+    code = "header_cut"
+    retriable = True
+
+
+@dataclass(frozen=True)
+class AvroHeader:
+    """What an Avro container says about itself: the writer schema as it was written, and the codec of its blocks."""
+
+    schema: Any
+    codec: str
+
+
+def parse_header(head: Head) -> AvroHeader:
+    """Read the header. Raises NotAvro, CorruptObject, or HeaderCut when more bytes may help."""
+    data = head.data
+    if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
+        raise NotAvro("The object is not an Avro container file", begins=data[:16].hex(), empty=not data)
+    try:
+        header = fastavro.schemaless_reader(io.BytesIO(data), _HEADER, None)
+    except (EOFError, IndexError) as error:  # both mean: past the end, by truth or by a damaged length
+        if head.whole:
+            raise CorruptObject("The Avro header ends early", bytes=len(data)) from error
+        raise HeaderCut("The Avro header is longer than what was read", bytes=len(data)) from error
+    except (ValueError, OverflowError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
+        raise CorruptObject("The Avro header is damaged", cause=str(error)[:200]) from error
+    return _described(header["meta"])
+
+
+class Heads:
+    """Reads headers of object versions; remembers which topics' headers are long. Safe to use from several threads."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._long: Set[str] = set()
+
+    def read(self, id: ObjectId, topic: str) -> AvroHeader:
+        """Read the header of one object version in one call: 64 KiB of it.
+
+        Up to 1 MiB in a second call when that is too little, and at once for the topic's later objects.
+        Raises NotAvro, CorruptObject, and ObjectGone when the version is no longer there.
+        """
+        if topic not in self._long:
+            try:
+                return parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES))
+            except HeaderCut:
+                self._long.add(topic)  # the read below is the answer to it
+        try:
+            return parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES))
+        except HeaderCut as error:
+            raise CorruptObject(f"The Avro header does not end within {HEAD_LIMIT_BYTES} bytes", bytes=HEAD_LIMIT_BYTES) from error
+
+
+def read_header(objects: Objects, id: ObjectId) -> AvroHeader:
+    """Read one header, for those who read few. As `Heads.read`."""
+    return Heads(objects).read(id, "")
+
+
+def _described(meta: Dict[str, bytes]) -> AvroHeader:
+    if "avro.schema" not in meta:
+        raise CorruptObject("The Avro header names no schema")
+    try:
+        schema = json.loads(meta["avro.schema"])
+        codec = meta.get("avro.codec", b"null").decode("ascii")
+    except (ValueError, RecursionError) as error:
+        raise CorruptObject("The Avro header's schema is not JSON", cause=str(error)[:200]) from error
+    if codec not in CODECS:
+        raise CorruptObject("The object's blocks are compressed by a codec that is not Avro's", codec=codec[:40])
+    return AvroHeader(schema, codec)

@@ -1,0 +1,99 @@
+"""What a part of Sluice is told by its surroundings: names of buckets, tables and roles, as one frozen value."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Tuple
+
+from sluice.errors import SluiceError
+from sluice.job_request import JobEnvironment
+
+# Field -> the environment variable that carries it. The template sets all of them for every function.
+VARIABLES = {
+    "region": "AWS_REGION",
+    "ledger_table": "LEDGER_TABLE",
+    "bronze_bucket": "BRONZE_BUCKET",
+    "silver_bucket": "SILVER_BUCKET",
+    "artifact_bucket": "ARTIFACT_BUCKET",
+    "application_id": "APPLICATION_ID",
+    "job_role_arn": "JOB_ROLE_ARN",
+    "release": "RELEASE",
+    "hudi_jars": "HUDI_JARS",
+    "architecture": "ARCHITECTURE",
+    "event_bus": "EVENT_BUS",
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "emr_endpoint_url": "AWS_ENDPOINT_URL_EMR_SERVERLESS",
+}
+# CloudFormation can't pass an empty string everywhere: "none" is the release's word for "not set yet".
+NO_RELEASE = ("", "none")
+
+
+class SettingsMissing(SluiceError):
+    """The deployment left something out; facts: `variables`, all of them at once."""
+
+    code = "settings_missing"
+    next_step = "Deploy the template again; it sets these variables on every function"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Names and limits of one deployment. Empty means "not given"; times are in seconds."""
+
+    region: str = ""
+    ledger_table: str = ""
+    bronze_bucket: str = ""
+    silver_bucket: str = ""
+    artifact_bucket: str = ""
+    application_id: str = ""
+    job_role_arn: str = ""
+    release: str = ""
+    hudi_jars: str = ""
+    architecture: str = "X86_64"
+    event_bus: str = "default"
+    endpoint_url: str = ""
+    emr_endpoint_url: str = ""
+    reconcile_grace_s: int = 900
+    forget_after_s: int = 15 * 86_400
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str], *, needed: Tuple[str, ...] = ()) -> Settings:
+        """Read the settings from variables; `needed` names the fields this part can't do without.
+
+        Raises SettingsMissing naming every variable that is absent, empty, or not a number where one is due.
+        """
+        values = {field: environment[name] for field, name in VARIABLES.items() if environment.get(name)}
+        values.setdefault("region", environment.get("AWS_DEFAULT_REGION", ""))
+        if values.get("release") in NO_RELEASE:
+            values.pop("release", None)
+        wrong = []
+        seconds = {}
+        for field, name in (("reconcile_grace_s", "RECONCILE_GRACE_SECONDS"), ("forget_after_s", "FORGET_AFTER_SECONDS")):
+            text = environment.get(name, "")
+            if text.isdigit():
+                seconds[field] = int(text)
+            elif text:
+                wrong.append(name)
+        settings = cls(**values, **seconds)
+        wrong += [VARIABLES[field] for field in needed if not getattr(settings, field)]
+        if wrong:
+            raise SettingsMissing(f"Not set, or not usable: {', '.join(wrong)}", variables=wrong)
+        return settings
+
+    @property
+    def starts_runs(self) -> bool:
+        """Until a release of the Spark code is set, objects are ledgered and nothing is started."""
+        return bool(self.release)
+
+    def job_environment(self) -> JobEnvironment:
+        """The part of the settings that a job run's request is made of."""
+        return JobEnvironment(
+            application_id=self.application_id,
+            job_role_arn=self.job_role_arn,
+            region=self.region,
+            release=self.release,
+            ledger_table=self.ledger_table,
+            bronze_bucket=self.bronze_bucket,
+            silver_bucket=self.silver_bucket,
+            artifact_bucket=self.artifact_bucket,
+            hudi_jars=self.hudi_jars,
+            architecture=self.architecture,
+        )

@@ -1,0 +1,66 @@
+"""Starts a run of an idle lane, and repeats a start whose answer was lost."""
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sluice.job_request import JobEnvironment, start_job_run
+from sluice.lane import LaneState
+from sluice.supervision import new_run_id
+from sluice.table_config import Configuration, LaneConfig
+from sluice_aws.job_runs import JobRuns
+
+
+class Starter:
+    """Asks the ledger for the lane first and EMR Serverless second, so that a lost answer can be asked for again."""
+
+    def __init__(
+        self, *, ledger: Any, job_runs: JobRuns, environment: JobEnvironment, report: Any,
+        now: Callable[[], int], entropy: Callable[[], str],
+    ) -> None:
+        """`now` gives epoch milliseconds, `entropy` at least 8 hexadecimal digits, new ones each time."""
+        self._ledger = ledger
+        self._job_runs = job_runs
+        self._environment = environment
+        self._report = report
+        self._now = now
+        self._entropy = entropy
+
+    def start(self, lane: str, configuration: Optional[Configuration]) -> Optional[str]:
+        """Start a run if the lane lets itself be taken. Returns the run id, None when another was quicker.
+
+        A StartJobRun that fails leaves the lane `starting`: the schedule repeats it under the same token,
+        and so it is not the caller's failure. Raises UnusableRequest before anything is written.
+        """
+        now = self._now()
+        run_id = new_run_id(lane, now, self._entropy())
+        request = start_job_run(self._environment, lane_config(configuration, lane), run_id)
+        if self._ledger.request_start(lane, run_id, now) is None:
+            self._report.event("start_not_needed", lane=lane)
+            return None
+        self._ledger.run_started(run_id, lane, now)
+        self._ask(lane, run_id, request)
+        return run_id
+
+    def repeat(self, state: LaneState, configuration: Optional[Configuration]) -> None:
+        """Ask again for the run that a `starting` lane waits for: the same token is the same run."""
+        if state.run_id is None:
+            return
+        self._ask(state.lane, state.run_id, start_job_run(self._environment, lane_config(configuration, state.lane), state.run_id))
+
+    def _ask(self, lane: str, run_id: str, request: Any) -> None:
+        try:
+            job_run_id = self._job_runs.start(request)
+        except (ClientError, BotoCoreError) as error:
+            self._report.warn("start_failed", lane=lane, run=run_id, error=str(error)[:500])
+            self._report.count("StartsFailed", 1, lane=lane)
+            return
+        known = self._ledger.started(lane, run_id, job_run_id)
+        self._report.event("run_started", lane=lane, run=run_id, job_run=job_run_id, first_answer=known)
+        self._report.count("RunsStarted", 1, lane=lane)
+
+
+def lane_config(configuration: Optional[Configuration], lane: str) -> LaneConfig:
+    """The sizes of a lane; the defaults while there is no configuration."""
+    return LaneConfig(name=lane) if configuration is None else configuration.lane(lane)

@@ -1,0 +1,107 @@
+"""Goes through the ledger's object records and drops those whose object is gone, a page at a time."""
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from sluice.ledger_items import CLAIMED, PARKED, PENDING, QUARANTINED
+from sluice.ledger_records import ObjectRecord
+from sluice_aws import ledger_codec as codec
+from sluice_aws.ledger_objects import record_of
+from sluice_aws.objects import ObjectGone, Objects
+from sluice_aws.telemetry import Report
+
+CHECKPOINT = "sweep"
+PAGE_ITEMS = 500  # at most so many HEAD calls an invocation: a million records are gone through in three weeks
+THREADS = 16
+LOST = ObjectGone.code
+
+
+class ObjectScan:
+    """Object records in the ledger's own order, which is no order of keys."""
+
+    def __init__(self, dynamodb: Any, table: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+
+    def page(self, after: Optional[Mapping[str, str]], items: int = PAGE_ITEMS) -> Tuple[List[ObjectRecord], Optional[Dict[str, str]]]:
+        """The object records among the next `items` items, and where to go on (None: the end was reached)."""
+        start = {"ExclusiveStartKey": codec.item(after)} if after else {}
+        answer = self._dynamodb.scan(
+            TableName=self._table, Limit=items, FilterExpression="begins_with(pk, :object)",
+            ExpressionAttributeValues={":object": {"S": "object#"}}, **start,
+        )  # fmt: skip
+        last = answer.get("LastEvaluatedKey")
+        return [record_of(codec.values(stored)) for stored in answer["Items"]], codec.values(last) if last else None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one page came to."""
+
+    looked_at: int
+    forgotten: int
+    lost: int
+
+
+class Sweeper:
+    """Asks S3 about each record's own version: a listing can't tell what it doesn't hold.
+
+    The record that an object was committed lives as long as the object; a record that outlives its
+    object is harmless, and so only old ones are dropped: a notice delayed in the queue for its
+    longest, 14 days, must still find it.
+    """
+
+    def __init__(
+        self, *, ledger: Any, scan: ObjectScan, objects: Objects, report: Report, bucket: str,
+        grace_ms: int, forget_after_ms: int, now: Callable[[], int],
+    ) -> None:
+        self._ledger = ledger
+        self._scan = scan
+        self._objects = objects
+        self._report = report
+        self._bucket = bucket
+        self._grace_ms = grace_ms
+        self._forget_after_ms = forget_after_ms
+        self._now = now
+
+    def run(self) -> Sweep:
+        """Go through one page of the ledger."""
+        records, after = self._scan.page(self._ledger.checkpoint(CHECKPOINT) or None)
+        due = [record for record in records if self._due(record)]
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="sweep") as pool:
+            there = list(pool.map(lambda record: self._objects.exists(record.id), due))
+        gone = [record for record, exists in zip(due, there) if not exists]
+        forgotten = lost = 0
+        for record in gone:
+            if record.state == PENDING:
+                lost += self._lose(record)
+            elif record.state == PARKED:
+                # Stays parked, so that it stays listed; it was never read, and now can't be.
+                self._report.warn("parked_object_gone", bucket=record.id.bucket, key=record.id.key, version=record.id.version, topic=record.topic)
+                lost += 1
+            elif self._ledger.forget(record):
+                forgotten += 1
+                self._report.event("record_forgotten", bucket=record.id.bucket, key=record.id.key, version=record.id.version, state=record.state, batch=record.batch)
+        self._ledger.put_checkpoint(after or {}, self._now(), CHECKPOINT)
+        if lost:
+            self._report.count("ObjectsLostBeforeRead", lost)
+        if forgotten:
+            self._report.count("RecordsForgotten", forgotten)
+        return Sweep(len(due), forgotten, lost)
+
+    def _due(self, record: ObjectRecord) -> bool:
+        """Whether the object of this record is to be looked for. Claimed ones are the run's own business."""
+        if record.id.bucket != self._bucket or record.state == CLAIMED:
+            return False
+        if record.state == QUARANTINED and record.code == LOST:
+            return False  # its object is gone by definition, and the record is what says so
+        age = self._now() - record.admitted_at
+        return age > (self._grace_ms if record.state in (PENDING, PARKED) else self._forget_after_ms)
+
+    def _lose(self, record: ObjectRecord) -> bool:
+        lost = self._ledger.quarantine_pending(record, LOST, "the object was gone before it could be read", self._now())
+        if lost:
+            self._report.warn("object_lost", bucket=record.id.bucket, key=record.id.key, version=record.id.version, table=record.table)
+        return bool(lost)

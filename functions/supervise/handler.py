@@ -1,0 +1,63 @@
+"""supervise: finds runs that ended without releasing their lane, and starts the lanes that are due."""
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from dataclasses import dataclass
+from typing import Any, Dict
+
+from sluice.job_run_outcomes import concerned, read_event
+from sluice_aws.clients import Clients
+from sluice_aws.clock import epoch_ms
+from sluice_aws.config_store import ConfigStore
+from sluice_aws.job_runs import JobRuns
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_aws.settings import Settings
+from sluice_aws.starting import Starter
+from sluice_aws.supervisor import Supervisor
+from sluice_aws.telemetry import Telemetry, observed
+
+NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
+
+
+@observed("supervise")
+def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+    """Lambda entry: a job run's state change looks after the lanes it is about, everything else after all lanes."""
+    parts = parts_of(telemetry)
+    news = read_event(event)
+    if news is not None and not news.terminal:
+        telemetry.event("job_run_goes_on", job_run=news.job_run_id, state=news.state)
+        return {"lanes": 0, "steps": 0}
+    configuration = parts.config_store.load_or_last(telemetry)
+    lanes = parts.supervisor.lanes(configuration)
+    if news is not None:
+        lanes = concerned(lanes, news)
+        telemetry.event("job_run_ended", job_run=news.job_run_id, state=news.state, lanes=[lane.lane for lane in lanes])
+    steps = parts.supervisor.supervise(lanes, configuration)
+    return {"lanes": len(lanes), "steps": steps}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What supervise works with, made once per process."""
+
+    supervisor: Supervisor
+    config_store: ConfigStore
+
+
+@functools.lru_cache(maxsize=1)
+def parts_of(telemetry: Telemetry) -> Parts:
+    """Make the parts from the environment, on the first invocation."""
+    settings = Settings.from_env(os.environ, needed=NEEDED)
+    clients = Clients(settings)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
+    job_runs = JobRuns(clients.emr_serverless, settings.application_id)
+    starter = None
+    if settings.starts_runs:
+        starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
+    return Parts(
+        supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
+        config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket),
+    )
