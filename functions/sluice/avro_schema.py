@@ -76,7 +76,7 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
     if record["type"] != "record":
         raise UnusableSchema(f"The schema is {record['type']!r}, not a record", source_type=str(record["type"]))
     fields = _fields(record)
-    shape = shape_of(schema)
+    shape = shape_of(record)
     if shape == ENVELOPE:
         row, meta = _envelope(types, fields)
     else:
@@ -185,6 +185,8 @@ class _NamedTypes:
 
     def __init__(self, schema: Any) -> None:
         self._types: Dict[str, Mapping[str, Any]] = {}
+        root = schema if isinstance(schema, Mapping) else {}
+        self._space = _full_name(str(root.get("name", "")), root.get("namespace")).rpartition(".")[0]
         pending: List[Tuple[Any, str]] = [(schema, "")]
         while pending:  # no recursion: the schema comes from an object that anybody may have written
             node, space = pending.pop()
@@ -195,7 +197,9 @@ class _NamedTypes:
                     full = _full_name(node["name"], node.get("namespace", space))
                     self._types.setdefault(full, node)
                     space = full.rpartition(".")[0]
-                pending.extend((item.get("type"), space) for item in node.get("fields") or () if isinstance(item, Mapping))
+                fields = node.get("fields")
+                if isinstance(fields, list):
+                    pending.extend((item.get("type"), space) for item in fields if isinstance(item, Mapping))
                 pending.extend((node[key], space) for key in ("items", "values") if key in node)
                 if isinstance(node.get("type"), (list, Mapping)):
                     pending.append((node["type"], space))
@@ -211,6 +215,8 @@ class _NamedTypes:
                     return {"type": written}
                 if written in self._types:
                     return self._types[written]
+                if f"{self._space}.{written}" in self._types:
+                    return self._types[f"{self._space}.{written}"]
                 same = self._short.get(written.rpartition(".")[2], [])
                 if len(same) != 1:
                     break

@@ -115,7 +115,7 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     since the column would have to change type once the name is. Unknown strings stay strings.
     """
     base = avro_type["type"]
-    named, logical = avro_type.get("connect.name"), avro_type.get("logicalType")
+    named, logical = _text(avro_type.get("connect.name")), _text(avro_type.get("logicalType"))
     told = f"{base} {named or logical or ''}".strip()
     if base == "fixed" and logical == "decimal" or base == "bytes" and (logical == "decimal" or named == "org.apache.kafka.connect.data.Decimal"):
         return _decimal(name, avro_type, nullable)
@@ -134,12 +134,17 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     raise UnsupportedType(f"Column {name} is {told}, which this release can't store", column=name, source_type=told)
 
 
+def _text(value: Any) -> Optional[str]:
+    return value if isinstance(value, str) else None
+
+
 def _decimal(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column:
-    parameters = avro_type.get("connect.parameters") or {}
+    parameters = avro_type.get("connect.parameters")
+    parameters = parameters if isinstance(parameters, Mapping) else {}
     precision = avro_type.get("precision", parameters.get("connect.decimal.precision"))
     scale = avro_type.get("scale", parameters.get("scale", 0))
     try:
         digits, places = int(precision), int(scale)  # type: ignore[arg-type]  # None is one of the mistakes caught
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UnsupportedType(f"Column {name} is a decimal without a precision", column=name, source_type="decimal") from error
     return decimal_column(name, digits, places, nullable, f"decimal({digits},{places})")

@@ -85,7 +85,7 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
         elif kind == SQLSERVER:
             commit, change, serial = components
             serial = 0 if serial is None else serial
-            if 0 <= serial < _LIMIT_10:
+            if commit is not None and 0 <= serial < _LIMIT_10:
                 return "%04d.%s.%s.%010d.%020d" % (generation, _sqlserver_lsn(commit), _sqlserver_lsn(change), serial, offset)
         elif kind == OFFSET_ONLY and not components:
             return "%04d.%020d" % (generation, offset)
@@ -100,11 +100,11 @@ def generation_of(position: str) -> int:
 
 
 @lru_cache(maxsize=1024)
-def binlog_number(file: str) -> int:
+def binlog_number(file: Optional[str]) -> int:
     """The number of a binlog file: its digits after the last dot. Raises ValueError for any other name."""
-    _, dot, digits = file.rpartition(".")
+    _, dot, digits = file.rpartition(".") if isinstance(file, str) else ("", "", "")
     if not dot or not digits.isascii() or not digits.isdigit() or len(digits) > 19:
-        raise ValueError(f"{file[:100]!r} is not the name of a binlog file")
+        raise ValueError(f"{str(file)[:100]!r} is not the name of a binlog file")
     return int(digits)
 
 

@@ -163,6 +163,7 @@ class Configuration:
     version: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "lanes", tuple(sorted(self.lanes, key=lambda lane: lane.name)))
         object.__setattr__(self, "version", hashlib.sha256(_canonical(self._content()).encode()).hexdigest()[:32])
 
     def match_topic(self, topic: str) -> TopicMatch:
@@ -220,7 +221,7 @@ class Configuration:
         return {
             "format": FORMAT,
             "rules": [{**asdict(rule), "record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "hudi": dict(rule.hudi)} for rule in self.rules],
-            "lanes": [asdict(lane) for lane in sorted(self.lanes, key=lambda lane: lane.name)],
+            "lanes": [asdict(lane) for lane in self.lanes],
         }
 
 

@@ -1,0 +1,159 @@
+"""Writer schemas: shape, data columns, metadata, and a clear error for what can't be stored."""
+import json
+from pathlib import Path
+
+import pytest
+
+from sluice.avro_schema import fingerprint, read_writer_schema
+from sluice.errors import UnsupportedType, UnusableSchema
+from sluice.position import PositionFields
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+META = [{"name": name, "type": ["null", kind], "default": None} for name, kind in (("__deleted", "string"), ("__op", "string"), ("__lsn", "long"), ("__source_ts_ms", "long"))]
+
+
+def recorded(name, topic):
+    return read_writer_schema(json.loads((DATA / name / "schemas" / f"{topic}.avsc").read_text()))
+
+
+def record(*fields, meta=META, **rest):
+    return {"type": "record", "name": "Value", "namespace": "a.b", "fields": [{"name": name, "type": kind} for name, kind in fields] + list(meta), **rest}
+
+
+def column(kind):
+    (found,) = read_writer_schema(record(("c", kind))).row.columns
+    return found
+
+
+def named(base, name, **more):
+    return {"type": base, "connect.version": 1, "connect.name": name, **more}
+
+
+def test_a_flattened_record_of_postgres_has_columns_and_metadata_apart():
+    schema = recorded("tickit_small", "tickit.ems.event.v1")
+    assert schema.shape == "flattened"
+    assert [(c.name, c.spark_type) for c in schema.row.columns] == [
+        ("eventid", "int"), ("venueid", "int"), ("catid", "int"), ("dateid", "int"), ("eventname", "string"), ("starttime", "timestamp")]
+    assert (schema.meta.op, schema.meta.deleted, schema.meta.source_ts_ms) == ("__op", "__deleted", "__source_ts_ms")
+    assert schema.meta.position == PositionFields("postgres", ("__lsn",))
+
+
+def test_a_flattened_record_of_mariadb_is_ordered_by_file_pos_and_row():
+    schema = recorded("tickit_small", "tickit.ecomm.sale.v2")
+    assert schema.meta.position == PositionFields("mysql", ("__file", "__pos", "__row"))
+    assert schema.row.column("pricepaid").spark_type == "decimal(8,2)"
+    assert schema.row.names[-1] == "channel" and not any(name.startswith("__") for name in schema.row.names)
+
+
+def test_an_envelope_has_the_columns_of_the_record_that_after_refers_to():
+    schema = recorded("pagila_env", "pagila.public.film.v1")
+    assert schema.shape == "envelope"
+    assert schema.meta.position == PositionFields("postgres", ("lsn",))
+    assert (schema.meta.op, schema.meta.deleted, schema.meta.source_ts_ms) == ("op", None, "ts_ms")
+    kinds = {c.name: (c.kind, c.spark_type, c.nullable) for c in schema.row.columns}
+    assert kinds["rating"] == ("string", "string", True)  # a union with null in second place
+    assert kinds["rental_rate"] == ("decimal", "decimal(4,2)", False)
+    assert kinds["special_features"] == ("array", "array<string>", True)
+    assert kinds["last_update"] == ("zoned_timestamp", "timestamp", False)
+
+
+def test_an_envelope_whose_after_comes_first_is_the_same():
+    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    source = {"type": "record", "name": "Source", "namespace": "io.x", "fields": [{"name": "lsn", "type": "long"}]}
+    fields = [{"name": "op", "type": "string"}, {"name": "source", "type": source}, {"name": "after", "type": ["null", value]}, {"name": "before", "type": ["Value", "null"]}]
+    schema = read_writer_schema({"type": "record", "name": "Envelope", "namespace": "t", "fields": fields})
+    assert (schema.shape, schema.row.names, schema.meta.source_ts_ms) == ("envelope", ("id",), None)
+
+
+def test_a_record_without_metadata_is_plain():
+    schema = read_writer_schema(record(("id", "long"), ("op", "string"), meta=()))
+    assert (schema.shape, schema.row.names, schema.meta.op, schema.meta.position.kind) == ("plain", ("id", "op"), None, "offset")
+
+
+def test_metadata_under_another_prefix_is_found_by_its_company():
+    meta = [{"name": name, "type": "string"} for name in ("cdc_op", "cdc_lsn", "cdc_source_ts_ms", "__deleted")]
+    schema = read_writer_schema(record(("id", "long"), ("cdc_extra", "int"), meta=meta))
+    assert (schema.row.names, schema.meta.op, schema.meta.deleted) == (("id", "cdc_extra"), "cdc_op", "__deleted")
+    assert schema.meta.position.names == ("cdc_lsn",)
+
+
+def test_a_column_that_ends_in_op_is_data_where_nothing_else_is_metadata():
+    schema = read_writer_schema(record(("id", "long"), ("shop_op", "string"), ("shop_table", "string"), meta=()))
+    assert (schema.shape, schema.row.names) == ("plain", ("id", "shop_op", "shop_table"))
+
+
+def test_position_fields_named_with_their_struct_are_found():
+    meta = [{"name": name, "type": "long"} for name in ("__op", "__source_lsn", "__source_ts_ms", "__transaction_id")]
+    schema = read_writer_schema(record(("id", "int"), ("__mine", "int"), meta=meta))
+    assert schema.row.names == ("id", "__mine") and schema.meta.position.names == ("__source_lsn",)
+
+
+@pytest.mark.parametrize("kind, expected", [
+    ("boolean", "boolean"), ("int", "int"), ("long", "bigint"), ("float", "float"), ("double", "double"), ("string", "string"), ("bytes", "binary"),
+    ({"type": "int", "connect.type": "int16"}, "int"), ({"type": "int", "connect.default": 3, "connect.type": "int8"}, "int"),
+    (named("int", "io.debezium.time.Date"), "date"), (named("int", "org.apache.kafka.connect.data.Date", logicalType="date"), "date"),
+    (named("long", "io.debezium.time.Timestamp"), "timestamp"), (named("long", "io.debezium.time.MicroTimestamp"), "timestamp"),
+    (named("long", "io.debezium.time.NanoTimestamp"), "timestamp"), (named("string", "io.debezium.time.ZonedTimestamp"), "timestamp"),
+    (named("int", "io.debezium.time.Time"), "string"), (named("long", "io.debezium.time.MicroTime"), "string"), (named("string", "io.debezium.time.ZonedTime"), "string"),
+    (named("string", "io.debezium.data.Json"), "string"), (named("string", "com.example.Never.Heard"), "string"), (named("int", "io.debezium.time.Year"), "int"),
+    ({"type": "int", "logicalType": "date"}, "date"), ({"type": "long", "logicalType": "timestamp-micros"}, "timestamp"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 18}, "decimal(38,18)"),
+    (named("bytes", "org.apache.kafka.connect.data.Decimal", **{"connect.parameters": {"scale": "2", "connect.decimal.precision": "8"}}), "decimal(8,2)"),
+    ({"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 1}, "decimal(5,1)"),
+    ({"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
+    ({"type": "array", "items": ["null", "string"]}, "array<string>"), ({"type": "array", "items": {"type": "array", "items": "long"}}, "array<array<bigint>>"),
+    ({"type": "array", "items": ["null", named("int", "io.debezium.time.Date")]}, "array<date>"),
+])
+def test_a_type_is_stored_as_what_it_means_nullable_in_either_order(kind, expected):
+    assert (column(kind).spark_type, column(kind).nullable) == (expected, False)
+    assert (column(["null", kind]).spark_type, column(["null", kind]).nullable) == (expected, True)
+    assert (column([kind, "null"]).spark_type, column([kind, "null"]).nullable) == (expected, True)
+
+
+@pytest.mark.parametrize("kind", [
+    {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}, {"type": "bytes", "logicalType": "decimal"}, {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 6},
+    {"type": "record", "name": "VariableScaleDecimal", "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]},
+    named("bytes", "io.debezium.data.Bits"), named("long", "io.debezium.time.MicroDuration"), named("int", "com.example.Never.Heard"),
+    {"type": "map", "values": "string"}, ["null", "int", "string"], ["null"], "null", "no.such.Type", {"type": "array", "items": {"type": "map", "values": "int"}}, 5, None,
+    {"type": "long", "logicalType": "duration-of-my-own"},
+])
+def test_a_type_that_cannot_be_stored_is_refused_by_column_and_type(kind):
+    with pytest.raises(UnsupportedType) as refused:
+        column(kind)
+    assert refused.value.facts["column"] == "c" and refused.value.facts["source_type"] and "Column c" in str(refused.value)
+
+
+def test_the_recorded_types_that_this_release_cannot_store_are_refused_by_name():
+    with pytest.raises(UnsupportedType, match="c_num is record io.debezium.data.VariableScaleDecimal"):
+        recorded("types_flat_precise", "tzflatprecise.public.zoo.v1")
+
+
+def test_arrays_nested_without_end_are_refused_and_not_followed():
+    kind = "int"
+    for _ in range(40):
+        kind = {"type": "array", "items": kind}
+    with pytest.raises(UnsupportedType):
+        column(kind)
+
+
+@pytest.mark.parametrize("name", ["_sluice_position", "_hoodie_commit_time", "_SLUICE_op"])
+def test_a_source_column_with_a_hidden_columns_name_is_refused(name):
+    with pytest.raises(UnusableSchema, match=name):
+        read_writer_schema(record((name, "int")))
+
+
+def test_columns_that_differ_in_case_only_are_refused():
+    with pytest.raises(UnusableSchema, match="differ in case"):
+        read_writer_schema(record(("Id", "int"), ("id", "int")))
+
+
+@pytest.mark.parametrize("schema", ["string", {"type": "enum", "name": "E", "symbols": []}, {"type": "record", "name": "R"}, {"type": "record", "name": "R", "fields": [5]}, record(),
+                                    record(("a", "int"), ("a", "int")), {"type": "record", "name": "R", "fields": [{"name": f"c{n}", "type": "int"} for n in range(5000)]}])
+def test_what_is_no_record_of_columns_is_refused(schema):
+    with pytest.raises(UnusableSchema):
+        read_writer_schema(schema)
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
+    assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1}) != fingerprint({"a": 1, "b": [2, 1]})
+    assert len(fingerprint({})) == 32

@@ -1,0 +1,83 @@
+"""A key leads to its topic, or is ignored by a rule with a name, or is reported as leading nowhere."""
+import json
+from pathlib import Path
+
+import pytest
+
+from sluice.routing import classify, first_offset
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+@pytest.mark.parametrize("key, topic, partition, offset, offset_is", [
+    ("topics/moma.public.artists/partition=0/moma.public.artists+0+0000014150.avro", "moma.public.artists", 0, 14150, "first"),
+    ("topics/t/year=2026/month=11/day=21/t+12+0000000300.avro", "t", 12, 300, "first"),
+    ("t+1+5.avro", "t", 1, 5, "first"),
+    ("any/where/t+1+5.avro", "t", 1, 5, "first"),
+    ("cdc/customer_id=/order_id=10251/demo.datalake.cdc_events(0_50).avro", "demo.datalake.cdc_events", 0, 50, "last"),
+    ("lake/topics/a.b.c/part-0001.avro", "a.b.c", None, None, None),
+    ("topics/a.b.c/partition=3/x.avro", "a.b.c", 3, None, None),
+    ("topics/_internal/_internal+0+1.avro", "_internal", 0, 1, "first"),
+    ("topics/tombstone/partition=0/tombstone+0+1.avro", "tombstone", 0, 1, "first"),
+    ("topics/orders.keys/orders.keys+0+1.avro", "orders.keys", 0, 1, "first"),
+])
+def test_a_change_file_tells_topic_partition_and_offset(key, topic, partition, offset, offset_is):
+    route = classify(key, 100)
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == ("change_file", topic, partition, offset, offset_is, "avro")
+
+
+@pytest.mark.parametrize("key, rule", [
+    ("topics/t/partition=0/t+0+0000000000.keys.avro", "keys_file"),
+    ("topics/t/partition=0/t+0+0000000000.headers.avro", "headers_file"),
+    ("topics/t/tombstone/partition=0/t+0+0000000000.keys.avro", "tombstone_folder"),
+    ("topics/t/tombstone/partition=0/t+0+0000000000.avro", "tombstone_folder"),
+    ("topics/tombstone/tombstone/tombstone+0+1.avro", "tombstone_folder"),
+    ("topics/t/_SUCCESS", "hidden_file"),
+    ("topics/t/.t.avro.crc", "hidden_file"),
+    ("topics/t/._copy.avro", "hidden_file"),
+    ("topics/t/", "folder_marker"),
+    ("topics/t_$folder$", "folder_marker"),
+])
+def test_what_is_written_beside_the_changes_is_ignored_by_name(key, rule):
+    route = classify(key, 0)
+    assert (route.kind, route.rule) == ("ignored", rule)
+
+
+@pytest.mark.parametrize("key", [
+    "orders.avro", "a/b/c.avro", "topics/t/t+0+1.csv", "topics/t/README", "topics/", "topics/bad topic/x.avro", "a b+0+1.avro", "topics//x.avro", "x" * 300 + "+0+1.avro",
+    "dir\n/a+0+1x.avro", "t+0+99999999999999999999999.avro",
+])
+def test_what_names_no_topic_is_unroutable_with_a_reason(key):
+    route = classify(key, 9)
+    if not key.endswith("/"):
+        assert route.kind == "unroutable" and route.reason
+
+
+def test_a_folder_marker_with_content_is_reported():
+    assert classify("topics/t/", 9).kind == "unroutable"
+
+
+def test_an_empty_change_file_is_still_a_change_file():
+    assert classify("t+0+1.avro", 0).kind == "change_file"
+
+
+def test_other_formats_are_named():
+    assert classify("topics/t/t+0+1.json", 1).format == "json"
+    assert classify("topics/t/t+0+1.json.gz", 1).format == "json"
+
+
+def test_the_last_offset_is_counted_back_by_the_records():
+    last = classify("t(0_50).avro", 1)
+    assert [first_offset(last, records) for records in (1, 51, 60)] == [50, 0, 0]
+    assert first_offset(classify("t+0+50.avro", 1), 51) == 50
+    assert first_offset(classify("topics/t/x.avro", 1), 51) is None
+
+
+@pytest.mark.parametrize("name", ["tickit_small", "pagila_env", "types_flat_precise"])
+def test_every_recorded_object_leads_to_the_topic_of_its_folder(name):
+    manifest = json.loads((DATA / name / "manifest.json").read_text())
+    keys = [item["key"] for item in manifest["objects"]]
+    assert keys
+    for key in keys:
+        route = classify(key, 1)
+        assert (route.kind, route.topic) == ("change_file", key.split("/")[1])
