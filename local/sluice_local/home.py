@@ -1,0 +1,112 @@
+"""A local stack's folder: what it tells its users, and who owns it now."""
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Iterator, Mapping
+
+from sluice_local.errors import AlreadyRunning, NotRunning
+
+_FOLDER = ".sluice"
+_VARIABLE = "SLUICE_HOME"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `local.json` holds while a stack runs: enough for any S3 client, and for every verb."""
+
+    stack: str
+    region: str
+    endpoint: str
+    emr_endpoint: str
+    buckets: Mapping[str, str]  # bronze, silver, artifacts
+    ledger: str
+    credentials: Mapping[str, str]  # access_key_id, secret_access_key
+    application_id: str
+    release: str
+    pids: Mapping[str, int]  # owner, emulator
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    ready_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of one local stack."""
+
+    path: Path
+
+    @property
+    def file(self) -> Path:
+        """What a running stack says of itself."""
+        return self.path / "local.json"
+
+    @property
+    def log(self) -> Path:
+        """What a detached stack says while it starts and runs."""
+        return self.path / "up.log"
+
+    @property
+    def runs(self) -> Path:
+        """One folder per job run, with its output."""
+        return self.path / "runs"
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """Own the folder for the length of a block: the kernel lets go of it when this process ends, however it ends. Raises AlreadyRunning."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "owner").open("a+") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AlreadyRunning(f"A local stack runs in {self.path} already (process {self.owner()})", home=str(self.path), pid=self.owner()) from None
+            handle.truncate(0)
+            handle.write(str(os.getpid()))
+            handle.flush()
+            try:
+                yield
+            finally:
+                self.file.unlink(missing_ok=True)
+
+    def owner(self) -> int | None:
+        """The process that owns the folder, or None when nobody does: a file that a killed process left behind says nothing."""
+        try:
+            with (self.path / "owner").open("a+") as handle:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    handle.seek(0)
+                    return int(handle.read() or 0) or None
+                return None
+        except FileNotFoundError:
+            return None
+
+    def describe(self, description: Description) -> None:
+        """Write `local.json`, whole or not at all; readable by its owner only, since it holds credentials."""
+        partial = self.file.with_suffix(".partial")
+        partial.touch(mode=0o600)
+        partial.write_text(json.dumps(asdict(description), indent=2) + "\n")
+        partial.replace(self.file)
+
+    def description(self) -> Description:
+        """What the running stack says of itself. Raises NotRunning."""
+        if self.owner() is None or not self.file.exists():
+            raise NotRunning(f"No local stack runs in {self.path}", home=str(self.path))
+        return Description(**json.loads(self.file.read_text()))
+
+
+def chosen_home(environment: Mapping[str, str], folder: Path) -> Home:
+    """SLUICE_HOME, or `.sluice` in `folder`: where `up` puts a stack."""
+    given = environment.get(_VARIABLE)
+    return Home(Path(given).expanduser().absolute() if given else (folder / _FOLDER).absolute())
+
+
+def running_home(environment: Mapping[str, str], folder: Path) -> Home:
+    """SLUICE_HOME, or the nearest `.sluice` from `folder` upwards in which a stack runs, or else the one in `folder`."""
+    if environment.get(_VARIABLE):
+        return chosen_home(environment, folder)
+    homes = [Home(parent / _FOLDER) for parent in (folder.absolute(), *folder.absolute().parents)]
+    return next((home for home in homes if home.owner() is not None), homes[0])

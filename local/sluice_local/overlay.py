@@ -1,0 +1,119 @@
+"""Turns template.yaml into what an emulator can deploy, and says in what the two differ.
+
+No emulator knows AWS::EMRServerless::Application: the stand-in's application takes its place. Everything else that differs
+is here too, so that a test can hold the list; what parameters can say is said by parameters, and is no difference.
+"""
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterator, Mapping
+
+APPLICATION = "AWS::EMRServerless::Application"
+_IN_SUB = re.compile(r"\$\{([A-Za-z0-9]+)(\.[A-Za-z0-9.]+)?\}")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the emulated stack is given instead of AWS."""
+
+    application_id: str
+    application_arn: str
+    emr_endpoint: str
+    code_bucket: str
+    code_key: str
+    admit_concurrency: int = 2  # each is a Python process of its own here; 2 is also the least that Lambda takes
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One place of the template: its path, and what stands there in either; None where nothing does."""
+
+    path: str
+    original: Any
+    overlaid: Any
+
+
+def read_template(path: Path) -> dict[str, Any]:
+    """A template with CloudFormation's short forms written out."""
+    from samtranslator.yaml_helper import yaml_parse
+
+    # Through JSON, so that YAML's anchors become copies.
+    return dict(json.loads(json.dumps(yaml_parse(path.read_text(encoding="utf-8")))))
+
+
+def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str, Any]:
+    """A copy of `template` that an emulator can deploy."""
+    result = copy.deepcopy(dict(template))
+    resources = result["Resources"]
+    applications = {name for name, resource in resources.items() if resource["Type"] == APPLICATION}
+    for name in applications:
+        del resources[name]
+    result = _without(result, applications, surroundings)
+    functions = result["Globals"]["Function"]
+    functions["CodeUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.code_key}
+    functions["Environment"]["Variables"].update(
+        AWS_ENDPOINT_URL_EMR_SERVERLESS=surroundings.emr_endpoint,
+        POWERTOOLS_TRACE_DISABLED="true",  # nothing listens for X-Ray segments here
+    )
+    for resource in result["Resources"].values():
+        for event in resource.get("Properties", {}).get("Events", {}).values() if resource["Type"] == "AWS::Serverless::Function" else ():
+            if event["Type"] == "SQS":
+                event["Properties"]["ScalingConfig"] = {"MaximumConcurrency": surroundings.admit_concurrency}
+    return result
+
+
+def differences(original: Any, overlaid: Any, path: str = "") -> Iterator[Difference]:
+    """Every place in which two templates differ, the deepest that says it."""
+    if isinstance(original, dict) and isinstance(overlaid, dict):
+        for key in sorted({*original, *overlaid}):
+            below = f"{path}.{key}" if path else key
+            if key not in overlaid or key not in original:
+                yield Difference(below, original.get(key), overlaid.get(key))
+            else:
+                yield from differences(original[key], overlaid[key], below)
+    elif isinstance(original, list) and isinstance(overlaid, list) and len(original) == len(overlaid):
+        for index, (one, other) in enumerate(zip(original, overlaid)):
+            yield from differences(one, other, f"{path}[{index}]")
+    elif original != overlaid:
+        yield Difference(path, original, overlaid)
+
+
+def _without(node: Any, applications: set[str], surroundings: Surroundings) -> Any:
+    """`node` with every reference to an application replaced by the stand-in's id or ARN."""
+    if isinstance(node, list):
+        return [_without(item, applications, surroundings) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if len(node) == 1:
+        if node.get("Ref") in applications:
+            return surroundings.application_id
+        attribute = node.get("Fn::GetAtt")
+        if isinstance(attribute, str):
+            attribute = attribute.split(".", 1)
+        if attribute and attribute[0] in applications:
+            return surroundings.application_arn if attribute[1] == "Arn" else surroundings.application_id
+        if isinstance(node.get("Fn::Sub"), str):
+            return {"Fn::Sub": _substituted(node["Fn::Sub"], applications, surroundings)}
+        if isinstance(node.get("Fn::Sub"), list):
+            text, values = node["Fn::Sub"]
+            return {"Fn::Sub": [_substituted(text, applications, surroundings), _without(values, applications, surroundings)]}
+    result = {key: _without(value, applications, surroundings) for key, value in node.items()}
+    needed = result.get("DependsOn")
+    if isinstance(needed, str) and needed in applications:
+        del result["DependsOn"]
+    elif isinstance(needed, list):
+        result["DependsOn"] = [name for name in needed if name not in applications]
+    return result
+
+
+def _substituted(text: str, applications: set[str], surroundings: Surroundings) -> str:
+    def value(match: "re.Match[str]") -> str:
+        if match.group(1) not in applications:
+            return match.group(0)
+        return surroundings.application_arn if match.group(2) == ".Arn" else surroundings.application_id
+
+    return _IN_SUB.sub(value, text)
