@@ -3,45 +3,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from sluice.errors import InvalidConfiguration
 from sluice.hidden_columns import colliding
 from sluice.table_config import COLUMN, IGNORE, LANE, NAME, PLACEHOLDER, Configuration, LaneConfig, TableRule
 from sluice_cli.config_model import Lane, Rule, Settings, TablesFile
+from sluice_cli.yaml_lines import ConfigurationMistakes, Path, YamlLines
 
-MAX_BYTES = 1_000_000
-MAX_NODES = 100_000  # aliases can make a small file a large tree
-
-Path = tuple[Any, ...]
 _Model = TypeVar("_Model", bound=BaseModel)
 _TOPIC_PATTERN = re.compile(r"[A-Za-z0-9._*-]{1,249}")
-
-
-@dataclass(frozen=True, order=True)
-class Mistake:
-    """One mistake: its line (1-based), its place such as tables[2].freshness, and what is wrong."""
-
-    line: int
-    where: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.where}: {self.message}" if self.where else f"line {self.line}: {self.message}"
-
-
-class ConfigurationMistakes(InvalidConfiguration):
-    """Everything that is wrong with a tables.yaml; `mistakes` in the order of their lines."""
-
-    def __init__(self, mistakes: list[Mistake]) -> None:
-        self.mistakes = tuple(sorted(set(mistakes)))
-        many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
-        super().__init__("\n".join([f"tables.yaml has {many}:", *map(str, self.mistakes)]), mistakes=[str(mistake) for mistake in self.mistakes])
 
 
 def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Configuration:
@@ -49,7 +22,7 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
 
     Raises ConfigurationMistakes with every mistake there is.
     """
-    tree = _Tree.of(text)
+    tree = YamlLines.of(text)
     raw = tree.value
     raw_defaults = raw.get("defaults")
     shared = {**(raw_defaults if isinstance(raw_defaults, dict) else {}), **(defaults or {})}
@@ -58,8 +31,7 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
     for key in raw:
         if key not in TablesFile.model_fields:
             tree.mistake((key,), f"is unknown{_meant(key, TablesFile.model_fields)}")
-    settings = _validated(tree, Settings, shared, ("defaults",))
-    settings = settings or Settings()
+    settings = _validated(tree, Settings, shared, ("defaults",)) or Settings()
     lanes = _lanes(tree, raw.get("lanes"))
     rules: list[tuple[int, TableRule]] = []
     listed = raw.get("tables")
@@ -79,7 +51,7 @@ def read_tables(text: str, *, defaults: Mapping[str, Any] | None = None) -> Conf
     return Configuration(rules=tuple(rule for _, rule in rules), lanes=tuple(lanes.values()))
 
 
-def _validated(tree: _Tree, model: type[_Model], written: Any, path: Path) -> _Model | None:
+def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -> _Model | None:
     """The model of what is written; without the keys that are wrong, so that the others' mistakes show too."""
     if not isinstance(written, dict):
         tree.mistake(path, "is a mapping of keys to values")
@@ -102,7 +74,7 @@ def _validated(tree: _Tree, model: type[_Model], written: Any, path: Path) -> _M
         return None
 
 
-def _lanes(tree: _Tree, written: Any) -> dict[str, LaneConfig]:
+def _lanes(tree: YamlLines, written: Any) -> dict[str, LaneConfig]:
     lanes = {"main": LaneConfig()}
     if written is not None and not isinstance(written, dict):
         tree.mistake(("lanes",), "is a mapping of lanes")
@@ -123,7 +95,7 @@ def _lanes(tree: _Tree, written: Any) -> dict[str, LaneConfig]:
     return lanes
 
 
-def _rule(tree: _Tree, rule: Rule, defaults: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> TableRule | None:
+def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> TableRule | None:
     """The core's rule of a written one and the defaults; None when something about it is wrong."""
     before = len(tree.mistakes)
     _settings_mistakes(tree, rule, path, lanes)
@@ -144,7 +116,7 @@ def _rule(tree: _Tree, rule: Rule, defaults: Settings, path: Path, lanes: Mappin
     return built if len(tree.mistakes) == before else None
 
 
-def _settings_mistakes(tree: _Tree, settings: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> None:
+def _settings_mistakes(tree: YamlLines, settings: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> None:
     for key, columns in (("record_key", settings.record_key), ("partition_by", settings.partition_by)):
         for column in columns or ():
             if not COLUMN.fullmatch(PLACEHOLDER.sub("a", column)):
@@ -155,7 +127,7 @@ def _settings_mistakes(tree: _Tree, settings: Settings, path: Path, lanes: Mappi
         tree.mistake(path + ("lane",), f"{settings.lane} is not under lanes{_meant(settings.lane, lanes)}")
 
 
-def _groups(tree: _Tree, rule: TableRule, path: Path) -> dict[str, int] | None:
+def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | None:
     """The placeholders that a rule's topic offers, each with its group's number."""
     if (rule.topic is None) == (rule.topic_regex is None):
         if not tree.has_mistake((*path, "topic")) and not tree.has_mistake((*path, "topic_regex")):
@@ -172,7 +144,7 @@ def _groups(tree: _Tree, rule: TableRule, path: Path) -> dict[str, int] | None:
     return {**{str(number): number for number in range(1, compiled.groups + 1)}, **compiled.groupindex}
 
 
-def _template_mistakes(tree: _Tree, rule: TableRule, groups: Mapping[str, int], path: Path) -> None:
+def _template_mistakes(tree: YamlLines, rule: TableRule, groups: Mapping[str, int], path: Path) -> None:
     used: set[int] = set()
     for key, templates in (("table", (rule.table,)), ("record_key", rule.record_key), ("partition_by", rule.partition_by)):
         for template in templates:
@@ -190,7 +162,7 @@ def _template_mistakes(tree: _Tree, rule: TableRule, groups: Mapping[str, int], 
         tree.mistake(path + ("table",), f"must use {missing}: else two topics would be written into one table")
 
 
-def _unreachable(tree: _Tree, rules: list[tuple[int, TableRule]]) -> None:
+def _unreachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> None:
     tables: dict[str, int] = {}
     for place, (number, rule) in enumerate(rules):
         if not PLACEHOLDER.search(rule.table):
@@ -207,68 +179,3 @@ def _unreachable(tree: _Tree, rules: list[tuple[int, TableRule]]) -> None:
 def _meant(written: Any, known: Any) -> str:
     close = difflib.get_close_matches(str(written), list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-class _Tree:
-    """A YAML document's values, the line of every path in it, and the mistakes found so far."""
-
-    def __init__(self, value: dict[str, Any], lines: dict[Path, int]) -> None:
-        self.value = value
-        self.mistakes: list[Mistake] = []
-        self._lines = lines
-
-    def has_mistake(self, path: Path) -> bool:
-        """Whether something about this very place was told already."""
-        return any(mistake.where == _told(path) for mistake in self.mistakes)
-
-    @classmethod
-    def of(cls, text: str) -> _Tree:
-        if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-            raise ConfigurationMistakes([Mistake(1, "", f"is larger than {MAX_BYTES:,} bytes")])
-        try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-            nodes = list(_walk(node, ()))
-            value = yaml.safe_load(text)
-        except RecursionError as error:
-            raise ConfigurationMistakes([Mistake(1, "", "is nested too deeply")]) from error
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            raise ConfigurationMistakes([Mistake(mark.line + 1 if mark else 1, "", f"is not YAML: {getattr(error, 'problem', None) or error}")]) from error
-        if not isinstance(value, dict):
-            raise ConfigurationMistakes([Mistake(1, "", "needs the key tables, with a list of rules")])
-        tree = cls(value, {})
-        for path, line, twice in nodes:
-            if twice:
-                tree.mistakes.append(Mistake(line, _told(path), "is there twice"))
-            tree._lines.setdefault(path, line)
-        return tree
-
-    def mistake(self, path: Path, message: str) -> None:
-        """Note a mistake at the line of the path, or of the nearest part of it that the file has."""
-        near = path
-        while near and near not in self._lines:
-            near = near[:-1]
-        self.mistakes.append(Mistake(self._lines.get(near, 1), _told(path), message))
-
-
-def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]]:
-    """Every path of a document with its line, and whether its key was there before."""
-    pending: list[tuple[yaml.Node | None, Path, int, bool]] = [(node, path, 1, False)]
-    seen = 0
-    while pending:
-        current, where, line, twice = pending.pop()
-        seen += 1
-        if seen > MAX_NODES:
-            raise ConfigurationMistakes([Mistake(1, "", f"has more than {MAX_NODES:,} values")])
-        yield where, line, twice
-        if isinstance(current, yaml.MappingNode):
-            keys: set[Any] = set()
-            for key, value in current.value:
-                pending.append((value, where + (key.value,), key.start_mark.line + 1, key.value in keys))
-                keys.add(key.value)
-        elif isinstance(current, yaml.SequenceNode):
-            pending.extend((item, where + (number,), item.start_mark.line + 1, False) for number, item in enumerate(current.value))
-
-
-def _told(path: Path) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")

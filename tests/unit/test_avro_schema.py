@@ -1,5 +1,6 @@
 """Writer schemas: shape, data columns, metadata, and a clear error for what can't be stored."""
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,12 @@ def test_what_is_no_record_of_columns_is_refused(schema):
 def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
     assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1}) != fingerprint({"a": 1, "b": [2, 1]})
     assert len(fingerprint({})) == 32
+
+
+@pytest.mark.skipif("SLUICE_FIXTURES" not in os.environ, reason="SLUICE_FIXTURES names no folder with the larger recorded sets")
+def test_every_schema_of_the_larger_recorded_sets_is_understood():
+    schemas = [path for path in Path(os.environ["SLUICE_FIXTURES"]).rglob("*.avsc") if "zoo" not in path.name]
+    assert schemas
+    for path in schemas:
+        schema = read_writer_schema(json.loads(path.read_text()))
+        assert schema.meta.op and schema.meta.source_ts_ms and schema.meta.position.kind in ("postgres", "mysql"), path.name

@@ -1,0 +1,102 @@
+"""A YAML file's values with the line of each, and the mistakes found in them."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from sluice.errors import InvalidConfiguration
+
+MAX_BYTES = 1_000_000
+MAX_NODES = 100_000  # aliases can make a small file a large tree
+
+Path = tuple[Any, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Mistake:
+    """One mistake: its line (1-based), its place such as tables[2].freshness, and what is wrong."""
+
+    line: int
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.where}: {self.message}" if self.where else f"line {self.line}: {self.message}"
+
+
+class ConfigurationMistakes(InvalidConfiguration):
+    """Everything that is wrong with a tables.yaml; `mistakes` in the order of their lines."""
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        self.mistakes = tuple(sorted(set(mistakes)))
+        many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
+        super().__init__("\n".join([f"tables.yaml has {many}:", *map(str, self.mistakes)]), mistakes=[str(mistake) for mistake in self.mistakes])
+
+
+class YamlLines:
+    """A YAML document's values, the line of every path in it, and the mistakes found so far."""
+
+    def __init__(self, value: dict[str, Any], lines: dict[Path, int]) -> None:
+        self.value = value
+        self.mistakes: list[Mistake] = []
+        self._lines = lines
+
+    def has_mistake(self, path: Path) -> bool:
+        """Whether something about this very place was told already."""
+        return any(mistake.where == _told(path) for mistake in self.mistakes)
+
+    @classmethod
+    def of(cls, text: str) -> YamlLines:
+        """Read a document whose top is a mapping. Raises ConfigurationMistakes when it is none, or too large."""
+        if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+            raise ConfigurationMistakes([Mistake(1, "", f"is larger than {MAX_BYTES:,} bytes")])
+        try:
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            nodes = list(_walk(node, ()))
+            value = yaml.safe_load(text)
+        except RecursionError as error:
+            raise ConfigurationMistakes([Mistake(1, "", "is nested too deeply")]) from error
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            raise ConfigurationMistakes([Mistake(mark.line + 1 if mark else 1, "", f"is not YAML: {getattr(error, 'problem', None) or error}")]) from error
+        if not isinstance(value, dict):
+            raise ConfigurationMistakes([Mistake(1, "", "needs the key tables, with a list of rules")])
+        tree = cls(value, {})
+        for path, line, twice in nodes:
+            if twice:
+                tree.mistakes.append(Mistake(line, _told(path), "is there twice"))
+            tree._lines.setdefault(path, line)
+        return tree
+
+    def mistake(self, path: Path, message: str) -> None:
+        """Note a mistake at the line of the path, or of the nearest part of it that the file has."""
+        near = path
+        while near and near not in self._lines:
+            near = near[:-1]
+        self.mistakes.append(Mistake(self._lines.get(near, 1), _told(path), message))
+
+
+def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]]:
+    """Every path of a document with its line, and whether its key was there before."""
+    pending: list[tuple[yaml.Node | None, Path, int, bool]] = [(node, path, 1, False)]
+    seen = 0
+    while pending:
+        current, where, line, twice = pending.pop()
+        seen += 1
+        if seen > MAX_NODES:
+            raise ConfigurationMistakes([Mistake(1, "", f"has more than {MAX_NODES:,} values")])
+        yield where, line, twice
+        if isinstance(current, yaml.MappingNode):
+            keys: set[Any] = set()
+            for key, value in current.value:
+                pending.append((value, where + (key.value,), key.start_mark.line + 1, key.value in keys))
+                keys.add(key.value)
+        elif isinstance(current, yaml.SequenceNode):
+            pending.extend((item, where + (number,), item.start_mark.line + 1, False) for number, item in enumerate(current.value))
+
+
+def _told(path: Path) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
