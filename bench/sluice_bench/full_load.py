@@ -3,7 +3,6 @@
     python -m sluice_bench.full_load [--rounds 3] [--scale 1.0] [--peers streaming,tuned,bare] [--table-type cow]
 """
 import argparse
-import importlib.metadata
 import json
 import os
 import secrets
@@ -35,6 +34,7 @@ CAVEATS = (
     "Each side's Spark has this machine to itself while it runs, beside the emulator that serves both.",
 )
 DRIVER_MEMORY = "4g"
+SPARK_AVRO = "org.apache.spark:spark-avro_2.12:3.5.7"  # Spark's Avro source is a package apart; the peer needs it, Sluice doesn't
 TIMEOUT_S = 900.0
 PEERS = {"streaming": ("streaming", False), "tuned": ("streaming", True), "bare": ("bare", False)}
 
@@ -74,9 +74,7 @@ def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, ta
     job = {"tables": tables, "into": f"s3a://{target.silver}/_peer/{prefix}{peer}-{secrets.token_hex(4)}",
            "table_type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[table_type], "tuned": tuned}
     cache = cache_directory(os.environ)
-    # Spark's own Avro source is a package apart; the peer needs it, Sluice doesn't.
-    version = importlib.metadata.version("pyspark")
-    session = read_session(ensure_jars(), stack.s3) | {"spark.jars.packages": f"org.apache.spark:spark-avro_2.12:{version}", "spark.jars.ivy": str(cache / "ivy"),
+    session = read_session(ensure_jars(), stack.s3) | {"spark.jars.packages": SPARK_AVRO, "spark.jars.ivy": str(cache / "ivy"),
                                                       "spark.default.parallelism": "2"}
     java = find_java(os.environ)
     options = " ".join(trust_options(os.environ, cache / "ivy"))
