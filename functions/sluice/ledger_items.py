@@ -117,6 +117,11 @@ def listed_as(state: str, object_hash: str) -> str:
     return f"{state}#{shard_of(object_hash)}"
 
 
+def listed_at(now: int) -> str:
+    """Epoch ms as the index sorts it."""
+    return f"{now:013d}"
+
+
 def listed_partitions(state: str) -> Tuple[str, ...]:
     """Every index partition that a state is spread over."""
     return tuple(f"{state}#{shard}" for shard in range(SHARDS))

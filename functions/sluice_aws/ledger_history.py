@@ -31,10 +31,13 @@ class HistoryLedger:
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def run_started(self, run_id: str, lane: str, job_run_id: Optional[str], now: int) -> None:
-        """Note that a run holds its lane."""
-        self._table.update(items.run_key(run_id), {
-            "run": run_id, "lane": lane, "job_run_id": job_run_id, "started_at": now, "state": "running", "expires_at": _expiry(now)})
+    def run_started(self, run_id: str, lane: str, now: int, job_run_id: Optional[str] = None) -> None:
+        """Note that a run was asked for, or, with its job run, that it holds its lane."""
+        told = {"run": run_id, "lane": lane, "state": "starting", "requested_at": now, "expires_at": _expiry(now)}
+        if job_run_id is not None:
+            del told["requested_at"]
+            told.update(state="running", job_run_id=job_run_id, started_at=now)
+        self._table.update(items.run_key(run_id), told)
 
     def run_ended(self, run_id: str, state: str, reason: Optional[str], batches: int, now: int) -> None:
         """Note how a run ended and how many batches it closed."""
@@ -58,7 +61,7 @@ class HistoryLedger:
         spread = sha256(message_id.encode("utf-8", "replace")).hexdigest()
         refusal = self._table.put({
             **items.message_key(message_id, n), "message_id": message_id, "n": n, "reason": reason, "excerpt": excerpt[:EXCERPT_CHARACTERS],
-            "ignored_at": now, "listed_as": items.listed_as(items.MESSAGES, spread), "listed_at": now,
+            "ignored_at": now, "listed_as": items.listed_as(items.MESSAGES, spread), "listed_at": items.listed_at(now),
         }, NEW_ITEM)
         return refusal is None
 

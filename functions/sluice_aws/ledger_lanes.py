@@ -6,12 +6,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from sluice import lane as machine
 from sluice.lane import LaneState, Refused, Result
-from sluice.ledger_items import LANES_LISTED_AS, lane_key
+from sluice.ledger_items import LANES_LISTED_AS, lane_key, listed_at
 from sluice_aws.ledger_expressions import Condition, when
 from sluice_aws.ledger_table import LedgerBusy, LedgerTable
 
 FIELDS = tuple(item.name for item in fields(LaneState) if item.name not in ("lane", "arrivals"))
-LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": 0}  # so that the schedule finds every lane there is
+LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": listed_at(0)}  # so that the schedule finds every lane there is
 ATTEMPTS = 50  # a lane has one writer besides arrivals; each failed attempt means that another transition got through
 
 

@@ -137,7 +137,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
 
 def listing_fields(state: str, identity: ObjectId, now: int) -> Dict[str, Any]:
     """What puts an item into the index."""
-    return {"listed_as": items.listed_as(state, identity.hash), "listed_at": now}
+    return {"listed_as": items.listed_as(state, identity.hash), "listed_at": items.listed_at(now)}
 
 
 def record_of(stored: Mapping[str, Any]) -> ObjectRecord:

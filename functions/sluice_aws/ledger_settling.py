@@ -119,7 +119,7 @@ class SettlingLedger:
         }, condition=when(state=items.CLAIMED))
 
     def _table_action(self, outcome: Outcome, counts: Mapping[str, int]) -> Values:
-        changes: Dict[str, Any] = {"table": outcome.table, "listed_as": items.TABLES_LISTED_AS, "listed_at": 0}
+        changes: Dict[str, Any] = {"table": outcome.table, "listed_as": items.TABLES_LISTED_AS, "listed_at": items.listed_at(0)}
         if outcome.state == QUARANTINED:
             changes["last_error"] = outcome.reason
         else:

@@ -4,12 +4,12 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from sluice.claiming import TableState
-from sluice.ledger_items import TABLES_LISTED_AS, table_key
+from sluice.ledger_items import TABLES_LISTED_AS, listed_at, table_key
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_settling import TOTAL_PREFIX
 from sluice_aws.ledger_table import LedgerTable
 
-LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": 0}
+LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
 PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned")
 

@@ -1,0 +1,26 @@
+"""The ledger's DynamoDB table as template.yaml declares it, for tests that make it in an emulator."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict
+
+import yaml
+
+TEMPLATE = Path(__file__).resolve().parent.parent / "template.yaml"
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads CloudFormation's short tags as plain values."""
+
+
+_Loader.add_multi_constructor("!", lambda loader, tag, node: f"!{tag} {getattr(node, 'value', '')}")
+
+
+def create_ledger_table(client: Any, name: str) -> str:
+    """Create the table with the keys and the index of the template, and no stream."""
+    declared: Dict[str, Any] = yaml.load(TEMPLATE.read_text(encoding="utf-8"), _Loader)["Resources"]["Ledger"]["Properties"]
+    client.create_table(
+        TableName=name, BillingMode="PAY_PER_REQUEST", AttributeDefinitions=declared["AttributeDefinitions"],
+        KeySchema=declared["KeySchema"], GlobalSecondaryIndexes=declared["GlobalSecondaryIndexes"],
+    )
+    return name
