@@ -140,16 +140,20 @@ class HudiTable:
 
     def instant_of_batch(self, batch: str, table: str) -> Optional[str]:
         """The completed instant that holds a batch's part of this table, found by its metadata; None if there is none."""
-        timeline = self._jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
-        found = self._find(timeline, batch, table)
-        return None if found is None else str(found[0].requestedTime())
+        found = self.commit_of_batch(batch) if table == self.config.table else None
+        return None if found is None else found.instant
 
-    def _find(self, timeline: Any, batch: str, table: str) -> Optional[Tuple[Any, Any]]:
+    def commit_of_batch(self, batch: str) -> Optional[CommitResult]:
+        """The completed commit that carries the batch's id and this table's name; None if there is none."""
+        timeline = self._jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        return self._find(timeline, batch)
+
+    def _find(self, timeline: Any, batch: str) -> Optional[CommitResult]:
         for instant in reversed(instants(timeline)):
             metadata = timeline.readCommitMetadata(instant)
             extra = metadata.getExtraMetadata()
-            if extra.get(hudi_options.BATCH_KEY) == batch and extra.get(hudi_options.TABLE_KEY) == table:
-                return instant, metadata
+            if extra.get(hudi_options.BATCH_KEY) == batch and extra.get(hudi_options.TABLE_KEY) == self.config.table:
+                return CommitResult(str(instant.requestedTime()), _statistics(metadata))
         return None
 
     def wait_until_past_newest(self, newest: Optional[str], *, now_ms: Callable[[], int], wait: Callable[[float], None]) -> None:
@@ -184,17 +188,10 @@ class HudiTable:
 
     def _committed(self, batch: str, newest_before: Optional[str]) -> CommitResult:
         commits = self._jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
-        found = self._find(commits.findInstantsAfter(newest_before or "0"), batch, self.config.table)
+        found = self._find(commits.findInstantsAfter(newest_before or "0"), batch)
         if found is None:
             raise CommitNotNewest(f"{self.config.table}: no new commit carries {batch}", table=self.config.table, batch=batch, newest_before=newest_before)
-        instant, statistics = found
-        return CommitResult(str(instant.requestedTime()), {
-            "inserted": int(statistics.fetchTotalInsertRecordsWritten()),
-            "updated": int(statistics.fetchTotalUpdateRecordsWritten()),
-            "rewritten": int(statistics.fetchTotalRecordsWritten()),
-            "bytes_written": int(statistics.fetchTotalBytesWritten()),
-            "files_written": int(statistics.fetchTotalFilesInsert()) + int(statistics.fetchTotalFilesUpdated()),
-        })
+        return found
 
     def compact_all(self) -> Optional[str]:
         """Merge every log file into its base file now; the instant, or None if there was nothing to merge.
@@ -225,6 +222,17 @@ def instant_ms(instant: str) -> int:
     digits = re.sub(r"\D", "", instant)
     moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
     return int(moment.timestamp()) * 1000 + int((digits[14:17] or "999").ljust(3, "0"))
+
+
+def _statistics(metadata: Any) -> Dict[str, int]:
+    """What Hudi counted: `rewritten` are all rows of the files that were written, changed or not."""
+    return {
+        "inserted": int(metadata.fetchTotalInsertRecordsWritten()),
+        "updated": int(metadata.fetchTotalUpdateRecordsWritten()),
+        "rewritten": int(metadata.fetchTotalRecordsWritten()),
+        "bytes_written": int(metadata.fetchTotalBytesWritten()),
+        "files_written": int(metadata.fetchTotalFilesInsert()) + int(metadata.fetchTotalFilesUpdated()),
+    }
 
 
 def _text(instant: Any) -> str:

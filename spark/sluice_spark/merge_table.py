@@ -1,12 +1,28 @@
 """One table's part of a batch, whole: from its objects to its commit, or to the reason why there is none."""
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
-from pyspark.sql import SparkSession
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from sluice.manifest import Manifest, Outcome
+from sluice import hidden_columns as hidden
+from sluice import hudi_options
+from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart
+from sluice.table_config import IGNORE, MOR, TableConfig
+from sluice_spark import merging
+from sluice_spark.hudi_table import CommitResult, HudiTable, TableFacts
+from sluice_spark.lane_lost import LaneLost
 from sluice_spark.merge_services import MergeServices
+from sluice_spark.normalizing import normalized, quoted
+from sluice_spark.object_errors import leave_error, read_errors
+from sluice_spark.reader_plan import PlannedRead, plan_read
+from sluice_spark.reading import read_changes
+from sluice_spark.writer_schemas import writer_schemas
+
+# A batch whose objects are smaller than this has keys that are sent to every task of the stored table's scan.
+BROADCAST_BYTES = 32 * 1024**2
 
 
 def merge_part(spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]) -> Outcome:
@@ -16,7 +32,7 @@ def merge_part(spark: SparkSession, *, manifest: Manifest, table: str, services:
     that can't be merged is in the outcome with its reason, and the rest goes on. Any other exception
     leaves open whether the commit is there: call `resolve_part` before anything else (rule 4).
     """
-    raise NotImplementedError
+    return _Part(spark, manifest, table, services, still_held).merge()
 
 
 def resolve_part(spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]) -> Optional[Outcome]:
@@ -25,4 +41,140 @@ def resolve_part(spark: SparkSession, *, manifest: Manifest, table: str, service
     The outcome when it was committed, else None: the part has to be merged again. Raises LaneLost,
     before anything is undone, when `still_held` says no.
     """
-    raise NotImplementedError
+    return _Part(spark, manifest, table, services, still_held).resolve()
+
+
+class _Part:
+    """One call's work; nothing of it is shared, so several tables run side by side in threads."""
+
+    def __init__(self, spark: SparkSession, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]) -> None:
+        self._spark = spark
+        self._manifest = manifest
+        self._part: TablePart = manifest.tables[table]
+        self._config: TableConfig = self._part.table_config
+        self._services = services
+        self._still_held = still_held
+        self._hudi = HudiTable(spark, services.table_path(self._config.database, self._config.name), self._config)
+
+    def resolve(self) -> Optional[Outcome]:
+        if not self._hudi.exists():
+            return None
+        self._check_held()
+        undone = self._hudi.rollback_unfinished()
+        if undone:
+            self._event("rolled_back", instants=list(undone))
+        found = self._hudi.commit_of_batch(self._manifest.batch)
+        if found is None:
+            return None
+        self._event("found_committed", instant=found.instant)
+        # What was refused for its schema was refused before the commit, by the table's schema of then.
+        return self._outcome(found, self._errors(), dict(found.counts))
+
+    def merge(self) -> Outcome:
+        if self._hudi.ensure_created():
+            self._event("table_created")
+        else:
+            added = self._hudi.check_properties()
+            if added:
+                self._event("properties_added", properties=list(added))
+        facts = self._hudi.facts()
+        schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects)
+        stored_schema = None if facts.empty else self._hudi.schema()
+        planned = plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=stored_schema)
+        refused = [*schemas.errors, *_refused(planned, self._part.objects, schemas.of_object)]
+        left = [item for item in self._part.objects if item.id.hash not in {error.object for error in refused}]
+        for error in refused:
+            leave_error(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table, error=error)
+        if not left:
+            return self._outcome(None, refused, {})
+        return self._merge_rows(planned, left, facts)
+
+    def _merge_rows(self, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> Outcome:
+        raw = read_changes(self._spark, objects=objects, plan=planned.plan, source=self._services.source)
+        changes = normalized(raw, plan=planned.plan, target=planned.target)
+        if self._config.delete_mode == IGNORE:
+            changes = changes.where(~quoted(hidden.DELETED))
+        key = self._config.record_key
+        latest = merging.latest_changes(changes, record_key=key)
+        latest = merging.as_tombstones(latest, record_key=key, keep_values=self._config.keep_deleted_values)
+        held: List[DataFrame] = [latest.persist(StorageLevel.MEMORY_AND_DISK)]
+        try:
+            if facts.empty:
+                marked = latest.withColumn(merging.WINS, F.lit(True))
+            else:
+                marked = merging.against_stored(
+                    latest, stored=self._hudi.stored(*key, hidden.POSITION), record_key=key,
+                    few=sum(item.size for item in objects) < BROADCAST_BYTES,
+                ).persist(StorageLevel.MEMORY_AND_DISK)
+                held.append(marked)
+            counts = _counts(marked)
+            errors = self._errors()
+            if not counts["winning"]:
+                return self._outcome(None, errors, counts)
+            commit = self._commit(merging.winners(marked), planned, objects, facts)
+            return self._outcome(commit, errors, {**counts, **commit.counts})
+        finally:
+            for frame in held:
+                frame.unpersist()
+
+    def _commit(self, rows: DataFrame, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> CommitResult:
+        self._check_held()
+        if planned.widened and self._config.table_type == MOR:
+            compacted = self._hudi.compact_all()
+            self._event("compacted_before_wider_types", columns=list(planned.widened), instant=compacted)
+            facts = self._hudi.facts()
+        clock = self._services.clock
+        self._hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
+        self._check_held()
+        return self._hudi.write(
+            rows, operation=hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT,
+            batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=sum(item.size for item in objects),
+        )
+
+    def _errors(self) -> List[ObjectError]:
+        return read_errors(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table)
+
+    def _check_held(self) -> None:
+        if not self._still_held():
+            raise LaneLost(f"The lane was taken over before {self._config.table} was committed", table=self._config.table, batch=self._manifest.batch)
+
+    def _outcome(self, commit: Optional[CommitResult], errors: List[ObjectError], counts: Dict[str, int]) -> Outcome:
+        whole = len(errors) == len(self._part.objects) and bool(errors)
+        return Outcome(
+            batch=self._manifest.batch,
+            table=self._config.table,
+            state=QUARANTINED if whole and commit is None else COMMITTED,
+            committed_at=self._services.clock.now_ms(),
+            instant=None if commit is None else commit.instant,
+            no_change=commit is None and not whole,
+            counts={"objects": len(self._part.objects), "quarantined_objects": len(errors), **counts},
+            quarantined=tuple(sorted(errors, key=lambda error: error.object)),
+            reason="every object of this part was quarantined" if whole and commit is None else None,
+        )
+
+    def _event(self, name: str, **fields: object) -> None:
+        self._services.log.event(name, batch=self._manifest.batch, table=self._config.table, **fields)
+
+
+def _counts(marked: DataFrame) -> Dict[str, int]:
+    """What the part's changes came to, in one pass that also computes the rows to write."""
+    wins, deleted = F.col(merging.WINS), quoted(hidden.DELETED)
+    found = marked.agg(
+        F.sum(merging.CHANGES).alias("read"),
+        F.count(F.lit(1)).alias("keys"),
+        F.count(F.when(wins, 1)).alias("winning"),
+        F.count(F.when(wins & deleted, 1)).alias("deleted"),
+    ).first()
+    assert found is not None
+    read, keys, winning = found["read"] or 0, found["keys"], found["winning"]
+    # Changes that lost to another of the same batch, and keys whose latest change was not newer than the table's.
+    return {"read": read, "winning": winning, "deleted": found["deleted"], "overtaken": read - keys, "losing": keys - winning}
+
+
+def _refused(planned: PlannedRead, objects: Tuple[ManifestObject, ...], schema_of: Mapping[str, str]) -> List[ObjectError]:
+    """The objects whose writer schema fits neither the table's nor the rest of the batch's."""
+    return [
+        ObjectError(item.id.hash, planned.refused[schema_of[item.id.hash]].code, str(planned.refused[schema_of[item.id.hash]]))
+        for item in objects
+        if schema_of.get(item.id.hash) in planned.refused
+    ]

@@ -1,0 +1,64 @@
+"""Decides which changes of a batch become rows: the latest per key, newer than what is stored, deletes as tombstones."""
+from __future__ import annotations
+
+from typing import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sluice import hidden_columns as hidden
+from sluice_spark.normalizing import quoted
+
+CHANGES = "_sluice_changes"  # how many changes of the batch a row stands for
+WINS = "_sluice_wins"
+_STORED = "_sluice_stored_position"
+_KEY = "_sluice_key_"
+
+
+def latest_changes(changes: DataFrame, *, record_key: Sequence[str]) -> DataFrame:
+    """One row per key: the change with the highest position; the CHANGES column counts how many it was chosen from."""
+    everything = F.struct(*[quoted(name) for name in changes.columns])
+    chosen = changes.groupBy(*[quoted(name).alias(f"{_KEY}{number}") for number, name in enumerate(record_key)]).agg(
+        F.max_by(everything, quoted(hidden.POSITION)).alias("latest"), F.count(F.lit(1)).alias(CHANGES)
+    )
+    return chosen.select("latest.*", CHANGES)
+
+
+def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values: bool) -> DataFrame:
+    """Empty a deleted row of everything but its key and its hidden columns, the partition column included.
+
+    A delete often carries only the key, and its other columns null or as type defaults: nothing else
+    is known of it. With `keep_values` what the delete carries stays.
+    """
+    if keep_values:
+        return changes
+    kept = {*record_key, *hidden.NAMES, CHANGES}
+    return changes.select(*[
+        quoted(field.name) if field.name in kept
+        else F.when(~quoted(hidden.DELETED), quoted(field.name)).alias(field.name)
+        for field in changes.schema.fields
+    ])
+
+
+def against_stored(latest: DataFrame, *, stored: DataFrame, record_key: Sequence[str], few: bool) -> DataFrame:
+    """Mark in the WINS column which rows are newer than the table's.
+
+    `stored` has the key and position columns of the whole table: one read, narrowed here to the
+    batch's keys before anything of it moves. `few` says that the keys are few enough to send them to
+    every task of that read.
+    """
+    names = [f"{_KEY}{number}" for number in range(len(record_key))]
+    keys = latest.select(*[quoted(name).alias(alias) for name, alias in zip(record_key, names)])
+    types = {field.name: field.dataType for field in latest.schema.fields}
+    held = stored.select(
+        *[quoted(name).cast(types[name]).alias(alias) for name, alias in zip(record_key, names)],
+        quoted(hidden.POSITION).alias(_STORED),
+    ).join(F.broadcast(keys) if few else keys, names, "left_semi")
+    joined = latest.join(held, [quoted(name) == held[alias] for name, alias in zip(record_key, names)], "left")
+    newer = F.col(_STORED).isNull() | (quoted(hidden.POSITION) > F.col(_STORED))
+    return joined.select(*[quoted(name) for name in latest.columns], newer.alias(WINS))
+
+
+def winners(marked: DataFrame) -> DataFrame:
+    """The rows to write, with the table's columns only."""
+    return marked.where(F.col(WINS)).drop(CHANGES, WINS)

@@ -1,0 +1,88 @@
+"""One Spark session, one S3 (moto's server), and a workbench that merges parts as a driver would."""
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CORES = 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(item.fspath).parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def java_environment() -> dict[str, str]:
+    """Where Java is, and what Python workers need to find the sources."""
+    from sluice_local.java import find_java
+
+    found = {"JAVA_HOME": str(find_java(os.environ).home)}
+    found["PYSPARK_PYTHON"] = found["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    found["PYTHONPATH"] = os.pathsep.join(str(ROOT / part) for part in ("functions", "spark", "tests"))
+    # moto takes any credentials; the tasks' clients need some.
+    return {**found, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+@pytest.fixture(scope="session")
+def jars() -> list[Path]:
+    """The Hudi bundle and S3A, from SLUICE_JARS or the cache that the local stack keeps."""
+    named = os.environ.get("SLUICE_JARS")
+    if named:
+        return [Path(jar) for jar in named.split(os.pathsep)]
+    from sluice_local.jars import ensure_jars
+
+    return ensure_jars()
+
+
+@pytest.fixture(scope="session")
+def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator["object"]:
+    """The session, with the settings that a driver makes its own with."""
+    os.environ.update(java_environment)
+    from pyspark.sql import SparkSession
+    from sluice_spark.session import required_settings
+
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
+    settings = {
+        **required_settings(CORES),
+        "spark.jars": ",".join(str(jar) for jar in jars if "hudi" in jar.name),
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(java_environment: dict[str, str]) -> Iterator[str]:
+    """An S3 that knows versions."""
+    os.environ.update(java_environment)
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bench(spark: "object", s3_endpoint: str, tmp_path: Path) -> "object":
+    """A workbench with buckets and tables of its own."""
+    from workbench import Workbench
+
+    return Workbench(spark, s3_endpoint, tmp_path)

@@ -1,0 +1,134 @@
+"""A part of a batch, merged: what becomes rows, what is counted, what is refused."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from workbench import Workbench, avro, change, flattened, table
+
+from sluice.manifest import COMMITTED, QUARANTINED
+from sluice_spark.lane_lost import LaneLost
+
+NULLABLE_STRING = ["null", "string"]
+SCHEMA = flattened({"id": "int", "place": NULLABLE_STRING, "name": NULLABLE_STRING})
+
+KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
+PLACES = pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["unpartitioned", "partitioned"])
+
+
+def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
+    return change(op, lsn, id=id, place=place, name=name)
+
+
+@KINDS
+@PLACES
+def test_the_latest_change_of_a_key_wins_whatever_order_it_comes_in(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> None:
+    config = table(table_type=table_type, partition_by=partition_by)
+    first = bench.merge(config, [bench.put([row("r", 10, 1), row("r", 10, 2), row("r", 10, 3)], SCHEMA)])
+    late = bench.put([row("u", 20, 1, "B", "early")], SCHEMA)
+    second = bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
+    third = bench.merge(config, [late, bench.put([row("u", 25, 2, "B", "back?"), row("c", 40, 4)], SCHEMA)])
+
+    assert bench.rows(config, "id", "place", "name", "__deleted") == [
+        (1, "C", "newest", False), (2, None, None, True), (3, "A", "n", False), (4, "A", "n", False)]
+    assert (first.counts["winning"], second.counts["winning"], second.counts["deleted"]) == (3, 2, 1)
+    assert (third.counts["winning"], third.counts["losing"], third.counts["read"]) == (1, 2, 3)
+    assert first.instant < second.instant < third.instant
+
+
+@KINDS
+def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, table_type: str) -> None:
+    config = table(table_type=table_type, partition_by=("place",))
+    objects = [bench.put([row("r", 10, 1), row("r", 10, 2)], SCHEMA), bench.put([row("u", 20, 1, "B"), row("d", 21, 2, None, None)], SCHEMA)]
+    for item in objects:
+        bench.merge(config, [item])
+    before = bench.rows(config, "_hoodie_commit_time", "_hoodie_file_name", "id", "place"), bench.timeline(config)
+
+    replay = bench.merge(config, objects)
+
+    assert (replay.state, replay.no_change, replay.instant, replay.counts["losing"]) == (COMMITTED, True, None, 2)
+    assert (bench.rows(config, "_hoodie_commit_time", "_hoodie_file_name", "id", "place"), bench.timeline(config)) == before
+
+
+def test_ties_of_the_source_position_go_by_offset(bench: Workbench) -> None:
+    config = table()
+    earlier = bench.put([row("r", 10, 1, name="first")], SCHEMA, offset=100)
+    later = bench.put([row("r", 10, 1, name="second"), row("r", 10, 1, name="third")], SCHEMA, offset=200)
+    bench.merge(config, [later])
+    bench.merge(config, [earlier])
+    assert bench.rows(config, "id", "name", "_sluice_offset") == [(1, "third", 201)]
+
+
+def test_a_deleted_row_keeps_its_values_where_configured(bench: Workbench) -> None:
+    config = table(partition_by=("place",), keep_deleted_values=True)
+    bench.merge(config, [bench.put([row("c", 1, 1, "A", "kept")], SCHEMA)])
+    bench.merge(config, [bench.put([row("d", 2, 1, "A", "kept")], SCHEMA)])
+    assert bench.rows(config, "id", "place", "name", "__deleted", "_sluice_op") == [(1, "A", "kept", True, "d")]
+
+
+def test_every_row_names_the_object_and_offset_it_came_from(bench: Workbench) -> None:
+    config = table()
+    item = bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA, offset=70)
+    bench.merge(config, [item])
+    assert bench.rows(config, "id", "_sluice_offset", "_sluice_object", "_sluice_op", "_sluice_source_ts_ms", "_sluice_owed") == [
+        (1, 70, item.id.lineage, "c", 1_700_000_000_000, None), (2, 71, item.id.lineage, "c", 1_700_000_000_000, None)]
+
+
+def test_an_object_that_cannot_be_read_costs_itself_only(bench: Workbench) -> None:
+    config = table()
+    good = bench.put([row("c", 1, 1)], SCHEMA)
+    whole = avro([row("c", 2, 2)] * 500, SCHEMA)
+    cut = bench.put_bytes(whole[:-20], schema=good.schema)
+    garbage = bench.put_bytes(b"Obj\x01garbage", schema=good.schema)
+    gone = bench.put([row("c", 3, 3)], SCHEMA)
+    bench.s3.delete_object(Bucket=gone.bucket, Key=gone.key, VersionId=gone.version)
+    keyless = bench.put([{**row("c", 4, 4), "id": None}, row("c", 5, 5)], flattened({"id": ["null", "int"], "place": NULLABLE_STRING, "name": NULLABLE_STRING}))
+    truncating = bench.put([row("t", 6, 6)], SCHEMA)
+    unordered = bench.put([{**row("c", 7, 7), "__lsn": None}], SCHEMA)
+    json_lines = bench.put_bytes(b"{}", format="json", schema=good.schema)
+
+    outcome = bench.merge(config, [good, cut, garbage, gone, keyless, truncating, unordered, json_lines])
+
+    assert (outcome.state, outcome.counts["winning"], outcome.counts["quarantined_objects"]) == (COMMITTED, 1, 7)
+    assert {error.object: error.code for error in outcome.quarantined} == {
+        cut.id.hash: "corrupt_object", garbage.id.hash: "corrupt_object", gone.id.hash: "lost_before_read", keyless.id.hash: "null_record_key",
+        truncating.id.hash: "unsupported_operation", unordered.id.hash: "unordered_change", json_lines.id.hash: "unsupported_format"}
+    assert bench.rows(config, "id") == [(1,)]
+
+
+def test_a_part_of_unreadable_objects_only_is_quarantined_without_a_commit(bench: Workbench) -> None:
+    config = table()
+    outcome = bench.merge(config, [bench.put_bytes(b"Obj\x01garbage"), bench.put_bytes(b"")])
+    assert (outcome.state, outcome.instant, len(outcome.quarantined)) == (QUARANTINED, None, 2)
+    assert bench.timeline(config) == []
+
+
+def test_nothing_is_committed_when_the_lane_is_lost(bench: Workbench) -> None:
+    config = table()
+    with pytest.raises(LaneLost):
+        bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)], still_held=lambda: False)
+    assert bench.timeline(config) == []
+
+
+def test_columns_match_by_name_in_any_order_and_with_any_union_order(bench: Workbench) -> None:
+    config = table()
+    turned = {**SCHEMA, "fields": list(reversed(SCHEMA["fields"]))}
+    other = flattened({"name": ["string", "null"], "place": NULLABLE_STRING, "id": "int"})
+    bench.merge(config, [bench.put([row("c", 1, 1, "A", "x")], SCHEMA)])
+    bench.merge(config, [bench.put([row("c", 2, 2, "B", "y")], turned), bench.put([row("c", 3, 3, "C", "z")], other)])
+    assert bench.rows(config, "id", "place", "name") == [(1, "A", "x"), (2, "B", "y"), (3, "C", "z")]
+
+
+def test_a_key_of_several_columns_tells_rows_apart(bench: Workbench) -> None:
+    config = table(record_key=("id", "place"))
+    bench.merge(config, [bench.put([row("c", 1, 1, "A", "x"), row("c", 2, 1, "B", "y")], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 3, 1, "A", "x2"), row("u", 1, 1, "B", "stale")], SCHEMA)])
+    assert bench.rows(config, "id", "place", "name") == [(1, "A", "x2"), (1, "B", "y")]
+
+
+def test_partition_values_of_any_text_keep_their_rows(bench: Workbench) -> None:
+    config = table(partition_by=("place",))
+    places = ["A", None, "", "/", "ä ö/=%", "a/b/c", "__HIVE_DEFAULT_PARTITION__", "..", "x" * 200]
+    bench.merge(config, [bench.put([row("c", 1, n, place) for n, place in enumerate(places)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 2, n, place, "again") for n, place in enumerate(places)], SCHEMA)])
+    assert bench.rows(config, "id", "place", "name") == sorted(((n, place, "again") for n, place in enumerate(places)), key=str)

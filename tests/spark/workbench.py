@@ -1,0 +1,141 @@
+"""A driver's surroundings for tests of merging: change objects in S3, a clock, batches merged as parts."""
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import uuid
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping, Sequence
+
+import boto3
+import fastavro
+
+from sluice.avro_schema import fingerprint
+from sluice.identity import ObjectId
+from sluice.manifest import Manifest, ManifestObject, Outcome, TablePart, open_manifest, schema_key
+from sluice.table_config import TableConfig
+from sluice_aws.objects import Objects
+from sluice_spark.merge_services import MergeServices
+from sluice_spark.merge_table import merge_part, resolve_part
+from sluice_spark.reading import ObjectSource
+from sluice_spark.wall_clock import WallClock
+
+BRONZE, REGION = "bronze", "us-east-1"
+
+
+def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, Any]:
+    """A writer schema as ExtractNewRecordState leaves it for PostgreSQL; `columns` are name -> Avro type."""
+    fields = [{"name": column, "type": kind} for column, kind in columns.items()]
+    meta = {"__deleted": "string", "__op": "string", "__lsn": "long", "__source_ts_ms": "long"}
+    fields += [{"name": column, "type": ["null", kind], "default": None} for column, kind in meta.items()]
+    return {"type": "record", "name": name, "namespace": "src.public.t", "fields": fields}
+
+
+def change(op: str, lsn: int, **values: Any) -> dict[str, Any]:
+    """One flattened change."""
+    return {**values, "__op": op, "__deleted": "true" if op == "d" else "false", "__lsn": lsn, "__source_ts_ms": 1_700_000_000_000}
+
+
+def table(name: str = "t", **settings: Any) -> TableConfig:
+    """A table's configuration with a key `id`."""
+    known = {"record_key": ("id",), "database": "db", "topic": f"src.public.{name}", **settings}
+    return TableConfig(table=f"{known['database']}.{name}", name=name, **known)
+
+
+class Events:
+    """A log that keeps its events."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def event(self, name: str, **fields: Any) -> None:
+        self.seen.append((name, fields))
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.seen]
+
+
+class Workbench:
+    """Puts objects into a versioned bucket and merges them; tables are local files."""
+
+    def __init__(self, spark: Any, endpoint: str, home: Path) -> None:
+        self.spark = spark
+        self.s3 = boto3.client("s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+        self.bronze = f"bronze-{uuid.uuid4().hex[:12]}"
+        self.silver = f"silver-{uuid.uuid4().hex[:12]}"
+        for bucket in (self.bronze, self.silver):
+            self.s3.create_bucket(Bucket=bucket)
+        self.s3.put_bucket_versioning(Bucket=self.bronze, VersioningConfiguration={"Status": "Enabled"})
+        self.events = Events()
+        self.services = MergeServices(
+            objects=Objects(self.s3),
+            source=ObjectSource(REGION, self.silver, endpoint),
+            silver_bucket=self.silver,
+            tables_uri=(home / "silver").as_uri(),
+            clock=WallClock(),
+            log=self.events,
+        )
+        self._offsets = itertools.count(0, 1_000)
+        self._arrival = itertools.count(1)
+
+    def put_bytes(self, body: bytes, *, key: str | None = None, schema: str | None = None, offset: int | None = None, format: str = "avro") -> ManifestObject:
+        """An object as admission would have claimed it."""
+        offset = next(self._offsets) if offset is None else offset
+        key = key or f"topics/src.public.t/partition=0/src.public.t+0+{offset:010d}.avro"
+        version = self.s3.put_object(Bucket=self.bronze, Key=key, Body=body)["VersionId"]
+        return ManifestObject(self.bronze, key, version, len(body), schema, format, "src.public.t", 0, offset, next(self._arrival))
+
+    def put(self, changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], **where: Any) -> ManifestObject:
+        """Changes as an Avro object, its schema stored as admission stores it."""
+        body = avro(changes, schema)
+        mark = fingerprint(schema)
+        self.s3.put_object(Bucket=self.silver, Key=schema_key(mark), Body=json.dumps(schema).encode())
+        return self.put_bytes(body, schema=mark, **where)
+
+    def manifest(self, config: TableConfig, objects: Sequence[ManifestObject], *, run: str = "run-main-1") -> Manifest:
+        """A batch of one table. The same objects give the same batch."""
+        part = TablePart(config.to_dict(), tuple(objects))
+        return open_manifest("main", run, self.services.clock.now_ms(), "v1", {config.table: part})
+
+    def merge(self, config: TableConfig, objects: Sequence[ManifestObject], *, still_held: Callable[[], bool] = lambda: True) -> Outcome:
+        """Merge objects as one batch."""
+        return self.merge_manifest(self.manifest(config, objects), config, still_held=still_held)
+
+    def merge_manifest(self, manifest: Manifest, config: TableConfig, *, still_held: Callable[[], bool] = lambda: True) -> Outcome:
+        return merge_part(self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held)
+
+    def resolve(self, manifest: Manifest, config: TableConfig, *, still_held: Callable[[], bool] = lambda: True) -> Outcome | None:
+        """What a take-over does first."""
+        return resolve_part(self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held)
+
+    def path(self, config: TableConfig) -> str:
+        return self.services.table_path(config.database, config.name)
+
+    def local_path(self, config: TableConfig) -> Path:
+        return Path(self.path(config).removeprefix("file://"))
+
+    def rows(self, config: TableConfig, *columns: str) -> list[tuple[Any, ...]]:
+        """All stored rows, deleted ones included, sorted."""
+        frame = self.spark.read.format("hudi").load(self.path(config)).select(*columns)
+        return sorted((tuple(row) for row in frame.collect()), key=str)
+
+    def timeline(self, config: TableConfig) -> list[str]:
+        """Names of the timeline's files."""
+        folder = self.local_path(config) / ".hoodie"
+        return sorted(entry.name for entry in folder.iterdir() if entry.name[0].isdigit())
+
+    def properties(self, config: TableConfig) -> dict[str, str]:
+        """The table's properties file."""
+        text = (self.local_path(config) / ".hoodie" / "hoodie.properties").read_text()
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+
+    def object_id(self, item: ManifestObject) -> ObjectId:
+        return item.id
+
+
+def avro(changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], codec: str = "null") -> bytes:
+    """An Avro container."""
+    body = io.BytesIO()
+    fastavro.writer(body, fastavro.parse_schema(dict(schema)), list(changes), codec=codec)
+    return body.getvalue()
