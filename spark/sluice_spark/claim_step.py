@@ -1,0 +1,161 @@
+"""Claiming: from what is pending to a batch whose manifest is written and whose objects are claimed."""
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple, Union
+
+from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable_at, plan_claim
+from sluice.errors import ChangeRefused
+from sluice.identity import ObjectId
+from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.table_config import Configuration, LaneConfig, TableConfig, refuse_changes
+
+from sluice_spark.configuration_in_force import ConfigurationInForce
+from sluice_spark.lane_hold import LaneHold
+from sluice_spark.lane_lost import LaneLost
+from sluice_spark.ports import Clock, Ledger, Log, Manifests
+from sluice_spark.profile import Profile
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A batch ready to be merged: only objects that are really claimed are in the manifest's parts."""
+
+    manifest: Manifest
+    objects: FrozenSet[ObjectId]
+    oldest_admitted_at: int
+    profile: Profile
+
+
+@dataclass(frozen=True)
+class NothingClaimable:
+    """When what waits comes due, and until when objects that wait only for freshness keep the run alive."""
+
+    next_due_at: Optional[int]
+    keep_alive_until: Optional[int]
+
+
+class ClaimStep:
+    """Claims the next batch of a lane. Holds nothing between calls but which refusals were reported."""
+
+    def __init__(self, *, ledger: Ledger, manifests: Manifests, configuration: ConfigurationInForce, hold: LaneHold,
+                 clock: Clock, log: Log, background: Executor, new_profile: Callable[[], Profile] = Profile) -> None:
+        """`background` runs the look at the configuration while what is pending is queried."""
+        self._ledger = ledger
+        self._manifests = manifests
+        self._configuration = configuration
+        self._hold = hold
+        self._clock = clock
+        self._log = log
+        self._background = background
+        self._new_profile = new_profile
+        self._refusals: Set[Tuple[str, str]] = set()
+
+    def take(self, unresolved: FrozenSet[str]) -> Union[Claimed, NothingClaimable]:
+        """Claim what rule 2 allows. `unresolved` tables have a part that must be finished before they get another."""
+        profile = self._new_profile()
+        lane_name = self._hold.identity.lane
+        with profile.stage("pending"):
+            refreshed = self._background.submit(self._configuration.refresh)
+            lane = self._configuration.current.lane(lane_name)
+            pending = self._ledger.pending(lane_name, lane.batch_objects)
+            configuration = refreshed.result()
+        pending = [item for item in pending if item.table not in unresolved]
+        if not pending:
+            return NothingClaimable(None, None)
+        with profile.stage("plan"):
+            configs = configured_tables(configuration, lane_name, pending)
+            states = self._ledger.table_states(sorted(configs))
+            configs = self._without_refused(configs, states)
+            now = self._clock.now_ms()
+            plan = plan_claim(pending, configs, states, budget_of(configuration.lane(lane_name)), now)
+        if plan.empty:
+            return NothingClaimable(plan.next_due_at, waits_for_freshness_until(pending, configs, states, now))
+        return self._open(plan, configs, configuration, now, profile)
+
+    def _open(self, plan: ClaimPlan, configs: Mapping[str, TableConfig], configuration: Configuration, now: int,
+              profile: Profile) -> Claimed:
+        """Manifest to S3, then manifest and batch items on condition of the hold, then each object (the crash-safe order)."""
+        me = self._hold.identity
+        parts = {table: TablePart(configs[table].to_dict(), tuple(_in_manifest(item) for item in items))
+                 for table, items in plan.objects.items()}
+        manifest = open_manifest(me.lane, me.run, now, configuration.version, parts)
+        with profile.stage("manifest"):
+            key = self._manifests.put_manifest(manifest)
+        with profile.stage("open"):
+            opened = self._ledger.open_batch(manifest, key, me.run, me.job_run_id)
+        if not opened:
+            self._hold.lose()
+            raise LaneLost("The batch could not be opened: the lane is no longer held", lane=me.lane, run=me.run, batch=manifest.batch)
+        with profile.stage("claim"):
+            claimed = frozenset(self._ledger.claim(manifest))
+        self._log.event("claimed", batch=manifest.batch, objects=len(claimed), bytes=sum(part.bytes for part in parts.values()),
+                        tables={table: len(part.objects) for table, part in parts.items()}, configuration=configuration.version)
+        oldest = min(item.admitted_at for item in manifest.objects)
+        return Claimed(restricted(manifest, claimed), claimed, oldest, profile)
+
+    def _without_refused(self, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]) -> Dict[str, TableConfig]:
+        """Leave out tables whose configuration changed in what can't change in place (rule 18). Reported once a run."""
+        kept = {}
+        for table, config in configs.items():
+            state = states.get(table)
+            try:
+                refuse_changes(config, state.pinned if state else None)
+            except ChangeRefused as refusal:
+                self._report(table, refusal)
+            else:
+                kept[table] = config
+        return kept
+
+    def _report(self, table: str, refusal: ChangeRefused) -> None:
+        if (table, refusal.message) not in self._refusals:
+            self._refusals.add((table, refusal.message))
+            self._log.failure("table_refused", refusal, table=table)
+            # No back-off: a corrected configuration counts as an arrival, and nothing else can help.
+            self._ledger.record_table_error(table, str(refusal), self._clock.now_ms())
+
+
+def configured_tables(configuration: Configuration, lane: str, pending: List[PendingObject]) -> Dict[str, TableConfig]:
+    """The configuration of each pending table, as far as its topic still goes to that table and this lane."""
+    topics = {item.topic: item.table for item in pending}
+    found = {}
+    for topic, table in sorted(topics.items()):
+        config = configuration.table_for_topic(topic)
+        if config is not None and config.table == table and config.lane == lane:
+            found.setdefault(table, config)
+    return found
+
+
+def budget_of(lane: LaneConfig) -> Budget:
+    """The most that one batch of this lane takes."""
+    return Budget(objects=lane.batch_objects, bytes=lane.batch_bytes)
+
+
+def waits_for_freshness_until(pending: List[PendingObject], configs: Mapping[str, TableConfig],
+                              states: Mapping[str, TableState], now: int) -> Optional[int]:
+    """Until when objects that wait for freshness alone keep the run alive; None when there are none.
+
+    A table in back-off doesn't: its wait may be long, and `due_at` starts a run for it.
+    """
+    moments = []
+    for table in {item.table for item in pending}:
+        state = states.get(table, TableState(table))
+        at = claimable_at(configs.get(table), state)
+        if at is not None and at > now and (state.backoff_until or 0) <= now:
+            moments.append(at)
+    return max(moments) if moments else None
+
+
+def restricted(manifest: Manifest, objects: FrozenSet[ObjectId]) -> Manifest:
+    """The manifest with only those of its objects that are claimed; its batch id stays."""
+    return replace(manifest, tables={
+        table: replace(part, objects=tuple(item for item in part.objects if item.id in objects))
+        for table, part in manifest.tables.items()
+    })
+
+
+def _in_manifest(item: PendingObject) -> ManifestObject:
+    return ManifestObject(bucket=item.id.bucket, key=item.id.key, version=item.id.version, size=item.size, schema=item.schema,
+                          format=item.format, topic=item.topic, kafka_partition=item.kafka_partition, offset=item.offset,
+                          admitted_at=item.admitted_at)

@@ -1,0 +1,134 @@
+"""The life of a run: hold the lane, finish what was left, claim and merge until nothing comes, release."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+from sluice.lane import LaneState
+
+from sluice_spark import linger
+from sluice_spark.batch_step import BatchEnd, BatchStep
+from sluice_spark.claim_step import Claimed, ClaimStep
+from sluice_spark.configuration_in_force import ConfigurationInForce
+from sluice_spark.lane_hold import LaneHold
+from sluice_spark.lane_lost import LaneLost
+from sluice_spark.linger import IdleLane, Staying
+from sluice_spark.ports import Clock, Ledger, Log, Merger
+from sluice_spark.takeover import Takeover
+
+REFUSED = "refused"  # another job run holds the lane, or the run was given up: nothing was done
+RELEASED = "released"
+LOST = "lost"  # the lane was taken away: stopped without another write
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended, and how many batches it closed, those it took over included."""
+
+    how: str
+    batches: int
+
+
+class RunLoop:
+    """One run of one lane. `run` is called once."""
+
+    def __init__(self, *, ledger: Ledger, hold: LaneHold, takeover: Takeover, claims: ClaimStep, batches: BatchStep, merger: Merger,
+                 configuration: ConfigurationInForce, clock: Clock, log: Log, poll_s: float) -> None:
+        """`poll_s` is the seconds between two looks at the lane while nothing is claimable."""
+        self._ledger = ledger
+        self._hold = hold
+        self._takeover = takeover
+        self._claims = claims
+        self._batches = batches
+        self._merger = merger
+        self._configuration = configuration
+        self._clock = clock
+        self._log = log
+        self._poll_s = poll_s
+        self._began = clock.now_ms()
+        self._idle_since = self._began
+        self._idle: Optional[IdleLane] = None
+        self._unresolved: Dict[Tuple[str, str], int] = {}
+        self._closed = 0
+
+    def run(self) -> RunEnd:
+        """Hold the lane and work until it is released, refused or lost. Other errors are raised: the run died."""
+        held = self._hold.take()
+        if held is None:
+            self._log.event("hold_refused")
+            return RunEnd(REFUSED, 0)
+        me = self._hold.identity
+        self._log.event("held", arrivals=held.arrivals)
+        self._merger.prepare()  # Spark starts while the lane is looked at; a refused run never starts it
+        self._ledger.run_started(me.run, me.lane, self._clock.now_ms(), me.job_run_id)
+        try:
+            self._work()
+        except LaneLost as lost:
+            self._hold.lose()
+            self._merger.abandon()
+            self._log.failure("lane_lost", lost)
+            return RunEnd(LOST, self._closed)
+        self._ledger.run_ended(me.run, RELEASED, None, self._closed, self._clock.now_ms())
+        self._log.event("released", batches=self._closed, seconds=(self._clock.now_ms() - self._began) / 1000)
+        return RunEnd(RELEASED, self._closed)
+
+    def _work(self) -> None:
+        self._configuration.refresh()
+        self._finish_unsettled()
+        self._idle_since = self._clock.now_ms()
+        while True:
+            lane = self._hold.read()
+            now = self._clock.now_ms()
+            staying = self._staying()
+            decision = linger.decide(self._idle, staying, arrivals=lane.arrivals, pause_requested=lane.pause_requested, now=now)
+            if decision == linger.LOOK:
+                self._look(lane)
+            elif decision == linger.RELEASE:
+                if self._release(lane, now):
+                    return
+            else:
+                assert self._idle is not None  # decide() says LOOK to a run that has not looked
+                self._merger.keep_warm()
+                self._clock.wait(linger.wait_seconds(self._idle, staying, poll_s=self._poll_s, now=now))
+
+    def _look(self, lane: LaneState) -> None:
+        """Claim and merge one batch; or remember that nothing was claimable when `arrivals` was what `lane` says."""
+        if any(at <= self._clock.now_ms() for at in self._unresolved.values()):
+            self._finish_unsettled()
+        taken = self._claims.take(frozenset(table for _, table in self._unresolved))
+        if isinstance(taken, Claimed):
+            self._idle = None
+            if self._merge(taken).settled:
+                self._idle_since = self._clock.now_ms()  # a batch that failed whole doesn't make the run stay longer
+            return
+        due = [at for at in (taken.next_due_at, *self._unresolved.values()) if at is not None]
+        idle = IdleLane(self._idle_since, lane.arrivals, min(due) if due else None, taken.keep_alive_until)
+        if idle != self._idle:
+            self._log.event("nothing_claimable", arrivals=lane.arrivals, next_due_at=idle.next_due_at)
+        self._idle = idle
+
+    def _merge(self, taken: Claimed) -> BatchEnd:
+        waited_ms = self._clock.now_ms() - taken.oldest_admitted_at
+        end = self._batches.merge(taken.manifest, taken.objects, taken.profile)
+        for table, retry_at in end.unresolved.items():
+            self._unresolved[end.batch, table] = retry_at
+        self._closed += end.closed
+        self._log.event("profile", batch=end.batch, objects=len(taken.objects), seconds=taken.profile.seconds(),
+                        oldest_waited_s=waited_ms / 1000)
+        return end
+
+    def _finish_unsettled(self) -> None:
+        taken_over = self._takeover.finish_unsettled()
+        self._unresolved = dict(taken_over.unresolved)
+        self._closed += taken_over.closed
+
+    def _release(self, lane: LaneState, now: int) -> bool:
+        due_at = linger.due_at_release(self._idle, arrivals=lane.arrivals, now=now)
+        released = self._hold.release(lane.arrivals, due_at)
+        if not released:
+            self._log.event("release_refused", arrivals=lane.arrivals)
+        return released
+
+    def _staying(self) -> Staying:
+        lane = self._configuration.current.lane(self._hold.identity.lane)
+        return Staying(linger_s=lane.linger_s, ends_at=self._began + lane.max_age_s * 1000)

@@ -1,0 +1,99 @@
+"""Spark's settings that this code can't do without, and the session, made in a thread while the lane is looked at."""
+from __future__ import annotations
+
+import re
+import threading
+from concurrent.futures import Future
+from typing import Callable, Dict, Mapping, Optional
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+_LOCAL_MASTER = re.compile(r"local\[(\d+)")
+_FEW_PARTITIONS = 4
+
+
+def required_settings(cores: int) -> Dict[str, str]:
+    """What the driver sets whatever it was submitted with. `cores` is the most that tasks can ever run on.
+
+    Where files lie and how they are reached (fs.s3*) is the surroundings' business and isn't set here.
+    """
+    return {
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.kryoserializer.buffer.max": "256m",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        # Tables of one batch share the executors: a small one must not wait for a large one's last task.
+        "spark.scheduler.mode": "FAIR",
+        # The first job begins on the first executor. EMR Serverless otherwise waits up to 30 s for most of them.
+        "spark.scheduler.minRegisteredResourcesRatio": "0.0",
+        # Objects in S3 are near to no executor.
+        "spark.locality.wait": "0s",
+        # Two attempts of one task at a time would write two files of one Hudi commit.
+        "spark.speculation": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # Dates before 1582 and times before 1900 are written as the proleptic calendar has them; Spark's default refuses them.
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+        "spark.sql.avro.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.shuffle.partitions": str(cores),
+        # Adaptive execution merges small partitions. Where there are few anyway it only adds a stage's round trip to each query.
+        "spark.sql.adaptive.enabled": "true" if cores > _FEW_PARTITIONS else "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+
+
+def task_cores(submitted: Mapping[str, str]) -> int:
+    """The most cores that tasks can run on, from the settings the job was submitted with."""
+    local = _LOCAL_MASTER.match(submitted.get("spark.master", ""))
+    if local:
+        return max(1, int(local[1]))
+    executors = int(submitted.get("spark.dynamicAllocation.maxExecutors") or submitted.get("spark.executor.instances") or 1)
+    return max(2, executors * int(submitted.get("spark.executor.cores") or 1))
+
+
+def create_session() -> SparkSession:
+    """The session of this process. The master and sizes come from spark-submit."""
+    conf = SparkConf()
+    submitted = dict(conf.getAll())
+    for name, value in required_settings(task_cores(submitted)).items():
+        conf.set(name, value)
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+class SparkProcess:
+    """The session of this process: made in a thread when it is first asked for, stopped if it was made."""
+
+    def __init__(self, create: Callable[[], SparkSession] = create_session) -> None:
+        self._create = create
+        self._made: Optional[Future[SparkSession]] = None
+        self._lock = threading.Lock()
+
+    def session(self) -> Future[SparkSession]:
+        """The session or its error, once it is there. The first call begins making it; every call returns at once."""
+        with self._lock:
+            if self._made is None:
+                self._made = Future()
+                threading.Thread(target=self._make, args=(self._made,), name="spark-session", daemon=True).start()
+            return self._made
+
+    def ready(self) -> bool:
+        """Whether the session could be used now."""
+        made = self._made
+        return made is not None and made.done() and made.exception() is None
+
+    def stop(self) -> None:
+        """Stop Spark if it was started, waiting for its start to end."""
+        if self._made is not None and self._made.exception() is None:
+            self._made.result().stop()
+
+    def _make(self, made: Future[SparkSession]) -> None:
+        try:
+            made.set_result(self._create())
+        except BaseException as error:  # handed to whoever waits for the session
+            made.set_exception(error)

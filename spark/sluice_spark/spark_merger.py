@@ -1,0 +1,98 @@
+"""The Merger port on Spark: merge and resolve in the calling thread's own scheduler pool."""
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import Callable, Iterator, Optional
+
+from pyspark.sql import SparkSession
+
+from sluice.manifest import Manifest, Outcome
+
+from sluice_spark.merge_services import MergeServices
+from sluice_spark.merge_table import merge_part, resolve_part
+from sluice_spark.ports import Log
+from sluice_spark.session import SparkProcess
+from sluice_spark.spark_died import SparkDied
+from sluice_spark.warm_up import warm_python_workers
+
+WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute
+
+
+class SparkMerger:
+    """Starts the session when told to prepare, and waits for it when it is first needed. Safe in several threads."""
+
+    def __init__(self, spark: SparkProcess, services: MergeServices, log: Log) -> None:
+        self._spark = spark
+        self._services = services
+        self._log = log
+        self._used_at = time.monotonic()
+        self._warming: Optional[threading.Thread] = None
+
+    def prepare(self) -> None:
+        """Start Spark, and its Python workers as soon as it is there."""
+        self._spark.session()
+        self._warm_in_background()
+
+    def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
+        """Read, merge and commit one table's part."""
+        with self._pool(manifest, table) as spark:
+            return merge_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
+
+    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
+        """Roll back what is unfinished and look the part up."""
+        with self._pool(manifest, table) as spark:
+            return resolve_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
+
+    def abandon(self) -> None:
+        """Cancel all jobs. What a cancelled write left is rolled back by whoever takes over."""
+        if self._spark.ready():
+            self._spark.session().result().sparkContext.cancelAllJobs()
+
+    def keep_warm(self) -> None:
+        """Use the Python workers from a thread of its own, if they were not used for a while."""
+        idle_s = time.monotonic() - self._used_at
+        if idle_s >= WARM_EVERY_S and self._spark.ready():
+            self._warm_in_background()
+
+    def _warm_in_background(self) -> None:
+        if self._warming is not None and self._warming.is_alive():
+            return
+        self._used_at = time.monotonic()
+        self._warming = threading.Thread(target=self._warm, name="warm-up", daemon=True)
+        self._warming.start()
+
+    def _warm(self) -> None:
+        """Start or touch the Python workers. A failure here is the next batch's to meet, and only logged."""
+        began = time.monotonic()
+        try:
+            warm_python_workers(self._spark.session().result())
+        except Exception as error:
+            self._log.failure("warm_up_failed", error)
+        else:
+            self._log.event("warmed_up", seconds=round(time.monotonic() - began, 3))
+
+    @contextmanager
+    def _pool(self, manifest: Manifest, table: str) -> Iterator[SparkSession]:
+        spark = self._spark.session().result()
+        context = spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", table)
+        context.setJobDescription(f"{table} {manifest.batch}")
+        try:
+            yield spark
+        except Exception as error:
+            if _ended(spark):
+                raise SparkDied("Spark ended under the driver", table=table, batch=manifest.batch) from error
+            raise
+        finally:
+            self._used_at = time.monotonic()
+
+
+def _ended(spark: SparkSession) -> bool:
+    """Whether the JVM can't be asked any more, or says that its context has stopped."""
+    context = spark.sparkContext._jsc
+    try:
+        return context is None or bool(context.sc().isStopped())
+    except Exception:  # Py4J has many ways to say that nobody answers, and all of them mean the same here
+        return True

@@ -1,0 +1,101 @@
+"""A merger that records commits instead of making them, and fails as told."""
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import Callable, DefaultDict, Dict, FrozenSet, List, Optional, Tuple
+
+from sluice.identity import ObjectId
+from sluice.manifest import Manifest, ObjectError, Outcome
+from sluice_spark.lane_lost import LaneLost
+
+Key = Tuple[str, str]
+
+
+class Tables:
+    """The Hudi tables of a test: what was committed outlives the driver that did it."""
+
+    def __init__(self) -> None:
+        self.commits: List[Tuple[str, str, FrozenSet[ObjectId]]] = []
+        self.unfinished: List[Key] = []
+        self.rolled_back: List[str] = []
+
+    def instant(self, batch: str, table: str) -> Optional[str]:
+        return next((str(at) for at, (of, into, _) in enumerate(self.commits) if (of, into) == (batch, table)), None)
+
+    def times_committed(self) -> Dict[ObjectId, int]:
+        times: DefaultDict[ObjectId, int] = defaultdict(int)
+        for _, _, objects in self.commits:
+            for item in objects:
+                times[item] += 1
+        return dict(times)
+
+
+class FakeMerger:
+    """The Merger port. `before`, `after` and `resolving` hold, per table, errors to raise once each at that point."""
+
+    def __init__(self, tables: Tables, now_ms: Callable[[], int], *, takes_ms: int = 0, advance: Callable[[int], None] = lambda ms: None) -> None:
+        self.tables = tables
+        self.before: DefaultDict[str, List[BaseException]] = defaultdict(list)
+        self.after: DefaultDict[str, List[BaseException]] = defaultdict(list)
+        self.resolving: DefaultDict[str, List[BaseException]] = defaultdict(list)
+        self.during: Dict[str, Callable[[], None]] = {}
+        self.no_change: FrozenSet[str] = frozenset()
+        self.quarantined: FrozenSet[ObjectId] = frozenset()
+        self.calls: List[str] = []
+        self.merged_with: Dict[Key, Dict[str, object]] = {}
+        self._now_ms = now_ms
+        self._takes_ms = takes_ms
+        self._advance = advance
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        self.calls.append("prepare")
+
+    def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
+        self.calls.append(f"merge {table}")
+        part = manifest.tables[table]
+        self.merged_with[manifest.batch, table] = dict(part.config)
+        self.tables.unfinished.append((manifest.batch, table))
+        if table in self.during:
+            self.during[table]()
+        self._advance(self._takes_ms)
+        _raise_next(self.before[table])
+        if not still_held():
+            raise LaneLost("not held", table=table)
+        good = frozenset(item.id for item in part.objects) - self.quarantined
+        bad = tuple(ObjectError(item.id.hash, "corrupt", "told to be") for item in part.objects if item.id in self.quarantined)
+        instant = None
+        if table not in self.no_change and good:
+            with self._lock:
+                self.tables.commits.append((manifest.batch, table, good))
+                instant = self.tables.instant(manifest.batch, table)
+        self.tables.unfinished.remove((manifest.batch, table))
+        _raise_next(self.after[table])
+        return Outcome(manifest.batch, table, "committed", self._now_ms(), instant=instant, no_change=instant is None,
+                       counts={"objects": len(good)}, quarantined=bad)
+
+    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
+        self.calls.append(f"resolve {table}")
+        if not still_held():
+            raise LaneLost("not held", table=table)
+        _raise_next(self.resolving[table])
+        self.tables.unfinished[:] = [key for key in self.tables.unfinished if key[1] != table]
+        self.tables.rolled_back.append(table)
+        instant = self.tables.instant(manifest.batch, table)
+        if instant is None:
+            return None
+        return Outcome(manifest.batch, table, "committed", self._now_ms(), instant=instant,
+                       quarantined=tuple(ObjectError(item.id.hash, "corrupt", "told to be")
+                                         for item in manifest.tables[table].objects if item.id in self.quarantined))
+
+    def abandon(self) -> None:
+        self.calls.append("abandon")
+
+    def keep_warm(self) -> None:
+        self.calls.append("keep_warm")
+
+
+def _raise_next(errors: List[BaseException]) -> None:
+    if errors:
+        raise errors.pop(0)

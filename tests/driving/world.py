@@ -1,0 +1,195 @@
+"""Everything a run needs around it: the real ledger on an emulated DynamoDB, documents in memory, a clock, tables."""
+from __future__ import annotations
+
+import io
+import json
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import boto3
+from ledger_table_schema import create_ledger_table
+from moto import mock_aws
+
+from driving.clock import ManualClock
+from driving.merger import FakeMerger, Tables
+from sluice import ledger_items as items
+from sluice.identity import ObjectId
+from sluice.ledger_records import AdmittedObject
+from sluice.manifest import Manifest, Outcome, manifest_key
+from sluice.table_config import Configuration, LaneConfig, TableRule
+from sluice_aws.ledger import Ledger
+from sluice_spark.assembly import Ports, run_loop
+from sluice_spark.lane_hold import LaneHold
+from sluice_spark.run_identity import RunIdentity
+from sluice_spark.run_log import RunLog
+from sluice_spark.run_loop import RunEnd, RunLoop
+
+LANE = "main"
+
+
+class Documents:
+    """The Manifests port in memory; what is put goes through its JSON form."""
+
+    def __init__(self) -> None:
+        self.stored: Dict[str, str] = {}
+
+    def put_manifest(self, manifest: Manifest) -> str:
+        key = manifest_key(manifest.lane, manifest.batch)
+        self.stored[key] = manifest.to_json()
+        return key
+
+    def manifest(self, key: str) -> Optional[Manifest]:
+        return Manifest.from_json(self.stored[key]) if key in self.stored else None
+
+    def put_outcome(self, outcome: Outcome) -> None:
+        self.stored[f"{outcome.batch}/{outcome.table}"] = outcome.to_json()
+
+    def outcome(self, batch: str, table: str) -> Optional[Outcome]:
+        text = self.stored.get(f"{batch}/{table}")
+        return None if text is None else Outcome.from_json(text)
+
+
+class ConfigurationFile:
+    """A file that tests change; an error in its place is raised."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.content: Any = configuration
+
+
+class ConfigurationReader:
+    """The Configurations port of one run."""
+
+    def __init__(self, file: ConfigurationFile) -> None:
+        self._file = file
+        self._last: Any = None
+
+    def load_if_changed(self) -> Optional[Configuration]:
+        if isinstance(self._file.content, Exception):
+            raise self._file.content
+        changed = self._file.content is not self._last
+        self._last = self._file.content
+        return self._last if changed else None
+
+
+class OneAtATime:
+    """A DynamoDB client whose calls are whole: the emulator copies its tables while others write."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+
+    def __getattr__(self, operation: str) -> Callable[..., Any]:
+        call = getattr(self._client, operation)
+
+        def locked(**arguments: Any) -> Any:
+            with self._lock:
+                return call(**arguments)
+
+        return locked
+
+
+class InThisThread:
+    """An Executor that runs what it is given at once, so that every interleaving is the one the test wrote."""
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+def configuration(freshness_s: int = 0, rules: Optional[List[TableRule]] = None, **lane: Any) -> Configuration:
+    """A rule for every topic shop.*, keyed by id."""
+    rules = rules or [TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=freshness_s)]
+    return Configuration(rules=tuple(rules), lanes=(LaneConfig(LANE, **{"linger_s": 60, **lane}),))
+
+
+class World:
+    """One deployment. Runs come and go in it; the ledger, documents and tables stay."""
+
+    def __init__(self, client: Any, configured: Configuration, *, threads: int = 1) -> None:
+        self.client = client
+        self.ledger = Ledger(client, "ledger", threads=threads, sleep=lambda seconds: None)
+        self.clock = ManualClock()
+        self.documents = Documents()
+        self.tables = Tables()
+        self.file = ConfigurationFile(configured)
+        self.out = io.StringIO()
+        self.merger = FakeMerger(self.tables, self.clock.now_ms, advance=self.clock.advance)
+        self._runs = 0
+        self._objects = 0
+
+    def put(self, table: str = "shop.orders", n: int = 1, wake: bool = True) -> List[ObjectId]:
+        """Objects arrive: admitted, and the lane woken once."""
+        arrived = []
+        for _ in range(n):
+            self._objects += 1
+            identity = ObjectId("bronze", f"topics/{table}/{table}+0+{self._objects:010d}.avro", f"v{self._objects}")
+            self.ledger.admit(AdmittedObject(
+                identity, items.PENDING, self.clock.now_ms(), size=100, noticed_at=self.clock.now_ms(), table=table, lane=LANE,
+                topic=table, kafka_partition=0, offset=self._objects, format="avro", etag=f"e{self._objects}", via="s3"))
+            arrived.append(identity)
+        if wake:
+            self.ledger.wake(LANE)
+        return arrived
+
+    def start(self) -> RunIdentity:
+        """The lane is asked for a run, and EMR Serverless starts its job run."""
+        self._runs += 1
+        identity = RunIdentity(LANE, f"run-{self._runs}", f"00job{self._runs}")
+        assert self.ledger.request_start(LANE, identity.run, self.clock.now_ms()) is not None
+        assert self.ledger.started(LANE, identity.run, identity.job_run_id)
+        return identity
+
+    def loop(self, identity: RunIdentity, *, around: Callable[[str, Any], Any] = lambda name, port: port, executor: Any = None,
+             poll_s: float = 5.0) -> RunLoop:
+        """The run's loop; `around` may put something between it and a port."""
+        ledger = around("ledger", self.ledger)
+        ports = Ports(
+            ledger=ledger, manifests=around("documents", self.documents), merger=around("merger", self.merger),
+            configurations=around("file", ConfigurationReader(self.file)), clock=self.clock, log=RunLog(self.out, self.clock.now_ms, run=identity.run),
+            tables_at_once=executor or InThisThread(), background=InThisThread())
+        return run_loop(ports, LaneHold(ledger, identity, self.clock), poll_s=poll_s)
+
+    def run(self, **how: Any) -> RunEnd:
+        """A whole run, from its start to its end."""
+        return self.loop(self.start(), **how).run()
+
+    def lapse(self, identity: RunIdentity) -> None:
+        """The job run is found terminal at EMR; whatever back-off follows is over."""
+        lane = self.ledger.lapse(LANE, identity.run, self.clock.now_ms(), job_run_id=identity.job_run_id)
+        if lane is not None and lane.backoff_until:
+            self.clock.advance(max(0, lane.backoff_until - self.clock.now_ms()))
+
+    def state_of(self, identity: ObjectId) -> str:
+        return self.ledger.get_objects([identity])[identity].state
+
+    def states(self, identities: List[ObjectId]) -> Dict[str, int]:
+        counted: Dict[str, int] = {}
+        for record in self.ledger.get_objects(identities).values():
+            counted[record.state] = counted.get(record.state, 0) + 1
+        return counted
+
+    def events(self, name: str) -> List[Dict[str, Any]]:
+        """What was logged under a name, in order."""
+        return [event for event in map(json.loads, self.out.getvalue().splitlines()) if event["event"] == name]
+
+
+@contextmanager
+def emulated_dynamodb() -> Iterator[Any]:
+    """A DynamoDB client on an emulator with the ledger's table in it."""
+    with mock_aws():
+        client = boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+        create_ledger_table(client, "ledger")
+        yield OneAtATime(client)
+
+
+@contextmanager
+def two_threads() -> Iterator[ThreadPoolExecutor]:
+    """A pool as the driver has it."""
+    with ThreadPoolExecutor(2) as pool:
+        yield pool

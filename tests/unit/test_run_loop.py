@@ -1,0 +1,383 @@
+"""A run's life over the real ledger on an emulator: claiming, failures, take-over, lingering, letting go."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from driving.world import LANE, World, configuration, emulated_dynamodb, two_threads
+
+from sluice.errors import SluiceError
+from sluice.lane import IDLE, PAUSED, RUNNING
+from sluice.table_config import TableRule
+from sluice_spark.lane_lost import LaneLost
+from sluice_spark.run_identity import RunIdentity
+from sluice_spark.run_loop import LOST, REFUSED, RELEASED
+from sluice_spark.spark_died import SparkDied
+
+
+@pytest.fixture
+def client():
+    with emulated_dynamodb() as made:
+        yield made
+
+
+@pytest.fixture
+def world(client):
+    return World(client, configuration())
+
+
+def test_a_run_merges_what_is_pending_settles_it_and_gives_the_lane_back(world):
+    orders, customers = world.put("shop.orders", 3), world.put("shop.customers", 2)
+    end = world.run()
+    assert (end.how, end.batches) == (RELEASED, 1)
+    assert world.states(orders + customers) == {"committed": 5}
+    assert [table for _, table, _ in world.tables.commits] == ["shop.orders", "shop.customers"]
+    lane = world.ledger.lane(LANE)
+    assert (lane.state, lane.due_at, lane.arrivals_seen) == (IDLE, None, lane.arrivals)
+    assert world.ledger.run("run-1")["state"] == "released"
+
+
+def test_a_driver_that_is_refused_exits_without_effect_and_starts_no_spark(world):
+    world.put()
+    identity = world.start()
+    end = world.loop(replace(identity, job_run_id="00other")).run()
+    assert (end.how, end.batches) == (REFUSED, 0)
+    assert world.merger.calls == []
+    assert world.ledger.lane(LANE).job_run_id == identity.job_run_id
+    assert [event["event"] for event in world.events("hold_refused")] == ["hold_refused"]
+
+
+def test_a_second_attempt_of_the_same_job_run_is_refused(world):
+    identity = world.start()
+    assert world.ledger.hold(LANE, identity.run, identity.job_run_id, 1, world.clock.now_ms())
+    assert world.loop(replace(identity, attempt=2)).run().how == REFUSED
+
+
+def test_what_arrives_while_a_run_lingers_is_merged_by_the_same_run(world):
+    first = world.put()
+    late = []
+    world.clock.at(30, lambda: late.extend(world.put("shop.customers")))
+    end = world.run()
+    assert end.batches == 2
+    assert world.states(first + late) == {"committed": 2}
+
+
+def test_a_run_lingers_as_long_as_its_lane_says_after_its_last_batch(world):
+    world.put()
+    world.run()
+    assert 60 <= world.clock.seconds < 62
+
+
+def test_an_idle_run_looks_at_pending_objects_only_when_the_lane_tells_of_something_new(world):
+    world.put()
+    queries = []
+
+    def counting(name, port):
+        if name == "ledger":
+            pending = port.pending
+            port.pending = lambda *arguments: queries.append(arguments) or pending(*arguments)
+        return port
+
+    world.run(around=counting)
+    assert len(queries) == 2  # the one that found the object, and the one that found nothing
+
+
+def test_an_arrival_between_the_last_look_and_the_release_is_not_lost(world):
+    world.put()
+    late = []
+    release = world.ledger.release
+
+    def arrives_first(*arguments):
+        if not late:
+            late.extend(world.put("shop.customers"))
+        return release(*arguments)
+
+    world.ledger.release = arrives_first
+    end = world.run()
+    assert end.batches == 2
+    assert world.states(late) == {"committed": 1}
+    assert len(world.events("release_refused")) == 1
+
+
+def test_objects_that_wait_for_freshness_keep_the_run_alive_until_they_are_due(client):
+    world = World(client, configuration(freshness_s=300))
+    early = world.put()
+    late = []
+    world.clock.at(10, lambda: late.extend(world.put()))
+    end = world.run()
+    assert end.batches == 2
+    assert world.states(early + late) == {"committed": 2}
+    assert world.clock.seconds >= 300
+    settled = [event["at"] for event in world.events("part_settled")]
+    assert settled[1] - settled[0] >= 300_000
+
+
+def test_a_run_at_its_maximum_age_writes_when_what_waits_is_due(client):
+    world = World(client, configuration(freshness_s=300, max_age_s=100))
+    world.put()
+    world.clock.at(10, lambda: world.put())
+    assert world.run().how == RELEASED
+    lane = world.ledger.lane(LANE)
+    committed_at = world.ledger.table_state("shop.orders").last_commit_at
+    assert (lane.state, lane.due_at) == (IDLE, committed_at + 300_000)
+    assert 100 <= world.clock.seconds < 102
+
+
+def test_a_run_at_its_maximum_age_leaves_claimable_objects_due_at_once(client):
+    world = World(client, configuration(max_age_s=100))
+    world.put()
+    late = []
+
+    def much_later():
+        world.clock.advance(100_000)
+        late.extend(world.put("shop.customers"))
+
+    world.merger.during["shop.orders"] = much_later
+    assert world.run().how == RELEASED
+    lane = world.ledger.lane(LANE)
+    assert (lane.state, lane.due_at) == (IDLE, world.clock.now_ms())
+    assert world.states(late) == {"pending": 1}
+
+
+def test_a_pause_ends_the_run_after_its_batch_and_leaves_the_rest_pending(world):
+    world.put()
+    late = []
+
+    def pause():
+        world.ledger.pause(LANE)
+        late.extend(world.put("shop.customers"))
+
+    world.merger.during["shop.orders"] = pause
+    end = world.run()
+    assert (end.how, end.batches) == (RELEASED, 1)
+    assert world.ledger.lane(LANE).state == PAUSED
+    assert world.states(late) == {"pending": 1}
+
+
+def test_a_lane_that_is_lost_before_a_commit_stops_the_run_without_another_write(world):
+    orders, customers = world.put("shop.orders"), world.put("shop.customers")
+    identity = world.start()
+    world.merger.during["shop.customers"] = lambda: world.lapse(identity)  # the first of the two
+    writes = []
+
+    def watched(name, port):
+        if name == "documents":
+            put = port.put_outcome
+            port.put_outcome = lambda outcome: writes.append(outcome) or put(outcome)
+        return port
+
+    end = world.loop(identity, around=watched).run()
+    assert end.how == LOST
+    assert world.tables.commits == [] and writes == []
+    assert "abandon" in world.merger.calls
+    assert world.states(orders + customers) == {"claimed": 2}  # for whoever takes over
+
+
+def test_a_lane_that_is_lost_while_idle_stops_the_run(world):
+    world.put()
+    identity = world.start()
+    world.clock.at(20, lambda: world.lapse(identity))
+    assert world.loop(identity).run().how == LOST
+
+
+def test_one_table_that_fails_gives_its_objects_back_under_back_off_and_stops_no_other(world):
+    orders, customers = world.put("shop.orders", 2), world.put("shop.customers", 2)
+    world.merger.before["shop.orders"].append(ValueError("a column went missing"))
+    identity = world.start()
+    world.clock.at(5, lambda: world.ledger.pause(LANE))
+    world.loop(identity).run()
+    assert world.states(customers) == {"committed": 2}
+    assert world.states(orders) == {"pending": 2}
+    state = world.ledger.table_state("shop.orders")
+    assert state.failures == 1 and state.last_error == "a column went missing"
+    assert state.backoff_until - world.events("table_failed")[0]["at"] == 30_000
+    assert world.tables.rolled_back == ["shop.orders"]
+    assert world.ledger.unsettled(LANE) == []
+
+
+def test_a_failed_table_is_tried_again_when_its_back_off_is_over(world):
+    orders = world.put("shop.orders", 2)
+    world.merger.before["shop.orders"] += [ValueError("once"), ValueError("twice")]
+    assert world.run().how == RELEASED
+    assert world.states(orders) == {"pending": 2}
+    lane = world.ledger.lane(LANE)
+    assert lane.due_at == world.ledger.table_state("shop.orders").backoff_until  # 60 s: longer than the linger
+    world.clock.advance(max(0, lane.due_at - world.clock.now_ms()))
+    world.run()
+    assert world.states(orders) == {"committed": 2}
+    assert world.ledger.table_state("shop.orders").failures == 0
+
+
+def test_a_write_that_raised_after_its_commit_was_there_is_settled_and_not_repeated(world):
+    orders = world.put("shop.orders", 2)
+    world.merger.after["shop.orders"].append(TimeoutError("save() hung"))
+    world.run()
+    assert world.states(orders) == {"committed": 2}
+    assert len(world.tables.commits) == 1
+    assert len(world.events("commit_found_after_failure")) == 1
+
+
+def test_a_table_that_cannot_even_be_resolved_stays_claimed_and_stops_no_other(world):
+    orders, customers = world.put("shop.orders"), world.put("shop.customers")
+    world.merger.before["shop.orders"].append(ValueError("broken"))
+    world.merger.resolving["shop.orders"].append(ValueError("no timeline"))
+    more = []
+    world.clock.at(1, lambda: more.extend(world.put("shop.orders") + world.put("shop.customers")))
+    end = world.run()
+    assert world.states(customers) == {"committed": 1}
+    assert world.states(orders + more) == {"committed": 3}
+    of_orders = [objects for _, table, objects in world.tables.commits if table == "shop.orders"]
+    assert of_orders[0] == frozenset(orders)  # its own batch first, when its back-off was over
+    assert end.batches == 3
+
+
+def test_an_unresolved_part_is_left_to_the_next_run_with_the_lane_due_then(client):
+    world = World(client, configuration(linger_s=5))
+    orders = world.put("shop.orders")
+    world.merger.before["shop.orders"].append(ValueError("broken"))
+    world.merger.resolving["shop.orders"] += [ValueError("no timeline")]
+    assert world.run().how == RELEASED
+    lane = world.ledger.lane(LANE)
+    assert world.states(orders) == {"claimed": 1}
+    assert lane.due_at == world.ledger.table_state("shop.orders").backoff_until
+    world.clock.advance(max(0, lane.due_at - world.clock.now_ms()))
+    assert world.run().batches == 1
+    assert world.states(orders) == {"committed": 1}
+
+
+def test_a_quarantined_object_ends_quarantined_and_the_rest_of_its_table_is_committed(world):
+    good, bad = world.put("shop.orders", 2)
+    world.merger.quarantined = frozenset({bad})
+    world.run()
+    assert (world.state_of(good), world.state_of(bad)) == ("committed", "quarantined")
+
+
+def test_a_part_without_newer_rows_is_settled_without_a_commit_and_pins_nothing(world):
+    orders = world.put()
+    world.merger.no_change = frozenset({"shop.orders"})
+    world.run()
+    assert world.tables.commits == []
+    assert world.states(orders) == {"committed": 1}
+    assert world.ledger.table_state("shop.orders").pinned is None
+
+
+def test_a_table_is_pinned_to_what_its_first_commit_was_written_with(world):
+    world.put()
+    world.run()
+    assert world.ledger.table_state("shop.orders").pinned["record_key"] == ["id"]
+
+
+def test_a_changed_key_of_a_table_with_data_is_refused_and_its_objects_wait(world):
+    world.put()
+    world.clock.at(5, lambda: setattr(world.file, "content", configuration(rules=[
+        TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)])))
+    late = []
+    world.clock.at(6, lambda: late.extend(world.put("shop.orders") + world.put("shop.customers")))
+    assert world.run().how == RELEASED
+    assert world.states(late) == {"pending": 1, "committed": 1}
+    assert "sluice rebuild" in world.ledger.table_state("shop.orders").last_error
+    assert len(world.events("table_refused")) == 1
+    assert world.ledger.lane(LANE).due_at is None
+
+
+def test_a_changed_configuration_is_used_by_the_next_batch(world):
+    world.put()
+    world.clock.at(5, lambda: setattr(world.file, "content", configuration(rules=[
+        TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, time_travel_h=1)])))
+    world.clock.at(6, lambda: world.put())
+    world.run()
+    assert [config["time_travel_h"] for config in world.merger.merged_with.values()] == [168, 1]
+
+
+def test_a_broken_configuration_changes_nothing_and_is_reported_once(world):
+    orders = world.put()
+    world.clock.at(5, lambda: setattr(world.file, "content", SluiceError("not a configuration")))
+    world.clock.at(6, lambda: orders.extend(world.put()))
+    world.clock.at(12, lambda: orders.extend(world.put()))
+    world.run()
+    assert world.states(orders) == {"committed": 3}
+    assert len(world.events("configuration_broken")) == 1
+
+
+def test_objects_of_a_table_that_another_lane_has_now_are_not_claimed(client):
+    world = World(client, configuration(rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", lane="big")]))
+    orders = world.put()
+    assert world.run().batches == 0
+    assert world.states(orders) == {"pending": 1}
+
+
+def test_the_next_run_finishes_a_batch_under_its_own_id_and_only_then_claims(world):
+    first = world.put("shop.orders") + world.put("shop.customers")
+    world.merger.before["shop.customers"].append(KeyboardInterrupt())
+    dying = world.start()
+    with pytest.raises(KeyboardInterrupt):
+        world.loop(dying).run()
+    world.lapse(dying)
+    late = world.put("shop.orders")
+    world.merger.calls.clear()
+    assert world.run().batches == 2
+    batches = [batch for batch, _, _ in world.tables.commits]
+    assert batches[0] == batches[1] != batches[2]
+    assert world.merger.calls[:4] == ["prepare", "resolve shop.customers", "merge shop.customers", "merge shop.orders"]
+    assert world.states(first + late) == {"committed": 3}
+
+
+def test_the_configuration_of_a_taken_over_batch_is_the_one_it_was_claimed_under(world):
+    world.put()
+    world.merger.before["shop.orders"].append(KeyboardInterrupt())
+    dying = world.start()
+    with pytest.raises(KeyboardInterrupt):
+        world.loop(dying).run()
+    world.lapse(dying)
+    world.file.content = configuration(rules=[TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)])
+    world.run()
+    (config,) = world.merger.merged_with.values()
+    assert config["record_key"] == ("id",) or config["record_key"] == ["id"]
+
+
+def test_the_end_of_spark_ends_the_run_and_blames_no_table(world):
+    orders = world.put()
+    world.merger.before["shop.orders"].append(SparkDied("gone"))
+    dying = world.start()
+    with pytest.raises(SparkDied):
+        world.loop(dying).run()
+    assert world.ledger.table_state("shop.orders").failures == 0
+    assert world.ledger.lane(LANE).state == RUNNING
+    world.lapse(dying)
+    world.run()
+    assert world.states(orders) == {"committed": 1}
+
+
+def test_tables_of_a_batch_are_merged_in_parallel_and_a_lost_lane_stops_them_all(client):
+    world = World(client, configuration(), threads=4)
+    world.put("shop.orders"), world.put("shop.customers"), world.put("shop.items")
+    identity = world.start()
+    world.merger.before["shop.orders"].append(LaneLost("taken"))
+    with two_threads() as pool:
+        assert world.loop(identity, executor=pool).run().how == LOST
+    assert world.merger.calls.count("abandon") >= 1
+
+
+def test_every_batch_says_where_its_time_went(world):
+    world.put()
+    world.run()
+    (event,) = world.events("profile")
+    assert {"pending", "plan", "manifest", "open", "claim", "merge", "outcome", "settle", "close", "wall"} <= set(event["seconds"])
+    assert event["batch"] and event["run"] == "run-1" and event["oldest_waited_s"] >= 0
+
+
+def test_a_batch_takes_no_more_than_its_budget_and_the_rest_follows(client):
+    world = World(client, configuration(batch_objects=2))
+    orders = world.put(n=5)
+    assert world.run().batches == 3
+    assert world.states(orders) == {"committed": 5}
+
+
+def test_workers_are_kept_warm_while_a_run_lingers(world):
+    world.put()
+    world.run()
+    assert world.merger.calls.count("keep_warm") >= 10
+
+
+def test_a_run_that_nobody_asked_for_holds_nothing(world):
+    assert world.loop(RunIdentity(LANE, "run-unknown", "00job")).run().how == REFUSED
