@@ -1,6 +1,7 @@
 """The ledger's DynamoDB table as template.yaml declares it, for tests that make it in an emulator."""
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict
 
@@ -16,9 +17,16 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_multi_constructor("!", lambda loader, tag, node: f"!{tag} {getattr(node, 'value', '')}")
 
 
+@lru_cache(maxsize=1)
+def _declared() -> Dict[str, Any]:
+    """Reading the template takes longer than most tests."""
+    resources: Dict[str, Any] = yaml.load(TEMPLATE.read_text(encoding="utf-8"), _Loader)["Resources"]
+    return dict(resources["Ledger"]["Properties"])
+
+
 def create_ledger_table(client: Any, name: str) -> str:
     """Create the table with the keys and the index of the template, and no stream."""
-    declared: Dict[str, Any] = yaml.load(TEMPLATE.read_text(encoding="utf-8"), _Loader)["Resources"]["Ledger"]["Properties"]
+    declared = _declared()
     client.create_table(
         TableName=name, BillingMode="PAY_PER_REQUEST", AttributeDefinitions=declared["AttributeDefinitions"],
         KeySchema=declared["KeySchema"], GlobalSecondaryIndexes=declared["GlobalSecondaryIndexes"],

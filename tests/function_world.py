@@ -1,0 +1,195 @@
+"""A deployment in an emulator's memory for tests of the functions: buckets, ledger, bus, application, configuration."""
+from __future__ import annotations
+
+import io
+import json
+import threading
+from types import SimpleNamespace
+from typing import Any, Dict, Iterator, List, Optional
+
+import boto3
+import botocore.client
+import fastavro
+import pytest
+from ledger_table_schema import create_ledger_table
+from moto import mock_aws
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.emrserverless.models import emrserverless_backends
+
+from sluice.identity import ObjectId
+from sluice.table_config import Configuration, LaneConfig, TableRule
+from sluice_aws.ledger import Ledger
+
+REGION = "us-west-2"
+BRONZE, SILVER, ARTIFACTS = "sluice-bronze", "sluice-silver", "sluice-artifacts"
+LEDGER = "sluice-ledger"
+TOPIC = "shop.public.orders"
+SCHEMA: Dict[str, Any] = {
+    "type": "record", "name": "shop.public.orders.Value",
+    "fields": [{"name": "id", "type": "long"}, {"name": "__lsn", "type": ["null", "long"], "default": None}, {"name": "__deleted", "type": ["null", "string"], "default": None}],
+}  # fmt: skip
+
+
+class SharedSession:
+    """Makes each client once for all tests: making one costs more than most tests do with it."""
+
+    def __init__(self) -> None:
+        self._session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=REGION)
+        self._made: Dict[str, Any] = {}
+
+    def client(self, service: str, **arguments: Any) -> Any:
+        named = f"{service} {sorted(arguments)} {arguments.get('endpoint_url')}"
+        if named not in self._made:
+            self._made[named] = self._session.client(service, **arguments)
+        return self._made[named]
+
+
+SHARED = SharedSession()
+
+
+class World:
+    """What a test sees of the deployment."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self.s3 = SHARED.client("s3")
+        for bucket in (BRONZE, SILVER, ARTIFACTS):
+            self.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+        self.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
+        self.dynamodb = SHARED.client("dynamodb")
+        create_ledger_table(self.dynamodb, LEDGER)
+        self.ledger = Ledger(self.dynamodb, LEDGER)
+        self.emr = SHARED.client("emr-serverless")
+        self.application = self.emr.create_application(name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")["applicationId"]
+        self.calls: List[str] = []
+        self.environment(
+            AWS_REGION=REGION, LEDGER_TABLE=LEDGER, BRONZE_BUCKET=BRONZE, SILVER_BUCKET=SILVER, ARTIFACT_BUCKET=ARTIFACTS,
+            APPLICATION_ID=self.application, JOB_ROLE_ARN=f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/sluice-job", RELEASE="r1",
+            HUDI_JARS="file:///usr/lib/hudi/hudi-spark-bundle.jar", ARCHITECTURE="X86_64", EVENT_BUS="default", RECONCILE_GRACE_SECONDS="0",
+        )
+
+    def environment(self, **variables: str) -> None:
+        """Set variables, and let the functions read them anew."""
+        for name, value in variables.items():
+            self._monkeypatch.setenv(name, value)
+        forget_processes()
+
+    def configure(self, *rules: TableRule, lanes: tuple[LaneConfig, ...] = (LaneConfig(),)) -> Configuration:
+        """Push a configuration; without rules, one for the test topic."""
+        configuration = Configuration(rules or (TableRule("public.orders", ("id",), topic=TOPIC),), lanes)
+        self.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=configuration.to_json().encode())
+        return configuration
+
+    def land(self, key: str, body: bytes, bucket: str = BRONZE) -> ObjectId:
+        """Put an object and give its identity."""
+        answer = self.s3.put_object(Bucket=bucket, Key=key, Body=body)
+        return ObjectId(bucket, key, answer.get("VersionId") or "etag:" + answer["ETag"].strip('"'))
+
+    def record(self, id: ObjectId) -> Any:
+        """The ledger's record of an object, None when there is none."""
+        return self.ledger.get_objects([id]).get(id)
+
+    def job_runs(self) -> List[Any]:
+        """The emulator's job runs, whose `state` and `state_details` a test may set."""
+        return emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION].job_runs.get(self.application, [])
+
+
+def forget_processes() -> None:
+    """As if every function started in a new process."""
+    import admit.handler
+    import announce.handler
+    import reconcile.handler
+    import supervise.handler
+    from sluice_aws import telemetry
+
+    for cached in (admit.handler.parts_of, supervise.handler.parts_of, reconcile.handler.parts_of, announce.handler.announcer_of, telemetry.telemetry_of):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A new deployment. Calls of several threads come one at a time: the emulator copies its tables while it writes."""
+    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "POWERTOOLS_TRACE_DISABLED": "true"}.items():
+        monkeypatch.setenv(name, value)
+    one_at_a_time = threading.RLock()
+    real = botocore.client.BaseClient._make_api_call
+    calls: List[str] = []
+
+    def whole(self: Any, operation: str, arguments: Any) -> Any:
+        with one_at_a_time:
+            calls.append(operation)
+            return real(self, operation, arguments)
+
+    with mock_aws():
+        monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", whole)
+        monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
+        made = World(monkeypatch)
+        made.calls = calls
+        calls.clear()
+        yield made
+    forget_processes()
+
+
+def avro(schema: Optional[Dict[str, Any]] = None, rows: int = 1, codec: str = "null") -> bytes:
+    """An Avro object of the test topic."""
+    buffer = io.BytesIO()
+    schema = schema or SCHEMA
+    fastavro.writer(buffer, fastavro.parse_schema(schema), [{"id": n} for n in range(rows)], codec=codec)
+    return buffer.getvalue()
+
+
+def key(offset: int, topic: str = TOPIC) -> str:
+    """A key as Confluent's sink names them."""
+    return f"topics/{topic}/partition=0/{topic}+0+{offset:010d}.avro"
+
+
+def s3_body(*ids: ObjectId, size: int = 1000) -> str:
+    """The body of an S3 notification."""
+    from urllib.parse import quote_plus
+
+    records = []
+    for id in ids:
+        described = {"key": quote_plus(id.key), "size": size, "eTag": id.etag or "d41d8cd98f00b204e9800998ecf8427e", "sequencer": "0055AED6DCD90281E5"}
+        if id.version_id:
+            described["versionId"] = id.version_id
+        records.append({"eventVersion": "2.6", "eventSource": "aws:s3", "eventTime": "2024-05-01T10:00:00.000Z", "eventName": "ObjectCreated:Put",
+                        "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": id.bucket}, "object": described}})  # fmt: skip
+    return json.dumps({"Records": records})
+
+
+def sqs_event(*bodies: str) -> Dict[str, Any]:
+    """The event that Lambda gets for messages; their ids are m0, m1 …"""
+    return {"Records": [
+        {"messageId": f"m{n}", "receiptHandle": "r", "body": body, "attributes": {"ApproximateReceiveCount": "1"}, "messageAttributes": {},
+         "md5OfBody": "", "eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:us-west-2:123456789012:notices", "awsRegion": REGION}
+        for n, body in enumerate(bodies)
+    ]}  # fmt: skip
+
+
+def context(milliseconds: int = 60_000) -> Any:
+    """A Lambda context with so much time left."""
+    return SimpleNamespace(aws_request_id="request-1", function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x", get_remaining_time_in_millis=lambda: milliseconds)
+
+
+def failed_items(answer: Dict[str, Any]) -> List[str]:
+    """The messages that an answer wants again."""
+    return [item["itemIdentifier"] for item in answer["batchItemFailures"]]
+
+
+class Recorder:
+    """A report that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: List[tuple[str, Dict[str, Any]]] = []
+        self.metrics: Dict[str, float] = {}
+
+    def event(self, name: str, /, **fields: Any) -> None:
+        self.events.append((name, fields))
+
+    warn = event
+
+    def count(self, metric: str, n: float = 1, /, *, unit: str = "Count", **dimensions: str) -> None:
+        self.metrics[metric] = self.metrics.get(metric, 0) + n
+
+    def names(self) -> List[str]:
+        return [name for name, _ in self.events]

@@ -1,0 +1,373 @@
+"""admit: every announced object is in the ledger once, in the right state, before its message leaves the queue."""
+import json
+import time
+
+import boto3
+import pytest
+from admit.handler import handler
+from botocore.exceptions import ClientError
+from function_world import (  # noqa: F401
+    ARTIFACTS, BRONZE, LEDGER, REGION, SCHEMA, SILVER, TOPIC, avro, context, failed_items, key, s3_body, sqs_event, world,
+)
+
+from sluice.avro_schema import fingerprint
+from sluice.events import parse_body
+from sluice.identity import ObjectId
+from sluice.lane import IDLE, STARTING
+from sluice.table_config import TableRule
+from sluice_aws.admission import Admission
+from sluice_aws.clients import Clients
+from sluice_aws.heads import FIRST_READ_BYTES, Heads
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_aws.schema_store import SchemaStore
+from sluice_aws.settings import Settings
+
+
+def metrics(capsys):
+    """Every metric in the printed EMF documents."""
+    found = {}
+    for line in capsys.readouterr().out.splitlines():
+        document = json.loads(line)
+        for group in document.get("_aws", {}).get("CloudWatchMetrics", ()):
+            for metric in group["Metrics"]:
+                found[metric["Name"]] = found.get(metric["Name"], 0) + sum(document[metric["Name"]])
+    return found
+
+
+def test_an_announced_object_is_pending_its_lane_is_woken_and_a_run_is_started(world, capsys):
+    world.configure()
+    id = world.land(key(7), avro())
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
+    record = world.record(id)
+    assert (record.state, record.table, record.lane, record.topic, record.kafka_partition, record.offset, record.format, record.via) == (
+        "pending", "public.orders", "main", TOPIC, 0, 7, "avro", "s3")
+    assert record.schema == fingerprint(SCHEMA)
+    lane = world.ledger.lane("main")
+    (job,) = world.job_runs()
+    assert (lane.state, lane.arrivals, lane.job_run_id) == (STARTING, 1, job.id)
+    assert job.name == lane.run_id == job.client_token
+    assert metrics(capsys) == {"ObjectsAdmitted": 1, "RunsStarted": 1}
+
+
+def test_the_writer_schema_is_kept_under_its_fingerprint(world):
+    world.configure()
+    handler(sqs_event(s3_body(world.land(key(1), avro()))), context())
+    kept = world.s3.get_object(Bucket=SILVER, Key=f"_sluice/schemas/{fingerprint(SCHEMA)}.avsc")["Body"].read()
+    assert json.loads(kept) == SCHEMA
+
+
+def test_until_a_release_is_set_objects_are_ledgered_and_nothing_is_started(world):
+    world.environment(RELEASE="none")
+    world.configure()
+    id = world.land(key(1), avro())
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
+    assert world.record(id).state == "pending"
+    assert world.ledger.lane("main").state == IDLE
+    assert world.job_runs() == []
+
+
+def test_an_object_announced_twice_in_one_invocation_is_one_object(world):
+    world.configure()
+    id = world.land(key(1), avro())
+    assert failed_items(handler(sqs_event(s3_body(id, id), s3_body(id)), context())) == []
+    assert world.calls.count("TransactWriteItems") == 1
+    assert len(world.ledger.pending("main", 10)) == 1
+
+
+def test_an_invocation_whose_objects_were_all_pending_already_wakes_the_lane_again(world):
+    world.configure()
+    id = world.land(key(1), avro())
+    handler(sqs_event(s3_body(id)), context())
+    handler(sqs_event(s3_body(id)), context())
+    assert world.ledger.lane("main").arrivals == 2
+    assert len(world.job_runs()) == 1
+
+
+def test_a_lane_is_woken_once_for_all_objects_of_an_invocation(world):
+    world.configure()
+    ids = [world.land(key(n), avro()) for n in range(5)]
+    handler(sqs_event(*[s3_body(id) for id in ids]), context())
+    assert world.ledger.lane("main").arrivals == 1
+
+
+def test_the_wake_comes_after_the_last_object_write(world):
+    world.configure()
+    ids = [world.land(key(n), avro()) for n in range(5)]
+    world.calls.clear()
+    handler(sqs_event(*[s3_body(id) for id in ids]), context())
+    last_write = max(at for at, call in enumerate(world.calls) if call == "TransactWriteItems")
+    assert last_write < world.calls.index("UpdateItem")
+
+
+def test_two_lanes_are_woken_each(world):
+    world.configure(TableRule("a.x", ("id",), topic="t.x", lane="one"), TableRule("a.y", ("id",), topic="t.y", lane="two"))
+    ids = [world.land(key(1, "t.x"), avro()), world.land(key(1, "t.y"), avro())]
+    handler(sqs_event(s3_body(*ids)), context())
+    assert [(lane.lane, lane.arrivals, lane.state) for lane in world.ledger.lanes()] == [("one", 1, STARTING), ("two", 1, STARTING)]
+
+
+def test_a_topic_without_a_rule_is_parked_with_the_reason_and_wakes_nothing(world, capsys):
+    world.configure()
+    id = world.land(key(1, "shop.public.unknown"), avro())
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
+    record = world.record(id)
+    assert (record.state, record.reason, record.topic) == ("parked", "no rule of tables.yaml takes this topic", "shop.public.unknown")
+    assert record.schema == fingerprint(SCHEMA)  # so that it can become pending later without another look
+    assert world.ledger.lanes() == []
+    assert metrics(capsys)["ObjectsParked"] == 1
+
+
+def test_while_no_configuration_was_ever_pushed_topics_are_parked(world):
+    id = world.land(key(1), avro())
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
+    assert (world.record(id).state, world.record(id).reason) == ("parked", "no configuration was ever pushed")
+
+
+def test_a_configuration_that_cannot_be_read_fails_the_invocation_so_that_notices_wait(world):
+    world.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=b"{")
+    id = world.land(key(1), avro())
+    with pytest.raises(Exception, match="is not a configuration"):
+        handler(sqs_event(s3_body(id)), context())
+    assert world.record(id) is None
+
+
+def test_a_changed_configuration_is_used_by_the_next_invocation_of_the_same_process(world):
+    world.configure()
+    first = world.land(key(1, "shop.public.later"), avro())
+    handler(sqs_event(s3_body(first)), context())
+    world.configure(TableRule("public.later", ("id",), topic="shop.public.later"))
+    second = world.land(key(2, "shop.public.later"), avro())
+    handler(sqs_event(s3_body(second)), context())
+    assert (world.record(first).state, world.record(second).state) == ("parked", "pending")
+
+
+def test_a_key_that_tells_no_topic_is_parked_unread(world):
+    world.configure()
+    id = world.land("somewhere/else.avro", avro())
+    world.calls.clear()
+    handler(sqs_event(s3_body(id)), context())
+    assert world.record(id).state == "parked"
+    assert world.calls.count("GetObject") == 1  # the configuration
+
+
+def test_side_files_are_ignored_with_their_rule_and_recorded(world, capsys):
+    world.configure()
+    ids = [world.land(f"topics/{TOPIC}/partition=0/{TOPIC}+0+0000000001.keys.avro", b"k"), world.land(f"topics/{TOPIC}/tombstone/x.avro", b"t")]
+    assert failed_items(handler(sqs_event(s3_body(*ids)), context())) == []
+    assert [(world.record(id).state, world.record(id).rule) for id in ids] == [("ignored", "keys_file"), ("ignored", "tombstone_folder")]
+    assert metrics(capsys)["ObjectsIgnored"] == 2
+
+
+@pytest.mark.parametrize(
+    "body, code",
+    [(b"", "not_avro"), (b"Obj", "not_avro"), (b'{"id": 1}\n', "not_avro"), (avro()[:80], "corrupt_object"), (b"Obj\x01" + b"\xff" * 200, "corrupt_object"),
+     (avro({"type": "record", "name": "v", "fields": [{"name": "id", "type": "long"}, {"name": "x", "type": ["null", {"type": "map", "values": "long"}], "default": None}]}), "unsupported_type")],
+    ids=["empty", "shorter than the magic bytes", "json", "cut inside the header", "damaged lengths", "a type that can't be stored"],
+)  # fmt: skip
+def test_an_object_whose_head_cannot_be_used_is_quarantined_and_stops_no_other(world, body, code):
+    world.configure()
+    bad, good = world.land(key(1), body), world.land(key(2), avro())
+    assert failed_items(handler(sqs_event(s3_body(bad), s3_body(good)), context())) == []
+    record = world.record(bad)
+    assert (record.state, record.code) == ("quarantined", code)
+    assert record.reason
+    assert world.record(good).state == "pending"
+
+
+def test_an_object_of_a_format_that_no_release_reads_yet_is_quarantined(world):
+    world.configure()
+    id = world.land(key(1).replace(".avro", ".json"), b"{}")
+    handler(sqs_event(s3_body(id)), context())
+    assert (world.record(id).state, world.record(id).code) == ("quarantined", "unreadable_format")
+
+
+@pytest.mark.parametrize("how", ["the version was deleted", "the key never was there"])
+def test_an_object_that_was_gone_before_it_could_be_read_is_quarantined_as_lost_and_counted(world, capsys, how):
+    world.configure()
+    id = world.land(key(1), avro())
+    if how == "the version was deleted":
+        world.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
+    else:
+        id = ObjectId(BRONZE, key(99), id.version)
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
+    assert (world.record(id).state, world.record(id).code) == ("quarantined", "lost_before_read")
+    assert metrics(capsys)["ObjectsLostBeforeRead"] == 1
+
+
+def test_an_object_of_a_bucket_without_versions_is_read_by_its_etag(world):
+    world.configure()
+    world.s3.create_bucket(Bucket="plain", CreateBucketConfiguration={"LocationConstraint": REGION})
+    old = world.land(key(1), avro(rows=1), bucket="plain")
+    new = world.land(key(1), avro(rows=2), bucket="plain")
+    assert old.version.startswith("etag:")
+    handler(sqs_event(s3_body(old), s3_body(new)), context())
+    assert (world.record(old).code, world.record(new).state) == ("lost_before_read", "pending")
+
+
+def test_a_redelivery_after_the_object_was_committed_and_expired_changes_nothing(world):
+    world.configure()
+    id = world.land(key(1), avro())
+    handler(sqs_event(s3_body(id)), context())
+    before = world.record(id)
+    world.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
+    assert world.record(id) == before
+
+
+def test_messages_that_announce_nothing_are_counted_and_listed_and_leave_the_queue(world, capsys):
+    test_event = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BRONZE})
+    assert failed_items(handler(sqs_event(test_event, "not json", '{"a": 1}'), context())) == []
+    assert sorted((part.message_id, part.reason) for part in world.ledger.ignored_messages()) == [
+        ("m0", "test_event"), ("m1", "not_json"), ("m2", "unknown_message")]
+    assert metrics(capsys)["MessagesIgnored"] == 3
+
+
+def test_an_error_that_may_pass_returns_only_its_own_message(world, monkeypatch, capsys):
+    world.configure()
+    bad, good = world.land(key(1), avro()), world.land(key(2), avro())
+    read = Objects.head_bytes
+
+    def refuse(self, id, limit):
+        if id == bad:
+            raise ClientError({"Error": {"Code": "SlowDown", "Message": "slow down"}}, "GetObject")
+        return read(self, id, limit)
+
+    monkeypatch.setattr(Objects, "head_bytes", refuse)
+    assert failed_items(handler(sqs_event(s3_body(good), s3_body(bad), s3_body(good, bad)), context())) == ["m1", "m2"]
+    assert world.record(bad) is None
+    assert world.record(good).state == "pending"
+    assert metrics(capsys)["ObjectsUnfinished"] == 1
+
+
+def test_an_access_that_is_denied_is_no_verdict_on_the_object(world, monkeypatch):
+    world.configure()
+    id = world.land(key(1), avro())
+
+    def refuse(self, id, limit):
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetObject")
+
+    monkeypatch.setattr(Objects, "head_bytes", refuse)
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == ["m0"]
+    assert world.record(id) is None
+
+
+def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others_are_not(world, monkeypatch):
+    world.configure()
+    slow, fast = world.land(key(1), avro()), world.land(key(2), avro())
+    read = Objects.head_bytes
+    released = []
+
+    def late(self, id, limit):
+        if id == slow:
+            deadline = time.monotonic() + 10
+            while not released and time.monotonic() < deadline:
+                time.sleep(0.01)
+        return read(self, id, limit)
+
+    monkeypatch.setattr(Objects, "head_bytes", late)
+    try:
+        answer = handler(sqs_event(s3_body(slow), s3_body(fast)), context(milliseconds=15_100))
+    finally:
+        released.append(True)
+    assert failed_items(answer) == ["m0"]
+    assert world.record(fast).state == "pending"
+    assert world.ledger.lane("main").arrivals == 1
+
+
+def test_a_start_that_fails_returns_no_message_and_leaves_the_lane_to_the_schedule(world, capsys):
+    world.configure()
+    world.environment(APPLICATION_ID="00unknown")
+    id = world.land(key(1), avro())
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
+    assert world.ledger.lane("main").state == STARTING
+    assert metrics(capsys)["StartsFailed"] == 1
+
+
+def test_a_wake_that_fails_fails_the_invocation_because_nobody_was_told(world, monkeypatch):
+    world.configure()
+    id = world.land(key(1), avro())
+
+    def refuse(self, lane):
+        raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "busy"}}, "UpdateItem")
+
+    monkeypatch.setattr("sluice_aws.ledger_lanes.LaneLedger.wake", refuse)
+    with pytest.raises(ClientError):
+        handler(sqs_event(s3_body(id)), context())
+    assert world.record(id).state == "pending"
+
+
+def counted_admission(calls):
+    """An Admission whose calls are counted where botocore sends them."""
+    settings = Settings(region=REGION, ledger_table=LEDGER, silver_bucket=SILVER)
+    clients = Clients(settings, session=boto3.Session(region_name=REGION))
+    for client in (clients.s3, clients.dynamodb):
+        client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    objects = Objects(clients.s3)
+    return Admission(ledger=Ledger(clients.dynamodb, LEDGER), heads=Heads(objects), schemas=SchemaStore(objects, SILVER), now=lambda: 1)
+
+
+def test_an_object_takes_at_most_three_calls_and_a_schema_one_more_per_process(world):
+    configuration = world.configure()
+    ids = [world.land(key(n), avro()) for n in range(20)]
+    notices = parse_body(s3_body(*ids)).notices
+    calls = []
+    admission = counted_admission(calls)
+    admission.admit(notices[0], configuration)
+    assert sorted(calls) == ["GetObject", "PutObject", "Query", "TransactWriteItems"]
+    calls.clear()
+    for notice in notices[1:]:
+        admission.admit(notice, configuration)
+        assert len(calls) <= 3, calls
+        calls.clear()
+
+
+def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(world):
+    wide = {**SCHEMA, "doc": "d" * (FIRST_READ_BYTES + 1000)}
+    configuration = world.configure()
+    ids = [world.land(key(n), avro(wide)) for n in range(2)]
+    notices = parse_body(s3_body(*ids)).notices
+    calls = []
+    admission = counted_admission(calls)
+    assert admission.admit(notices[0], configuration).written.schema == fingerprint(wide)
+    assert calls.count("GetObject") == 2
+    calls.clear()
+    assert admission.admit(notices[1], configuration).written.schema == fingerprint(wide)
+    assert calls.count("GetObject") == 1
+
+
+def test_a_header_that_does_not_end_within_a_mebibyte_is_corrupt(world):
+    endless = {**SCHEMA, "doc": "d" * (1024 * 1024 + 1000)}
+    configuration = world.configure()
+    (notice,) = parse_body(s3_body(world.land(key(1), avro(endless)))).notices
+    written = counted_admission([]).admit(notice, configuration).written
+    assert (written.state, written.code) == ("quarantined", "corrupt_object")
+
+
+def test_what_is_read_is_capped_where_the_server_answers_a_range_with_the_whole_object(world):
+    class Body:
+        def __init__(self):
+            self.asked = []
+
+        def read(self, limit):
+            self.asked.append(limit)
+            return b"x" * limit
+
+        def close(self):
+            self.asked.append("closed")
+
+    body = Body()
+
+    class Whole:
+        def get_object(self, **_):
+            return {"Body": body, "ContentLength": 5_000_000}
+
+    head = Objects(Whole()).head_bytes(ObjectId("b", "k", "v"), 100)
+    assert (len(head.data), head.whole, body.asked) == (100, False, [100, "closed"])
+
+
+def test_forty_objects_of_one_invocation_are_admitted_each_once(world):
+    world.configure()
+    ids = [world.land(key(n), avro()) for n in range(40)]
+    assert failed_items(handler(sqs_event(*[s3_body(*ids[n : n + 10]) for n in range(0, 40, 10)]), context())) == []
+    assert {item.id for item in world.ledger.pending("main", 1000)} == set(ids)
