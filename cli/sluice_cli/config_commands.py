@@ -1,0 +1,154 @@
+"""`sluice config`: checks a tables.yaml, puts it in force, shows what is in force."""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sluice.errors import ChangeRefused
+from sluice.table_config import Configuration
+from sluice_aws.clock import epoch_ms
+from sluice_aws.config_store import CONFIGURATION_KEY, ConfigStore, ConfigurationUnreadable
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_cli.config_schema import schema_text
+from sluice_cli.config_source import ConfigurationMistakes, read_tables
+from sluice_cli.failures import CommandFailed, UsageError
+from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say
+from sluice_cli.pushing import Unparked, known_tables, review, unpark
+from sluice_cli.supervising import supervise_now
+from sluice_cli.target import Target
+
+HISTORY_PREFIX = "config/history/"
+NOTHING_PUSHED = "No configuration was ever pushed"
+
+app = typer.Typer(no_args_is_help=True, help="Which topics go to which tables: check tables.yaml, put it in force, show what is in force.")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
+
+
+@app.command()
+def check(file: File, as_json: Json = False) -> None:
+    """Say every mistake in a tables.yaml at once. Needs no stack.
+
+    Example:
+
+      sluice config check tables.yaml
+    """
+    try:
+        configuration = _read(file)
+    except ConfigurationMistakes as error:
+        if not as_json:
+            raise
+        print_json({"valid": False, "mistakes": [{"line": item.line, "where": item.where, "message": item.message} for item in error.mistakes]})
+        raise typer.Exit(1) from error
+    if as_json:
+        print_json({"valid": True, "version": configuration.version, "rules": len(configuration.rules), "lanes": list(configuration.lane_names())})
+    else:
+        print(f"{file}: {_summary(configuration)}")
+
+
+@app.command()
+def push(file: File, as_json: Json = False, stack: Stack = None) -> None:
+    """Put a tables.yaml in force. The next batch uses it.
+
+    It is checked first; a wrong one changes nothing. Refused are changes that can't be made in place:
+    the key, partition columns, type or topic of a table that has data. Parked objects that have a
+    table now become pending, and their lanes are woken.
+
+    Example:
+
+      sluice config push tables.yaml
+    """
+    configuration = _read(file)
+    target = chosen_target(stack)
+    objects = Objects(target.client("s3"))
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    before = _in_force(objects, target)
+    found = review(configuration, ledger.tables(), known_tables(ledger, before), {lane.lane: lane for lane in ledger.lanes()})
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    if found.refusals:
+        raise ChangeRefused("Refused, nothing has changed:\n" + "\n".join(found.refusals), refusals=found.refusals)
+    changed = before is None or before.version != configuration.version
+    if changed:
+        _store(objects, target.artifacts, configuration)
+    unparked = unpark(ledger, configuration, epoch_ms)
+    lanes = _wake(target, ledger, unparked, changed=changed)
+    if as_json:
+        print_json({"version": configuration.version, "changed": changed, "unparked": unparked.objects, "woken": sorted(lanes), "warnings": list(found.warnings)})
+    else:
+        print(f"{'In force' if changed else 'Already in force'}: {_summary(configuration)}")
+        if unparked.objects:
+            print(f"{counted(unparked.objects, 'parked object')} now pending")
+        if lanes:
+            print(f"Woken: {', '.join(sorted(lanes))}")
+
+
+@app.command()
+def show(stack: Stack = None) -> None:
+    """Print the configuration in force as JSON: what functions and Spark read.
+
+    Example:
+
+      sluice config show | jq '.rules[].table'
+    """
+    target = chosen_target(stack)
+    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    if configuration is None:
+        raise CommandFailed(NOTHING_PUSHED, next_step="`sluice config push tables.yaml`")
+    print(configuration.to_json())
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of tables.yaml, for editors. Needs no stack.
+
+    Example:
+
+      sluice config schema > tables.schema.json
+    """
+    sys.stdout.write(schema_text())
+
+
+def _read(file: Path) -> Configuration:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
+    return read_tables(text)
+
+
+def _in_force(objects: Objects, target: Target) -> Configuration | None:
+    try:
+        return ConfigStore(objects, target.artifacts).load()
+    except ConfigurationUnreadable as error:
+        # A push is what mends this.
+        say(f"warning: {error.message}")
+        return None
+
+
+def _store(objects: Objects, bucket: str, configuration: Configuration) -> None:
+    """The history first, so that what is in force can always be looked up by its version."""
+    data = configuration.to_json().encode("utf-8")
+    objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
+    objects.put(bucket, CONFIGURATION_KEY, data, content_type="application/json")
+
+
+def _wake(target: Target, ledger: Any, unparked: Unparked, *, changed: bool) -> frozenset[str]:
+    """Wake the lanes that have something to look at: what was unparked, and what a change may have made claimable."""
+    lanes = set(unparked.lanes)
+    if changed:
+        lanes |= {lane.lane for lane in ledger.lanes() if ledger.pending(lane.lane, 1)}
+    for lane in sorted(lanes):
+        ledger.wake(lane)
+    if lanes:
+        supervise_now(target)
+    return frozenset(lanes)
+
+
+def _summary(configuration: Configuration) -> str:
+    lanes = configuration.lane_names()
+    return f"{counted(len(configuration.rules), 'rule')}, {counted(len(lanes), 'lane')} ({', '.join(lanes)}), version {configuration.version[:12]}"

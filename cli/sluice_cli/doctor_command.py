@@ -1,0 +1,139 @@
+"""`sluice doctor`: looks at the parts of a stack that must be right for the rest to work."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from botocore.exceptions import ClientError
+
+from sluice.errors import SluiceError
+from sluice.lane import HALTED, PAUSED
+from sluice.ledger_items import QUARANTINED
+from sluice_aws.clock import epoch_ms
+from sluice_aws.config_store import ConfigStore
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_aws.settings import NO_RELEASE
+from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, print_table
+from sluice_cli.target import Target
+from sluice_cli.waiting import told_lane
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one look found: `result` is ok, warn or fail; `advice` is the next step."""
+
+    about: str
+    result: str
+    found: str
+    advice: str = ""
+
+
+def doctor(as_json: Json = False, stack: Stack = None) -> None:
+    """Look at what must be right: bucket versions and notices, the release, the configuration, lanes, lost notices.
+
+    Ends with 1 when something fails; a warning alone doesn't.
+
+    Example:
+
+      sluice doctor
+    """
+    target = chosen_target(stack)
+    findings = [finding for about, look in LOOKS.items() for finding in _looked(about, look, target)]
+    if as_json:
+        print_json([{"about": item.about, "result": item.result, "found": item.found, "advice": item.advice} for item in findings])
+    else:
+        print_table(("", "about", "found", "what to do"), [(item.result, item.about, item.found, item.advice) for item in findings])
+    if any(item.result == FAIL for item in findings):
+        raise typer.Exit(1)
+
+
+def _looked(about: str, look: Callable[[Target], Iterator[Finding]], target: Target) -> list[Finding]:
+    """One look that can't be taken doesn't keep the others from being taken."""
+    try:
+        return list(look(target))
+    except (ClientError, SluiceError) as error:
+        return [Finding(about, FAIL, f"could not be looked at: {error}", "Check that the stack is up and what the credentials allow")]
+
+
+def _bronze(target: Target) -> Iterator[Finding]:
+    s3 = target.client("s3")
+    status = s3.get_bucket_versioning(Bucket=target.bronze).get("Status")
+    if status == "Enabled":
+        yield Finding("bronze bucket", OK, f"{target.bronze} keeps versions")
+    else:
+        advice = f"aws s3api put-bucket-versioning --bucket {target.bronze} --versioning-configuration Status=Enabled"
+        yield Finding("bronze bucket", FAIL, f"{target.bronze} keeps no versions: an object written again before it is read is lost", advice)
+    notices = s3.get_bucket_notification_configuration(Bucket=target.bronze)
+    if notices.get("QueueConfigurations") or notices.get("EventBridgeConfiguration") is not None or notices.get("TopicConfigurations"):
+        yield Finding("bronze notices", OK, "the bucket announces its objects")
+    else:
+        yield Finding("bronze notices", FAIL, "the bucket announces nothing: objects are found by the schedule only", "Deploy the template again, or turn on EventBridge for the bucket")
+
+
+def _release(target: Target) -> Iterator[Finding]:
+    release = target.outputs.get("Release", "")
+    if release in NO_RELEASE:
+        yield Finding("release", FAIL, "none is set: objects are ledgered and nothing is started", "`make deploy` uploads one and sets it")
+        return
+    manifest = Objects(target.client("s3")).get(target.artifacts, f"releases/{release}/release.json")
+    if manifest is None:
+        yield Finding("release", FAIL, f"{release} is set, and s3://{target.artifacts} doesn't hold it", "`make deploy` uploads it")
+    else:
+        yield Finding("release", OK, release)
+
+
+def _configuration(target: Target) -> Iterator[Finding]:
+    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    if configuration is None:
+        yield Finding("configuration", FAIL, "none was ever pushed: every object is parked", "`sluice config push tables.yaml`")
+    else:
+        yield Finding("configuration", OK, f"{counted(len(configuration.rules), 'rule')}, version {configuration.version[:12]}")
+
+
+def _lanes(target: Target) -> Iterator[Finding]:
+    for lane in Ledger(target.client("dynamodb"), target.ledger_table).lanes():
+        result = FAIL if lane.state == HALTED else WARN if lane.state == PAUSED or lane.failures or lane.capacity_failures else OK
+        advice = f"Look at the last run {lane.last_run_id}, then `sluice resume {lane.lane}`" if lane.state == HALTED else f"`sluice resume {lane.lane}`" if lane.state == PAUSED else ""
+        yield Finding(f"lane {lane.lane}", result, told_lane(lane, epoch_ms()), advice)
+
+
+def _tables(target: Target) -> Iterator[Finding]:
+    for table in Ledger(target.client("dynamodb"), target.ledger_table).tables():
+        if table.last_error:
+            yield Finding(f"table {table.table}", WARN, f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}", "`sluice status` says when it is tried again")
+
+
+def _set_aside(target: Target) -> Iterator[Finding]:
+    if next(Ledger(target.client("dynamodb"), target.ledger_table).objects_in_state(QUARANTINED), None) is None:
+        yield Finding("quarantine", OK, "empty")
+    else:
+        yield Finding("quarantine", WARN, "some objects could not be merged", "`sluice status` lists the reasons")
+
+
+def _lost_notices(target: Target) -> Iterator[Finding]:
+    url = target.outputs.get("DeadLetterQueueUrl")
+    if url is None:
+        yield Finding("lost notices", WARN, "the stack has no output DeadLetterQueueUrl", "Deploy the template again")
+        return
+    attributes: dict[str, Any] = target.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
+    waiting = int(attributes.get("ApproximateNumberOfMessages", 0))
+    if waiting:
+        yield Finding("lost notices", FAIL, f"{counted(waiting, 'message')} in the dead-letter queue", "Look at the log of admit, then `aws sqs start-message-move-task`")
+    else:
+        yield Finding("lost notices", OK, "none")
+
+
+LOOKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
+    "bronze bucket": _bronze,
+    "release": _release,
+    "configuration": _configuration,
+    "lanes": _lanes,
+    "tables": _tables,
+    "quarantine": _set_aside,
+    "lost notices": _lost_notices,
+}

@@ -1,0 +1,68 @@
+"""`sluice pause` and `sluice resume`: whether a lane may start runs."""
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from sluice.lane import HALTED, LaneState
+from sluice.table_config import LANE
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger import Ledger
+from sluice_aws.config_store import ConfigStore
+from sluice_aws.objects import Objects
+from sluice_cli.failures import UsageError
+from sluice_cli.output import Json, Stack, chosen_target, print_json
+from sluice_cli.supervising import supervise_now
+from sluice_cli.target import Target
+from sluice_cli.waiting import told_lane
+
+Lane = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name, as `sluice status` lists it.")]
+
+
+def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
+    """Start no new run in a lane; a living one ends after its batch.
+
+    Objects keep arriving in the ledger and wait there. `sluice resume` takes it back.
+
+    Example:
+
+      sluice pause main
+    """
+    target = chosen_target(stack)
+    _print(_known(target, lane).pause(lane), as_json)
+
+
+def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
+    """Take back a pause or a halt, and have what waits looked at now.
+
+    A lane halts after five runs in a row that failed without finishing a batch.
+
+    Example:
+
+      sluice status && sluice resume main
+    """
+    target = chosen_target(stack)
+    state = _known(target, lane).resume(lane)
+    supervise_now(target)
+    _print(state, as_json)
+
+
+def _known(target: Target, lane: str) -> Ledger:
+    """The ledger, once it is sure that the lane is one: a mistyped name would make a new item."""
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    names = {state.lane for state in ledger.lanes()} | set(configuration.lane_names() if configuration else ("main",))
+    if lane not in names:
+        like = "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)"
+        raise UsageError(f"There is no lane {lane!r}{like}", next_step=f"Lanes: {', '.join(sorted(names))}")
+    return ledger
+
+
+def _print(state: LaneState, as_json: bool) -> None:
+    if as_json:
+        document: dict[str, Any] = {"lane": state.lane, "state": state.state, "pause_requested": state.pause_requested, "run": state.run_id}
+        print_json(document)
+    else:
+        note = ". `sluice resume` starts it again" if state.state == HALTED else ""
+        print(f"{state.lane}: {told_lane(state, epoch_ms())}{note}")

@@ -1,0 +1,83 @@
+"""The `sluice` command: its verbs, and how every expected failure ends in one line and an exit code."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError
+
+from sluice.errors import SluiceError
+from sluice_cli.failures import FAILED, CommandFailed
+from sluice_cli.output import Stack, say, stack_before_verb
+
+app = typer.Typer(
+    name="sluice",
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Change files from S3 into Apache Hudi tables, with nothing running while nothing arrives.
+
+    Every verb works on the local stack that runs in this folder or above it, or on a deployed one given by --stack NAME or SLUICE_STACK; the first line on stderr says which.
+
+    A first round:
+
+      sluice local up --config tables.yaml --detach
+
+      sluice put exports/ && sluice wait
+
+      sluice query 'select * from crm."user" limit 5'
+
+    Exit codes: 0 done, 1 it failed or is not so, 2 the command line is wrong.""",
+)
+
+
+@app.callback()
+def everywhere(stack: Stack = None) -> None:
+    stack_before_verb.set(stack)
+
+
+def _mount() -> None:
+    from sluice_cli import config_commands, doctor_command, lane_commands, local_commands, package_command, put_command, query_command, status_command, wait_command
+
+    app.add_typer(local_commands.app, name="local")
+    app.command("put")(put_command.put)
+    app.command("wait")(wait_command.wait)
+    app.command("status")(status_command.status)
+    app.command("query")(query_command.query)
+    app.add_typer(config_commands.app, name="config")
+    app.command("pause")(lane_commands.pause)
+    app.command("resume")(lane_commands.resume)
+    app.command("doctor")(doctor_command.doctor)
+    app.command("package")(package_command.package)
+
+
+_mount()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and end the process with its exit code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. Unexpected errors keep their traceback: they are bugs."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="sluice")
+    except SystemExit as ended:  # how typer ends, also after a wrong command line
+        return ended.code if isinstance(ended.code, int) else FAILED
+    except SluiceError as error:
+        say(f"error: {error}")
+        return error.exit_code if isinstance(error, CommandFailed) else FAILED
+    except EndpointConnectionError as error:
+        say(f"error: nothing answers at {error.kwargs.get('endpoint_url')}. If the local stack has ended, `sluice local up` starts it")
+        return FAILED
+    except NoCredentialsError:
+        say("error: no AWS credentials were found. Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
+        return FAILED
+    except (ClientError, BotoCoreError) as error:
+        say(f"error: AWS refused: {error}. `sluice doctor` looks at the stack's parts")
+        return FAILED
+    return 0

@@ -1,0 +1,115 @@
+"""What `sluice status` gathers from the ledger: lanes, tables and what was set aside, as plain JSON values."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from sluice.claiming import TableState
+from sluice.lane import LaneState
+from sluice.ledger_items import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
+from sluice.ledger_records import ObjectRecord, PendingCount
+from sluice_cli.waiting import told_lane
+
+COUNTED_AT_MOST = 10_000  # objects of one listed state that are looked at; more is said to be more
+EXAMPLES = 3
+
+
+def gather(ledger: Any, now: int) -> dict[str, Any]:
+    """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes."""
+    tables: dict[str, dict[str, Any]] = {state.table: _table(state, now) for state in ledger.tables()}
+    lanes = []
+    for lane in ledger.lanes():
+        pending = ledger.pending_counts(lane.lane)
+        unsettled = ledger.unsettled(lane.lane)
+        lanes.append(_lane(lane, pending, [pointer.batch for pointer in unsettled], now))
+        for name, count in pending.items():
+            table = tables.setdefault(name, _table(TableState(name), now))
+            table["lane"] = lane.lane
+            table["pending"] = {"objects": count.objects, "bytes": count.bytes, "oldest_ms": max(0, now - count.oldest)}
+        for pointer in unsettled:
+            for name, part in ledger.batch_parts(pointer.batch).items():
+                if part["state"] == CLAIMED:
+                    table = tables.setdefault(name, _table(TableState(name), now))
+                    table["lane"] = lane.lane
+                    table["claimed"] = {"objects": table["claimed"]["objects"] + part["objects"], "bytes": table["claimed"]["bytes"] + part["bytes"]}
+    aside = {state: _aside(ledger.objects_in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
+    return {
+        "lanes": lanes,
+        "tables": [tables[name] for name in sorted(tables)],
+        "set_aside": aside,
+        "ignored_messages": _messages(ledger.ignored_messages()),
+    }
+
+
+def _lane(lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str], now: int) -> dict[str, Any]:
+    oldest = min((count.oldest for count in pending.values()), default=None)
+    return {
+        "lane": lane.lane,
+        "state": lane.state,
+        "told": told_lane(lane, now),
+        "run": lane.run_id,
+        "job_run": lane.job_run_id,
+        "last_run": lane.last_run_id,
+        "failures": lane.failures + lane.capacity_failures,
+        "reason": lane.reason,
+        "pending": {
+            "objects": sum(count.objects for count in pending.values()),
+            "bytes": sum(count.bytes for count in pending.values()),
+            "oldest_ms": None if oldest is None else max(0, now - oldest),
+        },
+        "unsettled_batches": unsettled,
+    }
+
+
+def _table(state: TableState, now: int) -> dict[str, Any]:
+    backs_off = state.backoff_until is not None and state.backoff_until > now
+    return {
+        "table": state.table,
+        "lane": None,
+        "pending": {"objects": 0, "bytes": 0, "oldest_ms": None},
+        "claimed": {"objects": 0, "bytes": 0},
+        "committed": {"objects": state.totals.get("objects", 0)},
+        "quarantined": {"objects": state.totals.get("objects_quarantined", 0)},
+        "totals": dict(state.totals),
+        "last_commit_at": state.last_commit_at,
+        "last_instant": state.last_instant,
+        "last_batch": state.last_batch,
+        "last_error": state.last_error,
+        "failures": state.failures,
+        "backoff_until": state.backoff_until if backs_off else None,
+        "paused": state.paused,
+    }
+
+
+def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
+    """The objects of one listed state by reason, the most frequent first, with a few keys of each."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    found = iter(records)
+    for record in islice(found, COUNTED_AT_MOST):
+        reason = _why(record)
+        counts[reason] += 1
+        if len(examples.setdefault(reason, [])) < EXAMPLES:
+            examples[reason].append(record.id.key)
+    more = next(found, None) is not None
+    reasons = [{"reason": reason, "objects": count, "examples": examples[reason]} for reason, count in counts.most_common()]
+    return {"objects": counts.total(), "more": more, "reasons": reasons}
+
+
+def _why(record: ObjectRecord) -> str:
+    if record.state == PARKED and record.topic:
+        return f"topic {record.topic}: {record.reason}"
+    if record.state == SUPERSEDED:
+        return "the bytes are those of a committed version"
+    return record.rule or record.reason or record.code or "no reason is recorded"
+
+
+def _messages(parts: Iterable[Any]) -> dict[str, Any]:
+    counts: Counter[str] = Counter()
+    found = iter(parts)
+    for part in islice(found, COUNTED_AT_MOST):
+        counts[part.reason] += 1
+    more = next(found, None) is not None
+    return {"messages": counts.total(), "more": more, "reasons": [{"reason": reason, "messages": count} for reason, count in counts.most_common()]}

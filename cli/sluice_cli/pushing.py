@@ -1,0 +1,127 @@
+"""What a new configuration may not change, and what becomes claimable by it."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.claiming import TableState
+from sluice.errors import ChangeRefused
+from sluice.lane import PAUSED, LaneState
+from sluice.ledger_items import PARKED
+from sluice.table_config import Configuration, TableConfig, refuse_changes
+
+
+@dataclass(frozen=True)
+class KnownTable:
+    """A table that is at work: `lane` holds pending or claimed objects of it, or took the last ones."""
+
+    table: str
+    topic: str
+    lane: str
+    busy: bool
+
+
+@dataclass(frozen=True)
+class Review:
+    """What speaks against a configuration (`refusals`), and what its author should know (`warnings`)."""
+
+    refusals: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Unparked:
+    """How many parked objects found a table, and the lanes to wake for them."""
+
+    objects: int
+    lanes: frozenset[str]
+
+
+def review(configuration: Configuration, tables: Iterable[TableState], known: Iterable[KnownTable], lanes: Mapping[str, LaneState]) -> Review:
+    """Compare a configuration with the tables that have data and with the lanes that are at work.
+
+    In place, a table keeps its key, partition columns and type, and the topic that feeds it; it changes
+    lane only while nothing of it waits and both lanes are paused, since two runs would write it otherwise.
+    """
+    refusals: list[str] = []
+    warnings: list[str] = []
+    feeding = {rule.table: rule.topic for rule in configuration.rules if rule.topic is not None and "*" not in rule.topic}
+    for state in tables:
+        if state.pinned:
+            _review_table(state.table, state.pinned, configuration, feeding, refusals, warnings)
+    for table in known:
+        config = configuration.table_for_topic(table.topic)
+        if config is not None and config.table == table.table:
+            refusals += _lane_refusals(table, config, lanes)
+    return Review(tuple(dict.fromkeys(refusals)), tuple(dict.fromkeys(warnings)))
+
+
+def _review_table(
+    table: str, pinned: Mapping[str, Any], configuration: Configuration, feeding: Mapping[str, str | None], refusals: list[str], warnings: list[str]
+) -> None:
+    topic = pinned.get("topic")
+    if topic is None:
+        return
+    config = configuration.table_for_topic(topic)
+    if config is None:
+        if table in feeding:
+            refusals.append(f"{table} has data of topic {topic} and would be fed by {feeding[table]}")
+        else:
+            warnings.append(f"{table} has data, and no rule takes its topic {topic} any more: its objects will be parked")
+    elif config.table != table:
+        refusals.append(f"topic {topic} feeds {table}, which has data, and would feed {config.table}")
+    elif feeding.get(table, topic) != topic:
+        refusals.append(f"{table} has data of topic {topic} and would be fed by {feeding[table]}")
+    else:
+        try:
+            refuse_changes(config, pinned)
+        except ChangeRefused as error:
+            refusals.append(error.message)
+
+
+def _lane_refusals(table: KnownTable, config: TableConfig, lanes: Mapping[str, LaneState]) -> list[str]:
+    if config.lane == table.lane:
+        return []
+    if table.busy:
+        return [f"{table.table} has objects waiting in lane {table.lane} and can't move to {config.lane}: `sluice wait` first"]
+    waking = [name for name in (table.lane, config.lane) if name in lanes and lanes[name].state != PAUSED]
+    if waking:
+        return [f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(waking)} can run: `sluice pause` first, `sluice resume` after"]
+    return []
+
+
+def unpark(ledger: Any, configuration: Configuration, now: Callable[[], int]) -> Unparked:
+    """Move every parked object whose topic has a table now to pending.
+
+    Objects that were parked for another reason than the want of a table carry a code and stay.
+    """
+    moved = 0
+    lanes: set[str] = set()
+    for record in ledger.objects_in_state(PARKED):
+        if record.code is not None or record.topic is None:
+            continue
+        config = configuration.table_for_topic(record.topic)
+        if config is None:
+            continue
+        lanes.add(config.lane)  # also when it was moved already: whoever did may have died before the wake
+        moved += ledger.unpark(record, config, now())
+    return Unparked(moved, frozenset(lanes))
+
+
+def known_tables(ledger: Any, before: Configuration | None) -> tuple[KnownTable, ...]:
+    """The tables that a lane has, or had until now, by backlogs, unsettled batches and the configuration in force."""
+    found: dict[tuple[str, str], KnownTable] = {}
+    topics = {state.table: state.pinned["topic"] for state in ledger.tables() if state.pinned and state.pinned.get("topic")}
+    for table, topic in topics.items():
+        config = before.table_for_topic(topic) if before else None
+        if config is not None:
+            found[(table, config.lane)] = KnownTable(table, topic, config.lane, busy=False)
+    for lane in ledger.lanes():
+        for item in ledger.pending(lane.lane, 1):
+            found[(item.table, lane.lane)] = KnownTable(item.table, item.topic, lane.lane, busy=True)
+        for pointer in ledger.unsettled(lane.lane):
+            for table in set(pointer.tables) - set(pointer.settled_tables):
+                if table in topics:
+                    found[(table, lane.lane)] = KnownTable(table, topics[table], lane.lane, busy=True)
+    return tuple(found.values())

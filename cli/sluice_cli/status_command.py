@@ -1,0 +1,90 @@
+"""`sluice status`: what every lane and table is doing, and what was set aside and why."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger import Ledger
+from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table
+from sluice_cli.overview import gather
+
+REASONS_SHOWN = 10
+
+
+def status(as_json: Json = False, stack: Stack = None) -> None:
+    """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
+
+    Below them, what was parked, quarantined or ignored, by reason. Times in --json are milliseconds.
+
+    Examples:
+
+      sluice status
+
+      sluice status --json | jq '.tables[] | select(.last_error)'
+    """
+    target = chosen_target(stack)
+    now = epoch_ms()
+    document = gather(Ledger(target.client("dynamodb"), target.ledger_table), now)
+    if as_json:
+        print_json(document)
+        return
+    _print(document, now)
+
+
+def _print(document: Mapping[str, Any], now: int) -> None:
+    print_table(
+        ("lane", "state", "pending", "bytes", "oldest", "unsettled", "run"),
+        [
+            (
+                lane["lane"], lane["told"], str(lane["pending"]["objects"]), human_bytes(lane["pending"]["bytes"]),
+                _age(lane["pending"]["oldest_ms"]), str(len(lane["unsettled_batches"])), lane["run"] or "-",
+            )
+            for lane in document["lanes"]
+        ],
+        right=(2, 3, 4, 5),
+    )
+    print()
+    print_table(
+        ("table", "lane", "pending", "bytes", "oldest", "claimed", "committed", "quarantined", "last commit", "last error"),
+        [
+            (
+                table["table"], table["lane"] or "-", str(table["pending"]["objects"]), human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
+                _age(table["pending"]["oldest_ms"]), str(table["claimed"]["objects"]), str(table["committed"]["objects"]),
+                str(table["quarantined"]["objects"]), _ago(table["last_commit_at"], now), _trouble(table, now),
+            )
+            for table in document["tables"]
+        ],
+        right=(2, 3, 4, 5, 6, 7),
+    )
+    for state, found in document["set_aside"].items():
+        _print_reasons(state, found, "objects")
+    _print_reasons("ignored messages", document["ignored_messages"], "messages")
+
+
+def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
+    if not found["reasons"]:
+        return
+    print(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
+    for item in found["reasons"][:REASONS_SHOWN]:
+        example = f"  (such as {item['examples'][0]})" if item.get("examples") else ""
+        print(f"  {item[unit]:>6,}  {item['reason']}{example}")
+    if len(found["reasons"]) > REASONS_SHOWN:
+        print(f"  ... {len(found['reasons']) - REASONS_SHOWN} more reasons (--json lists all)")
+
+
+def _age(milliseconds: int | None) -> str:
+    return "-" if milliseconds is None else human_age(milliseconds)
+
+
+def _ago(at: int | None, now: int) -> str:
+    return "-" if at is None else f"{human_age(now - at)} ago"
+
+
+def _trouble(table: Mapping[str, Any], now: int) -> str:
+    parts = ["paused"] if table["paused"] else []
+    if table["backoff_until"]:
+        parts.append(f"backs off for {human_age(table['backoff_until'] - now)}")
+    if table["last_error"]:
+        parts.append(table["last_error"].splitlines()[0][:200])
+    return "; ".join(parts) or "-"

@@ -1,0 +1,28 @@
+"""Has the stack look after its lanes now, where a person would otherwise wait for the schedule."""
+from __future__ import annotations
+
+from botocore.exceptions import ClientError
+
+from sluice_cli.output import say
+from sluice_cli.target import Target
+
+FUNCTION_OUTPUT = "SuperviseFunction"
+
+
+def supervise_now(target: Target) -> bool:
+    """Invoke the function that starts what waits, without waiting for it; False (and said) when that isn't possible.
+
+    Nothing is lost then: the lane has been woken in the ledger, and the schedule finds it within minutes.
+    """
+    name = target.outputs.get(FUNCTION_OUTPUT)
+    if name is None:
+        say(f"The stack has no output {FUNCTION_OUTPUT}: the schedule starts what waits, within minutes")
+        return False
+    try:
+        target.client("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") not in ("AccessDeniedException", "ResourceNotFoundException"):
+            raise
+        say(f"{name} could not be invoked ({error}): the schedule starts what waits, within minutes")
+        return False
+    return True

@@ -1,0 +1,198 @@
+"""`sluice wait`: returns when everything in bronze has been dealt with."""
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from sluice.identity import ObjectId, identify
+from sluice.ledger_items import COMMITTED, IGNORED
+from sluice.ledger_items import SUPERSEDED as SUPERSEDED_STATE
+from sluice.ledger_records import ObjectRecord
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
+from sluice_cli.waiting import Survey, progress_line, survey, told_counts
+
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
+PAUSE_PER_POLL = 3  # a poll that took long (many objects) is followed by a longer pause
+LISTING_EVERY_S = 10.0  # while objects are unseen: their versions may be gone by now
+LINE_EVERY_S = 10.0  # where there is no terminal
+KEYS_SHOWN = 50
+_FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object never leaves
+
+
+def wait(
+    timeout: Annotated[float, typer.Option("--timeout", metavar="S", min=0, help="Give up after this many seconds.")] = 900.0,
+    strict: Annotated[bool, typer.Option("--strict", help="Parked and quarantined objects fail it too.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Wait until every object version in bronze has been dealt with.
+
+    Compares a listing of bronze with the ledger until nothing is pending, claimed or unseen. A Spark
+    run that only lingers doesn't delay it. Parked and quarantined objects are printed.
+
+    Ends with 1 when the time is over, when a lane that holds some of the objects is halted, and with
+    --strict when anything is parked or quarantined; the keys are printed.
+
+    Examples:
+
+      sluice put exports/ && sluice wait
+
+      sluice wait --timeout 120 --strict --json
+    """
+    target = chosen_target(stack)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    bronze = Bronze(Objects(target.client("s3")), target.bronze)
+    with Shower() as shower:
+        outcome = Waiter(ledger, bronze, show=shower.show).wait(timeout)
+    if as_json:
+        print_json(_document(outcome, strict))
+    else:
+        _print(outcome, timeout)
+    if not outcome.succeeded(strict=strict):
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the wait came to, and after how many seconds."""
+
+    found: Survey
+    seconds: float
+
+    def succeeded(self, *, strict: bool) -> bool:
+        """Whether the command's answer is yes."""
+        return self.found.clean if strict else self.found.settled
+
+
+class Bronze:
+    """The bronze bucket as a listing of object identities."""
+
+    def __init__(self, objects: Objects, bucket: str) -> None:
+        self._objects = objects
+        self._bucket = bucket
+
+    def identities(self) -> tuple[ObjectId, ...]:
+        """Every object version there is now, as notices name it."""
+        versioned = self._objects.is_versioned(self._bucket)
+        found: list[ObjectId] = []
+        marker = None
+        while True:
+            page = self._objects.version_page(self._bucket, marker)
+            found += [identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned) for item in page.versions]
+            marker = page.next_marker
+            if marker is None:
+                return tuple(found)
+
+
+class Waiter:
+    """Polls the ledger about what was listed; lists again before it believes that all is done."""
+
+    def __init__(
+        self, ledger: Any, bronze: Any, *, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep, now: Callable[[], int] = epoch_ms,
+    ) -> None:
+        self._ledger = ledger
+        self._bronze = bronze
+        self._show = show
+        self._clock = clock
+        self._sleep = sleep
+        self._now = now
+
+    def wait(self, timeout_s: float) -> Outcome:
+        """Until settled, a halted lane, or the timeout."""
+        began = self._clock()
+        listed, listed_at = self._bronze.identities(), began
+        final: dict[ObjectId, ObjectRecord] = {}
+        while True:
+            polled_at = self._clock()
+            # Lanes first: a lane that is read after its objects could have settled them and halted over others in between.
+            lanes = self._ledger.lanes()
+            records = self._ledger.get_objects([identity for identity in listed if identity not in final])
+            final.update({identity: record for identity, record in records.items() if record.state in _FINAL})
+            found = survey(listed, {**final, **records}, lanes)
+            seconds = self._clock() - began
+            if found.settled:
+                again = self._bronze.identities()
+                if set(again) <= set(listed):
+                    return Outcome(found, self._clock() - began)
+                listed, listed_at = again, self._clock()
+                continue
+            if found.halted or seconds >= timeout_s:
+                return Outcome(found, seconds)
+            self._show(progress_line(found, self._now(), seconds))
+            if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
+                listed, listed_at = self._bronze.identities(), self._clock()
+            pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+            self._sleep(max(0.0, min(pause, timeout_s - seconds)))
+
+
+class Shower:
+    """Shows progress on stderr: one changing line in a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = stderr_console()
+        self._status = self._console.status("Listing bronze") if self._console.is_terminal else None
+        self._shown_at = float("-inf")
+
+    def __enter__(self) -> Shower:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def show(self, line: str) -> None:
+        """Replace the line, or print it if the last one is old enough."""
+        if self._status:
+            self._status.update(line.replace("[", "\\["))  # rich would take the bracket for markup
+        elif time.monotonic() - self._shown_at >= LINE_EVERY_S:
+            self._shown_at = time.monotonic()
+            say(line)
+
+
+def _print(outcome: Outcome, timeout_s: float) -> None:
+    found = outcome.found
+    for title, records in (("parked", found.parked), ("quarantined", found.quarantined)):
+        for record in records[:KEYS_SHOWN]:
+            print(f"{title}\t{record.id.key}\t{record.reason or record.code or ''}")
+        if len(records) > KEYS_SHOWN:
+            print(f"{title}\t... and {len(records) - KEYS_SHOWN:,} more (--json lists all)")
+    if not found.settled:
+        for item in found.waiting[:KEYS_SHOWN]:
+            print(f"{item.state}\t{item.id.key}\t{item.table or ''}")
+        if len(found.waiting) > KEYS_SHOWN:
+            print(f"...\t{len(found.waiting) - KEYS_SHOWN:,} more (--json lists all)")
+    print(f"{told_counts(found.counts)} after {outcome.seconds:.1f} s")
+    sys.stdout.flush()
+    for lane in found.halted:
+        say(f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`")
+    if not found.settled and not found.halted:
+        say(f"error: not settled within {timeout_s:.0f} s. `sluice status` shows what the lanes do")
+
+
+def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
+    found = outcome.found
+    return {
+        "settled": found.settled,
+        "succeeded": outcome.succeeded(strict=strict),
+        "seconds": round(outcome.seconds, 3),
+        "objects": dict(found.counts),
+        "waiting": [{"key": item.id.key, "version": item.id.version, "state": item.state, "lane": item.lane, "table": item.table} for item in found.waiting],
+        "parked": [_told(record) for record in found.parked],
+        "quarantined": [_told(record) for record in found.quarantined],
+        "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
+    }
+
+
+def _told(record: ObjectRecord) -> dict[str, Any]:
+    return {"key": record.id.key, "version": record.id.version, "table": record.table, "topic": record.topic, "code": record.code, "reason": record.reason}

@@ -1,0 +1,107 @@
+"""What `sluice wait` concludes from a listing of bronze, the ledger's records and the lanes."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sluice.identity import ObjectId
+from sluice.lane import HALTED, IDLE, PAUSED, RUNNING, STARTING, LaneState, wants_run
+from sluice.ledger_items import CLAIMED, PARKED, PENDING, QUARANTINED
+from sluice.ledger_records import ObjectRecord
+from sluice_cli.output import counted, human_age
+
+UNSEEN = "unseen"  # listed in bronze, not in the ledger: its notice is still on the way
+UNSETTLED = (UNSEEN, PENDING, CLAIMED)
+_ORDER = ("committed", "claimed", "pending", UNSEEN, "ignored", "superseded", "parked", "quarantined")
+
+
+@dataclass(frozen=True)
+class WaitingObject:
+    """An object that isn't settled: its state, and where it waits as far as the ledger knows."""
+
+    id: ObjectId
+    state: str
+    lane: str | None
+    table: str | None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Where the listed objects are. `counts` by state; `halted` are the lanes that hold some of what waits."""
+
+    counts: Mapping[str, int]
+    waiting: tuple[WaitingObject, ...]
+    parked: tuple[ObjectRecord, ...]
+    quarantined: tuple[ObjectRecord, ...]
+    halted: tuple[LaneState, ...]
+    lanes: tuple[LaneState, ...]
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is pending, claimed or unseen."""
+        return not self.waiting
+
+    @property
+    def clean(self) -> bool:
+        """Whether besides nothing is parked or quarantined."""
+        return self.settled and not self.parked and not self.quarantined
+
+
+def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord], lanes: Iterable[LaneState]) -> Survey:
+    """Compare a listing with the ledger's records of it; `lanes` are all that the ledger knows."""
+    counts: Counter[str] = Counter()
+    waiting: list[WaitingObject] = []
+    parked: list[ObjectRecord] = []
+    quarantined: list[ObjectRecord] = []
+    for identity in listed:
+        record = records.get(identity)
+        state = UNSEEN if record is None else record.state
+        counts[state] += 1
+        if state in UNSETTLED:
+            waiting.append(WaitingObject(identity, state, record.lane if record else None, record.table if record else None))
+        elif record is not None and state == PARKED:
+            parked.append(record)
+        elif record is not None and state == QUARANTINED:
+            quarantined.append(record)
+    concerned = {item.lane for item in waiting}
+    known = tuple(lanes)
+    return Survey(
+        counts=dict(counts), waiting=tuple(waiting), parked=tuple(parked), quarantined=tuple(quarantined),
+        halted=tuple(lane for lane in known if lane.state == HALTED and lane.lane in concerned),
+        lanes=tuple(lane for lane in known if lane.lane in concerned or lane.state in (STARTING, RUNNING)),
+    )
+
+
+def told_counts(counts: Mapping[str, int]) -> str:
+    """`30 committed, 5 claimed, 2 pending`; what there is none of is left out."""
+    names = [*_ORDER, *sorted(set(counts) - set(_ORDER))]
+    return ", ".join(f"{counts[name]:,} {name}" for name in names if counts.get(name)) or "no objects"
+
+
+def told_lane(lane: LaneState, now: int) -> str:
+    """What a lane is doing, in a few words. `now` is epoch ms."""
+    if lane.state == STARTING:
+        since = f" ({human_age(now - lane.start_requested_at)})" if lane.start_requested_at else ""
+        return f"Spark is starting{since}" if lane.job_run_id else f"a run is requested{since}"
+    if lane.state == RUNNING:
+        ending = ", pauses after its batch" if lane.pause_requested else ""
+        return f"Spark is running{f' for {human_age(now - lane.held_at)}' if lane.held_at else ''}{ending}"
+    if lane.state == HALTED:
+        return f"halted after {counted(lane.failures, 'failed run')}{f': {lane.reason}' if lane.reason else ''}"
+    if lane.state == PAUSED:
+        return "paused"
+    if lane.state == IDLE and lane.backoff_until is not None and lane.backoff_until > now:
+        failed = counted(lane.failures + lane.capacity_failures, "failed run")
+        return f"backs off for {human_age(lane.backoff_until - now)} after {failed}{f': {lane.reason}' if lane.reason else ''}"
+    if wants_run(lane, now):
+        return "a run is due"
+    if lane.due_at is not None:
+        return f"idle, due in {human_age(lane.due_at - now)}"
+    return "idle"
+
+
+def progress_line(found: Survey, now: int, seconds: float) -> str:
+    """One line that says how far things are."""
+    lanes = " · ".join(f"{lane.lane}: {told_lane(lane, now)}" for lane in found.lanes)
+    return f"[{seconds:.0f} s] {told_counts(found.counts)}{f' · {lanes}' if lanes else ''}"

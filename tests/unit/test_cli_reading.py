@@ -1,0 +1,185 @@
+"""Silver tables as Spark and Hudi 1.0.2 wrote them (tests/data/hudi_tables), read without a JVM."""
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from sluice_cli import query_command
+from sluice_cli.main import run
+from sluice_cli.reading import UnknownTable, Unreadable, open_table, read_table, tables_in
+from sluice_cli.sql import InvalidQuery, run_query, table_references
+
+SILVER = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"
+
+
+class Folder:
+    """A place of silver tables on disk."""
+
+    def __init__(self, path):
+        self.silver_url = path.as_uri()
+
+    def storage_options(self):
+        return {}
+
+    def client(self, service):
+        raise AssertionError(f"{service} isn't needed for a folder")
+
+
+@pytest.fixture
+def silver():
+    return Folder(SILVER)
+
+
+def rows(table):
+    return {row["id"]: row for row in table.to_pylist()}
+
+
+def answer(silver, sql, **how):
+    with run_query(silver, sql, **how) as relation:
+        return relation.fetchall()
+
+
+@pytest.mark.parametrize("table", ["moma.artists", "moma.works", "moma.works_rt"])
+def test_a_moved_row_is_there_once_and_a_deleted_one_not_at_all(silver, table):
+    found = rows(read_table(silver, table))
+    assert sorted(found) == ([1, 3, 4, 5, 6] if table == "moma.artists" else [1, 3, 4, 5, 6, 7])
+    assert (found[1]["nationality"], found[1]["name"]) == ("German", "one moved")
+
+
+@pytest.mark.parametrize("table", ["moma.artists", "moma.works"])
+def test_partition_values_are_the_columns_own_and_not_those_of_the_path(silver, table):
+    found = rows(read_table(silver, table))
+    assert [found[number]["nationality"] for number in (3, 4, 5)] == [None, "", "Côte/d Ivoire=x"]
+
+
+def test_every_type_keeps_its_value(silver):
+    found = rows(read_table(silver, "moma.works"))[6]
+    assert found["born"] == dt.date(1906, 1, 2)
+    assert found["fee"] == Decimal("18.50")
+    assert found["photo"] == b"\x00\xff\x06"
+    assert found["seen"] == dt.datetime(2024, 1, 1, 10, 0, 6, 123456, tzinfo=dt.timezone.utc)
+    assert found["tags"] == ["a", None]
+    assert (found["name"], found["note"]) == ("six c", "n6")
+
+
+def test_a_column_that_came_later_is_null_in_older_rows(silver):
+    found = rows(read_table(silver, "moma.works"))
+    assert (found[5]["note"], found[7]["note"]) == (None, "new column")
+
+
+def test_the_base_files_alone_know_nothing_of_the_logs(silver):
+    found = [row for row in read_table(silver, "ecomm.date_ro").to_pylist() if row["v"] == 7]
+    assert found == [{"id": 1, "day": dt.date(2020, 2, 3), "v": 7}]
+    assert read_table(silver, "ecomm.date").to_pylist() == [{"id": 1, "day": dt.date(2020, 2, 4), "v": 9}]
+
+
+def test_deleted_rows_and_lineage_are_shown_when_asked_for(silver):
+    deleted = rows(read_table(silver, "moma.works", with_deleted=True))
+    assert deleted[2]["__deleted"] is True and deleted[2]["name"] is None and deleted[2]["nationality"] is None
+    assert deleted[1]["__deleted"] is False and "_sluice_op" not in deleted[1]
+    traced = rows(read_table(silver, "moma.works", lineage=True))
+    assert 2 not in traced
+    assert (traced[1]["_sluice_op"], traced[1]["_sluice_offset"]) == ("u", 11)
+    assert traced[1]["_hoodie_record_key"] == "1"
+
+
+def test_a_table_without_any_live_row_still_has_its_columns(silver):
+    with run_query(silver, 'select * from crm."user" where false') as relation:
+        assert relation.columns == ["id", "date", "name"]
+
+
+def test_all_tables_are_found(silver):
+    assert tables_in(silver) == ("crm.user", "ecomm.date", "moma.artists", "moma.works")
+
+
+@pytest.mark.parametrize("name", ["moma.nothing", "nothing.artists", "artists", "..crm.user", "crm.../crm/user", "crm.user/"])
+def test_an_unknown_table_is_answered_with_those_there_are(silver, name):
+    with pytest.raises(UnknownTable, match=r"crm\.user, ecomm\.date"):
+        open_table(silver, name)
+
+
+def test_a_copy_on_write_table_has_no_views(silver):
+    with pytest.raises(UnknownTable, match="copy-on-write"):
+        open_table(silver, "crm.user_rt")
+
+
+def test_a_table_that_cannot_be_read_says_so_in_one_line(tmp_path):
+    broken = tmp_path / "crm" / "user" / ".hoodie" / "hoodie.properties"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("nonsense")
+    with pytest.raises(Unreadable, match=r"crm\.user could not be read"):
+        read_table(Folder(tmp_path), "crm.user")
+
+
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        ('select * from crm."user" u join ecomm."date" d using (id)', [("crm", "user"), ("ecomm", "date")]),
+        ("with w as (select * from moma.works) select * from w where id in (select id from moma.artists)", [("moma", "works"), ("moma", "artists")]),
+        ("from moma.works", [("moma", "works")]),
+        ("describe moma.works", [("moma", "works")]),
+        ("select * from (pivot moma.works on nationality in ('German'))", [("moma", "works")]),
+        ("select 'from crm.user' -- from ecomm.date", []),
+    ],
+)
+def test_the_tables_that_a_statement_names_are_known_from_its_syntax(sql, named):
+    assert sorted(table_references(sql)) == sorted(named)
+
+
+@pytest.mark.parametrize("sql", ["drop table crm.user", "copy crm.user to '/tmp/x'", "select 1; select 2", "selec", "show tables", ""])
+def test_only_one_select_is_taken(sql):
+    with pytest.raises(InvalidQuery):
+        table_references(sql)
+
+
+def test_reserved_words_joins_and_a_table_used_twice(silver):
+    assert answer(silver, 'select u.name from crm."user" u join ecomm."date" d on u.id = d.id') == [("ann",)]
+    assert answer(silver, 'select count(*) from crm."user" a, CRM."USER" b') == [(4,)]
+    assert answer(silver, "select count(*) from moma.works_ro r, moma.works m") == [(7 * 6,)]
+
+
+def test_a_python_variable_is_no_table(silver):
+    crm_rows = read_table(silver, "crm.user")
+    with pytest.raises(InvalidQuery, match=r"crm\.user"):
+        answer(silver, "select * from crm_rows")
+    assert crm_rows.num_rows == 2
+
+
+def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
+    with pytest.raises(InvalidQuery, match="--lineage"):
+        answer(silver, "select _sluice_op from moma.works")
+
+
+@pytest.fixture
+def on_silver(silver, monkeypatch):
+    monkeypatch.setattr(query_command, "chosen_target", lambda stack: silver)
+
+
+def test_json_is_one_object_per_line_with_nothing_rounded(on_silver, capsys):
+    assert run(["query", "--json", "select id, fee, photo, seen, born, tags from moma.works where id = 5"]) == 0
+    line, = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == {"id": 5, "fee": "17.50", "photo": "AP8F", "seen": "2024-01-01T10:00:05.123456Z", "born": "1905-01-02", "tags": ["a", None]}
+
+
+def test_csv_has_a_header_and_empty_nulls(on_silver, capsys):
+    assert run(["query", "--csv", 'select * from crm."user" order by id']) == 0
+    assert capsys.readouterr().out.splitlines() == ["id,date,name", "1,2020-02-03,ann", "2,,bob"]
+
+
+def test_a_pipe_gets_tab_separated_rows(on_silver, capsys):
+    assert run(["query", 'select name, date from crm."user" order by id']) == 0
+    assert capsys.readouterr().out.splitlines() == ["name\tdate", "ann\t2020-02-03", "bob\tNULL"]
+
+
+def test_sums_are_numbers_and_equal_names_are_told_apart(on_silver, capsys):
+    assert run(["query", "--json", "select sum(id) id, count(*) id from moma.works"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": 26, "id_1": 6}
+
+
+@pytest.mark.parametrize("sql", ["select * from crm.nobody", "select nothing from moma.works", "select 'x'::int", "delete from crm.user"])
+def test_a_wrong_statement_ends_with_two_and_one_line(on_silver, capsys, sql):
+    assert run(["query", sql]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and told.count("\n") == 1

@@ -1,0 +1,87 @@
+"""Which stack a verb works on, and what it tells the readers of silver about it."""
+import json
+from pathlib import Path
+
+import pytest
+
+from sluice_cli.failures import NoTarget
+from sluice_cli.main import run
+from sluice_cli.put_command import joined
+from sluice_cli.target import find_target, local_file, local_target
+
+DESCRIPTION = {
+    "stack": "sluice-local", "region": "us-east-1", "endpoint": "http://127.0.0.1:1", "emr_endpoint": "http://127.0.0.1:2",
+    "buckets": {"bronze": "b", "silver": "s", "artifacts": "a"}, "ledger": "l", "credentials": {"access_key_id": "k", "secret_access_key": "x"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def described(tmp_path):
+    file = tmp_path / ".sluice" / "local.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(DESCRIPTION))
+    return file
+
+
+def test_a_local_stack_is_found_from_a_folder_below_it(described, tmp_path):
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert local_file({}, below) == described
+    target = find_target(None, {}, below)
+    assert (target.kind, target.bronze, target.ledger_table, target.described) == ("local", "b", "l", "local stack sluice-local at http://127.0.0.1:1")
+
+
+def test_sluice_home_names_the_folder_of_the_file_and_nothing_else_is_looked_at(described, tmp_path):
+    assert local_file({"SLUICE_HOME": str(described.parent)}, Path("/")) == described
+    assert local_file({"SLUICE_HOME": str(tmp_path / "other")}, tmp_path) is None
+
+
+def test_hudi_rs_is_given_the_emulator_with_its_buckets_in_the_path(described):
+    target = local_target(described)
+    assert target.silver_url == "s3://s"
+    assert target.storage_options() == {
+        "aws_region": "us-east-1", "aws_access_key_id": "k", "aws_secret_access_key": "x", "aws_endpoint": "http://127.0.0.1:1",
+        "aws_allow_http": "true", "aws_virtual_hosted_style_request": "false",
+    }  # fmt: skip
+
+
+def test_no_endpoint_is_given_for_aws_itself(described, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, f"my-{name}")
+    deployed = local_target(described).__class__(
+        kind="deployed", stack="s", region="eu-central-1", bronze="b", silver="s", artifacts="a", ledger_table="l", described="s",
+    )
+    assert deployed.storage_options() == {
+        "aws_region": "eu-central-1", "aws_access_key_id": "my-AWS_ACCESS_KEY_ID", "aws_secret_access_key": "my-AWS_SECRET_ACCESS_KEY",
+        "aws_session_token": "my-AWS_SESSION_TOKEN",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"stack": "x"}'])
+def test_a_file_that_describes_no_stack_is_said_to(described, text):
+    described.write_text(text)
+    with pytest.raises(NoTarget, match="sluice local up"):
+        local_target(described)
+
+
+def test_a_stack_that_has_ended_is_said_in_one_line(described, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("SLUICE_STACK", "SLUICE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert run(["status"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "local stack sluice-local at http://127.0.0.1:1",
+        "error: nothing answers at http://127.0.0.1:1/. If the local stack has ended, `sluice local up` starts it",
+    ]
+
+
+@pytest.mark.parametrize(("prefix", "key"), [("", "a/b"), ("topics", "topics/a/b"), ("topics/", "topics/a/b"), ("topics//", "topics/a/b")])
+def test_a_prefix_is_joined_with_exactly_one_slash(prefix, key):
+    assert joined(prefix, "a/b") == key
+
+
+@pytest.mark.parametrize("verb", ["put", "wait", "status", "query", "pause", "resume", "doctor", "package", "local", "config"])
+def test_every_verb_explains_itself(verb, capsys):
+    assert run([verb, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "sluice" in out and "Traceback" not in out

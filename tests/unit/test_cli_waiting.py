@@ -1,0 +1,89 @@
+"""How `sluice wait` goes on, with a ledger and a bucket that change under it."""
+import pytest
+
+from sluice.identity import ObjectId
+from sluice.lane import LaneState
+from sluice.ledger_records import ObjectRecord
+from sluice_cli.wait_command import LONGEST_PAUSE_S, Waiter
+from sluice_cli.waiting import told_lane
+
+NOW = 1_700_000_000_000
+A, B = (ObjectId("bronze", key, "v1") for key in "ab")
+
+
+class World:
+    """A bucket and a ledger that take one step whenever the waiter sleeps."""
+
+    def __init__(self, *steps):
+        self.steps = list(steps)
+        self.listed, self.states, self.seconds, self.shown, self.asked = [A], {}, 0.0, [], []
+        self.step()
+
+    def step(self):
+        if self.steps:
+            for name, value in self.steps.pop(0).items():
+                setattr(self, name, value)
+
+    def sleep(self, seconds):
+        assert 0 <= seconds <= LONGEST_PAUSE_S
+        self.seconds += max(seconds, 0.1)
+        self.step()
+
+    def identities(self):
+        return tuple(self.listed)
+
+    def lanes(self):
+        return [LaneState("main", "starting", run_id="r", job_run_id="j", start_requested_at=NOW - 4000)]
+
+    def get_objects(self, ids):
+        self.asked.append(list(ids))
+        return {identity: ObjectRecord(identity, self.states[identity], NOW, lane="main") for identity in ids if identity in self.states}
+
+    def wait(self, timeout=60.0):
+        return Waiter(self, self, show=self.shown.append, clock=lambda: self.seconds, sleep=self.sleep, now=lambda: NOW).wait(timeout)
+
+
+def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
+    world = World({}, {"states": {A: "pending"}}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
+    outcome = world.wait()
+    assert outcome.found.clean and outcome.found.counts == {"committed": 1}
+    assert [line.split("] ")[1] for line in world.shown] == [f"1 {state} · main: Spark is starting (4 s)" for state in ("unseen", "pending", "claimed")]
+
+
+def test_an_object_that_arrived_meanwhile_is_waited_for_too():
+    world = World({"states": {A: "pending"}}, {"listed": [A, B], "states": {A: "committed"}}, {"states": {A: "committed", B: "committed"}})
+    assert world.wait().found.counts == {"committed": 2}
+
+
+def test_settled_objects_are_not_asked_for_again():
+    world = World({"listed": [A, B], "states": {A: "committed", B: "pending"}}, {"states": {A: "committed", B: "committed"}})
+    world.wait()
+    assert world.asked == [[A, B], [B]]
+
+
+def test_an_object_that_vanished_before_it_was_seen_does_not_hold_it_up():
+    world = World({"listed": [A, B], "states": {A: "committed"}}, {"listed": [A]})
+    assert world.wait().found.counts == {"committed": 1}
+    assert world.seconds > 10
+
+
+def test_it_gives_up_at_its_timeout():
+    outcome = World({"states": {A: "claimed"}}).wait(3.0)
+    assert not outcome.found.settled and 3.0 <= outcome.seconds < 4.0
+
+
+@pytest.mark.parametrize(
+    ("lane", "words"),
+    [
+        (LaneState("l"), "idle"),
+        (LaneState("l", arrivals=1), "a run is due"),
+        (LaneState("l", due_at=NOW + 30_000), "idle, due in 30 s"),
+        (LaneState("l", "starting", run_id="r", start_requested_at=NOW), "a run is requested (0 s)"),
+        (LaneState("l", "running", run_id="r", held_at=NOW - 60_000, pause_requested=True), "Spark is running for 1 min, pauses after its batch"),
+        (LaneState("l", "paused"), "paused"),
+        (LaneState("l", "halted", failures=5, reason="killed"), "halted after 5 failed runs: killed"),
+        (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "backs off for 30 s after 1 failed run"),
+    ],
+)
+def test_what_a_lane_does_is_said_in_a_few_words(lane, words):
+    assert told_lane(lane, NOW) == words
