@@ -104,7 +104,8 @@ def _upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, 
     """Copy all files; the versionId by key, None where the bucket keeps no versions."""
     versions: dict[str, str | None] = {}
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=stderr_console(), transient=True) as progress, ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+    console = stderr_console()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress, ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
         task = progress.add_task("Copying", total=len(uploads))
         copies = {pool.submit(_upload, s3, bucket, item): item.key for item in uploads}
         try:
