@@ -40,7 +40,7 @@ def everywhere(stack: Stack = None) -> None:
 
 
 def _mount() -> None:
-    from sluice_cli import config_commands, doctor_command, lane_commands, local_commands, package_command, put_command, query_command, status_command, wait_command
+    from sluice_cli import config_commands, demo_command, doctor_command, lane_commands, local_commands, package_command, put_command, query_command, status_command, wait_command
 
     app.add_typer(local_commands.app, name="local")
     app.command("put")(put_command.put)
@@ -51,6 +51,7 @@ def _mount() -> None:
     app.command("pause")(lane_commands.pause)
     app.command("resume")(lane_commands.resume)
     app.command("doctor")(doctor_command.doctor)
+    app.command("demo")(demo_command.demo)
     app.command("package")(package_command.package)
 
 
