@@ -123,6 +123,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with mock_aws():
         monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", whole)
         monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
+        monkeypatch.setattr("moto.emrserverless.models.JOB_STATUS", "SUBMITTED")  # the emulator's job runs would be over at once
         made = World(monkeypatch)
         made.calls = calls
         calls.clear()

@@ -14,10 +14,12 @@ STATE_CHANGE = "EMR Serverless Job Run State Change"
 # Failures for want of workers: "ApplicationMaxCapacityExceededException", "exceeded the maximum vCPU quota of your account",
 # "insufficient capacity", a queue time-out. Not an error of the job, so they never count towards halting.
 _CAPACITY = re.compile(
-    r"max(imum)?[ _-]?capacity|insufficient[ _-]?capacity|capacity[ _-]?exceeded|exceed\w*[^.]{0,60}\b(capacity|quota|limit)|service[ _-]?quota"
+    r"max(imum)?[ _-]?capacity|insufficient[ _-]?capacity|capacity[ _-]?exceeded|exceed\w*[^.]{0,60}\b(capacity|quota)|service[ _-]?quota"
     r"|vcpu[^.]{0,40}\b(quota|limit)|queue[ _-]?time|timed out in (the )?queue|worker could not be allocated|could not allocate",
     re.IGNORECASE,
 )
+# What EMR says when the job's own code failed; its last exceptions follow, and they may name a capacity of their own.
+_OWN_FAILURE = re.compile(r"\s*job failed, please check", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ def is_terminal(state: str) -> bool:
 
 def lacks_capacity(state: str, details: str) -> bool:
     """Whether a job run failed for want of workers: back-off and alarm, never a step towards halting."""
-    return state in ("FAILED", "CANCELLED") and bool(_CAPACITY.search(details))
+    if state not in ("FAILED", "CANCELLED") or _OWN_FAILURE.match(details):
+        return False
+    return bool(_CAPACITY.search(details))
 
 
 def lapse_reason(state: str, details: str) -> str:

@@ -1,0 +1,126 @@
+"""announce: every committed batch is told once it is committed, with tables, instants and counts, and nothing else is."""
+import json
+
+import pytest
+from announce.handler import handler
+from function_world import REGION, Recorder, context, failed_items, world  # noqa: F401
+
+from sluice.announcing import MAX_DETAIL_BYTES, announcement, batch_seconds, lane_metrics, newly_committed
+from sluice_aws import ledger_codec as codec
+from sluice_aws.announcer import AnnouncementRefused, Announcer
+
+BATCH = {
+    "pk": "batch#b-1", "sk": "batch", "batch": "b-1", "state": "committed", "lane": "main", "run": "run-1", "objects": 3, "bytes": 4096,
+    "tables": ["a.x", "a.y"], "claimed_at": 1_714_557_600_000, "committed_at": 1_714_557_601_500,
+}  # fmt: skip
+PARTS = {
+    "a.x": {"state": "committed", "instant": "20240501100001000", "no_change": False, "counts": {"read": 10, "written": 7, "losing": 3}},
+    "a.y": {"state": "committed", "no_change": True, "counts": {"read": 2}},
+}
+
+
+def record(new, old=None, number="1"):
+    change = {"Keys": codec.item({"pk": new["pk"], "sk": new["sk"]}), "NewImage": codec.item(new), "SequenceNumber": number, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    if old is not None:
+        change["OldImage"] = codec.item(old)
+    return {"eventID": number, "eventName": "MODIFY", "eventSource": "aws:dynamodb", "awsRegion": REGION, "dynamodb": change, "eventSourceARN": "arn:aws:dynamodb:x"}
+
+
+@pytest.fixture
+def bus(world, monkeypatch):  # noqa: F811
+    """What the event bus was asked to take, in a world where the batch's parts are in the ledger."""
+    for table, part in PARTS.items():
+        world.dynamodb.put_item(TableName="sluice-ledger", Item=codec.item({"pk": "batch#b-1", "sk": f"table#{table}", "table": table, **part}))
+    asked = []
+    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(asked)))
+    return asked
+
+
+class Bus:
+    """An event bus that takes entries, or refuses those of the batches named."""
+
+    def __init__(self, asked, refuse=()):
+        self.asked, self.refuse = asked, refuse
+
+    def put_events(self, Entries):
+        assert len(Entries) == 1
+        detail = json.loads(Entries[0]["Detail"])
+        if detail["batch"] in self.refuse:
+            return {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "ThrottlingException", "ErrorMessage": "slow"}]}
+        self.asked.append((Entries[0], detail))
+        return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]}
+
+
+def test_a_batch_that_became_committed_is_told_with_its_tables_instants_and_counts(bus, capsys):
+    assert failed_items(handler({"Records": [record(BATCH, {**BATCH, "state": "claimed"})]}, context())) == []
+    ((entry, detail),) = bus
+    assert (entry["Source"], entry["DetailType"], entry["EventBusName"]) == ("Sluice", "Batch Committed", "default")
+    assert detail == {
+        "batch": "b-1", "lane": "main", "run": "run-1", "objects": 3, "bytes": 4096, "left_out": 0,
+        "claimed_at": "2024-05-01T10:00:00.000Z", "committed_at": "2024-05-01T10:00:01.500Z",
+        "tables": [
+            {"table": "a.x", "state": "committed", "instant": "20240501100001000", "no_change": False, "counts": {"read": 10, "written": 7, "losing": 3}},
+            {"table": "a.y", "state": "committed", "instant": None, "no_change": True, "counts": {"read": 2}},
+        ],
+    }
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    metrics = {name: line[name] for line in told if "_aws" in line for name in line if name[0].isupper()}
+    assert metrics == {
+        "BatchesCommitted": [1.0], "ObjectsCommitted": [3.0], "BytesCommitted": [4096.0], "TablesCommitted": [2.0], "TablesQuarantined": [0.0],
+        "RowsRead": [12.0], "RowsWritten": [7.0], "RowsLosing": [3.0], "BatchSeconds": [1.5],
+    }
+    assert [line["batch"] for line in told if line.get("message") == "batch_committed"] == ["b-1"]
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        (None, {"sk": "batch", "state": "claimed", "batch": "b"}),
+        ({"state": "claimed"}, {"sk": "batch", "state": "returned", "batch": "b"}),
+        ({"state": "claimed"}, {"sk": "table#a.x", "state": "committed", "batch": "b"}),
+        ({"state": "claimed"}, {"sk": "v1", "state": "committed", "batch": "b"}),
+        ({"state": "committed"}, {"sk": "batch", "state": "committed", "batch": "b"}),
+        ({"state": "committed"}, None),
+    ],
+)
+def test_every_other_change_of_the_ledger_is_no_news(old, new):
+    assert newly_committed(old, new) is None
+
+
+def test_other_records_that_pass_the_filter_are_not_told(bus):
+    event = {"Records": [record({**BATCH, "state": "claimed"}), record({"pk": "lane#main", "sk": "lane", "state": "idle"}, number="2")]}
+    assert failed_items(handler(event, context())) == []
+    assert bus == []
+
+
+def test_an_event_that_the_bus_refuses_comes_again_and_the_others_are_told(bus, monkeypatch):
+    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["b-2"])))
+    other = {**BATCH, "pk": "batch#b-2", "batch": "b-2"}
+    event = {"Records": [record(BATCH, number="11"), record(other, number="12")]}
+    assert failed_items(handler(event, context())) == ["12"]
+    assert [detail["batch"] for _, detail in bus] == ["b-1"]
+
+
+def test_a_refusal_names_what_the_bus_said():
+    class Ledger:
+        def batch_parts(self, batch):
+            return PARTS
+
+    announcer = Announcer(ledger=Ledger(), events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder())
+    with pytest.raises(AnnouncementRefused) as raised:
+        announcer.tell(record(BATCH)["dynamodb"])
+    assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "told": "slow"}
+
+
+@pytest.mark.parametrize("tables", [10, 2_000, 20_000])
+def test_an_event_always_fits_and_says_what_it_leaves_out(tables):
+    parts = {f"database.table_{n:05d}": {"state": "committed", "instant": "20240501100001000", "counts": {"read": n, "written": n}} for n in range(tables)}
+    detail = announcement(BATCH, parts)
+    assert len(json.dumps(detail).encode()) <= MAX_DETAIL_BYTES
+    assert len(detail["tables"]) + detail["left_out"] == tables
+
+
+def test_metrics_are_sums_over_tables():
+    assert lane_metrics(BATCH, {})["TablesCommitted"] == 0
+    assert lane_metrics(BATCH, {"a.x": {"state": "quarantined"}})["TablesQuarantined"] == 1
+    assert batch_seconds({}) is None

@@ -1,0 +1,122 @@
+"""The StartJobRun request is whole, explicit, valid by AWS's own model, and safe to write into one string."""
+from dataclasses import replace
+
+import botocore.session
+import pytest
+from botocore.validate import ParamValidator
+
+from sluice.job_request import JobEnvironment, UnusableRequest, execution_timeout_min, start_job_run
+from sluice.table_config import LaneConfig
+
+RUN = "run-main-20240501T100000Z-0a1b2c3d"
+ENVIRONMENT = JobEnvironment(
+    application_id="00f1982r1uukb925", job_role_arn="arn:aws:iam::123456789012:role/sluice-job", region="us-east-1", release="abc123",
+    ledger_table="ledger", bronze_bucket="bronze", silver_bucket="silver", artifact_bucket="artifacts",
+    hudi_jars="file:///usr/lib/hudi/hudi-spark-bundle.jar", architecture="X86_64",
+)  # fmt: skip
+# The shape that AWS's model and its guide to Spark jobs give, with this project's choices.
+DERIVED_KEYS = {
+    "applicationId", "clientToken", "name", "executionRoleArn", "executionTimeoutMinutes", "mode", "retryPolicy", "tags", "jobDriver", "configurationOverrides",
+}
+DERIVED_SETTINGS = {
+    "spark.jars", "spark.archives", "spark.emr-serverless.driverEnv.PYTHONPATH", "spark.executorEnv.PYTHONPATH", "spark.serializer",
+    "spark.driver.cores", "spark.driver.memory", "spark.executor.cores", "spark.executor.memory", "spark.dynamicAllocation.initialExecutors",
+    "spark.dynamicAllocation.minExecutors", "spark.dynamicAllocation.maxExecutors", "spark.dynamicAllocation.executorIdleTimeout",
+}
+
+
+def request(lane=LaneConfig(), environment=ENVIRONMENT):
+    return start_job_run(environment, lane, RUN)
+
+
+def settings(body):
+    words = body["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"].split(" ")
+    assert words[::2] == ["--conf"] * (len(words) // 2)
+    return dict(word.split("=", 1) for word in words[1::2])
+
+
+def test_the_request_is_valid_by_the_model_that_botocore_validates_with():
+    shape = botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
+    report = ParamValidator().validate(request(), shape)
+    assert not report.has_errors(), report.generate_report()
+
+
+def test_the_request_has_every_part_of_the_derived_sample():
+    body = request()
+    assert set(body) == DERIVED_KEYS
+    assert DERIVED_SETTINGS <= set(settings(body))
+    assert body["configurationOverrides"]["monitoringConfiguration"] == {
+        "s3MonitoringConfiguration": {"logUri": "s3://artifacts/logs/"},
+        "managedPersistenceMonitoringConfiguration": {"enabled": True},
+        "cloudWatchLoggingConfiguration": {"enabled": False},
+    }
+
+
+def test_the_run_id_is_token_name_and_tag():
+    body = request()
+    assert (body["clientToken"], body["name"], body["tags"]) == (RUN, RUN, {"sluice:lane": "main", "sluice:run": RUN})
+
+
+def test_the_whole_run_fits_a_new_accounts_sixteen_vcpus():
+    told = settings(request())
+    driver, executor = int(told["spark.driver.cores"]), int(told["spark.executor.cores"])
+    assert (driver, executor, told["spark.dynamicAllocation.maxExecutors"], told["spark.dynamicAllocation.minExecutors"]) == (2, 2, "5", "1")
+    assert driver + executor * int(told["spark.dynamicAllocation.maxExecutors"]) <= 16
+
+
+@pytest.mark.parametrize("linger_s", [0, 60, 600])
+def test_executors_stay_longer_than_a_run_lingers(linger_s):
+    idle = settings(request(LaneConfig(linger_s=linger_s)))["spark.dynamicAllocation.executorIdleTimeout"]
+    assert int(idle.rstrip("s")) > linger_s
+
+
+def test_the_time_out_holds_the_maximum_age_the_longest_batch_and_a_margin():
+    assert execution_timeout_min(LaneConfig()) == 240 + 60 + 15
+    assert request()["executionTimeoutMinutes"] == 315
+    assert execution_timeout_min(LaneConfig(max_age_s=61)) == 2 + 60 + 15
+
+
+def test_emr_never_repeats_an_attempt():
+    assert request()["retryPolicy"] == {"maxAttempts": 1}
+
+
+def test_code_and_environment_come_from_the_release():
+    body = request()
+    told = settings(body)
+    assert body["jobDriver"]["sparkSubmit"]["entryPoint"] == "s3://artifacts/releases/abc123/ingest.py"
+    assert told["spark.submit.pyFiles"] == "s3://artifacts/releases/abc123/sluice.zip"
+    assert told["spark.archives"] == "s3://artifacts/releases/abc123/environment-x86_64.tar.gz#environment"
+    assert told["spark.emr-serverless.driverEnv.PYTHONPATH"] == told["spark.executorEnv.PYTHONPATH"] == "./environment"
+    assert settings(request(environment=replace(ENVIRONMENT, architecture="ARM64")))["spark.archives"].endswith("environment-arm64.tar.gz#environment")
+
+
+def test_the_clock_of_every_process_is_utc():
+    told = settings(request())
+    assert told["spark.sql.session.timeZone"] == "UTC"
+    assert told["spark.driver.extraJavaOptions"] == told["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC"
+
+
+def test_serverless_storage_stays_off():
+    assert "serverlessstorage" not in str(request()).lower()
+
+
+def test_the_driver_is_told_its_lane_run_and_names():
+    arguments = request()["jobDriver"]["sparkSubmit"]["entryPointArguments"]
+    assert dict(zip(arguments[::2], arguments[1::2])) == {
+        "--lane": "main", "--run": RUN, "--region": "us-east-1", "--ledger": "ledger", "--silver": "silver", "--artifacts": "artifacts", "--bronze": "bronze",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hudi_jars": "a.jar --conf spark.x=y"}, {"hudi_jars": "a.jar'"}, {"hudi_jars": ""}, {"release": ""}, {"artifact_bucket": "a b"}, {"architecture": "sparc"}],
+    ids=str,
+)
+def test_a_name_that_could_become_a_second_option_is_refused(changes):
+    with pytest.raises(UnusableRequest):
+        request(environment=replace(ENVIRONMENT, **changes))
+
+
+@pytest.mark.parametrize("run_id", ["", "a b", "x" * 65, "run/1"])
+def test_a_run_id_that_emr_would_refuse_is_refused_first(run_id):
+    with pytest.raises(UnusableRequest):
+        start_job_run(ENVIRONMENT, LaneConfig(), run_id)

@@ -1,0 +1,168 @@
+"""reconcile: what no notice announced is admitted, records outlive their objects by no more than a notice, passes resume."""
+import pytest
+from admit.handler import handler as admit
+from function_world import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event, world  # noqa: F401
+from reconcile.handler import handler
+
+from sluice.lane import STARTING
+from sluice.ledger_records import AdmittedObject
+from sluice_aws import reconciler
+from sluice_aws.objects import Objects
+from sluice_aws.sweeping import ObjectScan
+
+LONG = 400_000  # milliseconds: more than reconcile reserves
+
+
+@pytest.fixture
+def settled(world):  # noqa: F811
+    """A configured world in which records may be forgotten at once."""
+    world.environment(FORGET_AFTER_SECONDS="0")
+    world.configure()
+    return world
+
+
+def test_an_object_that_no_notice_announced_is_admitted_by_the_listing_and_its_lane_started(settled):
+    id = settled.land(key(1), avro())
+    result = handler({}, context(LONG))
+    assert (result["listed"], result["missing"], result["admitted"], result["complete"]) == (1, 1, 1, True)
+    record = settled.record(id)
+    assert (record.state, record.via, record.offset) == ("pending", "listing", 1)
+    assert settled.ledger.lane("main").state == STARTING
+
+
+def test_every_version_of_a_key_is_an_object_of_its_own_and_delete_markers_are_none(settled):
+    ids = [settled.land(key(1), avro(rows=n)) for n in (1, 2)]
+    settled.s3.delete_object(Bucket=BRONZE, Key=key(1))
+    handler({}, context(LONG))
+    assert [settled.record(id).state for id in ids] == ["pending", "pending"]
+
+
+def test_what_a_notice_brought_is_not_missing(settled):
+    ids = [settled.land(key(n), avro()) for n in range(3)]
+    admit(sqs_event(s3_body(*ids)), context())
+    arrivals = settled.ledger.lane("main").arrivals
+    assert handler({}, context(LONG))["missing"] == 0
+    assert settled.ledger.lane("main").arrivals == arrivals
+
+
+def test_the_listing_and_the_notice_name_an_object_alike_also_without_versions(settled):
+    settled.s3.create_bucket(Bucket="plain", CreateBucketConfiguration={"LocationConstraint": REGION})
+    settled.environment(BRONZE_BUCKET="plain")
+    id = settled.land(key(1), avro(), bucket="plain")
+    admit(sqs_event(s3_body(id)), context())
+    assert handler({}, context(LONG))["missing"] == 0
+
+
+def test_a_version_younger_than_the_grace_is_not_missing_yet(settled):
+    settled.environment(RECONCILE_GRACE_SECONDS="900")
+    id = settled.land(key(1), avro())
+    assert handler({}, context(LONG))["missing"] == 0
+    assert settled.record(id) is None
+
+
+def test_a_pass_goes_on_where_the_last_one_stopped(settled, monkeypatch):
+    ids = [settled.land(key(n), avro()) for n in range(5)]
+    page = Objects.version_page
+    monkeypatch.setattr(Objects, "version_page", lambda self, bucket, marker=None: page(self, bucket, marker, page_size=2))
+    turns = iter([1.0, 1.0, 0.0] + [1.0] * 10)  # time for one page, then none
+    monkeypatch.setattr("reconcile.handler.milliseconds_left", lambda _: int(next(turns) * 1000) + 30_000)
+    first = handler({}, context())
+    assert (first["listed"], first["complete"]) == (2, False)
+    second = handler({}, context())
+    assert (second["listed"], second["complete"]) == (3, True)
+    assert all(settled.record(id).state == "pending" for id in ids)
+    assert settled.ledger.checkpoint(reconciler.CHECKPOINT) == {}
+
+
+def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled, monkeypatch):
+    bad, good = settled.land(key(1), avro()), settled.land(key(2), avro())
+    read = Objects.head_bytes
+
+    def refuse(self, id, limit):
+        if id == bad:
+            raise ConnectionError("no route")
+        return read(self, id, limit)
+
+    monkeypatch.setattr(Objects, "head_bytes", refuse)
+    result = handler({}, context(LONG))
+    assert (result["admitted"], result["failed"], result["complete"]) == (1, 1, True)
+    monkeypatch.setattr(Objects, "head_bytes", read)
+    handler({}, context(LONG))
+    assert [settled.record(id).state for id in (bad, good)] == ["pending", "pending"]
+
+
+def written(world, state, number, **more):  # noqa: F811
+    """A record of an object in a state, and the object."""
+    id = world.land(key(number), avro(rows=number + 1))
+    world.ledger.admit(AdmittedObject(id=id, state="ignored" if state in ("committed", "claimed") else state, admitted_at=1, table="public.orders", lane="main", topic=TOPIC, **more))
+    if state in ("committed", "claimed"):
+        world.dynamodb.update_item(
+            TableName=LEDGER, Key={"pk": {"S": f"object#{BRONZE}/{id.key}"}, "sk": {"S": id.version}},
+            UpdateExpression="SET #s = :s", ExpressionAttributeNames={"#s": "state"}, ExpressionAttributeValues={":s": {"S": state}},
+        )  # fmt: skip
+    return id
+
+
+def gone(world, id):  # noqa: F811
+    world.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
+
+
+@pytest.mark.parametrize("state", ["committed", "ignored"])
+def test_a_record_whose_version_is_gone_is_dropped_and_one_whose_version_is_there_is_kept(settled, state):
+    lost, kept = written(settled, state, 1), written(settled, state, 2)
+    gone(settled, lost)
+    assert handler({}, context(LONG))["forgotten"] == 1
+    assert settled.record(lost) is None
+    assert settled.record(kept).state == state
+
+
+def test_a_record_is_kept_as_long_as_a_late_notice_could_come(settled):
+    settled.environment(FORGET_AFTER_SECONDS=str(10**10))
+    lost = written(settled, "committed", 1)
+    gone(settled, lost)
+    assert handler({}, context(LONG))["forgotten"] == 0
+    assert settled.record(lost).state == "committed"
+
+
+def test_a_pending_object_whose_version_is_gone_is_lost_before_it_was_read(settled):
+    lost = written(settled, "pending", 1)
+    gone(settled, lost)
+    assert handler({}, context(LONG))["lost"] == 1
+    assert (settled.record(lost).state, settled.record(lost).code) == ("quarantined", "lost_before_read")
+    assert settled.ledger.pending("main", 10) == []
+
+
+def test_the_record_of_a_lost_object_stays_and_claimed_ones_are_the_runs_business(settled):
+    ids = [written(settled, "quarantined", 1, code="lost_before_read"), written(settled, "claimed", 2), written(settled, "parked", 3)]
+    for id in ids:
+        gone(settled, id)
+    assert handler({}, context(LONG))["forgotten"] == 0
+    assert [settled.record(id).state for id in ids] == ["quarantined", "claimed", "parked"]
+
+
+def test_records_of_other_buckets_are_left_alone(settled):
+    id = written(settled, "committed", 1)
+    gone(settled, id)
+    settled.s3.create_bucket(Bucket="another", CreateBucketConfiguration={"LocationConstraint": REGION})
+    settled.environment(BRONZE_BUCKET="another")
+    handler({}, context(LONG))
+    assert settled.record(id).state == "committed"
+
+
+def test_a_scan_gives_object_records_only_and_goes_on_where_it_stopped(settled):
+    ids = {written(settled, "committed", n) for n in range(4)}
+    settled.ledger.wake("main")
+    scan = ObjectScan(settled.dynamodb, LEDGER)
+    found, after = set(), None
+    for _ in range(10):
+        records, after = scan.page(after, items=2)
+        found |= {record.id for record in records}
+        if after is None:
+            break
+    assert (found, after) == (ids, None)
+
+
+def test_a_lane_past_its_due_time_is_started(settled):
+    settled.ledger.wake("main")
+    assert handler({}, context(LONG))["started"] == 1
+    assert settled.ledger.lane("main").state == STARTING
