@@ -59,12 +59,12 @@ class Takeover:
             manifest = self._manifests.manifest(pointer.s3_key)
         if manifest is None:
             raise ManifestMissing(f"Manifest {pointer.s3_key} of batch {pointer.batch} is missing", key=pointer.s3_key, batch=pointer.batch)
+        # Only the open parts: a part that was returned has objects that are pending again, for another batch.
+        manifest = replace(manifest, tables={table: part for table, part in manifest.tables.items() if table not in pointer.settled_tables})
         with profile.stage("claim"):
             claimed = frozenset(self._ledger.claim(manifest))  # its author may have died between two objects
-        open_parts = {table: part for table, part in manifest.tables.items() if table not in pointer.settled_tables}
-        self._log.event("taking_over", batch=manifest.batch, from_run=manifest.run, tables=sorted(open_parts), settled=sorted(pointer.settled_tables))
-        manifest = restricted(replace(manifest, tables=open_parts), claimed)
-        end = self._batches.resume(manifest, claimed, profile)
+        self._log.event("taking_over", batch=manifest.batch, from_run=manifest.run, tables=sorted(manifest.tables), settled=sorted(pointer.settled_tables))
+        end = self._batches.resume(restricted(manifest, claimed), claimed, profile)
         self._log.event("profile", batch=manifest.batch, seconds=profile.seconds(), taken_over=True)
         return end
 

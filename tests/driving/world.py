@@ -111,9 +111,11 @@ def configuration(freshness_s: int = 0, rules: Optional[List[TableRule]] = None,
 class World:
     """One deployment. Runs come and go in it; the ledger, documents and tables stay."""
 
-    def __init__(self, client: Any, configured: Configuration, *, threads: int = 1) -> None:
-        self.client = client
-        self.ledger = Ledger(client, "ledger", threads=threads, sleep=lambda seconds: None)
+    def __init__(self, client: Any, configured: Configuration, *, ledger_table: str = "ledger", threads: int = 1) -> None:
+        self._client = client
+        self._ledger_table = ledger_table
+        self._threads = threads
+        self.ledger = self.ledger_through(client)
         self.clock = ManualClock()
         self.documents = Documents()
         self.tables = Tables()
@@ -122,6 +124,10 @@ class World:
         self.merger = FakeMerger(self.tables, self.clock.now_ms, advance=self.clock.advance)
         self._runs = 0
         self._objects = 0
+
+    def ledger_through(self, client: Any) -> Ledger:
+        """The ledger as a process sees it through its own client."""
+        return Ledger(client, self._ledger_table, threads=self._threads, sleep=lambda seconds: None)
 
     def put(self, table: str = "shop.orders", n: int = 1, wake: bool = True) -> List[ObjectId]:
         """Objects arrive: admitted, and the lane woken once."""
@@ -147,8 +153,9 @@ class World:
 
     def loop(self, identity: RunIdentity, *, around: Callable[[str, Any], Any] = lambda name, port: port, executor: Any = None,
              poll_s: float = 5.0) -> RunLoop:
-        """The run's loop; `around` may put something between it and a port."""
-        ledger = around("ledger", self.ledger)
+        """The run's loop; `around` may put something between it and a port, or between the ledger and its client."""
+        client = around("dynamodb", self._client)
+        ledger = around("ledger", self.ledger if client is self._client else self.ledger_through(client))
         ports = Ports(
             ledger=ledger, manifests=around("documents", self.documents), merger=around("merger", self.merger),
             configurations=around("file", ConfigurationReader(self.file)), clock=self.clock, log=RunLog(self.out, self.clock.now_ms, run=identity.run),

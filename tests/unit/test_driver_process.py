@@ -1,0 +1,204 @@
+"""What a driver process is told, who it finds itself to be, what it logs, and what it asks of Spark."""
+from __future__ import annotations
+
+import io
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import boto3
+import pytest
+from driving.world import LANE, emulated_dynamodb
+from moto import mock_aws
+
+from sluice.errors import SluiceError
+from sluice.manifest import ObjectError, Outcome, TablePart, UnreadableManifest, open_manifest
+from sluice.table_config import TableConfig
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_spark.arguments import Arguments, parse
+from sluice_spark.driver import EXIT_OK, drive, settings_of
+from sluice_spark.manifest_store import ManifestStore
+from sluice_spark.profile import Profile
+from sluice_spark.run_identity import UnknownJobRun, job_run_id_from, job_run_id_of_application
+from sluice_spark.run_log import RunLog
+from sluice_spark.session import SparkProcess, required_settings, task_cores
+
+TOLD = ["--lane", "main", "--run", "run-1", "--region", "eu-central-1", "--ledger", "ledger", "--silver", "silver",
+        "--artifacts", "artifacts", "--bronze", "bronze"]
+
+
+def test_the_command_line_is_what_the_start_request_writes():
+    assert parse(TOLD) == Arguments("main", "run-1", "eu-central-1", "ledger", "silver", "artifacts", "bronze",
+                                    job_run_id=None, attempt=1, tables_at_once=2, poll_seconds=0.1)
+
+
+@pytest.mark.parametrize("wrong", [[], ["--tables-at-once", "0"], ["--poll-seconds", "0"], ["--poll-seconds", "61"], ["--lan", "x"]])
+def test_a_wrong_command_line_is_refused_with_the_usage(wrong, capsys):
+    with pytest.raises(SystemExit) as refused:
+        parse(TOLD + wrong if wrong else [])
+    assert refused.value.code == 2 and "usage: ingest.py" in capsys.readouterr().err
+
+
+def test_a_driver_finds_its_job_run_in_its_arguments_or_in_what_emr_serverless_sets():
+    assert job_run_id_from("00abc", {"SERVERLESS_EMR_JOB_ID": "00def"}) == "00abc"
+    assert job_run_id_from(None, {"SERVERLESS_EMR_JOB_ID": "00def"}) == "00def"
+    assert job_run_id_from(None, {"EMR_SERVERLESS_JOB_RUN_ID": "00ghi"}) == "00ghi"
+    assert job_run_id_from(None, {}) is None
+    assert job_run_id_of_application("00fvc7lmvahf2g03") == "00fvc7lmvahf2g03"
+
+
+@pytest.mark.parametrize("other", ["local-1795247234238", "application_1_0001", "", "00ABC", "0" * 65, "00\n"])
+def test_an_application_of_another_cluster_manager_is_no_job_run(other):
+    with pytest.raises(UnknownJobRun):
+        job_run_id_of_application(other)
+
+
+def test_an_emulator_is_reached_by_the_environment_and_everything_else_is_told():
+    settings = settings_of(parse(TOLD), {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"})
+    assert (settings.region, settings.ledger_table, settings.endpoint_url) == ("eu-central-1", "ledger", "http://127.0.0.1:4566")
+    assert settings_of(parse(TOLD), {}).endpoint_url == ""
+
+
+def test_a_refused_driver_ends_well_and_never_starts_spark(monkeypatch):
+    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}.items():
+        monkeypatch.setenv(name, value)
+
+    def never():
+        pytest.fail("Spark was started")
+
+    with emulated_dynamodb() as client:
+        Ledger(client, "ledger").request_start(LANE, "run-of-another", 1)
+        out = io.StringIO()
+        status = drive(parse(TOLD), {"SERVERLESS_EMR_JOB_ID": "00abc"}, out, SparkProcess(never))
+    assert status == EXIT_OK
+    assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["run_began", "hold_refused"]
+
+
+def test_a_driver_that_does_not_know_its_job_run_holds_nothing():
+    class Context:
+        applicationId = "local-1"
+
+    class Session:
+        sparkContext = Context()
+
+        def stop(self):
+            stopped.append(True)
+
+    stopped, out = [], io.StringIO()
+    with pytest.raises(UnknownJobRun):
+        drive(parse(TOLD), {}, out, SparkProcess(Session))
+    assert stopped and json.loads(out.getvalue())["code"] == "unknown_job_run"
+
+
+def test_an_event_is_one_line_of_json_with_the_run_on_it():
+    out = io.StringIO()
+    log = RunLog(out, lambda: 17, run="run-1")
+    log.event("claimed", batch="b-1", missing=None, odd=object)
+    event = json.loads(out.getvalue())
+    assert out.getvalue().count("\n") == 1
+    assert (event["at"], event["event"], event["run"], event["batch"]) == (17, "claimed", "run-1", "b-1")
+    assert "missing" not in event and "object" in event["odd"]
+
+
+def test_a_failure_carries_its_facts_and_is_cut_to_size():
+    out = io.StringIO()
+    log = RunLog(out, lambda: 17)
+    try:
+        raise SluiceError("x" * 5_000, table="shop.orders")
+    except SluiceError as error:
+        log.failure("table_failed", error)
+    event = json.loads(out.getvalue())
+    assert event["facts"] == {"table": "shop.orders"} and event["code"] == "error" and event["level"] == "error"
+    assert len(event["error"]) < 2_100 and len(event["trace"]) <= 6_000
+
+
+def test_events_of_several_threads_do_not_mix():
+    out = io.StringIO()
+    log = RunLog(out, lambda: 17)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: log.event("one", n=n, text="y" * 500), range(200)))
+    assert sorted(json.loads(line)["n"] for line in out.getvalue().splitlines()) == list(range(200))
+
+
+def test_a_profile_adds_up_stages_also_of_those_that_fail():
+    ticks = iter([0.0, 1.0, 3.0, 5.0, 6.5, 10.0])
+    profile = Profile(lambda: next(ticks))
+    with profile.stage("merge"):
+        pass
+    with pytest.raises(ValueError), profile.stage("merge"):
+        raise ValueError
+    profile.add("settle", 0.25)
+    assert profile.seconds() == {"merge": 3.5, "settle": 0.25, "wall": 10.0}
+
+
+@pytest.mark.parametrize("submitted, cores", [
+    ({"spark.master": "local[2]"}, 2),
+    ({"spark.master": "local[8,1]"}, 8),
+    ({"spark.master": "local[*]"}, 2),
+    ({"spark.dynamicAllocation.maxExecutors": "5", "spark.executor.cores": "2"}, 10),
+    ({"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+    ({}, 2),
+])
+def test_shuffles_have_as_many_partitions_as_there_can_be_cores(submitted, cores):
+    assert task_cores(submitted) == cores
+    assert required_settings(task_cores(submitted))["spark.sql.shuffle.partitions"] == str(cores)
+
+
+def test_what_spark_is_asked_for_says_nothing_of_where_files_lie():
+    settings = required_settings(2)
+    assert not [name for name in settings if "fs.s3" in name or name == "spark.master"]
+    assert settings["spark.scheduler.mode"] == "FAIR" and settings["spark.sql.session.timeZone"] == "UTC"
+    assert settings["spark.speculation"] == "false"
+
+
+def test_spark_is_made_once_in_a_thread_of_its_own_and_stopped_only_if_it_was_made():
+    made = []
+
+    class Session:
+        stopped = 0
+
+        def stop(self):
+            Session.stopped += 1
+
+    def create():
+        made.append(threading.current_thread())
+        return Session()
+
+    process = SparkProcess(create)
+    process.stop()
+    assert (made, process.ready()) == ([], False)
+    assert process.session().result() is process.session().result()
+    assert len(made) == 1 and made[0] is not threading.main_thread() and process.ready()
+    process.stop()
+    assert Session.stopped == 1
+
+
+def test_a_session_that_cannot_be_made_fails_whoever_needs_it():
+    def create():
+        raise RuntimeError("no Java")
+
+    process = SparkProcess(create)
+    with pytest.raises(RuntimeError, match="no Java"):
+        process.session().result()
+    assert not process.ready()
+    process.stop()
+
+
+def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put():
+    config = TableConfig("shop.orders", "shop", "orders", topic="shop.orders", record_key=("id",))
+    manifest = open_manifest(LANE, "run-1", 1, "c1", {"shop.orders": TablePart(config.to_dict())})
+    outcome = Outcome(manifest.batch, "shop.orders", "committed", 2, instant="20260101", counts={"read": 1},
+                      quarantined=(ObjectError("h", "corrupt", "because"),))
+    with mock_aws():
+        s3 = boto3.client("s3", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
+        s3.create_bucket(Bucket="silver")
+        store = ManifestStore(Objects(s3), "silver")
+        key = store.put_manifest(manifest)
+        assert key == f"_sluice/manifests/main/{manifest.batch}.json"
+        assert store.manifest(key) == manifest and store.manifest("_sluice/manifests/main/other.json") is None
+        store.put_outcome(outcome)
+        assert store.outcome(manifest.batch, "shop.orders") == outcome and store.outcome("b-other", "shop.orders") is None
+        s3.put_object(Bucket="silver", Key=key, Body=b"{}")
+        with pytest.raises(UnreadableManifest):
+            store.manifest(key)
