@@ -66,6 +66,8 @@ class Supervisor:
 
     def start_due(self, lanes: Iterable[LaneState], configuration: Optional[Configuration]) -> int:
         """Start the idle lanes that want a run; returns how many. Leaves every other lane to `supervise`."""
+        if self._starter is None:
+            return 0
         return self.supervise([state for state in lanes if wants_run(state, self._now())], configuration)
 
     def wake_forgotten(self, lanes: Iterable[LaneState], configuration: Optional[Configuration]) -> Tuple[str, ...]:
