@@ -51,14 +51,20 @@ class CountedClient:
         return counted
 
 
+@pytest.fixture(scope="module")
+def emulated():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-central-1"}.items():
+            patch.setenv(name, value)
+        with mock_aws():
+            yield boto3.client("dynamodb", region_name="eu-central-1")
+
+
 @pytest.fixture
-def client(monkeypatch):
-    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-central-1"}.items():
-        monkeypatch.setenv(name, value)
-    with mock_aws():
-        made = boto3.client("dynamodb", region_name="eu-central-1")
-        create_ledger_table(made, "ledger")
-        yield CountedClient(made)
+def client(emulated):
+    create_ledger_table(emulated, "ledger")
+    yield CountedClient(emulated)
+    emulated.delete_table(TableName="ledger")
 
 
 @pytest.fixture
@@ -323,19 +329,19 @@ class TestClaiming:
         assert (pointer.batch, pointer.s3_key, pointer.tables, pointer.settled_tables) == (manifest.batch, manifest_key(LANE, manifest.batch), ("shop.orders",), frozenset())
 
     def test_a_claim_takes_objects_out_of_pending_and_repeats_harmlessly(self, ledger, client):
-        admitted = [an_object(n, f"shop.t{n % 2}") for n in range(60)]
+        admitted = [an_object(n, f"shop.t{n % 2}") for n in range(52)]
         manifest = claimed(ledger, admitted)
         assert ledger.pending(LANE, 1000) == []
         assert sorted(ledger.claim(manifest)) == sorted(one.id for one in admitted)
         assert {record.batch for record in ledger.get_objects(one.id for one in admitted).values()} == {manifest.batch}
 
     def test_a_claim_that_died_half_way_is_finished_by_repeating_it(self, ledger):
-        admitted = [an_object(n) for n in range(70)]
-        manifest = claimed(ledger, admitted[:35])
+        admitted = [an_object(n) for n in range(52)]
+        manifest = claimed(ledger, admitted[:26])
         whole = Manifest(manifest.batch, LANE, "run-1", NOW, "c1", a_manifest(admitted).tables)
-        for one in admitted[35:]:
+        for one in admitted[26:]:
             ledger.admit(one)
-        assert len(ledger.claim(whole)) == 70
+        assert len(ledger.claim(whole)) == 52
         assert ledger.pending(LANE, 1000) == []
 
     def test_an_object_is_claimed_by_one_batch_however_many_threads_try(self, ledger):

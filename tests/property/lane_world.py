@@ -1,0 +1,165 @@
+"""The world that the lane protocol is explored in: one lane, its objects, the queue, EMR, drivers, a table's timeline."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Callable, FrozenSet, NamedTuple, Optional, Tuple
+
+from sluice import lane as machine
+from sluice import ledger_records, supervision
+from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, plan_claim
+from sluice.identity import ObjectId
+from sluice.lane import LaneState, Refused
+from sluice.table_config import TableConfig
+
+LANE = "main"
+ABSENT, PENDING, CLAIMED, COMMITTED = "absent", "pending", "claimed", "committed"
+Batch = Tuple[int, ...]  # the objects' numbers
+
+#: Where a StartJobRun, a check and a commit stand relative to each other in a driver's write of one table.
+CHECK_BEFORE_BEGIN, CHECK_BEFORE_COMPLETE = "before_begin", "before_complete"
+
+
+class Left(NamedTuple):
+    """How much of each kind of trouble the exploration may still use."""
+
+    crashes: int = 0
+    ticks: int = 0
+    supervisions: int = 0
+    runs: int = 3
+    forgets: int = 0  # EMR makes a second job run for a token it knew
+    late: int = 0  # a StartJobRun whose caller died arrives any time later
+    zombies: int = 0  # EMR calls a job run terminal whose process goes on
+    pauses: int = 0
+
+
+class Invocation(NamedTuple):
+    """One admit invocation: `at` is its next step; `written` how many of its objects are."""
+
+    at: str = "queued"
+    written: int = 0
+    wakes: bool = False
+    run: Optional[str] = None
+    job: Optional[str] = None
+
+
+class Driver(NamedTuple):
+    """One job run at EMR and its process; `at` is the process's next step."""
+
+    run: str
+    terminal: bool = False
+    alive: bool = True
+    at: str = "hold"
+    seen: int = 0
+    batch: Batch = ()
+    part: int = 0
+    takeover: bool = False
+    due: Optional[int] = None
+
+
+class Supervise(NamedTuple):
+    """The schedule's one invocation; it decides at `read` and acts after it."""
+
+    at: str = "read"
+    run: Optional[str] = None
+    job: Optional[str] = None
+
+
+class World(NamedTuple):
+    """Everything that outlives a step. `timeline` is what Hudi completed, `inflight` what it began: (job, batch, table)."""
+
+    lane: LaneState
+    now: int
+    objects: Tuple[Tuple[str, Batch], ...]
+    invocations: Tuple[Invocation, ...]
+    drivers: Tuple[Driver, ...]
+    supervise: Supervise
+    unsettled: Tuple[Batch, ...]
+    settled: FrozenSet[Tuple[Batch, str]]
+    timeline: Tuple[Tuple[Batch, str], ...]
+    inflight: FrozenSet[Tuple[str, Batch, str]]
+    last_commits: Tuple[Optional[int], ...]
+    late: Tuple[str, ...]
+    runs: int
+    left: Left
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The project's own functions where the model calls them, so that a test can break one and see the explorer object."""
+
+    release: Callable[..., Any] = machine.release
+    hold: Callable[..., Any] = machine.hold
+    lapse: Callable[..., Any] = machine.lapse
+    wants_run: Callable[..., bool] = machine.wants_run
+    wakes: Callable[[str], bool] = ledger_records.wakes
+    next_step: Callable[..., supervision.Step] = supervision.next_step
+    write_before_wake: bool = True
+    arrivals_before_query: bool = True
+    takeover_first: bool = True
+    rollback_first: bool = True
+    look_on_timeline: bool = True
+    check_before_commit: bool = True
+    terminal_before_lapse: bool = True
+    due_at_on_release: bool = True
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What arrives and how much goes wrong: each object's table, and which objects each invocation brings."""
+
+    tables: Tuple[str, ...]
+    invocations: Tuple[Tuple[int, ...], ...]
+    left: Left
+    freshness_s: int = 0
+    check_at: str = CHECK_BEFORE_BEGIN
+    batch_objects: int = 10
+    protocol: Protocol = field(default_factory=Protocol)
+
+    @property
+    def table_names(self) -> Tuple[str, ...]:
+        """Every table once."""
+        return tuple(sorted(set(self.tables)))
+
+    def start(self) -> World:
+        """Nothing has happened; every invocation's notices are queued."""
+        return World(
+            lane=LaneState(LANE), now=0, objects=((ABSENT, ()),) * len(self.tables), invocations=(Invocation(),) * len(self.invocations),
+            drivers=(), supervise=Supervise(), unsettled=(), settled=frozenset(), timeline=(), inflight=frozenset(),
+            last_commits=(None,) * len(self.table_names), late=(), runs=0, left=self.left,
+        )
+
+    def tables_of(self, batch: Batch) -> Tuple[str, ...]:
+        """The parts of a batch in order."""
+        return tuple(sorted({self.tables[number] for number in batch}))
+
+
+@lru_cache(maxsize=None)
+def applied(transition: Callable[..., Any], lane: LaneState, *arguments: Any, **named: Any) -> Optional[LaneState]:
+    """A transition's result without what nothing is decided by any more; None when it was refused."""
+    result = transition(lane, *arguments, **named)
+    if isinstance(result, Refused):
+        return None
+    requested_at = result.start_requested_at if result.job_run_id is None else None
+    return replace(result, held_at=None, last_run_id=None, reason=None, start_requested_at=requested_at)
+
+
+def job_name(number: int) -> str:
+    """The n-th job run's id."""
+    return f"j{number}"
+
+
+def job_number(name: str) -> int:
+    """Where a job run stands among the drivers."""
+    return int(name[1:])
+
+
+@lru_cache(maxsize=None)
+def planned(pending: Batch, tables: Tuple[str, ...], last_commits: Tuple[Tuple[str, Optional[int]], ...], freshness_s: int, objects: int, now: int) -> ClaimPlan:
+    """The project's plan for these pending objects."""
+    waiting = [
+        PendingObject(ObjectId("bronze", str(number), "v"), tables[number], 1, number, None, "avro", "t", None, None, 0) for number in pending
+    ]
+    configs = {table: TableConfig(table, *table.split("."), topic="t", record_key=("id",), freshness_s=freshness_s) for table in tables}
+    states = {table: TableState(table, last_commit_at=at) for table, at in last_commits}
+    return plan_claim(waiting, configs, states, Budget(objects, 1 << 30), now)

@@ -1,0 +1,101 @@
+"""What a run may claim: the predicate, turns between tables, budgets, and when the rest comes due."""
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.claiming import Budget, PendingObject, TableState, claimable, plan_claim
+from sluice.identity import ObjectId
+from sluice.table_config import TableConfig
+
+NOW = 1_000_000
+WIDE = Budget(1_000, 1 << 40)
+
+
+def a_config(table="shop.a", freshness_s=60, paused=False):
+    return TableConfig(table, *table.split("."), topic=table, record_key=("id",), freshness_s=freshness_s, paused=paused)
+
+
+def waiting(n, table="shop.a", size=1, at=None):
+    return PendingObject(ObjectId("bronze", f"{table}/{n}", "v"), table, size, NOW - 500 + n if at is None else at, None, "avro", table, 0, n, 0)
+
+
+def planned(pending, budget=WIDE, states=(), configs=None, now=NOW):
+    named = configs if configs is not None else {item.table: a_config(item.table) for item in pending}
+    return plan_claim(pending, named, {state.table: state for state in states}, budget, now)
+
+
+class TestClaimable:
+    @pytest.mark.parametrize(("config", "state", "expected"), [
+        (a_config(), TableState("shop.a"), True),
+        (None, TableState("shop.a"), False),
+        (a_config(paused=True), TableState("shop.a"), False),
+        (a_config(), TableState("shop.a", paused=True), False),
+        (a_config(), TableState("shop.a", backoff_until=NOW + 1), False),
+        (a_config(), TableState("shop.a", backoff_until=NOW), True),
+        (a_config(), TableState("shop.a", last_commit_at=NOW - 59_999), False),
+        (a_config(), TableState("shop.a", last_commit_at=NOW - 60_000), True),
+        (a_config(freshness_s=0), TableState("shop.a", last_commit_at=NOW), True),
+    ])
+    def test_it_is_configured_not_paused_not_backing_off_and_old_enough(self, config, state, expected):
+        assert claimable(config, state, NOW) is expected
+
+
+class TestTurns:
+    def test_a_long_backlog_of_one_table_does_not_starve_another(self):
+        pending = [waiting(n, "shop.many") for n in range(100)] + [waiting(200, "shop.few"), waiting(201, "shop.few")]
+        plan = planned(pending, Budget(6, 1 << 40))
+        assert {table: len(found) for table, found in plan.objects.items()} == {"shop.many": 4, "shop.few": 2}
+
+    def test_the_table_that_waits_longest_goes_first_and_its_oldest_object_first(self):
+        plan = planned([waiting(3, "shop.b"), waiting(2, "shop.a"), waiting(1, "shop.b")], Budget(1, 1 << 40))
+        assert plan.objects == {"shop.b": (waiting(1, "shop.b"),)}
+
+    def test_bytes_stop_a_table_and_let_smaller_objects_of_others_through(self):
+        plan = planned([waiting(1, "shop.a", 6), waiting(2, "shop.b", 3), waiting(3, "shop.a", 6), waiting(4, "shop.b", 1)], Budget(10, 10))
+        assert [item.offset for found in plan.objects.values() for item in found] == [1, 2, 4]
+        assert plan.next_due_at == NOW
+
+    def test_an_object_larger_than_the_budget_is_claimed_alone(self):
+        plan = planned([waiting(1, size=100), waiting(2)], Budget(10, 10))
+        assert plan.objects == {"shop.a": (waiting(1, size=100),)}
+
+
+class TestDue:
+    def test_what_waits_for_freshness_or_back_off_says_when(self):
+        states = [TableState("shop.a", last_commit_at=NOW - 10_000), TableState("shop.b", backoff_until=NOW + 20_000)]
+        plan = planned([waiting(1, "shop.a"), waiting(2, "shop.b")], states=states)
+        assert plan.empty and plan.next_due_at == NOW + 20_000 and plan.due_at_release(NOW) == NOW + 20_000
+
+    def test_what_is_paused_or_unconfigured_comes_due_never(self):
+        plan = planned([waiting(1, "shop.a"), waiting(2, "shop.b")], configs={"shop.a": a_config(paused=True)})
+        assert plan.empty and plan.next_due_at is None
+
+    def test_a_run_that_ends_with_claimable_work_leaves_it_due_now(self):
+        assert planned([waiting(1)]).due_at_release(NOW) == NOW
+
+
+tables = st.sampled_from(["shop.a", "shop.b", "shop.c"])
+backlogs = st.lists(st.tuples(tables, st.integers(1, 9)), max_size=30)
+
+
+@given(backlogs, st.integers(1, 12), st.integers(1, 40), st.sets(tables))
+def test_any_plan_keeps_its_budget_takes_the_oldest_and_says_now_while_it_leaves_something(backlog, objects, size, busy):
+    pending = [waiting(n, table, weight) for n, (table, weight) in enumerate(backlog)]
+    plan = planned(pending, Budget(objects, size), [TableState(table, last_commit_at=NOW - 1_000) for table in busy])
+    taken = [item for found in plan.objects.values() for item in found]
+    free = [item for item in pending if item.table not in busy]
+    assert len(taken) <= objects and (sum(item.size for item in taken) <= size or len(taken) == 1)
+    assert bool(taken) == bool(free)
+    for table, found in plan.objects.items():
+        assert list(found) == [item for item in free if item.table == table][:len(found)]
+    left = Counter(item.id for item in free) - Counter(item.id for item in taken)
+    if left:
+        assert plan.next_due_at == NOW
+    elif len(free) < len(pending):
+        assert plan.next_due_at == NOW + 59_000
+    else:
+        assert plan.next_due_at is None
