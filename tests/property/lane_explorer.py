@@ -42,7 +42,7 @@ class Exploration:
 def explore(scenario: Scenario, *, stop_at_first: bool = True, schedules: int = 1) -> Exploration:
     """All worlds within the scenario's bounds; a world that violates a property is not walked on from.
 
-    `schedules` (1 or 2) is by how many schedules every world must complete.
+    `schedules` (0 to 2) is by how many schedules every world must complete.
     """
     seen = Exploration()
     first = scenario.start()

@@ -104,9 +104,6 @@ def blind_to_what_is_due(state, now):
     return supervision.Step(supervision.NOTHING) if step.action == supervision.START and state.arrivals == state.arrivals_seen else step
 
 
-LOST = (NO_LOST_WAKE_UP, CLAIMED_IN_THE_END)  # work that nobody will look at is seen at once, or by its never completing
-DOUBLED = (TWO_WRITERS, ONE_BATCH)  # two writers are seen as such, or by the commit that one of them makes again
-
 CALM = Left(ticks=1, supervisions=1)
 CRASH = Left(crashes=1, ticks=1, supervisions=2)
 ARRIVING = Scenario(SAME, ((0,), (1,)), CALM)
@@ -116,26 +113,27 @@ LATE = Scenario(ONE, ((0,),), Left(crashes=1, late=1, ticks=2, supervisions=2))
 OUTLIVING = replace(ZOMBIE, check_at=CHECK_BEFORE_COMPLETE)
 
 BROKEN = {
-    "a release that doesn't compare arrivals": (ARRIVING, Protocol(release=forgetting_arrivals), LOST),
-    "arrivals read after the query that finds nothing": (ARRIVING, Protocol(arrivals_before_query=False), LOST),
-    "a wake before the objects are written": (ARRIVING, Protocol(write_before_wake=False), LOST),
-    "a wake for new objects only": (CRASHING, Protocol(wakes=lambda admission: admission == NEW), LOST),
-    "a lapse that doesn't count as an arrival": (WAITING, Protocol(lapse=lapse_without_an_arrival), LOST),
-    "a release that doesn't say when what waits comes due": (WAITING, Protocol(due_at_on_release=False), LOST),
-    "a schedule that ignores due_at": (WAITING, Protocol(next_step=blind_to_what_is_due), LOST),
-    "claiming before taking over": (CRASHING, Protocol(takeover_first=False), LOST),
-    "a take-over that doesn't look on the timeline": (CRASHING, Protocol(look_on_timeline=False), DOUBLED),
-    "a lapse without asking whether the job run is over": (Scenario(ONE, ((0,),), CALM._replace(supervisions=2)), Protocol(terminal_before_lapse=False), DOUBLED),
-    "a lapse that doesn't name the job run": (LATE, Protocol(lapse=lapse_of_whatever_runs), DOUBLED),
-    "a hold by any job run of the run": (Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, supervisions=1)), Protocol(hold=any_job_run_holds), DOUBLED),
-    "a take-over that doesn't roll back first": (OUTLIVING, Protocol(rollback_first=False), DOUBLED),
-    "a commit without a check": (OUTLIVING, Protocol(check_before_commit=False), DOUBLED),
+    "a release that doesn't compare arrivals": (ARRIVING, Protocol(release=forgetting_arrivals), NO_LOST_WAKE_UP),
+    "arrivals read after the query that finds nothing": (ARRIVING, Protocol(arrivals_before_query=False), NO_LOST_WAKE_UP),
+    "a wake before the objects are written": (ARRIVING, Protocol(write_before_wake=False), NO_LOST_WAKE_UP),
+    "a wake for new objects only": (CRASHING, Protocol(wakes=lambda admission: admission == NEW), NO_LOST_WAKE_UP),
+    "a lapse that doesn't count as an arrival": (WAITING, Protocol(lapse=lapse_without_an_arrival), NO_LOST_WAKE_UP),
+    "a release that doesn't say when what waits comes due": (WAITING, Protocol(due_at_on_release=False), NO_LOST_WAKE_UP),
+    "a schedule that ignores due_at": (WAITING, Protocol(next_step=blind_to_what_is_due), CLAIMED_IN_THE_END),
+    "claiming before taking over": (CRASHING, Protocol(takeover_first=False), NO_LOST_WAKE_UP),
+    "a take-over that doesn't look on the timeline": (CRASHING, Protocol(look_on_timeline=False), ONE_BATCH),
+    "a lapse without asking whether the job run is over": (Scenario(ONE, ((0,),), CALM._replace(supervisions=2)), Protocol(terminal_before_lapse=False), TWO_WRITERS),
+    "a lapse that doesn't name the job run": (LATE, Protocol(lapse=lapse_of_whatever_runs), TWO_WRITERS),
+    "a hold by any job run of the run": (Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, supervisions=1)), Protocol(hold=any_job_run_holds), NO_LOST_WAKE_UP),
+    "a take-over that doesn't roll back first": (OUTLIVING, Protocol(rollback_first=False), TWO_WRITERS),
+    "a commit without a check": (OUTLIVING, Protocol(check_before_commit=False), TWO_WRITERS),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_exploration_finds_what_a_broken_protocol_does(name):
     scenario, protocol, expected = BROKEN[name]
-    seen = explore(replace(scenario, protocol=protocol))
+    # What a single world shows is to be seen without walking on from it; only the last property is about what follows.
+    seen = explore(replace(scenario, protocol=protocol), schedules=1 if expected == CLAIMED_IN_THE_END else 0)
     assert seen.violations, f"nothing found in {seen.states} worlds"
-    assert seen.violations[0].property in expected, told(seen)
+    assert seen.violations[0].property == expected, told(seen)
