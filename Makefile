@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-localstack judge-all lint build package deploy bench clean
+.PHONY: help setup demo test test-unit test-lane test-localstack judge-all lint build package deploy bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -30,6 +30,9 @@ test: setup  ## unit, property, Spark and integration tests
 
 test-unit: setup  ## the tests that need no JVM and no network
 	$(BIN)/python -m pytest tests/unit tests/property
+
+test-lane: setup  ## explore the lane protocol within larger bounds (about five minutes)
+	SLUICE_LANE_BOUNDS=large $(BIN)/python -m pytest tests/property/test_lane_model.py
 
 test-localstack: setup  ## one object to committed row on LocalStack (needs Python 3.13 for LocalStack itself)
 	$(BIN)/python -m pytest -m localstack tests/localstack
