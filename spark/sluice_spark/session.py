@@ -42,7 +42,6 @@ def required_settings(cores: int) -> Dict[str, str]:
         "spark.sql.shuffle.partitions": str(cores),
         # Adaptive execution merges small partitions. Where there are few anyway it only adds a stage's round trip to each query.
         "spark.sql.adaptive.enabled": "true" if cores > _FEW_PARTITIONS else "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
 
 
