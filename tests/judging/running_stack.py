@@ -1,5 +1,4 @@
 """A running stack as its users see it: the `sluice` command, an S3 client, and the file that says where everything is."""
-import json
 import os
 import subprocess
 import sys
@@ -9,12 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import yaml
+from boto3.dynamodb.types import TypeDeserializer
 
-from sluice_cli.target import LOCAL_FILE, Target, local_target
+from sluice_cli.target import HOME_VARIABLE, STACK_VARIABLE, Target, local_file, local_target
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SLUICE = "import sys; from sluice_cli.main import main; sys.exit(main())"  # what the console script does, also where it isn't installed
 START_TIMEOUT_S = 300.0  # jars may have to be fetched
 
 
@@ -24,14 +26,16 @@ class CommandFailed(AssertionError):
 
 @dataclass(frozen=True)
 class RunningStack:
-    """A local stack, by the folder that holds its `local.json`."""
+    """A local stack, by its SLUICE_HOME."""
 
     home: Path
 
     @cached_property
     def target(self) -> Target:
         """Names, endpoints and clients."""
-        return local_target(self.home / LOCAL_FILE)
+        file = local_file({HOME_VARIABLE: str(self.home)}, self.home)
+        assert file is not None, f"no stack runs in {self.home}"
+        return local_target(file)
 
     @property
     def s3(self) -> Mapping[str, str]:
@@ -44,7 +48,7 @@ class RunningStack:
     def sluice(self, *arguments: str, timeout_s: float = 600.0, accept: Sequence[int] = (0,)) -> str:
         """Run a command on this stack and return its standard output. Raises CommandFailed for a status that isn't accepted."""
         done = subprocess.run(
-            [sys.executable, "-m", "sluice_cli.main", *arguments], capture_output=True, text=True, timeout=timeout_s, cwd=self.home, env=self._environment())
+            [sys.executable, "-c", SLUICE, *arguments], capture_output=True, text=True, timeout=timeout_s, cwd=self.home, env=self._environment())
         if done.returncode not in accept:
             raise CommandFailed(f"sluice {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
         return done.stdout
@@ -66,9 +70,17 @@ class RunningStack:
         self.sluice("wait", "--timeout", str(int(timeout_s)), *(["--strict"] if strict else []), timeout_s=timeout_s + 60)
         return time.monotonic() - started
 
+    def ledger_objects(self, bucket: str, *, prefix: str) -> list[dict[str, Any]]:
+        """The ledger's items of the object versions whose key begins with `prefix`, as plain values. A scan: for a local ledger."""
+        read = TypeDeserializer().deserialize
+        pages = self.target.client("dynamodb").get_paginator("scan").paginate(
+            TableName=self.target.ledger_table, ConsistentRead=True, FilterExpression="begins_with(pk, :key)",
+            ExpressionAttributeValues={":key": {"S": f"object#{bucket}/{prefix}"}})
+        return [{name: read(value) for name, value in item.items()} for page in pages for item in page["Items"]]
+
     def _environment(self) -> dict[str, str]:
         paths = [str(REPOSITORY / folder) for folder in ("functions", "spark", "cli", "local")]
-        return {**os.environ, "SLUICE_HOME": str(self.home), "PYTHONPATH": os.pathsep.join(paths)}
+        return {**os.environ, HOME_VARIABLE: str(self.home), STACK_VARIABLE: "", "PYTHONPATH": os.pathsep.join(paths)}
 
 
 @contextmanager
@@ -81,9 +93,3 @@ def local_stack(home: Path, *arguments: str) -> Iterator[RunningStack]:
         yield stack
     finally:
         stack.sluice("local", "down")
-
-
-def ledger_states(stack: RunningStack) -> dict[str, int]:
-    """Objects by state, all lanes and tables together, as `sluice status` counts them."""
-    status = json.loads(stack.sluice("status", "--json"))
-    return dict(status["objects"])
