@@ -32,6 +32,8 @@ def required_settings(cores: int) -> Dict[str, str]:
         # Two attempts of one task at a time would write two files of one Hudi commit.
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Lists in three levels, as the Parquet format has them: the two-level form that Avro's writer defaults to can't hold a null element.
+        "spark.hadoop.parquet.avro.write-old-list-structure": "false",
         # Dates before 1582 and times before 1900 are written as the proleptic calendar has them; Spark's default refuses them.
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
