@@ -1,0 +1,82 @@
+"""A local stack's folder has one owner, and says nothing of a stack whose owner is gone."""
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sluice_local.children import bound_command, free_port
+from sluice_local.errors import AlreadyRunning, NotRunning
+from sluice_local.home import Description, Home, chosen_home, running_home
+
+DESCRIPTION = Description(
+    "sluice", "us-east-1", "http://127.0.0.1:1", "http://127.0.0.1:2", {"bronze": "b", "silver": "s", "artifacts": "a"}, "ledger",
+    {"access_key_id": "test", "secret_access_key": "test"}, "00f", "v1", {"owner": 1, "emulator": 2},
+)
+
+
+def test_a_folder_is_owned_once(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with home.own():
+        with pytest.raises(AlreadyRunning), home.own():
+            pass
+    with home.own():
+        pass
+
+
+def test_what_a_stack_says_of_itself_is_gone_with_it(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with home.own():
+        home.describe(DESCRIPTION)
+        assert home.description() == DESCRIPTION
+        assert home.file.stat().st_mode & 0o077 == 0, "others can read the credentials"
+    with pytest.raises(NotRunning):
+        home.description()
+
+
+def test_a_file_left_by_a_killed_owner_describes_nothing(tmp_path: Path) -> None:
+    program = "import sys, os, signal; from pathlib import Path; from sluice_local.home import Home; h = Home(Path(sys.argv[1])); c = h.own(); c.__enter__(); h.file.write_text('{}'); os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, env={"PYTHONPATH": ":".join(sys.path)})
+    home = Home(tmp_path)
+    assert home.file.exists()
+    assert home.owner() is None
+    with pytest.raises(NotRunning):
+        home.description()
+
+
+def test_a_stack_is_found_from_the_folders_below_it(tmp_path: Path) -> None:
+    below = tmp_path / "one" / "two"
+    below.mkdir(parents=True)
+    home = chosen_home({}, tmp_path)
+    with home.own():
+        assert running_home({}, below) == home
+    assert running_home({}, below).path == below / ".sluice"
+
+
+def test_sluice_home_says_where(tmp_path: Path) -> None:
+    assert chosen_home({"SLUICE_HOME": str(tmp_path)}, Path("/")) == running_home({"SLUICE_HOME": str(tmp_path)}, Path("/")) == Home(tmp_path)
+
+
+def test_a_bound_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
+    if sys.platform != "linux":
+        pytest.skip("the kernel's parent-death signal is Linux's")
+    pid_file = tmp_path / "pid"
+    child = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); print('up', flush=True); time.sleep(60)"
+    program = (
+        "import os, signal, subprocess, sys; from sluice_local.children import bound_command; "
+        f"p = subprocess.Popen(bound_command([sys.executable, '-c', {child!r}], parent=os.getpid()), stdout=subprocess.PIPE); p.stdout.readline(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=False, env={"PYTHONPATH": ":".join(sys.path)})
+    status = Path(f"/proc/{pid_file.read_text()}/stat")
+    assert not status.exists() or status.read_text().split()[2] in "ZX"
+
+
+def test_a_bound_child_whose_parent_is_gone_already_does_not_start() -> None:
+    done = subprocess.run(bound_command([sys.executable, "-c", "print('ran')"], parent=1), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_a_free_port_can_be_listened_on() -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as server:
+        assert server.getsockname()[0] == "127.0.0.1"

@@ -1,0 +1,85 @@
+"""What the local deployment changes in template.yaml, property by property, is what is allowed here and nothing else."""
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice_local.overlay import APPLICATION, Difference, Surroundings, differences, overlay, read_template
+
+SURROUNDINGS = Surroundings("00fapplication00", "arn:aws:emr-serverless:us-east-1:000000000000:/applications/00fapplication00", "http://127.0.0.1:1", "code", "functions/1.zip")
+
+# Path -> why an emulator needs it. Every path that is not matched by one of these fails the test below, and so does one that matches nothing.
+ALLOWED = {
+    r"Resources\.SparkApplication": "no emulator knows AWS::EMRServerless::Application: the stand-in makes one",
+    r"Outputs\.ApplicationId\.Value": "the stand-in's id",
+    r"Globals\.Function\.Environment\.Variables\.APPLICATION_ID": "the stand-in's id",
+    r"Resources\.SuperviseFunction\.Properties\.Events\.JobRunState\.Properties\.Pattern\.detail\.applicationId\[0\]": "the stand-in's id",
+    r"Resources\.JobRole\.Properties\.AssumeRolePolicyDocument\.Statement\[\d+\]\.Condition\.ArnLike\.aws:SourceArn\.Fn::Sub": "the stand-in's ARN",
+    r"Resources\.(Admit|Supervise|Reconcile)Role\.Properties\.Policies\[0\]\.PolicyDocument\.Statement\[\d+\]\.Resource\[\d+\]\.Fn::Sub": "the stand-in's ARN",
+    r"Globals\.Function\.CodeUri": "what `sam package` does: the functions' zip in a bucket",
+    r"Globals\.Function\.Environment\.Variables\.AWS_ENDPOINT_URL_EMR_SERVERLESS": "where the stand-in listens",
+    r"Globals\.Function\.Environment\.Variables\.POWERTOOLS_TRACE_DISABLED": "nothing listens for X-Ray segments",
+    r"Resources\.AdmitFunction\.Properties\.Events\.Notices\.Properties\.ScalingConfig\.MaximumConcurrency": "each concurrent call is a process of its own on this machine",
+}
+
+
+@pytest.fixture(scope="module")
+def template() -> dict[str, Any]:
+    return read_template(Path(__file__).resolve().parents[2] / "template.yaml")
+
+
+@pytest.fixture(scope="module")
+def found(template: dict[str, Any]) -> list[Difference]:
+    return list(differences(template, overlay(template, SURROUNDINGS)))
+
+
+def test_every_difference_is_allowed(found: list[Difference]) -> None:
+    assert [one for one in found if not any(re.fullmatch(pattern, one.path) for pattern in ALLOWED)] == []
+
+
+def test_every_allowance_is_used(found: list[Difference]) -> None:
+    assert [pattern for pattern in ALLOWED if not any(re.fullmatch(pattern, one.path) for one in found)] == []
+
+
+def test_references_differ_by_the_application_alone(found: list[Difference]) -> None:
+    for one in found:
+        if one.path.endswith("Fn::Sub"):
+            assert one.original.replace("${SparkApplication}", SURROUNDINGS.application_id) == one.overlaid
+
+
+def test_nothing_names_the_application_any_more(template: dict[str, Any]) -> None:
+    text = json.dumps(overlay(template, SURROUNDINGS))
+    assert "SparkApplication" not in text
+    assert APPLICATION not in text
+
+
+def test_the_template_itself_is_left_as_it_was(template: dict[str, Any]) -> None:
+    before = json.dumps(template, sort_keys=True)
+    overlay(template, SURROUNDINGS)
+    assert json.dumps(template, sort_keys=True) == before
+
+
+def test_every_form_of_reference_is_replaced() -> None:
+    template = {
+        "Globals": {"Function": {"Environment": {"Variables": {}}}},
+        "Resources": {
+            "App": {"Type": APPLICATION},
+            "Other": {
+                "Type": "AWS::SNS::Topic",
+                "DependsOn": ["App", "Third"],
+                "Properties": {
+                    "A": {"Ref": "App"}, "B": {"Fn::GetAtt": ["App", "Arn"]}, "C": {"Fn::GetAtt": "App.ApplicationId"},
+                    "D": {"Fn::Sub": "${App}-${App.Arn}-${Apple}-${AWS::Region}"}, "E": {"Fn::Sub": ["${App}/${X}", {"X": {"Ref": "App"}}]}, "F": {"Ref": "Apple"},
+                },
+            },
+            "Third": {"Type": "AWS::SNS::Topic", "DependsOn": "App"},
+        },
+    }
+    made = overlay(template, Surroundings("id", "arn", "http://e", "b", "k"))["Resources"]
+    assert made["Other"]["Properties"] == {
+        "A": "id", "B": "arn", "C": "id", "D": {"Fn::Sub": "id-arn-${Apple}-${AWS::Region}"}, "E": {"Fn::Sub": ["id/${X}", {"X": "id"}]}, "F": {"Ref": "Apple"},
+    }
+    assert made["Other"]["DependsOn"] == ["Third"]
+    assert made["Third"] == {"Type": "AWS::SNS::Topic"}
