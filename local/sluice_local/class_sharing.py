@@ -1,11 +1,13 @@
 """Class data shared between job starts: half of a cold start is the JVM reading and verifying the same 15,000 classes.
 
 The first job of a (Java, class path) writes down which classes it loads. When it has ended, another JVM turns the list
-into an archive in the cache, and every later job maps that archive into memory. A job never waits for it.
+into an archive in the cache, and every later job maps that archive into memory. A job never waits for it, and a stack that
+ends first leaves the list for the next one.
 """
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import subprocess
@@ -21,6 +23,7 @@ from sluice_local.spark_image import MODULE_OPTIONS
 
 _LOG = logging.getLogger(__name__)
 _FEWEST_CLASSES = 8_000  # a job that ended before it wrote to a table loads fewer, and would leave a poor archive for good
+_CLASS_PATH = "# class path: "  # the first line of a list that is kept; lines with # are comments to the JVM
 
 
 @dataclass(frozen=True)
@@ -36,40 +39,53 @@ class ClassArchive:
         """Where the archive is, once it is built."""
         return self.home / f"classes-{self._key()}.jsa"
 
+    @property
+    def classes(self) -> Path:
+        """Where the list is that it is built from."""
+        return self.path.with_suffix(".lst")
+
     def options(self, scratch: Path) -> list[str]:
         """JVM options that use the archive, or that write the list it is built from into `scratch`."""
         if self.path.exists():
             return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto"]
-        return [f"-XX:DumpLoadedClassList={self._list(scratch)}"]
+        return [f"-XX:DumpLoadedClassList={_list(scratch)}"]
 
-    def build(self, scratch: Path) -> bool:
-        """Build the archive from the list that a job left in `scratch`; whether there is an archive now. Takes about 20 s of one core."""
-        classes = self._list(scratch)
-        if self.path.exists() or not classes.exists():
-            return self.path.exists()
-        with classes.open("rb") as lines:
-            if sum(1 for _ in lines) < _FEWEST_CLASSES:
-                return False
+    def remember(self, scratch: Path) -> bool:
+        """Keep the list that a job left in `scratch`; whether there is one to build from now."""
+        if self.path.exists() or self.classes.exists() or not _list(scratch).exists():
+            return self.classes.exists()
+        lines = _list(scratch).read_bytes()
+        if lines.count(b"\n") < _FEWEST_CLASSES:
+            return False
+        partial = self.path.with_suffix(f".{os.getpid()}.partial")
+        partial.write_bytes((_CLASS_PATH + json.dumps([str(jar) for jar in self.class_path]) + "\n").encode() + lines)
+        partial.replace(self.classes)
+        _list(scratch).unlink()
+        return True
+
+    def build(self) -> bool:
+        """Build the archive from the list that is kept; whether there is an archive now. Takes 15 s of one core."""
         with only_one(self.home / "lock"):
-            return self.path.exists() or self._dump(classes)
+            return self.path.exists() or (self.classes.exists() and self._dump())
 
-    def _dump(self, classes: Path) -> bool:
-        partial = self.path.with_suffix(f".{os.getpid()}")
+    def _dump(self) -> bool:
+        partial = self.path.with_suffix(f".{os.getpid()}.partial")
         # G1 so that the archive holds heap objects; the jobs' own collector can map them. Not in the way of jobs: nice.
         command = [
-            "nice", "-n", "19", str(self.java.binary), "-Xshare:dump", "-XX:+UseG1GC", f"-XX:SharedClassListFile={classes}",
+            "nice", "-n", "19", str(self.java.binary), "-Xshare:dump", "-XX:+UseG1GC", f"-XX:SharedClassListFile={self.classes}",
             f"-XX:SharedArchiveFile={partial}", *MODULE_OPTIONS, "-cp", join(self.class_path),
         ]
         done = subprocess.run(bound_command(command, parent=os.getpid()), capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode < 0:
+            return False  # the stack ended first: the list stays for the next one
         if done.returncode != 0 or not partial.exists():
             _LOG.warning("class data archive was not built: %s", (done.stdout + done.stderr)[-2000:])
             partial.unlink(missing_ok=True)
+            self.classes.unlink()  # it would fail the same way
             return False
         partial.replace(self.path)
+        self.classes.unlink()
         return True
-
-    def _list(self, scratch: Path) -> Path:
-        return scratch / "loaded-classes.lst"
 
     def _key(self) -> str:
         """The JVM refuses an archive of other jars; so does the name, which holds what it checks: path, size and time."""
@@ -78,6 +94,21 @@ class ClassArchive:
             status = jar.stat()
             parts.append(f"{jar}:{status.st_size}:{status.st_mtime_ns}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def build_remembered(java: Java, home: Path) -> None:
+    """Build the archives whose lists an earlier stack left."""
+    for classes in home.glob("classes-*.lst"):
+        with classes.open(encoding="utf-8") as lines:
+            class_path = tuple(Path(jar) for jar in json.loads(lines.readline()[len(_CLASS_PATH):]))
+        if all(jar.exists() for jar in class_path):
+            archive = ClassArchive(java, class_path, home)
+            if archive.classes == classes:  # else of another Java, or of jars that have changed since
+                archive.build()
+
+
+def _list(scratch: Path) -> Path:
+    return scratch / "loaded-classes.lst"
 
 
 def join(class_path: Sequence[Path]) -> str:

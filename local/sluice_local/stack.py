@@ -2,17 +2,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping
 
 import boto3
 from botocore.config import Config
 
 from sluice_local.cache import cache_directory
+from sluice_local.class_sharing import build_remembered
 from sluice_local.deploy import Deployment, Pace, deploy
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
@@ -58,6 +59,7 @@ def local_stack(home: Home, options: Options, *, environment: Mapping[str, str],
         undo.enter_context(home.own())
         java = find_java(environment)
         progress("Starting the emulator")
+        shutil.rmtree(home.path / "emulator", ignore_errors=True)  # what an earlier stack held is gone; so is its log
         emulator = start_emulator(home.path / "emulator", port=options.port, environment=environment)
         undo.callback(emulator.stop)
         jars = ensure_jars(options.hudi_version, environment=environment, progress=progress)
@@ -70,6 +72,7 @@ def local_stack(home: Home, options: Options, *, environment: Mapping[str, str],
         clients = _client_maker(endpoints)
         stand_in = start_stand_in(settings, s3=clients("s3"), events=clients("events"), functions=clients("lambda"), account=ACCOUNT, port=options.emr_port)
         undo.callback(stand_in.stop)
+        threading.Thread(target=build_remembered, args=(java, cache / "classes"), name="class-archive", daemon=True).start()
         endpoints["emr-serverless"] = stand_in.endpoint
         deployment = deploy(clients, emr_endpoint=stand_in.endpoint, hudi_bundle=hudi_bundle(jars), cache=cache, pace=options.pace, progress=progress)
         description = _describe(emulator, stand_in, deployment, ready_seconds=round(time.monotonic() - began, 2))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sluice_local.cache import cache_directory
-from sluice_local.class_sharing import ClassArchive
+from sluice_local.class_sharing import ClassArchive, build_remembered
 from sluice_local.errors import JarsUnavailable, NoJava
 from sluice_local.jars import HADOOP_AWS, ensure_jars, hudi_bundle, hudi_coordinate
 from sluice_local.java import Java, find_java
@@ -146,25 +146,40 @@ def archive(tmp_path: Path, script: str) -> ClassArchive:
 DUMP = 'for word in "$@"; do case "$word" in -XX:SharedArchiveFile=*) printf archive > "${word#-XX:SharedArchiveFile=}";; esac; done'
 
 
+def a_list(folder: Path, count: int) -> None:
+    (folder / "loaded-classes.lst").write_text("java/lang/Object\n" * count)
+
+
 def test_the_first_job_lists_its_classes_and_the_next_uses_their_archive(tmp_path: Path) -> None:
     shared = archive(tmp_path, DUMP)
     assert shared.options(tmp_path) == [f"-XX:DumpLoadedClassList={tmp_path / 'loaded-classes.lst'}"]
-    (tmp_path / "loaded-classes.lst").write_text("java/lang/Object\n" * 9_000)
-    assert shared.build(tmp_path)
+    a_list(tmp_path, 9_000)
+    assert shared.remember(tmp_path) and shared.build()
     assert shared.options(tmp_path) == [f"-XX:SharedArchiveFile={shared.path}", "-Xshare:auto"]
+
+
+def test_a_list_that_no_archive_was_built_of_is_used_by_the_next_stack(tmp_path: Path) -> None:
+    shared = archive(tmp_path, DUMP)
+    a_list(tmp_path, 9_000)
+    assert shared.remember(tmp_path)
+    build_remembered(Java(shared.java.home, "17.0.2", "another"), shared.home)
+    assert not shared.path.exists()
+    build_remembered(shared.java, shared.home)
+    assert shared.path.exists() and not shared.classes.exists()
 
 
 def test_a_job_that_loaded_little_leaves_no_archive(tmp_path: Path) -> None:
     shared = archive(tmp_path, DUMP)
-    assert not shared.build(tmp_path)
-    (tmp_path / "loaded-classes.lst").write_text("java/lang/Object\n" * 100)
-    assert not shared.build(tmp_path)
+    assert not shared.remember(tmp_path)
+    a_list(tmp_path, 100)
+    assert not shared.remember(tmp_path)
+    assert not shared.build()
 
 
-def test_an_archive_that_can_not_be_built_is_no_archive(tmp_path: Path) -> None:
+def test_an_archive_that_can_not_be_built_is_not_tried_for_ever(tmp_path: Path) -> None:
     shared = archive(tmp_path, f"{DUMP}; exit 1")
-    (tmp_path / "loaded-classes.lst").write_text("java/lang/Object\n" * 9_000)
-    assert not shared.build(tmp_path)
+    a_list(tmp_path, 9_000)
+    assert shared.remember(tmp_path) and not shared.build()
     assert not [path for path in (tmp_path / "cache").iterdir() if path.name != "lock"]
 
 

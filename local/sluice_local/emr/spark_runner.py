@@ -113,8 +113,8 @@ class SparkRunner:
         self._service.move(run, "RUNNING")
         ended = self._watch(run, process)
         children.signal_group(process, signal.SIGKILL)  # workers that outlived their driver
-        if not self._stopping.is_set():
-            threading.Thread(target=archive.build, args=(directory,), name="class-archive", daemon=True).start()
+        if archive.remember(directory) and not self._stopping.is_set():
+            threading.Thread(target=archive.build, name="class-archive", daemon=True).start()
         return ended if ended else self._verdict(process.returncode, directory)
 
     def _watch(self, run: JobRun, process: subprocess.Popen[bytes]) -> tuple[str, str] | None:
