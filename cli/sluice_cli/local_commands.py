@@ -19,6 +19,7 @@ from sluice_cli.config_source import read_tables
 from sluice_cli.failures import UsageError
 from sluice_cli.local_output import following, print_ready, progress_lines
 from sluice_cli.output import Json, print_json, say
+from sluice_local.children import is_running
 from sluice_local.deploy import Pace
 from sluice_local.errors import DidNotStart
 from sluice_local.home import Description, Home, chosen_home, running_home
@@ -90,7 +91,7 @@ def down() -> None:
         return
     os.kill(owner, signal.SIGTERM)
     deadline = time.monotonic() + _END_SECONDS
-    while home.owner() == owner:
+    while is_running(owner):
         if time.monotonic() > deadline:
             os.kill(owner, signal.SIGKILL)  # the kernel ends its children with it
             home.file.unlink(missing_ok=True)

@@ -49,6 +49,17 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
         pass  # ended by itself: what was asked for
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process is there, and more than what is left of one that its parent has not waited for."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        return not Path("/proc/self").exists()  # no /proc here: the signal's answer stands
+
+
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nothing listens on now."""
     with socket.socket() as probe:

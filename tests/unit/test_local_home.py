@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice_local.children import bound_command, free_port
+from sluice_local.children import bound_command, free_port, is_running
 from sluice_local.errors import AlreadyRunning, NotRunning
 from sluice_local.home import Description, Home, chosen_home, running_home
 
@@ -73,14 +73,6 @@ def test_a_bound_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
     while is_running(int(pid_file.read_text())):
         assert time.monotonic() < deadline, "the child outlived its parent"
         time.sleep(0.01)
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process is there, and more than what is left of one that nobody waited for."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_a_bound_child_whose_parent_is_gone_already_does_not_start() -> None:

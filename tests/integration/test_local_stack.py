@@ -1,0 +1,124 @@
+"""The local stack as a whole: what it says, what it deploys, and that nothing of it is left when it ends."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from judging.running_stack import REPOSITORY, RunningStack, local_stack
+from sluice_local.home import Home
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+def until(ready: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """What `ready` returns once it is true."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = ready()
+        if found:
+            return found
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def processes_of(home: Path) -> list[int]:
+    """Every process that runs with this folder in its command line or environment, but the ones that look."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int(entry.name) != os.getpid() and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                if os.fsencode(home) in text:
+                    found.append(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # ended meanwhile, or somebody else's
+    return found
+
+
+@pytest.fixture()
+def own(tmp_path: Path) -> Iterator[RunningStack]:
+    """A stack that the test may end."""
+    with local_stack(tmp_path / "home") as running:
+        yield running
+
+
+def test_it_says_everything_an_s3_client_needs(stack: RunningStack) -> None:
+    said = json.loads(stack.sluice("local", "info", "--json"))
+    assert said["endpoint"].startswith("http://127.0.0.1:") and said["emr_endpoint"].startswith("http://127.0.0.1:")
+    assert set(said["buckets"]) == {"bronze", "silver", "artifacts"} and all(said["buckets"].values())
+    assert set(said["credentials"]) == {"access_key_id", "secret_access_key"}
+
+
+def test_the_functions_run_what_was_deployed_and_not_the_working_tree(stack: RunningStack) -> None:
+    configuration = stack.target.client("lambda").get_function_configuration(FunctionName=stack.target.outputs["SuperviseFunction"])
+    variables = configuration["Environment"]["Variables"]
+    assert configuration["Runtime"] == f"python3.{sys.version_info.minor}"
+    assert variables["RELEASE"] == json.loads(stack.sluice("local", "info", "--json"))["release"]
+    answer = stack.target.client("lambda").invoke(FunctionName=stack.target.outputs["SuperviseFunction"], Payload=b"{}")
+    assert "FunctionError" not in answer, answer["Payload"].read()
+
+
+def test_the_release_is_where_a_job_looks_for_it(stack: RunningStack) -> None:
+    version = json.loads(stack.sluice("local", "info", "--json"))["release"]
+    listed = stack.target.client("s3").list_objects_v2(Bucket=stack.target.artifacts, Prefix=f"releases/{version}/")["Contents"]
+    assert {entry["Key"].rsplit("/", 1)[1].split("-")[0].split(".")[0] for entry in listed} == {"ingest", "sluice", "environment", "release"}
+
+
+def test_the_rule_of_the_template_hears_of_a_job_runs_end(stack: RunningStack) -> None:
+    """Through the deployed rule and its pattern: the function is called with the event of the run that failed."""
+    emr, logs = stack.target.client("emr-serverless"), stack.target.client("logs")
+    started = emr.start_job_run(
+        applicationId=stack.target.outputs["ApplicationId"], clientToken="not-sluice", executionRoleArn=stack.target.outputs["JobRoleArn"],
+        jobDriver={"sparkSubmit": {"entryPoint": f"s3://{stack.target.artifacts}/nothing.py"}})
+    until(lambda: emr.get_job_run(applicationId=started["applicationId"], jobRunId=started["jobRunId"])["jobRun"]["state"] == "FAILED")
+    group = next(group["logGroupName"] for group in logs.describe_log_groups()["logGroups"] if "Supervise" in group["logGroupName"])
+    until(lambda: any(started["jobRunId"] in event["message"] for event in logs.filter_log_events(logGroupName=group)["events"]))
+
+
+def test_a_second_stack_in_the_same_folder_is_refused(stack: RunningStack) -> None:
+    stack.sluice("local", "up", "--detach", accept=(1,))
+    assert Home(stack.home).owner() is not None
+
+
+def test_down_leaves_nothing_running(own: RunningStack) -> None:
+    assert processes_of(own.home)
+    own.sluice("local", "down")
+    assert processes_of(own.home) == []
+    assert not (own.home / "local.json").exists()
+
+
+def test_a_killed_owner_leaves_nothing_running(own: RunningStack) -> None:
+    owner = Home(own.home).owner()
+    assert owner is not None
+    os.kill(owner, signal.SIGKILL)
+    until(lambda: processes_of(own.home) == [])
+    own.sluice("local", "up", "--detach")
+
+
+@pytest.mark.parametrize("after", ["at once", "when it is ready"])
+def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    paths = os.pathsep.join(str(REPOSITORY / folder) for folder in ("functions", "spark", "cli", "local"))
+    command = [sys.executable, "-c", "from sluice_cli.main import main; main()", "local", "up"]
+    with (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(command, env={**os.environ, "SLUICE_HOME": str(home), "PYTHONPATH": paths}, stdout=said, stderr=said)
+        until(lambda: (home / ("local.json" if after == "when it is ready" else "emulator/ministack.log")).exists(), 120)
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+    until(lambda: processes_of(home) == [])
+
+
+def test_without_its_release_the_stand_in_refuses_what_the_service_refuses(stack: RunningStack) -> None:
+    with pytest.raises(ClientError, match="ValidationException"):
+        stack.target.client("emr-serverless").start_job_run(
+            applicationId=stack.target.outputs["ApplicationId"], clientToken="x", executionRoleArn="arn:aws:iam::000000000000:role/x",
+            jobDriver={"sparkSubmit": {"entryPoint": "s3://b/k.py", "sparkSubmitParameters": "--conf spark.jars.packages=a:b:1"}})
