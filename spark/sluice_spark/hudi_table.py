@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from sluice import hudi_options
 from sluice.table_config import TableConfig
@@ -30,11 +30,21 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What one look at the timeline tells: the newest instant of any kind, whether there are rows, commits since the last cleaning."""
+    """What one look at the table tells.
+
+    `newest` is the newest instant of any kind, `schema` the columns without Hudi's own (None before the
+    first commit), `properties_added` what readers needed and the table's file lacked.
+    """
 
     newest: Optional[str]
-    empty: bool
+    schema: Optional[StructType]
     commits_since_cleaning: int
+    properties_added: Tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever committed."""
+        return self.schema is None
 
 
 class HudiTable:
@@ -59,13 +69,13 @@ class HudiTable:
         self._jvm.create_table(
             self.path, values, table_type=hudi_options.hudi_type(self.config), key_generator=hudi_options.key_generator(self.config)
         )
-        self.check_properties()
         return True
 
-    def check_properties(self) -> Tuple[str, ...]:
-        """Check what readers depend on (rule 8) and what can't change (rule 18); returns the properties it added.
+    def look(self) -> TableFacts:
+        """Check the table's properties and read its timeline, both from one listing.
 
-        Raises TableDiffers naming every difference.
+        Checked is what readers depend on (rule 8) and what can't change (rule 18). A property that some
+        reader needs and the file lacks is added. Raises TableDiffers naming every difference.
         """
         meta_client = self._jvm.meta_client(self.path)
         properties, found = hudi_options.table_properties(self.config), self._jvm.table_properties(meta_client)
@@ -76,23 +86,16 @@ class HudiTable:
         missing = hudi_options.absent(properties, found)
         if missing:
             self._jvm.update_properties(meta_client, missing)
-        return tuple(sorted(missing))
-
-    def schema(self) -> Optional[StructType]:
-        """The table's columns without Hudi's own, None before the first commit."""
-        return self._jvm.table_schema(self._jvm.meta_client(self.path))
-
-    def facts(self) -> TableFacts:
-        """Look at the timeline once."""
-        timeline = self._jvm.meta_client(self.path).getActiveTimeline()
+        timeline = meta_client.getActiveTimeline()
         commits = timeline.getCommitsTimeline().filterCompletedInstants()
         cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
         since = commits.findInstantsAfter(cleaned.get().requestedTime()) if cleaned.isPresent() else commits
         newest = timeline.lastInstant()
         return TableFacts(
             newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
-            empty=int(commits.countInstants()) == 0,
+            schema=self._jvm.table_schema(meta_client) if int(commits.countInstants()) else None,
             commits_since_cleaning=int(since.countInstants()),
+            properties_added=tuple(sorted(missing)),
         )
 
     def stored(self, *columns: str) -> DataFrame:
@@ -181,6 +184,7 @@ class HudiTable:
             operation=operation,
             parallelism=hudi_options.shuffle_tasks(size_bytes, self._cores),
             housekeeping=facts.commits_since_cleaning >= hudi_options.COMMITS_PER_CLEANING,
+            arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
         )
         metadata = hudi_options.commit_metadata(batch=batch, table=self.config.table, run=run)
         rows.write.format("hudi").options(**options).options(**metadata).mode("append").save(self.path)

@@ -1,7 +1,8 @@
 """One table's part of a batch, whole: from its objects to its commit, or to the reason why there is none."""
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Mapping, Optional, Tuple
+from contextlib import contextmanager
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +55,7 @@ class _Part:
         self._config: TableConfig = self._part.table_config
         self._services = services
         self._still_held = still_held
+        self._seconds: Dict[str, float] = {}
         self._hudi = HudiTable(spark, services.table_path(self._config.database, self._config.name), self._config)
 
     def resolve(self) -> Optional[Outcome]:
@@ -71,16 +73,15 @@ class _Part:
         return self._outcome(found, self._errors(), dict(found.counts))
 
     def merge(self) -> Outcome:
-        if self._hudi.ensure_created():
-            self._event("table_created")
-        else:
-            added = self._hudi.check_properties()
-            if added:
-                self._event("properties_added", properties=list(added))
-        facts = self._hudi.facts()
-        schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects)
-        stored_schema = None if facts.empty else self._hudi.schema()
-        planned = plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=stored_schema)
+        with self._stage("table"):
+            if self._hudi.ensure_created():
+                self._event("table_created")
+            facts = self._hudi.look()
+            if facts.properties_added:
+                self._event("properties_added", properties=list(facts.properties_added))
+        with self._stage("schemas"):
+            schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects)
+        planned = plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=facts.schema)
         refused = [*schemas.errors, *_refused(planned, self._part.objects, schemas.of_object)]
         left = [item for item in self._part.objects if item.id.hash not in {error.object for error in refused}]
         for error in refused:
@@ -107,11 +108,13 @@ class _Part:
                     few=sum(item.size for item in objects) < BROADCAST_BYTES,
                 ).persist(StorageLevel.MEMORY_AND_DISK)
                 held.append(marked)
-            counts = _counts(marked)
+            with self._stage("read"):
+                counts = _counts(marked)
             errors = self._errors()
             if not counts["winning"]:
                 return self._outcome(None, errors, counts)
-            commit = self._commit(merging.winners(marked), planned, objects, facts)
+            with self._stage("commit"):
+                commit = self._commit(merging.winners(marked), planned, objects, facts)
             return self._outcome(commit, errors, {**counts, **commit.counts})
         finally:
             for frame in held:
@@ -122,7 +125,7 @@ class _Part:
         if planned.widened and self._config.table_type == MOR:
             compacted = self._hudi.compact_all()
             self._event("compacted_before_wider_types", columns=list(planned.widened), instant=compacted)
-            facts = self._hudi.facts()
+            facts = self._hudi.look()
         clock = self._services.clock
         self._hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
         self._check_held()
@@ -139,6 +142,7 @@ class _Part:
             raise LaneLost(f"The lane was taken over before {self._config.table} was committed", table=self._config.table, batch=self._manifest.batch)
 
     def _outcome(self, commit: Optional[CommitResult], errors: List[ObjectError], counts: Dict[str, int]) -> Outcome:
+        self._event("merged", seconds=self._seconds, **counts)
         whole = len(errors) == len(self._part.objects) and bool(errors)
         return Outcome(
             batch=self._manifest.batch,
@@ -151,6 +155,16 @@ class _Part:
             quarantined=tuple(sorted(errors, key=lambda error: error.object)),
             reason="every object of this part was quarantined" if whole and commit is None else None,
         )
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        """Add the time that passes inside to a stage of this part, for the log."""
+        clock = self._services.clock
+        began = clock.now_ms()
+        try:
+            yield
+        finally:
+            self._seconds[name] = round(self._seconds.get(name, 0.0) + (clock.now_ms() - began) / 1000, 3)
 
     def _event(self, name: str, **fields: object) -> None:
         self._services.log.event(name, batch=self._manifest.batch, table=self._config.table, **fields)

@@ -1,0 +1,159 @@
+"""Where a writer dies: what it left is undone, what it committed is found, and nothing is written twice."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from workbench import Workbench, change, flattened, table
+
+from sluice import hudi_options
+from sluice.manifest import COMMITTED
+from sluice_spark.hudi_errors import ClockBehind, TableDiffers
+from sluice_spark.hudi_table import HudiTable, instant_ms
+from sluice_spark.lane_lost import LaneLost
+
+SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
+
+
+def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
+    return change(op, lsn, id=id, place=place, name=name)
+
+
+def boom(frame: Any) -> Any:
+    """The same rows from a task that dies while Hudi writes them."""
+    from pyspark.sql import functions as F
+
+    return frame.withColumn("name", F.expr("raise_error('killed here')").cast("string"))
+
+
+def hudi_table(bench: Workbench, config: Any) -> HudiTable:
+    return HudiTable(bench.spark, bench.path(config), config)
+
+
+@KINDS
+def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = table(table_type=table_type)
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new"), row("c", 3, 2)], SCHEMA)])
+    from sluice_spark import merging
+
+    whole = merging.winners
+    monkeypatch.setattr(merging, "winners", lambda marked: boom(whole(marked)))
+    with pytest.raises(Exception, match="killed here"):
+        bench.merge_manifest(manifest, config)
+    monkeypatch.undo()
+    assert any(name.endswith("requested") and name.split(".")[0] + ".commit" not in bench.timeline(config) for name in bench.timeline(config))
+
+    assert bench.resolve(manifest, config) is None
+    assert "rolled_back" in bench.events.names()
+    assert hudi_table(bench, config).rollback_unfinished() == ()
+    again = bench.merge_manifest(manifest, config)
+    assert (again.state, again.counts["winning"]) == (COMMITTED, 2)
+    assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
+
+
+@KINDS
+def test_a_commit_whose_writer_died_after_it_is_found_and_not_written_again(bench: Workbench, table_type: str) -> None:
+    config = table(table_type=table_type)
+    manifest = bench.manifest(config, [bench.put([row("c", 1, 1)], SCHEMA), bench.put_bytes(b"not avro")])
+    assert bench.resolve(manifest, config) is None  # no table yet
+    first = bench.merge_manifest(manifest, config)
+    before = bench.timeline(config)
+
+    found = bench.resolve(manifest, config)
+
+    assert found is not None
+    assert (found.instant, found.state, found.quarantined) == (first.instant, COMMITTED, first.quarantined)
+    assert hudi_table(bench, config).instant_of_batch(manifest.batch, config.table) == first.instant
+    assert hudi_table(bench, config).instant_of_batch("b-other", config.table) is None
+    assert bench.timeline(config) == before
+
+
+def test_a_writer_that_wakes_up_after_the_rollback_commits_nothing(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="sleeper")], SCHEMA)])
+    client = hudi_table(bench, config)._client()
+    instant = client.startCommit()
+    try:
+        assert hudi_table(bench, config).rollback_unfinished() == (instant,)
+        bench.merge_manifest(manifest, config)
+        with pytest.raises(Exception):
+            client.commit(instant, bench.spark.sparkContext._jsc.emptyRDD())
+    finally:
+        client.close()
+    assert bench.rows(config, "id", "name") == [(1, "sleeper")]
+
+
+def test_a_requested_compaction_plan_stays_and_a_running_one_becomes_requested(bench: Workbench) -> None:
+    config = table(table_type="mor")
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 2, 1, name="log")], SCHEMA)])
+    hudi = hudi_table(bench, config)
+    client = hudi._client(hudi_options.compaction_at_once())
+    plan = client.scheduleCompaction(hudi._jvm.none())
+    client.close()
+    assert plan.isPresent() and hudi.rollback_unfinished() == ()
+
+    timeline = hudi._jvm.meta_client(hudi.path).getActiveTimeline()
+    timeline.transitionCompactionRequestedToInflight(timeline.filterPendingCompactionTimeline().firstInstant().get())
+    assert hudi.rollback_unfinished() == (plan.get(),)
+    left = [name for name in bench.timeline(config) if name.startswith(plan.get())]
+    assert left == [f"{plan.get()}.compaction.requested"]
+
+    bench.merge(config, [bench.put([row("u", 3, 1, name="after")], SCHEMA)])
+    assert bench.rows(config, "id", "name") == [(1, "after")]
+
+
+def test_nothing_is_undone_by_a_run_that_lost_the_lane(bench: Workbench) -> None:
+    config = table()
+    manifest = bench.manifest(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.merge_manifest(manifest, config)
+    with pytest.raises(LaneLost):
+        bench.resolve(manifest, config, still_held=lambda: False)
+
+
+def test_the_properties_file_names_the_ordering_field_for_old_and_new_readers(bench: Workbench) -> None:
+    config = table(table_type="mor", partition_by=("place",))
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)])
+    kept = bench.properties(config)
+    assert (kept["hoodie.table.precombine.field"], kept["hoodie.table.ordering.fields"]) == ("_sluice_position", "_sluice_position")
+    assert (kept["hoodie.table.version"], kept["hoodie.table.timeline.timezone"]) == ("6", "UTC")
+
+
+def test_a_property_that_a_reader_needs_is_added_before_the_first_write(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
+    file = bench.local_path(config) / ".hoodie" / "hoodie.properties"
+    file.write_text("".join(line for line in file.read_text().splitlines(True) if "ordering" not in line and "precombine" not in line))
+    (file.parent / ".hoodie.properties.crc").unlink()
+    bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)])
+    assert ("properties_added", ["hoodie.table.ordering.fields", "hoodie.table.precombine.field"]) in [
+        (name, fields.get("properties")) for name, fields in bench.events.seen]
+    assert {"hoodie.table.precombine.field", "hoodie.table.ordering.fields"} <= set(bench.properties(config))
+
+
+def test_a_table_of_another_key_is_refused(bench: Workbench) -> None:
+    bench.merge(table(), [bench.put([row("c", 1, 1)], SCHEMA)])
+    with pytest.raises(TableDiffers, match="recordkey"):
+        bench.merge(table(record_key=("name",)), [bench.put([row("c", 2, 1)], SCHEMA)])
+
+
+def test_an_instant_in_the_future_is_waited_for_or_refused(bench: Workbench) -> None:
+    config = table()
+    hudi = hudi_table(bench, config)
+    newest = "20260102030405678"
+    at = instant_ms(newest)
+    assert at == 1_767_323_045_678
+    clock = {"now": at - 40}
+
+    def wait(seconds: float) -> None:
+        clock["now"] += round(seconds * 1000)
+
+    hudi.wait_until_past_newest(newest, now_ms=lambda: clock["now"], wait=wait)
+    assert clock["now"] > at
+    with pytest.raises(ClockBehind) as refused:
+        hudi.wait_until_past_newest(newest, now_ms=lambda: at - 3_600_000, wait=wait)
+    assert refused.value.retriable and refused.value.facts["behind_ms"] == 3_600_000

@@ -1,0 +1,72 @@
+"""Writer schemas that change: what goes on by itself, and what is quarantined with the rest going on."""
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from workbench import Workbench, change, flattened, table
+
+from sluice.manifest import COMMITTED
+
+KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
+
+
+def decimal(precision: int, scale: int) -> list[Any]:
+    return ["null", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
+
+
+OLD = flattened({"id": "int", "n": ["null", "int"], "f": ["null", "float"], "d": decimal(18, 4), "gone": ["null", "string"]})
+NEW = flattened({"id": "int", "n": ["null", "long"], "f": ["null", "double"], "d": decimal(24, 6), "added": ["null", "string"]})
+
+
+def old(lsn: int, id: int, n: int) -> dict[str, Any]:
+    return change("u", lsn, id=id, n=n, f=0.5, d=Decimal("1.2500"), gone="here")
+
+
+def new(lsn: int, id: int, n: int) -> dict[str, Any]:
+    return change("u", lsn, id=id, n=n, f=0.1, d=Decimal("123456789012345678.123456"), added="new")
+
+
+@KINDS
+def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Workbench, table_type: str) -> None:
+    config = table(table_type=table_type)
+    bench.merge(config, [bench.put([old(1, 1, 1), old(1, 2, 2), old(1, 3, 3)], OLD)])
+    bench.merge(config, [bench.put([old(2, 2, 22)], OLD)])
+    bench.merge(config, [bench.put([new(3, 1, 2**40)], NEW)])
+    bench.merge(config, [bench.put([old(4, 3, 33)], OLD), bench.put([new(5, 4, 4)], NEW)])
+    assert bench.rows(config, "id", "n", "f", "d", "gone", "added") == [
+        (1, 2**40, 0.1, Decimal("123456789012345678.123456"), None, "new"),
+        (2, 22, 0.5, Decimal("1.250000"), "here", None),
+        (3, 33, 0.5, Decimal("1.250000"), "here", None),
+        (4, 4, 0.1, Decimal("123456789012345678.123456"), None, "new"),
+    ]
+    if table_type == "mor":
+        assert "compacted_before_wider_types" in bench.events.names()
+
+
+def test_old_and_new_schemas_in_a_first_load_agree_on_the_wider(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([new(3, 1, 2**40)], NEW), bench.put([old(1, 2, 2)], OLD)])
+    assert bench.rows(config, "id", "n", "gone", "added") == [(1, 2**40, None, "new"), (2, 2, "here", None)]
+
+
+def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([old(1, 1, 1)], OLD)])
+    text = flattened({"id": "int", "n": ["null", "string"], "f": ["null", "float"], "d": decimal(18, 4), "gone": ["null", "string"]})
+    wrong = bench.put([{**old(2, 1, 2), "n": "two"}], text)
+    keyless = bench.put([change("u", 2, n=5)], flattened({"n": ["null", "int"]}))
+    outcome = bench.merge(config, [wrong, keyless, bench.put([old(3, 2, 3)], OLD)])
+    assert (outcome.state, outcome.counts["winning"]) == (COMMITTED, 1)
+    assert {error.object: error.code for error in outcome.quarantined} == {wrong.id.hash: "incompatible_schema", keyless.id.hash: "incompatible_schema"}
+    assert "Column n is string and the table has int" in next(error.reason for error in outcome.quarantined if error.object == wrong.id.hash)
+    assert bench.rows(config, "id", "n") == [(1, 1), (2, 3)]
+
+
+def test_a_schema_that_admission_did_not_store_is_read_from_the_object(bench: Workbench) -> None:
+    config = table()
+    item = bench.put([old(1, 1, 1)], OLD)
+    bench.s3.delete_object(Bucket=bench.silver, Key=f"_sluice/schemas/{item.schema}.avsc")
+    bench.merge(config, [item])
+    assert bench.rows(config, "id", "n") == [(1, 1)]
