@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from typing import Sequence
 
 from sluice_local.children import bound_command
 
-# What EMR's image holds for Python jobs. boto3 is there too, but the release brings its own.
-SPARK_IMAGE = ("pyspark", "py4j", "numpy", "pandas", "pyarrow", "python-dateutil", "pytz", "six", "tzdata")
+# What EMR's image holds for Python jobs, besides what these need. boto3 is there too, but the release brings its own.
+SPARK_IMAGE = ("pyspark", "numpy", "pandas", "pyarrow")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ def build_spark_image(home: Path) -> PythonImage:
     """The Python of Spark drivers and workers: a directory of links to the packages of EMR's image, and a command that uses it."""
     packages = home / "packages"
     packages.mkdir(parents=True, exist_ok=True)
-    for distribution in SPARK_IMAGE:
+    for distribution in _with_requirements(SPARK_IMAGE):
         _link_distribution(distribution, packages)
     return PythonImage(_command(home / "python", bound_command([sys.executable, "-S"], parent=0)), packages)
 
@@ -52,6 +54,27 @@ def _command(path: Path, command: Sequence[str]) -> Path:
     path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     path.chmod(0o755)
     return path
+
+
+def _with_requirements(names: Sequence[str]) -> list[str]:
+    """The distributions and what they need, as installed: pandas needed pytz until 3.0."""
+    found: list[str] = []
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.append(name)
+        for requirement in importlib.metadata.requires(name) or ():
+            needed, _, marker = requirement.partition(";")
+            wanted = _NAME.match(needed.strip())
+            if wanted and "extra" not in marker and (not marker or _installed(wanted[0])):
+                waiting.append(wanted[0])
+    return found
+
+
+def _installed(name: str) -> bool:
+    return any(True for _ in importlib.metadata.distributions(name=name))
 
 
 def _link_distribution(name: str, packages: Path) -> None:
