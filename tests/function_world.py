@@ -4,6 +4,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -11,8 +12,8 @@ import boto3
 import botocore.client
 import fastavro
 import pytest
+from emulated_aws import emulated_aws
 from ledger_table_schema import create_ledger_table
-from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
@@ -34,8 +35,12 @@ class SharedSession:
     """Makes each client once for all tests: making one costs more than most tests do with it."""
 
     def __init__(self) -> None:
-        self._session = boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=REGION)
         self._made: Dict[str, Any] = {}
+
+    @cached_property
+    def _session(self) -> boto3.Session:
+        """Made with the first client, when the emulators are there."""
+        return boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=REGION)
 
     def client(self, service: str, **arguments: Any) -> Any:
         named = f"{service} {sorted(arguments)} {arguments.get('endpoint_url')}"
@@ -120,7 +125,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             calls.append(operation)
             return real(self, operation, arguments)
 
-    with mock_aws():
+    with emulated_aws():
         monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", whole)
         monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
         monkeypatch.setattr("moto.emrserverless.models.JOB_STATUS", "SUBMITTED")  # the emulator's job runs would be over at once

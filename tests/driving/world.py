@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import boto3
+from emulated_aws import emulated_aws
 from ledger_table_schema import create_ledger_table
-from moto import mock_aws
 
 from driving.clock import ManualClock
 from driving.merger import FakeMerger, Tables
@@ -189,7 +189,7 @@ class World:
 @contextmanager
 def emulated_dynamodb() -> Iterator[Any]:
     """A DynamoDB client on an emulator with the ledger's table in it."""
-    with mock_aws():
+    with emulated_aws():
         client = boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
         create_ledger_table(client, "ledger")
         yield OneAtATime(client)

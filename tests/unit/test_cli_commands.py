@@ -1,10 +1,11 @@
-"""The verbs on a stack that moto emulates: S3, DynamoDB and CloudFormation."""
+"""The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
 import json
+from functools import cache
 
 import boto3
 import pytest
+from emulated_aws import emulated_aws
 from ledger_table_schema import create_ledger_table
-from moto import mock_aws
 
 from sluice import ledger_items as items
 from sluice.identity import ObjectId
@@ -26,12 +27,17 @@ lanes: {side: {}}
 """
 
 
+@cache
+def client(service):
+    """Not the commands' own. Made once: that costs more than most tests do with it."""
+    return boto3.client(service, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+
+
 class Stack:
     """A deployed stack, and what its parts would have written."""
 
     def __init__(self):
-        self.s3 = boto3.client("s3", region_name=REGION)
-        self.dynamodb = boto3.client("dynamodb", region_name=REGION)
+        self.s3, self.dynamodb = client("s3"), client("dynamodb")
         for bucket in BUCKETS.values():
             self.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
         self.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Enabled"})
@@ -39,7 +45,7 @@ class Stack:
         outputs = {**BUCKETS, "LedgerTable": "s-ledger", "Release": "none", "SuperviseFunction": "s-supervise"}
         template = {"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}, "Outputs": {name: {"Value": value} for name, value in outputs.items()}}
         template["Outputs"]["DeadLetterQueueUrl"] = {"Value": {"Ref": "Q"}}
-        boto3.client("cloudformation", region_name=REGION).create_stack(StackName="s", TemplateBody=json.dumps(template))
+        client("cloudformation").create_stack(StackName="s", TemplateBody=json.dumps(template))
         self.ledger = Ledger(self.dynamodb, "s-ledger")
 
     def write(self, key, body=b"x"):
@@ -56,7 +62,7 @@ def stack(monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLUICE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
-    with mock_aws():
+    with emulated_aws():
         yield Stack()
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from emulated_aws import emulated_aws
 from ledger_table_schema import create_ledger_table
-from moto import mock_aws
 
 from sluice import ledger_items as items
 from sluice.identity import ObjectId
@@ -56,7 +56,7 @@ def emulated():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-central-1"}.items():
             patch.setenv(name, value)
-        with mock_aws():
+        with emulated_aws():
             yield boto3.client("dynamodb", region_name="eu-central-1")
 
 
