@@ -22,14 +22,13 @@ class InvalidQuery(UsageError):
     code = "invalid_query"
 
 
-def table_references(sql: str) -> tuple[tuple[str, str], ...]:
+def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, str], ...]:
     """The (schema, table) pairs that a SELECT names, each once, in the order of the statement.
 
     DuckDB's own parser says which; names without a schema are the statement's own (WITH) and not
     in the answer. Raises InvalidQuery for more than one statement and for anything but a SELECT.
     """
-    with duckdb.connect() as connection:
-        parsed = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0])
+    parsed = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0])
     if parsed.get("error"):
         if parsed.get("error_type") == "not implemented":
             raise InvalidQuery("`sluice query` reads: the statement is not a SELECT", next_step="Write SELECT, WITH, FROM, DESCRIBE or SUMMARIZE")
@@ -58,9 +57,6 @@ def run_query(place: SilverPlace, sql: str, *, with_deleted: bool = False, linea
 
     Raises InvalidQuery, UnknownTable, Unreadable.
     """
-    # DuckDB compares names without case, so two spellings are one table.
-    named = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(sql)}
-    references = [pair for folded, pair in named.items() if folded[0] not in _OWN_SCHEMAS]
     with tempfile.TemporaryDirectory(prefix="sluice-query-") as spill:
         # Nothing is fetched from elsewhere, and no Python variable becomes a table by its name.
         config = {
@@ -70,8 +66,10 @@ def run_query(place: SilverPlace, sql: str, *, with_deleted: bool = False, linea
             "python_enable_replacements": "false",
         }
         with duckdb.connect(config=config) as connection:
+            # DuckDB compares names without case, so two spellings are one table.
+            named = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)}
             connection.execute("SET TimeZone = 'UTC'")
-            for schema, table in references:
+            for schema, table in (pair for folded, pair in named.items() if folded[0] not in _OWN_SCHEMAS):
                 _load(connection, place, schema, table, with_deleted=with_deleted, lineage=lineage)
             try:
                 yield connection.sql(sql)

@@ -21,6 +21,7 @@ HOME_FOLDER, LOCAL_FILE = ".sluice", "local.json"
 
 _OUTPUTS = {"bronze": "BronzeBucket", "silver": "SilverBucket", "artifacts": "ArtifactBucket", "ledger": "LedgerTable"}
 _POOL = 32  # connections: uploads and ledger reads run in threads
+ATTEMPTS = 3  # of a call
 
 
 @dataclass(frozen=True)
@@ -133,16 +134,19 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
     if not region:
         raise NoTarget("No AWS region is configured", next_step="Set AWS_REGION, or a region in the AWS profile")
     endpoint = environment.get("AWS_ENDPOINT_URL") or None
-    outputs = _outputs(_client(session, "cloudformation", endpoint), stack, region)
+    cloudformation = _client(session, "cloudformation", endpoint)
+    outputs = _outputs(cloudformation, stack, region)
     missing = [name for name in _OUTPUTS.values() if name not in outputs]
     if missing:
         raise NoTarget(f"The stack {stack} has no output {', '.join(missing)}", next_step="Name a stack that was deployed from Sluice's template.yaml")
     names = {field_name: outputs[name] for field_name, name in _OUTPUTS.items()}
-    return Target(
+    target = Target(
         kind=DEPLOYED, stack=stack, region=region, endpoint=endpoint, emr_endpoint=environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS"),
         bronze=names["bronze"], silver=names["silver"], artifacts=names["artifacts"], ledger_table=names["ledger"],
-        described=f"stack {stack} in {region}",
+        described=f"stack {stack} in {region}", _clients={"cloudformation": cloudformation},
     )
+    vars(target).update(session=session, outputs=outputs)  # known already: neither is made or asked for a second time
+    return target
 
 
 def _session(region: str | None, credentials: Credentials | None) -> boto3.Session:
@@ -154,7 +158,7 @@ def _session(region: str | None, credentials: Credentials | None) -> boto3.Sessi
 def _client(session: boto3.Session, service: str, endpoint: str | None) -> Any:
     # Buckets are not host names at an emulator's address.
     s3 = {"addressing_style": "path"} if service == "s3" and endpoint else None
-    config = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=5, max_pool_connections=_POOL, s3=s3)
+    config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS}, connect_timeout=5, max_pool_connections=_POOL, s3=s3)
     return session.client(service, endpoint_url=endpoint, config=config)
 
 

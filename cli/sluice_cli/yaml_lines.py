@@ -54,12 +54,13 @@ class YamlLines:
         if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
             raise ConfigurationMistakes([Mistake(1, "", f"is larger than {MAX_BYTES:,} bytes")])
         try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            loader = yaml.SafeLoader(text)
+            node = loader.get_single_node()
             nodes = list(_walk(node, ()))
-            value = yaml.safe_load(text)
+            value = None if node is None else loader.construct_document(node)
         except RecursionError as error:
             raise ConfigurationMistakes([Mistake(1, "", "is nested too deeply")]) from error
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError) as error:  # a ValueError is a date that no calendar has
             mark = getattr(error, "problem_mark", None)
             raise ConfigurationMistakes([Mistake(mark.line + 1 if mark else 1, "", f"is not YAML: {getattr(error, 'problem', None) or error}")]) from error
         if not isinstance(value, dict):
@@ -92,8 +93,9 @@ def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]
         if isinstance(current, yaml.MappingNode):
             keys: set[Any] = set()
             for key, value in current.value:
-                pending.append((value, where + (key.value,), key.start_mark.line + 1, key.value in keys))
-                keys.add(key.value)
+                name = key.value if isinstance(key, yaml.ScalarNode) else None  # a list for a key is refused when values are made
+                pending.append((value, where + (name,), key.start_mark.line + 1, name in keys))
+                keys.add(name)
         elif isinstance(current, yaml.SequenceNode):
             pending.extend((item, where + (number,), item.start_mark.line + 1, False) for number, item in enumerate(current.value))
 

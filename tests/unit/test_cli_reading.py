@@ -4,6 +4,7 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from sluice_cli import query_command
@@ -30,6 +31,12 @@ class Folder:
 @pytest.fixture
 def silver():
     return Folder(SILVER)
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with duckdb.connect() as made:
+        yield made
 
 
 def rows(table):
@@ -124,14 +131,14 @@ def test_a_table_that_cannot_be_read_says_so_in_one_line(tmp_path):
         ("select 'from crm.user' -- from ecomm.date", []),
     ],
 )
-def test_the_tables_that_a_statement_names_are_known_from_its_syntax(sql, named):
-    assert sorted(table_references(sql)) == sorted(named)
+def test_the_tables_that_a_statement_names_are_known_from_its_syntax(connection, sql, named):
+    assert sorted(table_references(connection, sql)) == sorted(named)
 
 
 @pytest.mark.parametrize("sql", ["drop table crm.user", "copy crm.user to '/tmp/x'", "select 1; select 2", "selec", "show tables", ""])
-def test_only_one_select_is_taken(sql):
+def test_only_one_select_is_taken(connection, sql):
     with pytest.raises(InvalidQuery):
-        table_references(sql)
+        table_references(connection, sql)
 
 
 def test_reserved_words_joins_and_a_table_used_twice(silver):

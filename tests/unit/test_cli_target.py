@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sluice_cli import target
 from sluice_cli.failures import NoTarget
 from sluice_cli.main import run
 from sluice_cli.put_command import joined
@@ -68,6 +69,7 @@ def test_a_stack_that_has_ended_is_said_in_one_line(described, monkeypatch, tmp_
     monkeypatch.chdir(tmp_path)
     for name in ("SLUICE_STACK", "SLUICE_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(target, "ATTEMPTS", 1)  # the pauses between attempts are botocore's
     assert run(["status"]) == 1
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",

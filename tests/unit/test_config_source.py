@@ -72,8 +72,9 @@ def test_the_error_lists_the_mistakes_in_order_and_leaves_the_configuration_alon
 
 @pytest.mark.parametrize("text, part", [
     ("", "needs the key tables"), ("5", "needs the key tables"), ("[1]", "needs the key tables"), ("a: [", "is not YAML"), ("a: !!python/object:os.system x", "is not YAML"),
+    ("tables: []\n? [a]\n: b", "is not YAML"), ("a: 2024-99-99", "is not YAML"),
     ("tables: []", "at least one"), ("tables: {}", "at least one"), ("defaults: 5\n" + RULE, "is a mapping"), ("lanes: [main]\n" + RULE, "is a mapping"),
-    ("lanes: {main: 5}\n" + RULE, "is a mapping"), ("a: " + "[" * 5_000, "nested too deeply"), ("x" * 1_000_001, "larger than"),
+    ("lanes: {main: 5}\n" + RULE, "is a mapping"), ("a: " + "[\n" * 5_000, "nested too deeply"), ("x" * 1_000_001, "larger than"),
     ("a: &a [1,2,3,4,5,6,7,8,9,0]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\ntables: [1]", "more than 100,000"),
 ])
 def test_what_is_no_tables_file_is_told_so(text, part):
