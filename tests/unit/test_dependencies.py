@@ -1,6 +1,7 @@
 """Dependencies point one way, importing does nothing, and the job's code keeps to Python 3.9."""
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,13 +44,19 @@ def part_of(path):
     return parts[1] if parts[1] in ALLOWED else parts[0]
 
 
+@cache
 def tree_of(path, **how):
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path), **how)
 
 
+@cache
+def nodes_of(tree):
+    return tuple(ast.walk(tree))
+
+
 def imports(tree):
     """The top-level packages that a module imports anywhere, functions and type-checking blocks included."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -101,7 +108,7 @@ def test_the_core_imports_the_standard_library_only(path):
 def test_the_core_reads_no_clock_no_environment_and_no_file(path):
     tree = tree_of(path)
     assert not set(imports(tree)) & {"os", "time", "socket", "subprocess", "urllib3", "pathlib", "random", "uuid", "secrets"}, relative(path)
-    calls = [names_of(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [names_of(node) for node in nodes_of(tree) if isinstance(node, ast.Call)]
     assert not [name for name in calls if name and (name[-1] in ("open", "utcnow", "now", "today", "print") and name[0] in ("open", "datetime", "date", "print"))], relative(path)
 
 
@@ -113,7 +120,7 @@ def test_the_aws_sdk_stays_in_the_adapters_and_with_their_listed_guests(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_hudi_options_are_named_in_one_module(path):
-    written = [node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    written = [node.value for node in nodes_of(tree_of(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     if path != HUDI_OPTIONS:
         assert not [text for text in written if text.startswith("hoodie.")], f"{relative(path)} names a Hudi option"
 
@@ -131,9 +138,9 @@ def test_importing_a_module_makes_no_client_and_reads_no_environment(path):
 @pytest.mark.parametrize("path", JOB_MODULES, ids=relative)
 def test_functions_and_jobs_are_written_in_python_3_9(path):
     tree = tree_of(path, feature_version=(3, 9))
-    matches = [node.lineno for node in ast.walk(tree) if isinstance(node, getattr(ast, "Match", ()))]
+    matches = [node.lineno for node in nodes_of(tree) if isinstance(node, getattr(ast, "Match", ()))]
     assert not matches, f"{relative(path)}:{matches} needs Python 3.10"
-    slotted = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and names_of(node)[-1:] == ["dataclass"] and {"slots", "kw_only"} & {keyword.arg for keyword in node.keywords}]
+    slotted = [node.lineno for node in nodes_of(tree) if isinstance(node, ast.Call) and names_of(node)[-1:] == ["dataclass"] and {"slots", "kw_only"} & {keyword.arg for keyword in node.keywords}]
     assert not slotted, f"{relative(path)}:{slotted} uses what dataclasses have from Python 3.10"
 
 
@@ -146,7 +153,7 @@ def test_annotations_with_newer_forms_are_never_evaluated(path):
 
 
 def annotations(tree):
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.AnnAssign):
             yield node.annotation
         elif isinstance(node, ast.arg) and node.annotation:
