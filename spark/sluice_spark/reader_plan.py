@@ -93,16 +93,35 @@ def wider_type(name: str, stored: DataType, written: DataType) -> DataType:
     if pair == {FloatType, DoubleType}:
         return DoubleType()
     if isinstance(stored, DecimalType) and isinstance(written, DecimalType):
-        scale = max(stored.scale, written.scale)
-        precision = max(stored.precision - stored.scale, written.precision - written.scale) + scale
-        if precision <= kinds.MAX_PRECISION:
-            return DecimalType(precision, scale)
+        decimal = _wider_decimal(stored, written)
+        if decimal is not None:
+            return decimal
     if isinstance(stored, ArrayType) and isinstance(written, ArrayType):
         return ArrayType(wider_type(name, stored.elementType, written.elementType))
     raise Incompatible(
         f"Column {name} is {written.simpleString()} and the table has {stored.simpleString()}",
         column=name, types=[stored.simpleString(), written.simpleString()],
     )
+
+
+def _wider_decimal(stored: DecimalType, written: DecimalType) -> Optional[DecimalType]:
+    """The decimal that holds both, if the table can become it in place.
+
+    Stored decimals are fixed-length bytes without their scale. A file that is rewritten keeps the bytes:
+    with another scale Hudi 1.0 silently makes 0.125 of 1.25, and another length it refuses.
+    """
+    scale = max(stored.scale, written.scale)
+    precision = max(stored.precision - stored.scale, written.precision - written.scale) + scale
+    if (precision, scale) == (stored.precision, stored.scale):
+        return stored
+    if scale == stored.scale and precision <= kinds.MAX_PRECISION and _bytes(precision) == _bytes(stored.precision):
+        return DecimalType(precision, scale)
+    return None
+
+
+def _bytes(precision: int) -> int:
+    """Bytes of the shortest two's complement number of so many digits."""
+    return ((10**precision - 1).bit_length() + 8) // 8
 
 
 def _has_keys(config: TableConfig, row: RowSchema) -> None:

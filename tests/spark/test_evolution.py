@@ -16,8 +16,8 @@ def decimal(precision: int, scale: int) -> list[Any]:
     return ["null", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
 
 
-OLD = flattened({"id": "int", "n": ["null", "int"], "f": ["null", "float"], "d": decimal(18, 4), "gone": ["null", "string"]})
-NEW = flattened({"id": "int", "n": ["null", "long"], "f": ["null", "double"], "d": decimal(24, 6), "added": ["null", "string"]})
+OLD = flattened({"id": "int", "n": ["null", "int"], "f": ["null", "float"], "d": decimal(17, 4), "gone": ["null", "string"]})
+NEW = flattened({"id": "int", "n": ["null", "long"], "f": ["null", "double"], "d": decimal(18, 4), "added": ["null", "string"]})
 
 
 def old(lsn: int, id: int, n: int) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def old(lsn: int, id: int, n: int) -> dict[str, Any]:
 
 
 def new(lsn: int, id: int, n: int) -> dict[str, Any]:
-    return change("u", lsn, id=id, n=n, f=0.1, d=Decimal("123456789012345678.123456"), added="new")
+    return change("u", lsn, id=id, n=n, f=0.1, d=Decimal("12345678901234.1234"), added="new")
 
 
 @KINDS
@@ -36,10 +36,10 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
     bench.merge(config, [bench.put([new(3, 1, 2**40)], NEW)])
     bench.merge(config, [bench.put([old(4, 3, 33)], OLD), bench.put([new(5, 4, 4)], NEW)])
     assert bench.rows(config, "id", "n", "f", "d", "gone", "added") == [
-        (1, 2**40, 0.1, Decimal("123456789012345678.123456"), None, "new"),
-        (2, 22, 0.5, Decimal("1.250000"), "here", None),
-        (3, 33, 0.5, Decimal("1.250000"), "here", None),
-        (4, 4, 0.1, Decimal("123456789012345678.123456"), None, "new"),
+        (1, 2**40, 0.1, Decimal("12345678901234.1234"), None, "new"),
+        (2, 22, 0.5, Decimal("1.2500"), "here", None),
+        (3, 33, 0.5, Decimal("1.2500"), "here", None),
+        (4, 4, 0.1, Decimal("12345678901234.1234"), None, "new"),
     ]
     if table_type == "mor":
         assert "compacted_before_wider_types" in bench.events.names()
@@ -62,6 +62,16 @@ def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> 
     assert {error.object: error.code for error in outcome.quarantined} == {wrong.id.hash: "incompatible_schema", keyless.id.hash: "incompatible_schema"}
     assert "Column n is string and the table has int" in next(error.reason for error in outcome.quarantined if error.object == wrong.id.hash)
     assert bench.rows(config, "id", "n") == [(1, 1), (2, 3)]
+
+
+def test_a_decimal_of_another_scale_is_refused_rather_than_misread(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([change("c", 1, id=1, d=Decimal("1.2500"))], flattened({"id": "int", "d": decimal(17, 4)}))])
+    finer = bench.put([change("c", 2, id=2, d=Decimal("1.25000"))], flattened({"id": "int", "d": decimal(18, 5)}))
+    coarser = bench.put([change("c", 3, id=3, d=Decimal("7.5"))], flattened({"id": "int", "d": decimal(9, 1)}))
+    outcome = bench.merge(config, [coarser, finer])
+    assert [(error.object, error.code) for error in outcome.quarantined] == [(finer.id.hash, "incompatible_schema")]
+    assert bench.rows(config, "id", "d") == [(1, Decimal("1.2500")), (3, Decimal("7.5000"))]
 
 
 def test_a_schema_that_admission_did_not_store_is_read_from_the_object(bench: Workbench) -> None:
