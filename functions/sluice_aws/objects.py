@@ -87,6 +87,16 @@ class Objects:
             body.close()
         return Head(data, _total(answer) <= len(data))
 
+    def whole(self, id: ObjectId) -> bytes:
+        """All bytes of exactly this version, in one call. Raises ObjectGone when the version is no longer there."""
+        try:
+            answer = self._s3.get_object(**_exactly(id))
+        except ClientError as error:
+            if _code(error) in GONE:
+                raise ObjectGone("The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version) from error
+            raise
+        return bytes(answer["Body"].read())
+
     def exists(self, id: ObjectId) -> bool:
         """Whether exactly this version is still there, in one call."""
         try:

@@ -14,7 +14,7 @@ from sluice_spark.assembly import Ports, run_loop
 from sluice_spark.lane_hold import LaneHold
 from sluice_spark.manifest_store import ManifestStore
 from sluice_spark.merge_services import MergeServices
-from sluice_spark.reading import ObjectSource
+from sluice_aws.task_objects import ObjectSource
 from sluice_spark.run_identity import RunIdentity, job_run_id_from, job_run_id_of_application
 from sluice_spark.run_log import RunLog
 from sluice_spark.run_loop import LOST, RunEnd

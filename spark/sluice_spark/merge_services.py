@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sluice_aws.objects import Objects
-from sluice_spark.reading import ObjectSource
+from sluice_aws.task_objects import ObjectSource
 
 
 class Clock(Protocol):

@@ -18,7 +18,7 @@ from sluice.table_config import TableConfig
 from sluice_aws.objects import Objects
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.merge_table import merge_part, resolve_part
-from sluice_spark.reading import ObjectSource
+from sluice_aws.task_objects import ObjectSource
 from sluice_spark.wall_clock import WallClock
 
 BRONZE, REGION = "bronze", "us-east-1"

@@ -1,0 +1,78 @@
+"""The Hudi options of a table."""
+from sluice import hudi_options
+from sluice.table_config import TableConfig
+
+
+def table(**settings) -> TableConfig:
+    return TableConfig(**{"table": "db.t", "database": "db", "name": "t", "topic": "x", "record_key": ("id",), **settings})
+
+
+def options(config: TableConfig, *, housekeeping: bool = False) -> dict:
+    return hudi_options.write_options(config, operation="upsert", parallelism=2, housekeeping=housekeeping)
+
+
+def test_both_names_of_the_ordering_field_are_in_a_tables_properties() -> None:
+    made = hudi_options.creation_properties(table())
+    assert made["hoodie.table.precombine.field"] == made["hoodie.table.ordering.fields"] == "_sluice_position"
+
+
+def test_a_key_is_never_made_by_the_complex_generator() -> None:
+    configs = [table(), table(partition_by=("a",)), table(partition_by=("a", "b")), table(record_key=("id", "n"))]
+    assert [hudi_options.key_generator(config).rsplit(".", 1)[1] for config in configs] == [
+        "NonpartitionedKeyGenerator", "CustomKeyGenerator", "CustomKeyGenerator", "NonpartitionedKeyGenerator"]
+    assert hudi_options.partition_fields(table(partition_by=("a", "b"))) == "a:SIMPLE,b:SIMPLE"
+
+
+def test_rows_are_found_in_every_partition_where_there_are_partitions() -> None:
+    assert options(table(partition_by=("a",)))["hoodie.index.type"] == "GLOBAL_SIMPLE"
+    assert options(table(partition_by=("a",)))["hoodie.simple.index.update.partition.path"] == "true"
+    assert options(table())["hoodie.index.type"] == "SIMPLE"
+
+
+def test_a_tables_own_options_win_over_defaults_and_not_over_what_makes_it_one_table() -> None:
+    config = table(hudi={"hoodie.parquet.compression.codec": "snappy", "hoodie.write.table.version": "8", "hoodie.metadata.enable": "true"})
+    made = options(config)
+    assert made["hoodie.parquet.compression.codec"] == "snappy"
+    assert made["hoodie.write.table.version"] == "6"
+    assert made["hoodie.metadata.enable"] == "false"
+
+
+def test_no_service_runs_asynchronously_and_housekeeping_only_when_asked() -> None:
+    for config in (table(), table(table_type="mor")):
+        made = options(config)
+        assert {name: value for name, value in made.items() if "async" in name and value != "false"} == {}
+        assert (made["hoodie.clean.automatic"], made["hoodie.archive.automatic"]) == ("false", "false")
+        assert options(config, housekeeping=True)["hoodie.clean.automatic"] == "true"
+
+
+def test_cleaning_keeps_files_for_the_hours_of_time_travel() -> None:
+    made = options(table(time_travel_h=30), housekeeping=True)
+    assert (made["hoodie.clean.policy"], made["hoodie.clean.hours.retained"]) == ("KEEP_LATEST_BY_HOURS", "30")
+
+
+def test_only_merge_on_read_compacts() -> None:
+    assert options(table(table_type="mor"))["hoodie.compact.inline"] == "true"
+    assert "hoodie.compact.inline" not in options(table())
+
+
+def test_differences_and_absences_of_a_properties_file_are_told_apart() -> None:
+    properties = hudi_options.table_properties(table())
+    whole = {**properties.fixed, **properties.readers}
+    assert hudi_options.differing(properties, whole) == {} and hudi_options.absent(properties, whole) == {}
+    old = {name: value for name, value in whole.items() if name != "hoodie.table.ordering.fields"}
+    assert hudi_options.differing(properties, old) == {}
+    assert hudi_options.absent(properties, old) == {"hoodie.table.ordering.fields": "_sluice_position"}
+    other = {**whole, "hoodie.table.recordkey.fields": "key", "hoodie.table.precombine.field": "ts"}
+    assert hudi_options.differing(properties, other) == {
+        "hoodie.table.recordkey.fields": ("key", "id"), "hoodie.table.precombine.field": ("ts", "_sluice_position")}
+
+
+def test_a_commit_carries_batch_table_and_run_under_the_prefix_that_hudi_copies() -> None:
+    made = hudi_options.commit_metadata(batch="b-1", table="db.t", run="run-1")
+    prefix = made.pop("hoodie.datasource.write.commitmeta.key.prefix")
+    assert made == {"sluice.batch": "b-1", "sluice.table": "db.t", "sluice.run": "run-1"}
+    assert all(name.startswith(prefix) for name in made)
+
+
+def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
+    assert [hudi_options.shuffle_tasks(size, 2) for size in (0, 1, 64 * 1024**2 + 1, 10**12)] == [1, 1, 2, 8]
