@@ -18,10 +18,11 @@ def events(home: Path) -> Iterator[dict]:
                         yield event
 
 
-def batch_profile(home: Path, batch: str) -> dict[str, float]:
-    """Seconds by stage (`driver_<stage>_s`) of the event that closed the batch; empty when its log is not there."""
+def batch_profile(home: Path, batch: str, table: str) -> dict[str, float]:
+    """Seconds by stage: of the batch (`driver_<stage>_s`) and, within its merge, of one table's part (`merge_<stage>_s`); empty when the log is not there."""
     stages: dict[str, float] = {}
     for event in events(home):
-        if event.get("batch") == batch and isinstance(event.get("seconds"), dict):
-            stages = {f"driver_{name}_s": value for name, value in event["seconds"].items()}
+        if event.get("batch") == batch and isinstance(event.get("seconds"), dict) and event.get("table", table) == table:
+            prefix = "driver" if event["event"] == "profile" else "merge"
+            stages |= {f"{prefix}_{name}_s": value for name, value in event["seconds"].items()}
     return stages

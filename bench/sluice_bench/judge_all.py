@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from judging.cases import ONE_GO, Case, matrix
+from judging.cases import ONE_GO, TABLE_TYPES, Case, matrix
 from judging.fixture_sets import SetMissing, find_set
 from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack
@@ -40,8 +40,10 @@ def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
     """hudi-rs, Spark with the release's Hudi, and Spark with the Hudi of Athena's generation."""
     java = find_java(os.environ)
     with ExitStack() as open_readers:
-        spark = [open_readers.enter_context(SparkReader(silver_bucket=stack.target.silver, s3=stack.s3, jars=ensure_jars(version), java_home=java.home, hudi=version))
-                 for version in (HUDI, OLD_HUDI)]
+        # The old reader is there for merge-on-read, where releases differ in how they order log files. In copy-on-write tables it
+        # takes a partition column's value from the path, where empty text and null are one.
+        spark = [open_readers.enter_context(SparkReader(silver_bucket=stack.target.silver, s3=stack.s3, jars=ensure_jars(version), java_home=java.home, hudi=version,
+                                                        table_types=types)) for version, types in ((HUDI, TABLE_TYPES), (OLD_HUDI, ("mor",)))]
         yield (RustReader(stack.target), *spark)
 
 

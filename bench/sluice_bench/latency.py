@@ -84,12 +84,15 @@ def _stages(stack: RunningStack, key: str, version: str, table: str, put_at: flo
     target = stack.target
     dynamodb = target.client("dynamodb")
 
-    def committed() -> dict | None:
+    def closed() -> tuple[dict, dict] | None:
+        """The object's item and its batch's items, once the batch as a whole is committed: its parts are by then."""
         item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
-        return item if item and item.get("state") == "committed" else None
+        if not item or item.get("state") != "committed":
+            return None
+        found = {str(each["sk"]): each for each in ledger_times.batch_items(dynamodb, target.ledger_table) if each["pk"] == f"batch#{item['batch']}"}
+        return (item, found) if found["batch"].get("state") == "committed" else None
 
-    item = ledger_times.await_until(committed, timeout_s=TIMEOUT_S, what="the object's settling")
-    parts = {str(each["sk"]): each for each in ledger_times.batch_items(dynamodb, target.ledger_table) if each["pk"] == f"batch#{item['batch']}"}
+    item, parts = ledger_times.await_until(closed, timeout_s=TIMEOUT_S, what="the batch's settling")
     moments = [("noticed", _seconds(item.get("noticed_at"))), ("admitted", _seconds(item.get("admitted_at"))), ("claimed", _seconds(parts["batch"].get("claimed_at"))),
                ("committed", _seconds(parts[f"table#{table}"].get("committed_at"))), ("readable", readable_at)]
     stages, before = {}, put_at
@@ -97,7 +100,7 @@ def _stages(stack: RunningStack, key: str, version: str, table: str, put_at: flo
         if at is not None:
             stages[f"to_{name}_s"] = round(at - before, 3)
             before = at
-    return {**stages, **batch_profile(stack.home, str(item["batch"]))}
+    return {**stages, **batch_profile(stack.home, str(item["batch"]), table)}
 
 
 def _seconds(milliseconds: Any) -> float | None:

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
 
+from judging.cases import TABLE_TYPES
 from judging.spark_rows import REPLY
 
 
@@ -23,6 +24,7 @@ class Reader(Protocol):
     """Writes the live rows of tables."""
 
     name: str
+    table_types: frozenset[str]  # what it is judged on
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:
         """For each `database.table`, its live rows to a file, one JSON object per line. Raises when a table can't be read."""
@@ -31,7 +33,9 @@ class Reader(Protocol):
 class SparkReader(AbstractContextManager):
     """One JVM for many requests, since its start costs more than the reading. `hudi` is the bundle's version."""
 
-    def __init__(self, *, silver_bucket: str, s3: Mapping[str, str], jars: Sequence[Path], java_home: Path, hudi: str) -> None:
+    def __init__(self, *, silver_bucket: str, s3: Mapping[str, str], jars: Sequence[Path], java_home: Path, hudi: str,
+                 table_types: Iterable[str] = TABLE_TYPES) -> None:
+        self.table_types = frozenset(table_types)
         self.name = f"spark-hudi-{hudi}"
         self._bucket = silver_bucket
         self._log = tempfile.NamedTemporaryFile("w+", prefix="judge-spark-", suffix=".log", delete=False)
@@ -96,6 +100,7 @@ class RustReader:
     """hudi-rs, by the code that `sluice query` uses. `place` is the target whose silver bucket is read."""
 
     name = "hudi-rs"
+    table_types = frozenset(TABLE_TYPES)
 
     def __init__(self, place) -> None:
         self._place = place

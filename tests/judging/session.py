@@ -46,7 +46,7 @@ def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, rea
         stack.wait(timeout_s)
         seconds = time.monotonic() - started
         for case, fixtures, (phase, _) in now:
-            for reader in readers:
+            for reader in (each for each in readers if case.table_type in each.table_types):
                 verdict, rows = _judged(case, fixtures, phase, reader, environment)
                 judgement = Judgement(case.id, phase.name, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1))
                 report(judgement)
