@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from sluice_local.spark_image import MODULE_OPTIONS
 
 _LOG = logging.getLogger(__name__)
 _FEWEST_CLASSES = 8_000  # a job that ended before it wrote to a table loads fewer, and would leave a poor archive for good
-_CLASS_PATH = "# class path: "  # the first line of a list that is kept; lines with # are comments to the JVM
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ class ClassArchive:
         """Keep the list that a job left in `scratch`; whether there is one to build from now."""
         if self.path.exists() or self.classes.exists() or not _list(scratch).exists():
             return self.classes.exists()
-        lines = _list(scratch).read_bytes()
-        if lines.count(b"\n") < _FEWEST_CLASSES:
+        if _list(scratch).read_bytes().count(b"\n") < _FEWEST_CLASSES:
             return False
+        # Beside the list and not in it: the JVM refuses a list with a line this long, comments included.
+        _beside(self.classes).write_text(json.dumps([str(jar) for jar in self.class_path]))
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_bytes((_CLASS_PATH + json.dumps([str(jar) for jar in self.class_path]) + "\n").encode() + lines)
+        shutil.move(_list(scratch), partial)
         partial.replace(self.classes)
-        _list(scratch).unlink()
         return True
 
     def build(self) -> bool:
-        """Build the archive from the list that is kept; whether there is an archive now. Takes 15 s of one core."""
+        """Build the archive from the list that is kept; whether there is an archive now. Takes some 20 s of one core."""
         with only_one(self.home / "lock"):
             return self.path.exists() or (self.classes.exists() and self._dump())
 
@@ -81,11 +81,15 @@ class ClassArchive:
         if done.returncode != 0 or not partial.exists():
             _LOG.warning("class data archive was not built: %s", (done.stdout + done.stderr)[-2000:])
             partial.unlink(missing_ok=True)
-            self.classes.unlink()  # it would fail the same way
+            self._forget()  # it would fail the same way
             return False
         partial.replace(self.path)
-        self.classes.unlink()
+        self._forget()
         return True
+
+    def _forget(self) -> None:
+        self.classes.unlink()
+        _beside(self.classes).unlink()
 
     def _key(self) -> str:
         """The JVM refuses an archive of other jars; so does the name, which holds what it checks: path, size and time."""
@@ -99,12 +103,16 @@ class ClassArchive:
 def build_remembered(java: Java, home: Path) -> None:
     """Build the archives whose lists an earlier stack left."""
     for classes in home.glob("classes-*.lst"):
-        with classes.open(encoding="utf-8") as lines:
-            class_path = tuple(Path(jar) for jar in json.loads(lines.readline()[len(_CLASS_PATH):]))
+        class_path = tuple(Path(jar) for jar in json.loads(_beside(classes).read_text()))
         if all(jar.exists() for jar in class_path):
             archive = ClassArchive(java, class_path, home)
             if archive.classes == classes:  # else of another Java, or of jars that have changed since
                 archive.build()
+
+
+def _beside(classes: Path) -> Path:
+    """Where the class path of a kept list is."""
+    return classes.with_suffix(".json")
 
 
 def _list(scratch: Path) -> Path:

@@ -32,13 +32,18 @@ class Cloud:
     secret_key: str
 
 
+# A run lives for a minute or so on two cores that the emulator and the Python workers want too. The first compiler's code is
+# enough then, and the second compiler and a parallel collector cost more than they bring: docs/decisions has the figures.
+JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+
 @dataclass(frozen=True)
 class Machine:
     """What a job may take of this machine."""
 
     cores: int = 2
     memory_bytes: int = 4 << 30  # the largest heap, whatever the request asks for
-    jvm_options: tuple[str, ...] = ()
+    jvm_options: tuple[str, ...] = JVM_OPTIONS
 
 
 @dataclass(frozen=True)
