@@ -1,6 +1,7 @@
 """When things happened, by the ledger's own items: admission of an object, claims and commits of batches."""
 import time
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer
@@ -9,9 +10,17 @@ POLL_S = 0.02
 
 
 def plain(item: dict) -> dict[str, Any]:
-    """A DynamoDB item as plain values."""
+    """A DynamoDB item as plain JSON values: whole numbers as int, other numbers as float."""
     read = TypeDeserializer().deserialize
-    return {name: read(value) for name, value in item.items()}
+    return {name: _undecimal(read(value)) for name, value in item.items()}
+
+
+def _undecimal(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {name: _undecimal(each) for name, each in value.items()}
+    return [_undecimal(each) for each in value] if isinstance(value, list) else value
 
 
 def object_item(dynamodb: Any, table: str, bucket: str, key: str, version: str) -> dict[str, Any] | None:

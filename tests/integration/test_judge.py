@@ -34,10 +34,12 @@ def readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
 
 
 @pytest.fixture(scope="module")
-def judgements(stack: RunningStack, readers: tuple[Reader, ...]) -> Mapping[str, list[Judgement]]:
-    """All cases land side by side, so that the stack and its one Spark application are shared; a case whose set is not here is left out."""
+def judgements(request: pytest.FixtureRequest, stack: RunningStack, readers: tuple[Reader, ...]) -> Mapping[str, list[Judgement]]:
+    """The selected cases land side by side, so that the stack and its one Spark application are shared; a case whose set is not here is left out."""
+    selected = {item.callspec.params["case"] for item in request.session.items if item.path == request.path and "case" in item.callspec.params}
+    cases = [(case, find_set(case.set_name, os.environ)) for case in CASES if case in selected and not missing(case)]
     found: dict[str, list[Judgement]] = {}
-    for judgement in run_cases([(case, find_set(case.set_name, os.environ)) for case in CASES if not missing(case)], stack, readers, os.environ, timeout_s=TIMEOUT_S):
+    for judgement in run_cases(cases, stack, readers, os.environ, timeout_s=TIMEOUT_S):
         found.setdefault(judgement.case, []).append(judgement)
     return found
 
