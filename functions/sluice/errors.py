@@ -53,7 +53,7 @@ class ChangeRefused(SluiceError):
     """A table's key, partition columns or type differ from those its data was written with."""
 
     code = "change_refused"
-    next_step = "Put the old value back, or run `sluice rebuild` for this table"
+    next_step = "Put the old value back, or give the topic a table of another name: a table with data can not change this in place"
 
 
 class UnsupportedType(SluiceError):
@@ -74,7 +74,7 @@ class Incompatible(SluiceError):
     """Two schemas of one table whose types have no common type; facts: `column`, `types`."""
 
     code = "incompatible_schema"
-    next_step = "Make the column's type one that holds both, or run `sluice rebuild` for this table"
+    next_step = "Make the column's type one that holds both, or give the topic a table of another name"
 
 
 class Unordered(SluiceError):
