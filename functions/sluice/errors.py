@@ -53,7 +53,7 @@ class ChangeRefused(SluiceError):
     """A table's key, partition columns or type differ from those its data was written with."""
 
     code = "change_refused"
-    next_step = "Put the old value back, or give the topic a table of another name: a table with data can not change this in place"
+    next_step = "Put the old value back, or give the topic a table of another name: this does not change in place"
 
 
 class UnsupportedType(SluiceError):
