@@ -78,7 +78,13 @@ def table_properties(config: TableConfig) -> TableProperties:
 def creation_properties(config: TableConfig) -> Dict[str, str]:
     """What a new table is made with: all of its properties, and the merge mode that they follow from."""
     properties = table_properties(config)
-    return {**properties.fixed, **properties.readers, "hoodie.record.merge.mode": MERGE_MODE, "hoodie.database.name": config.database}
+    return {
+        **properties.fixed, **properties.readers,
+        "hoodie.record.merge.mode": MERGE_MODE,
+        "hoodie.database.name": config.database,
+        # No table here is bootstrapped from other files, and looking for that costs a commit a dozen requests.
+        "hoodie.bootstrap.index.enable": "false",
+    }
 
 
 def differing(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, Tuple[Optional[str], str]]:
@@ -133,6 +139,8 @@ def write_options(config: TableConfig, *, operation: str, parallelism: int, hous
         "hoodie.datasource.write.row.writer.enable": "false" if arrays else "true",
         # No index here asks it, and it makes every file 430 KB longer: nearly all of a small table's bytes.
         "hoodie.parquet.bloom.filter.enabled": "false",
+        # By the newest commit alone: each more is two requests.
+        "_hoodie.record.size.estimator.max.commits": "1",
         "hoodie.rollback.parallelism": tasks,
         "hoodie.finalize.write.parallelism": tasks,
         "hoodie.markers.delete.parallelism": tasks,

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
@@ -18,14 +18,6 @@ from sluice_spark.hudi_jvm import HudiJvm, instants
 LONGEST_CLOCK_WAIT_MS = 15_000
 _COMMIT, _DELTA_COMMIT, _REPLACE, _COMPACTION = "commit", "deltacommit", "replacecommit", "compaction"
 _CLEAN, _ROLLBACK, _REQUESTED = "clean", "rollback", "REQUESTED"
-
-
-@dataclass(frozen=True)
-class CommitResult:
-    """A commit that is on the timeline: its instant and what its write statistics count."""
-
-    instant: str
-    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,6 +37,15 @@ class TableFacts:
     def empty(self) -> bool:
         """Whether nothing was ever committed."""
         return self.schema is None
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """A commit that is on the timeline: its instant, what its write statistics count, and the table as it is after it."""
+
+    instant: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    facts: Optional[TableFacts] = None
 
 
 class HudiTable:
@@ -86,6 +87,9 @@ class HudiTable:
         missing = hudi_options.absent(properties, found)
         if missing:
             self._jvm.update_properties(meta_client, missing)
+        return replace(self._facts(meta_client), properties_added=tuple(sorted(missing)))
+
+    def _facts(self, meta_client: Any) -> TableFacts:
         timeline = meta_client.getActiveTimeline()
         commits = timeline.getCommitsTimeline().filterCompletedInstants()
         cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
@@ -95,7 +99,6 @@ class HudiTable:
             newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
             schema=self._jvm.table_schema(meta_client) if int(commits.countInstants()) else None,
             commits_since_cleaning=int(since.countInstants()),
-            properties_added=tuple(sorted(missing)),
         )
 
     def stored(self, *columns: str) -> DataFrame:
@@ -191,11 +194,12 @@ class HudiTable:
         return self._committed(batch, facts.newest)
 
     def _committed(self, batch: str, newest_before: Optional[str]) -> CommitResult:
-        commits = self._jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        meta_client = self._jvm.meta_client(self.path)
+        commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         found = self._find(commits.findInstantsAfter(newest_before or "0"), batch)
         if found is None:
             raise CommitNotNewest(f"{self.config.table}: no new commit carries {batch}", table=self.config.table, batch=batch, newest_before=newest_before)
-        return found
+        return replace(found, facts=self._facts(meta_client))
 
     def compact_all(self) -> Optional[str]:
         """Merge every log file into its base file now; the instant, or None if there was nothing to merge.

@@ -1,11 +1,12 @@
 """What merging one table's part needs of the world around Spark."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sluice_aws.objects import Objects
 from sluice_aws.task_objects import ObjectSource
+from sluice_spark.known_tables import KnownTables
 
 
 class Clock(Protocol):
@@ -36,6 +37,7 @@ class MergeServices:
     tables_uri: str
     clock: Clock
     log: Log
+    known: KnownTables = field(default_factory=KnownTables)
 
     def table_path(self, database: str, name: str) -> str:
         """Where a table lies."""

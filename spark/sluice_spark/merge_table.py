@@ -62,6 +62,7 @@ class _Part:
         if not self._hudi.exists():
             return None
         self._check_held()
+        self._services.known.take(self._config)
         undone = self._hudi.rollback_unfinished()
         if undone:
             self._event("rolled_back", instants=list(undone))
@@ -74,11 +75,7 @@ class _Part:
 
     def merge(self) -> Outcome:
         with self._stage("table"):
-            if self._hudi.ensure_created():
-                self._event("table_created")
-            facts = self._hudi.look()
-            if facts.properties_added:
-                self._event("properties_added", properties=list(facts.properties_added))
+            facts = self._services.known.take(self._config) or self._first_look()
         with self._stage("schemas"):
             schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects)
         planned = plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=facts.schema)
@@ -89,6 +86,15 @@ class _Part:
         if not left:
             return self._outcome(None, refused, {})
         return self._merge_rows(planned, left, facts)
+
+    def _first_look(self) -> TableFacts:
+        """Before a run's first write to a table, and after whatever went wrong: create it, check it, read its timeline."""
+        if self._hudi.ensure_created():
+            self._event("table_created")
+        facts = self._hudi.look()
+        if facts.properties_added:
+            self._event("properties_added", properties=list(facts.properties_added))
+        return facts
 
     def _merge_rows(self, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> Outcome:
         raw = read_changes(self._spark, objects=objects, plan=planned.plan, source=self._services.source)
@@ -110,11 +116,14 @@ class _Part:
                 held.append(marked)
             with self._stage("read"):
                 counts = _counts(marked)
-            errors = self._errors()
+                errors = self._errors()
             if not counts["winning"]:
+                self._services.known.keep(self._config, facts)
                 return self._outcome(None, errors, counts)
             with self._stage("commit"):
                 commit = self._commit(merging.winners(marked), planned, objects, facts)
+            if commit.facts is not None:
+                self._services.known.keep(self._config, commit.facts)
             return self._outcome(commit, errors, {**counts, **commit.counts})
         finally:
             for frame in held:

@@ -129,6 +129,7 @@ def test_a_property_that_a_reader_needs_is_added_before_the_first_write(bench: W
     file = bench.local_path(config) / ".hoodie" / "hoodie.properties"
     file.write_text("".join(line for line in file.read_text().splitlines(True) if "ordering" not in line and "precombine" not in line))
     (file.parent / ".hoodie.properties.crc").unlink()
+    bench.new_run()
     bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)])
     assert ("properties_added", ["hoodie.table.ordering.fields", "hoodie.table.precombine.field"]) in [
         (name, fields.get("properties")) for name, fields in bench.events.seen]

@@ -1,6 +1,7 @@
 """A driver's surroundings for tests of merging: change objects in S3, a clock, batches merged as parts."""
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
@@ -12,10 +13,10 @@ import boto3
 import fastavro
 
 from sluice.avro_schema import fingerprint
-from sluice.identity import ObjectId
 from sluice.manifest import Manifest, ManifestObject, Outcome, TablePart, open_manifest, schema_key
 from sluice.table_config import TableConfig
 from sluice_aws.objects import Objects
+from sluice_spark.known_tables import KnownTables
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.merge_table import merge_part, resolve_part
 from sluice_aws.task_objects import ObjectSource
@@ -109,6 +110,10 @@ class Workbench:
         """What a take-over does first."""
         return resolve_part(self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held)
 
+    def new_run(self) -> None:
+        """Forget what a run keeps in memory."""
+        self.services = dataclasses.replace(self.services, known=KnownTables())
+
     def path(self, config: TableConfig) -> str:
         return self.services.table_path(config.database, config.name)
 
@@ -129,9 +134,6 @@ class Workbench:
         """The table's properties file."""
         text = (self.local_path(config) / ".hoodie" / "hoodie.properties").read_text()
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
-
-    def object_id(self, item: ManifestObject) -> ObjectId:
-        return item.id
 
 
 def avro(changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], codec: str = "null") -> bytes:
