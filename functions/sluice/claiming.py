@@ -5,8 +5,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional, Tuple
 
+from sluice.errors import ChangeRefused
 from sluice.identity import ObjectId
-from sluice.table_config import TableConfig
+from sluice.table_config import Configuration, TableConfig, refuse_changes
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,32 @@ def claimable(config: Optional[TableConfig], state: TableState, now: int) -> boo
     """Whether a table's pending objects may be claimed now: configured, not paused, not in back-off, freshness elapsed."""
     at = claimable_at(config, state)
     return at is not None and at <= now
+
+
+def configured_tables(configuration: Configuration, lane: str, pending: Iterable[PendingObject]) -> Dict[str, TableConfig]:
+    """The configuration of each pending table, as far as its topic still goes to that table and this lane."""
+    found: Dict[str, TableConfig] = {}
+    for topic, table in sorted({(item.topic, item.table) for item in pending}):
+        config = configuration.table_for_topic(topic)
+        if config is not None and config.table == table and config.lane == lane:
+            found.setdefault(table, config)
+    return found
+
+
+def claimable_tables(configuration: Configuration, lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState], now: int) -> Tuple[str, ...]:
+    """The tables of which a run would claim something now: what a sweep may start one for, or it would start them for ever."""
+    return tuple(
+        table for table, config in configured_tables(configuration, lane, pending).items()
+        if claimable(config, states.get(table, TableState(table)), now) and not _refused(config, states.get(table))
+    )
+
+
+def _refused(config: TableConfig, state: Optional[TableState]) -> bool:
+    try:
+        refuse_changes(config, state.pinned if state else None)
+    except ChangeRefused:
+        return True
+    return False
 
 
 def plan_claim(

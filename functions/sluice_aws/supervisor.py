@@ -1,11 +1,11 @@
 """Does what the schedule decides about lanes: starts, repeats, looks up, and takes lanes back from dead runs."""
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sluice.claiming import claimable
+from sluice.claiming import claimable_tables
 from sluice.errors import SluiceError
 from sluice.job_run_outcomes import lacks_capacity, lapse_reason
 from sluice.lane import HALTED, IDLE, LaneState, wants_run
@@ -87,16 +87,12 @@ class Supervisor:
                 woken.append(state.lane)
         return tuple(woken)
 
-    def _claimable_tables(self, lane: str, configuration: Optional[Configuration]) -> Set[str]:
+    def _claimable_tables(self, lane: str, configuration: Optional[Configuration]) -> Tuple[str, ...]:
         if configuration is None:
-            return set()
-        topics = {item.table: item.topic for item in self._ledger.pending(lane, 1)}
-        states = self._ledger.table_states(sorted(topics))
-        now = self._now()
-        return {
-            table for table, topic in topics.items()
-            if claimable(configuration.table_for_topic(topic), states[table], now)
-        }  # fmt: skip
+            return ()
+        pending = self._ledger.pending(lane, 1)
+        states = self._ledger.table_states(sorted({item.table for item in pending}))
+        return claimable_tables(configuration, lane, pending, states, self._now())
 
     def _look_after(self, state: LaneState, configuration: Optional[Configuration]) -> int:
         if state.state == HALTED:

@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple, Union
 
-from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable_at, plan_claim
+from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable_at, configured_tables, plan_claim
 from sluice.errors import ChangeRefused
 from sluice.identity import ObjectId
 from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
@@ -114,17 +114,6 @@ class ClaimStep:
             self._log.failure("table_refused", refusal, table=table)
             # No back-off: a corrected configuration counts as an arrival, and nothing else can help.
             self._ledger.record_table_error(table, str(refusal), self._clock.now_ms())
-
-
-def configured_tables(configuration: Configuration, lane: str, pending: List[PendingObject]) -> Dict[str, TableConfig]:
-    """The configuration of each pending table, as far as its topic still goes to that table and this lane."""
-    topics = {item.topic: item.table for item in pending}
-    found = {}
-    for topic, table in sorted(topics.items()):
-        config = configuration.table_for_topic(topic)
-        if config is not None and config.table == table and config.lane == lane:
-            found.setdefault(table, config)
-    return found
 
 
 def budget_of(lane: LaneConfig) -> Budget:

@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.claiming import Budget, PendingObject, TableState, claimable, plan_claim
+from sluice.claiming import Budget, PendingObject, TableState, claimable, configured_tables, plan_claim
 from sluice.identity import ObjectId
-from sluice.table_config import TableConfig
+from sluice.table_config import Configuration, TableConfig, TableRule
 
 NOW = 1_000_000
 WIDE = Budget(1_000, 1 << 40)
@@ -99,3 +100,10 @@ def test_any_plan_keeps_its_budget_takes_the_oldest_and_says_now_while_it_leaves
         assert plan.next_due_at == NOW + 59_000
     else:
         assert plan.next_due_at is None
+
+
+def test_a_topic_that_changed_its_table_hides_neither_table_from_the_other():
+    old, new = waiting(1, "shop.old", at=NOW), waiting(2, "shop.new", at=NOW - 1)
+    pending = [replace(new, topic="t"), replace(old, topic="t")]  # the old one was admitted last, by a configuration read before
+    configuration = Configuration((TableRule("shop.new", ("id",), topic="t"),))
+    assert list(configured_tables(configuration, "main", pending)) == ["shop.new"]

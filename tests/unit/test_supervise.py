@@ -281,3 +281,16 @@ def test_a_configuration_that_cannot_be_read_keeps_no_dead_runs_lane(world):  # 
     world.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
     handler(SCHEDULE, context())
     assert world.ledger.lane("main").state == IDLE
+
+
+def test_pending_work_that_no_run_would_claim_wakes_nothing(deployment):
+    """A table whose topic feeds another table or lane now, and one whose key was changed: each would start a run with every pass."""
+    configuration = deployment.configure()
+    deployment.environment(RELEASE="none")
+    admit(sqs_event(s3_body(deployment.land(key(1), avro()))), context())
+    (rule,) = configuration.rules
+    lane = replace(deployment.ledger.lane("main"), arrivals_seen=1)
+    for changed in (replace(rule, table="public.renamed"), replace(rule, lane="side"), replace(rule, topic="another")):
+        assert deployment.supervisor.wake_forgotten([lane], replace(configuration, rules=(changed,))) == ()
+    deployment.ledger.pin_table("public.orders", {"record_key": ["another"], "partition_by": [], "table_type": "cow", "topic": TOPIC})
+    assert deployment.supervisor.wake_forgotten([lane], configuration) == ()
