@@ -13,11 +13,12 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import CONFIGURATION_KEY, ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
+from sluice_aws.unparking import Unparked, unpark
 from sluice_cli.config_schema import schema_text
 from sluice_cli.config_source import ConfigurationMistakes, read_tables
 from sluice_cli.failures import CommandFailed, UsageError
 from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say
-from sluice_cli.pushing import Unparked, known_tables, review, unpark
+from sluice_cli.pushing import known_tables, lane_names, review
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import Target
 
@@ -76,7 +77,7 @@ def push(file: File, as_json: Json = False, stack: Stack = None) -> None:
     if changed:
         _store(objects, target.artifacts, configuration)
     unparked = unpark(ledger, configuration, epoch_ms)
-    lanes = _wake(target, ledger, unparked, changed=changed)
+    lanes = _wake(target, ledger, unparked, lane_names(ledger, before, configuration) if changed else ())
     if as_json:
         print_json({"version": configuration.version, "changed": changed, "unparked": unparked.objects, "woken": sorted(lanes), "warnings": list(found.warnings)})
     else:
@@ -137,11 +138,9 @@ def _store(objects: Objects, bucket: str, configuration: Configuration) -> None:
     objects.put(bucket, CONFIGURATION_KEY, data, content_type="application/json")
 
 
-def _wake(target: Target, ledger: Any, unparked: Unparked, *, changed: bool) -> frozenset[str]:
-    """Wake the lanes that have something to look at: what was unparked, and what a change may have made claimable."""
-    lanes = set(unparked.lanes)
-    if changed:
-        lanes |= {lane.lane for lane in ledger.lanes() if ledger.pending(lane.lane, 1)}
+def _wake(target: Target, ledger: Any, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:
+    """Wake the lanes that have something to look at: what was unparked, and what a change of `changed` lanes may have made claimable."""
+    lanes = set(unparked.lanes) | {lane for lane in changed if ledger.pending(lane, 1)}
     for lane in sorted(lanes):
         ledger.wake(lane)
     if lanes:

@@ -22,6 +22,14 @@ def _seconds(value: Any) -> int:
     return 0 if text == "0" else int(text[:-1]) * _SECONDS[text[-1]]
 
 
+def _lifetime(value: Any) -> int:
+    """A run that ended before its first look would be started again for ever, and never claim anything."""
+    seconds = _seconds(value)
+    if not 60 <= seconds <= 7 * _SECONDS["d"]:
+        raise ValueError("is from 1m to 7d")
+    return seconds
+
+
 def _whole_hours(value: Any) -> int:
     hours, rest = divmod(_seconds(value), 3_600)
     if rest or not hours:
@@ -72,6 +80,7 @@ def _lane_name(value: Any) -> str:
 
 _DURATION_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string", "pattern": _DURATION}, {"const": 0}]})
 Seconds = Annotated[int, BeforeValidator(_seconds), _DURATION_SCHEMA]
+Lifetime = Annotated[int, BeforeValidator(_lifetime), _DURATION_SCHEMA]
 Hours = Annotated[int, BeforeValidator(_whole_hours), WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"})]
 Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "pattern": _SIZE})]
 Names = Annotated[
@@ -120,7 +129,7 @@ class Lane(_Strict):
     """How the runs of a lane are sized and when they end."""
 
     linger: Seconds = Field(f"{LaneConfig.linger_s}s", validate_default=True, description="A run with nothing pending waits this long for more")
-    max_age: Seconds = Field(f"{LaneConfig.max_age_s // 3600}h", validate_default=True, description="A run ends after this long")
+    max_age: Lifetime = Field(f"{LaneConfig.max_age_s // 3600}h", validate_default=True, description="A run ends after this long")
     batch_objects: Count = LaneConfig.batch_objects
     batch_bytes: Bytes = Field(f"{LaneConfig.batch_bytes // 1024**3}GiB", validate_default=True)
     batch_rows: Count = LaneConfig.batch_rows

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
@@ -16,11 +16,16 @@ COUNTED_AT_MOST = 10_000  # objects of one listed state that are looked at; more
 EXAMPLES = 3
 
 
-def gather(ledger: Any, now: int) -> dict[str, Any]:
-    """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes."""
+def gather(ledger: Any, now: int, configured: Callable[[], Iterable[str]] = tuple) -> dict[str, Any]:
+    """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes.
+
+    Lanes that are `configured` and that the ledger has no item of are told when something waits in them: for paused tables none is woken.
+    """
     tables: dict[str, dict[str, Any]] = {state.table: _table(state, now) for state in ledger.tables()}
+    known = list(ledger.lanes())
+    known += [ledger.lane(name) for name in sorted(set(configured()) - {lane.lane for lane in known}) if ledger.pending(name, 1)]
     lanes = []
-    for lane in ledger.lanes():
+    for lane in known:
         pending = ledger.pending_counts(lane.lane)
         unsettled = ledger.unsettled(lane.lane)
         lanes.append(_lane(lane, pending, [pointer.batch for pointer in unsettled], now))

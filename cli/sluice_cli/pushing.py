@@ -1,14 +1,13 @@
-"""What a new configuration may not change, and what becomes claimable by it."""
+"""What a new configuration may not change of tables that are at work."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sluice.claiming import TableState
 from sluice.errors import ChangeRefused
 from sluice.lane import PAUSED, LaneState
-from sluice.ledger_items import PARKED
 from sluice.table_config import Configuration, TableConfig, refuse_changes
 
 
@@ -30,14 +29,6 @@ class Review:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Unparked:
-    """How many parked objects found a table, and the lanes to wake for them."""
-
-    objects: int
-    lanes: frozenset[str]
-
-
 def review(configuration: Configuration, tables: Iterable[TableState], known: Iterable[KnownTable], lanes: Mapping[str, LaneState]) -> Review:
     """Compare a configuration with the tables that have data and with the lanes that are at work.
 
@@ -54,6 +45,10 @@ def review(configuration: Configuration, tables: Iterable[TableState], known: It
         config = configuration.table_for_topic(table.topic)
         if config is not None and config.table == table.table:
             refusals += _lane_refusals(table, config, lanes)
+        elif table.busy and config is None:
+            warnings.append(f"{table.table} has objects waiting in lane {table.lane}: they wait until a rule takes topic {table.topic} again")
+        elif table.busy and config is not None:
+            refusals.append(f"{table.table} has objects of topic {table.topic} waiting, which would feed {config.table}: `sluice wait` first")
     return Review(tuple(dict.fromkeys(refusals)), tuple(dict.fromkeys(warnings)))
 
 
@@ -91,24 +86,6 @@ def _lane_refusals(table: KnownTable, config: TableConfig, lanes: Mapping[str, L
     return []
 
 
-def unpark(ledger: Any, configuration: Configuration, now: Callable[[], int]) -> Unparked:
-    """Move every parked object whose topic has a table now to pending.
-
-    Objects that were parked for another reason than the want of a table carry a code and stay.
-    """
-    moved = 0
-    lanes: set[str] = set()
-    for record in ledger.objects_in_state(PARKED):
-        if record.code is not None or record.topic is None:
-            continue
-        config = configuration.table_for_topic(record.topic)
-        if config is None:
-            continue
-        lanes.add(config.lane)  # also when it was moved already: whoever did may have died before the wake
-        moved += ledger.unpark(record, config, now())
-    return Unparked(moved, frozenset(lanes))
-
-
 def known_tables(ledger: Any, before: Configuration | None) -> tuple[KnownTable, ...]:
     """The tables that a lane has, or had until now, by backlogs, unsettled batches and the configuration in force."""
     found: dict[tuple[str, str], KnownTable] = {}
@@ -117,11 +94,17 @@ def known_tables(ledger: Any, before: Configuration | None) -> tuple[KnownTable,
         config = before.table_for_topic(topic) if before else None
         if config is not None:
             found[(table, config.lane)] = KnownTable(table, topic, config.lane, busy=False)
-    for lane in ledger.lanes():
-        for item in ledger.pending(lane.lane, 1):
-            found[(item.table, lane.lane)] = KnownTable(item.table, item.topic, lane.lane, busy=True)
-        for pointer in ledger.unsettled(lane.lane):
+    for lane in lane_names(ledger, before):
+        for item in ledger.pending(lane, 1):
+            found[(item.table, lane)] = KnownTable(item.table, item.topic, lane, busy=True)
+        for pointer in ledger.unsettled(lane):
             for table in set(pointer.tables) - set(pointer.settled_tables):
                 if table in topics:
-                    found[(table, lane.lane)] = KnownTable(table, topics[table], lane.lane, busy=True)
+                    found[(table, lane)] = KnownTable(table, topics[table], lane, busy=True)
     return tuple(found.values())
+
+
+def lane_names(ledger: Any, *configurations: Configuration | None) -> tuple[str, ...]:
+    """Every lane that may hold something: what arrives for a paused table wakes no lane, so the ledger alone doesn't know them all."""
+    configured = {name for configuration in configurations if configuration for name in configuration.lane_names()}
+    return tuple(sorted({lane.lane for lane in ledger.lanes()} | configured))

@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice_aws.clock import epoch_ms
+from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger
-from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table
+from sluice_aws.objects import Objects
+from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table, say
 from sluice_cli.overview import gather
+from sluice_cli.target import Target
 
 REASONS_SHOWN = 10
 
@@ -25,11 +28,20 @@ def status(as_json: Json = False, stack: Stack = None) -> None:
     """
     target = chosen_target(stack)
     now = epoch_ms()
-    document = gather(Ledger(target.client("dynamodb"), target.ledger_table), now)
+    document = gather(Ledger(target.client("dynamodb"), target.ledger_table), now, lambda: _configured_lanes(target))
     if as_json:
         print_json(document)
         return
     _print(document, now)
+
+
+def _configured_lanes(target: Target) -> tuple[str, ...]:
+    try:
+        configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    except ConfigurationUnreadable as error:
+        say(f"warning: {error.message}")
+        return ()
+    return configuration.lane_names() if configuration else ()
 
 
 def _print(document: Mapping[str, Any], now: int) -> None:

@@ -5,8 +5,9 @@ import functools
 import os
 import uuid
 from dataclasses import asdict, dataclass
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
+from sluice.table_config import Configuration
 from sluice_aws.admission import Admission
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
@@ -22,6 +23,7 @@ from sluice_aws.starting import Starter
 from sluice_aws.supervisor import Supervisor
 from sluice_aws.sweeping import ObjectScan, Sweeper
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
+from sluice_aws.unparking import RECENTLY_MS, Unparked, unpark
 from sluice_aws.waking import Waker
 
 NEEDED = ("region", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket")
@@ -40,9 +42,11 @@ def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[s
 
     listing = parts.reconciler.run(configuration, seconds_left=seconds_left)
     sweep = parts.sweeper.run()
+    unparked = parts.unpark(configuration)
+    parts.waker.wake(unparked.lanes, configuration)
     parts.supervisor.wake_forgotten(parts.supervisor.lanes(configuration), configuration)
     started = parts.supervisor.start_due(parts.supervisor.lanes(configuration), configuration)
-    result = {**asdict(listing), "looked_at": sweep.looked_at, "forgotten": sweep.forgotten, "lost": sweep.lost, "started": started}
+    result = {**asdict(listing), "looked_at": sweep.looked_at, "forgotten": sweep.forgotten, "lost": sweep.lost, "unparked": unparked.objects, "started": started}
     telemetry.event("reconciled", **result)
     telemetry.count("ObjectsMissed", listing.missing)
     return result
@@ -56,6 +60,14 @@ class Parts:
     sweeper: Sweeper
     supervisor: Supervisor
     config_store: ConfigStore
+    waker: Waker
+    ledger: Ledger
+
+    def unpark(self, configuration: Optional[Configuration]) -> Unparked:
+        """Move what was parked by a configuration that a push had just replaced."""
+        if configuration is None:
+            return Unparked(0, frozenset())
+        return unpark(self.ledger, configuration, epoch_ms, since=epoch_ms() - RECENTLY_MS)
 
 
 @functools.lru_cache(maxsize=1)
@@ -70,11 +82,12 @@ def parts_of(telemetry: Telemetry) -> Parts:
     if settings.starts_runs:
         starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
     grace_ms = settings.reconcile_grace_s * 1000
+    waker = Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms)
     return Parts(
         reconciler=Reconciler(
             ledger=ledger, objects=objects, report=telemetry, bucket=settings.bronze_bucket, grace_ms=grace_ms, now=epoch_ms,
             admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), now=epoch_ms),
-            waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),
+            waker=waker,
         ),
         sweeper=Sweeper(
             ledger=ledger, scan=ObjectScan(clients.dynamodb, settings.ledger_table), objects=objects, report=telemetry,
@@ -82,4 +95,5 @@ def parts_of(telemetry: Telemetry) -> Parts:
         ),
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket),
+        waker=waker, ledger=ledger,
     )  # fmt: skip

@@ -29,11 +29,15 @@ class Admitted:
 
     written: AdmittedObject
     admission: str
+    paused: bool = False
 
     @property
     def wakes(self) -> Optional[str]:
-        """The lane that must be woken for it; also when it was pending already, since whoever wrote it may have died."""
-        return self.written.lane if self.written.state == PENDING and wakes(self.admission) else None
+        """The lane that must be woken for it; also when it was pending already, since whoever wrote it may have died.
+
+        Not for a paused table, which no run may claim: taking the pause back wakes the lane.
+        """
+        return self.written.lane if self.written.state == PENDING and wakes(self.admission) and not self.paused else None
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class Admission:
             rule=verdict.rule,
             code=verdict.code,
         )
-        return Admitted(written, self._ledger.admit(written))
+        return Admitted(written, self._ledger.admit(written), paused=verdict.config is not None and verdict.config.paused)
 
     def _judge(self, notice: Notice, route: Route, configuration: Optional[Configuration]) -> tuple[Verdict, Optional[str]]:
         """Read the head. The schema is stored before the ledger names it, so whoever reads the ledger finds it."""

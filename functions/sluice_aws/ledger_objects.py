@@ -47,16 +47,17 @@ class ObjectLedger:
         found = (record_of(stored) for stored in self._table.get_many(keys))
         return {record.id: record for record in found}
 
-    def objects_in_state(self, state: str) -> Iterator[ObjectRecord]:
+    def objects_in_state(self, state: str, *, since: Optional[int] = None) -> Iterator[ObjectRecord]:
         """Every object in a listed state (quarantined, parked, superseded, ignored), oldest first within each shard.
 
         Keys come from the index, which may lag by a second; the records are read strongly
-        consistent, and one that has left the state meanwhile is left out.
+        consistent, and one that has left the state meanwhile is left out. `since` (epoch ms) leaves
+        out what was listed before.
         """
         if state not in items.LISTED_STATES:
             raise ValueError(f"{state!r} is not one of the listed states {items.LISTED_STATES}")
         for partition in items.listed_partitions(state):
-            for page in self._table.query_index(partition):
+            for page in self._table.query_index(partition, since=None if since is None else items.listed_at(since)):
                 for start in range(0, len(page), READ_AHEAD):
                     found = [record_of(stored) for stored in self._table.get_many(page[start:start + READ_AHEAD])]
                     yield from sorted((record for record in found if record.state == state), key=lambda record: (record.admitted_at, record.id))

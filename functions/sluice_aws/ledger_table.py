@@ -105,10 +105,12 @@ class LedgerTable:
             arguments["Limit"] = limit
         yield from self._pages({**arguments, **expression.arguments()})
 
-    def query_index(self, listed_as: str) -> Iterator[List[Key]]:
+    def query_index(self, listed_as: str, *, since: Optional[str] = None) -> Iterator[List[Key]]:
         """Pages of keys from the index, in the order of `listed_at`. Never strongly consistent: read the items themselves."""
         expression = Expression()
         text = f"{expression.name('listed_as')} = {expression.value(listed_as)}"
+        if since is not None:
+            text += f" AND {expression.name('listed_at')} >= {expression.value(since)}"
         fields = ", ".join(expression.name(name) for name in ("pk", "sk"))
         arguments = {"IndexName": INDEX, "KeyConditionExpression": text, "ProjectionExpression": fields}
         yield from self._pages({**arguments, **expression.arguments()})

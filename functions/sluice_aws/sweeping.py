@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.ledger_items import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger_records import ObjectRecord
@@ -71,8 +73,14 @@ class Sweeper:
         records, after = self._scan.page(self._ledger.checkpoint(CHECKPOINT) or None)
         due = [record for record in records if self._due(record)]
         with ThreadPoolExecutor(THREADS, thread_name_prefix="sweep") as pool:
-            there = list(pool.map(lambda record: self._objects.exists(record.id), due))
-        gone = [record for record, exists in zip(due, there) if not exists]
+            answers = list(pool.map(self._ask, due))
+        gone = []
+        for record, answer in zip(due, answers):
+            if isinstance(answer, Exception):  # looked for again in the next round; one such object must not end every pass at its page
+                self._report.warn("record_not_checked", bucket=record.id.bucket, key=record.id.key, version=record.id.version, error=str(answer)[:500])
+                self._report.count("RecordsNotChecked")
+            elif not answer:
+                gone.append(record)
         forgotten = lost = 0
         for record in gone:
             if record.state == PENDING:
@@ -90,6 +98,13 @@ class Sweeper:
         if forgotten:
             self._report.count("RecordsForgotten", forgotten)
         return Sweep(len(due), forgotten, lost)
+
+    def _ask(self, record: ObjectRecord) -> Union[bool, Exception]:
+        """Whether the object is there, or why S3 didn't say (a key of the customer's own, an access that is denied)."""
+        try:
+            return self._objects.exists(record.id)
+        except (ClientError, BotoCoreError) as error:
+            return error
 
     def _due(self, record: ObjectRecord) -> bool:
         """Whether the object of this record is to be looked for. Claimed ones are the run's own business."""

@@ -371,3 +371,11 @@ def test_forty_objects_of_one_invocation_are_admitted_each_once(world):
     ids = [world.land(key(n), avro()) for n in range(40)]
     assert failed_items(handler(sqs_event(*[s3_body(*ids[n : n + 10]) for n in range(0, 40, 10)]), context())) == []
     assert {item.id for item in world.ledger.pending("main", 1000)} == set(ids)
+
+
+def test_objects_of_a_paused_table_are_pending_and_start_nothing(world):
+    world.configure(TableRule("public.orders", ("id",), topic=TOPIC, paused=True))
+    id = world.land(key(1), avro())
+    assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
+    assert world.record(id).state == "pending"
+    assert (world.ledger.lane("main").arrivals, world.job_runs()) == (0, [])

@@ -366,3 +366,22 @@ def test_doctor_fails_an_unversioned_bucket(stack, capsys):
     stack.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Suspended"})
     assert run(["doctor"]) == 1
     assert "keeps no versions" in capsys.readouterr().out
+
+
+def test_taking_back_a_tables_pause_wakes_a_lane_that_nothing_woke_before(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables(TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"))]) == 0
+    stack.admit(stack.write("a"))
+    capsys.readouterr()
+    assert run(["status", "--json"]) == 0
+    assert [(lane["lane"], lane["pending"]["objects"]) for lane in told(capsys)["lanes"]] == [("main", 1)]
+    assert run(["config", "push", tables(), "--json"]) == 0
+    assert told(capsys)["woken"] == ["main"]
+
+
+def test_objects_that_wait_for_a_table_keep_their_topic_from_feeding_another(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    stack.admit(stack.write("a"))
+    assert run(["config", "push", tables(TABLES.replace("table: crm.user}", "table: crm.people}"))]) == 1
+    assert "which would feed crm.people: `sluice wait` first" in capsys.readouterr().err
+    assert run(["config", "push", tables("defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]")]) == 0
+    assert "they wait until a rule takes topic crm.public.user again" in capsys.readouterr().err

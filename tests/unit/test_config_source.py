@@ -153,3 +153,9 @@ def test_the_schema_finds_mistakes_of_form():
 def test_the_schema_command_writes_the_file_it_is_given(tmp_path, capsys):
     assert config_schema.main([str(tmp_path / "s.json")]) == 0 and (tmp_path / "s.json").read_text() == config_schema.schema_text()
     assert config_schema.main([]) == 0 and json.loads(capsys.readouterr().out) == SCHEMA
+
+
+@pytest.mark.parametrize("max_age", ["0", "30s", "8d"])
+def test_a_run_lives_long_enough_to_claim_and_not_for_ever(max_age):
+    text = f"lanes: {{main: {{max_age: {max_age}}}}}\n" + rule()
+    assert [where for _, where in mistakes(text)] == ["lanes.main.max_age"]

@@ -1,6 +1,7 @@
 """reconcile: what no notice announced is admitted, records outlive their objects by no more than a notice, passes resume."""
 import pytest
 from admit.handler import handler as admit
+from botocore.exceptions import ClientError
 from function_world import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event, world  # noqa: F401
 from reconcile.handler import handler
 
@@ -166,3 +167,35 @@ def test_a_lane_past_its_due_time_is_started(settled):
     settled.ledger.wake("main")
     assert handler({}, context(LONG))["started"] == 1
     assert settled.ledger.lane("main").state == STARTING
+
+
+def test_an_object_that_was_parked_by_a_configuration_that_a_push_had_just_replaced_becomes_pending(world):  # noqa: F811
+    id = world.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    assert world.record(id).state == "parked"
+    assert handler({}, context(LONG))["unparked"] == 0
+    world.configure()  # as if the push had looked for parked objects just before
+    assert handler({}, context(LONG))["unparked"] == 1
+    assert world.record(id).state == "pending"
+    assert world.ledger.lane("main").state == STARTING
+
+
+def test_what_was_parked_long_ago_is_left_to_the_next_push(settled):
+    id = written(settled, "parked", 1)
+    assert handler({}, context(LONG))["unparked"] == 0
+    assert settled.record(id).state == "parked"
+
+
+def test_a_record_that_s3_does_not_answer_about_ends_no_pass(settled, monkeypatch):
+    strange, lost = written(settled, "committed", 1), written(settled, "committed", 2)
+    gone(settled, lost)
+    ask = Objects.exists
+
+    def refuse(self, id):
+        if id == strange:
+            raise ClientError({"Error": {"Code": "400", "Message": "Bad Request"}}, "HeadObject")
+        return ask(self, id)
+
+    monkeypatch.setattr(Objects, "exists", refuse)
+    assert handler({}, context(LONG))["forgotten"] == 1
+    assert (settled.record(strange).state, settled.record(lost)) == ("committed", None)
