@@ -58,10 +58,11 @@ package: setup  ## build the Spark artifacts for both architectures
 	$(BIN)/sluice package
 
 # Twice, because the artifact bucket is made by the first: until Release is set, admit ledgers objects and starts nothing.
+# The second names what the functions were built for, too: the template's defaults are python3.13 on arm64.
 deploy: build  ## sam deploy, upload the Spark artifacts under their content hash, sam deploy with that release
 	$(BIN)/sam deploy --config-env $(ENV)
 	$(BIN)/sluice --stack $(STACK) package --upload --release-file .aws-sam/release
-	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release)
+	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
 
 bench: setup  ## latency and full load against the always-on peer, on this machine
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench
