@@ -1,11 +1,25 @@
-"""What every test shares: AWS's service models, read once."""
+"""What every test shares: AWS's service models, read once, and few looks for garbage."""
 from __future__ import annotations
 
+import gc
 from functools import lru_cache
 from typing import Iterator
 
 import botocore.session
+import botocore.useragent
 import pytest
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays until the end, and the collector need not go through it again for every few hundred objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
+
+
+def pytest_sessionfinish() -> None:
+    """So that what extension modules hold can go with the process."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -13,6 +27,6 @@ def service_models_read_once() -> Iterator[None]:
     """Every session's clients are made from one loader: reading the models again costs more than most tests do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(botocore.session, "create_loader", lru_cache(maxsize=None)(botocore.session.create_loader))
+        for_header = botocore.useragent.sanitize_user_agent_string_component
+        patch.setattr(botocore.useragent, for_header.__name__, lru_cache(maxsize=1_000)(for_header))  # every request says the same of its sender
         yield
-
-

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, Optional
 from urllib.parse import urlsplit
 
 import botocore.handlers
+import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from ministack.core.responses import request_scope
 from ministack.services import dynamodb
@@ -57,14 +58,16 @@ def emulated_aws() -> Iterator[None]:
     handler = ("before-send.dynamodb", _DYNAMODB)
     if handler not in botocore.handlers.BUILTIN_HANDLERS:  # as moto does: every session that is made from now on has it
         botocore.handlers.BUILTIN_HANDLERS.append(handler)
-    with mock_aws(config={"core": {"passthrough": {"services": ["dynamodb"]}}}):
-        dynamodb.reset()
-        _DYNAMODB.on = True
-        try:
-            yield
-        finally:
-            _DYNAMODB.on = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("moto.core.models.RESPONSES_METHODS", [])  # over a thousand answers for the `requests` package, which nothing here uses
+        with mock_aws(config={"core": {"passthrough": {"urls": [r"https?://dynamodb\."]}}}):
             dynamodb.reset()
+            _DYNAMODB.on = True
+            try:
+                yield
+            finally:
+                _DYNAMODB.on = False
+                dynamodb.reset()
 
 
 def _text(value: Any) -> str:

@@ -6,6 +6,7 @@ import json
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import boto3
@@ -190,9 +191,15 @@ class World:
 def emulated_dynamodb() -> Iterator[Any]:
     """A DynamoDB client on an emulator with the ledger's table in it."""
     with emulated_aws():
-        client = boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+        client = _dynamodb_client()
         create_ledger_table(client, "ledger")
         yield OneAtATime(client)
+
+
+@cache
+def _dynamodb_client() -> Any:
+    """Made once, with the emulator there: that costs more than many a test does with it."""
+    return boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ BINLOGS = st.integers(0, 10**12).map(lambda number: f"mysql-bin.{number:06d}")
 MYSQL = st.tuples(GENERATIONS, BINLOGS, NUMBERS, st.integers(0, 2**31 - 1), NUMBERS)
 POSTGRES = st.tuples(GENERATIONS, NUMBERS, NUMBERS)
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10), lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4))
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10), lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4), max_leaves=20)
 
 
 @given(POSTGRES, POSTGRES)
