@@ -4,6 +4,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import threading
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 from urllib.parse import urlsplit
@@ -29,10 +30,14 @@ class _Answer(io.BytesIO):
 
 
 class _DynamoDB:
-    """MiniStack's DynamoDB, called where botocore would send a request; silent outside `emulated_aws`."""
+    """MiniStack's DynamoDB, called where botocore would send a request; silent outside `emulated_aws`.
+
+    One request at a time, as in its own server's loop: nothing else keeps its tables whole.
+    """
 
     def __init__(self) -> None:
         self.on = False
+        self._one_at_a_time = threading.Lock()
 
     def __call__(self, request: AWSPreparedRequest, **_: Any) -> Optional[AWSResponse]:
         if not self.on or not (urlsplit(request.url).hostname or "").endswith(".amazonaws.com"):
@@ -40,7 +45,7 @@ class _DynamoDB:
         headers = {name.lower(): _text(value) for name, value in request.headers.items()}
         region = _REGION.search(headers.get("authorization", ""))
         assert region is not None, "the request isn't signed"
-        with request_scope(DEFAULT_ACCOUNT_ID, region.group(1)):
+        with self._one_at_a_time, request_scope(DEFAULT_ACCOUNT_ID, region.group(1)):
             status, answered, body = _result(dynamodb.handle_request(request.method, "/", headers, request.body, {}))
         return AWSResponse(request.url, status, answered, _Answer(body))
 

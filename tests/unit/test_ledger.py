@@ -287,7 +287,7 @@ class TestLane:
         stop = threading.Event()
 
         def pour():
-            while not stop.is_set():
+            while not stop.wait(0.001):  # the client's lock lets nobody in who is not waiting for it at the right moment
                 ledger.wake(LANE)
 
         with ThreadPoolExecutor(1) as threads:
