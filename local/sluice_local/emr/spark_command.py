@@ -12,10 +12,13 @@ from sluice_local.emr.submission import Submission
 from sluice_local.emr.work_directory import Fetched
 from sluice_local.spark_image import MAIN_CLASS, MODULE_OPTIONS, SparkImage
 
-# A job without a VPC reaches these and nothing else (EMR Serverless User Guide, "Configuring VPC access").
-REACHABLE = ("S3", "GLUE", "KMS", "STS", "DYNAMODB", "CLOUDWATCH_LOGS", "LAKEFORMATION", "SECRETS_MANAGER")
-REFUSED = ("EVENTBRIDGE", "SQS", "SNS", "LAMBDA", "CLOUDWATCH", "EMR_SERVERLESS", "SFN", "ATHENA", "CLOUDFORMATION", "SSM", "IAM", "SCHEDULER", "KINESIS", "FIREHOSE", "XRAY")
-_NOWHERE = "http://127.0.0.1:9"  # the discard port: a connection is refused at once
+# What a driver of Sluice talks to. A job without a VPC reaches Glue, Lake Formation and Secrets Manager besides (EMR Serverless User
+# Guide, "Configuring VPC access"), which no driver needs.
+REACHABLE = ("S3", "DYNAMODB", "STS", "KMS", "CLOUDWATCH_LOGS")
+# Named, so that the error names the service's call; every other service's own address is refused by the proxy.
+REFUSED = ("EVENTBRIDGE", "SQS", "SNS", "LAMBDA", "CLOUDWATCH", "EMR_SERVERLESS", "SFN", "GLUE", "LAKEFORMATION", "SECRETS_MANAGER", "SSM")
+_NOWHERE_HOST, _NOWHERE_PORT = "127.0.0.1", "9"  # the discard port: a connection is refused at once
+_NOWHERE = f"http://{_NOWHERE_HOST}:{_NOWHERE_PORT}"
 # Sizes and scaling of workers that a laptop doesn't have; the driver's own are translated.
 _CLOUD_ONLY = re.compile(r"^spark\.(emr-serverless\.|dynamicAllocation\.|executor\.(cores|memory|memoryOverhead|instances|disk)|driver\.(cores|memory|disk)|master$|submit\.deployMode)")
 _UNIT = {"": 1 << 20, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -66,7 +69,8 @@ def spark_command(
     arguments = [
         str(image.java.binary), f"-Xmx{heap}m", f"-Xms{min(heap, 512)}m", *machine.jvm_options, *sharing, *MODULE_OPTIONS,
         f"-Dlog4j2.configurationFile={image.logging.as_uri()}", f"-Djava.io.tmpdir={directory / 'tmp'}", f"-Dderby.system.home={directory / 'tmp'}",
-        "-Duser.timezone=UTC", *extra, "-cp", join(image.class_path(fetched.jars)), MAIN_CLASS,
+        f"-Dhttps.proxyHost={_NOWHERE_HOST}", f"-Dhttps.proxyPort={_NOWHERE_PORT}", "-Duser.timezone=UTC", *extra,
+        "-cp", join(image.class_path(fetched.jars)), MAIN_CLASS,
     ]
     for key in sorted(settings):
         arguments += ["--conf", f"{key}={settings[key]}"]
@@ -134,6 +138,7 @@ def _environment(submission: Submission, run: str, directory: Path, image: Spark
         "AWS_ACCESS_KEY_ID": cloud.access_key,
         "AWS_SECRET_ACCESS_KEY": cloud.secret_key,
         "AWS_EC2_METADATA_DISABLED": "true",
+        "HTTPS_PROXY": _NOWHERE,  # AWS is https, the emulator isn't
         **{f"AWS_ENDPOINT_URL_{service}": _NOWHERE for service in REFUSED},
         **{f"AWS_ENDPOINT_URL_{service}": cloud.endpoint for service in REACHABLE},
     }
