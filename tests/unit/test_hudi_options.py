@@ -1,5 +1,5 @@
 """The Hudi options of a table."""
-from sluice import hudi_options
+from sluice import hudi_options, override_policy
 from sluice.table_config import TableConfig
 
 
@@ -48,6 +48,13 @@ def test_no_service_runs_asynchronously_and_housekeeping_only_when_asked() -> No
 def test_cleaning_keeps_files_for_the_hours_of_time_travel() -> None:
     made = options(table(time_travel_h=30), housekeeping=True)
     assert (made["hoodie.clean.policy"], made["hoodie.clean.hours.retained"]) == ("KEEP_LATEST_BY_HOURS", "30")
+
+
+def test_archival_keeps_far_more_commits_than_it_takes_to_find_a_batch_by_its_id() -> None:
+    made = options(table(), housekeeping=True)
+    kept, most = int(made["hoodie.keep.min.commits"]), int(made["hoodie.keep.max.commits"])
+    assert most > kept >= 5 * hudi_options.COMMITS_PER_CLEANING
+    assert override_policy.refusal("hoodie.keep.min.commits"), "no table's configuration can lower it"
 
 
 def test_only_merge_on_read_compacts() -> None:

@@ -1,0 +1,68 @@
+"""What keeps a table's timeline in order: the driver's clock, the newest instant, and batch ids beside compactions."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from workbench import Workbench, change, flattened, table
+
+from sluice.manifest import COMMITTED
+from sluice_spark.hudi_errors import ClockBehind, CommitNotNewest
+from sluice_spark.hudi_table import HudiTable
+
+SCHEMA = flattened({"id": "int", "name": ["null", "string"]})
+HOUR_MS = 3_600_000
+END_OF_TIME = "99991231235959999"
+
+
+def row(lsn: int, id: int = 1) -> dict[str, Any]:
+    return change("u", lsn, id=id, name=f"at {lsn}")
+
+
+class Behind:
+    """A clock that is an hour behind another."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return int(self._clock.now_ms()) - HOUR_MS
+
+    def wait(self, seconds: float) -> None:
+        raise AssertionError(f"nobody waits {seconds} s for a clock")
+
+
+def test_a_driver_whose_clock_is_behind_the_newest_instant_commits_nothing(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    before = bench.timeline(config)
+    bench.services = dataclasses.replace(bench.services, clock=Behind(bench.services.clock))
+    with pytest.raises(ClockBehind):
+        bench.merge(config, [bench.put([row(2)], SCHEMA)])
+    assert bench.timeline(config) == before
+
+
+def test_a_commit_whose_instant_is_not_the_newest_is_an_error_and_not_a_success(bench: Workbench) -> None:
+    config = table()
+    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    facts = hudi.look()
+    rows = hudi.stored(facts, *facts.schema.names)
+    with pytest.raises(CommitNotNewest):
+        hudi.write(rows, operation="upsert", batch="b-late", run="run-1", facts=dataclasses.replace(facts, newest=END_OF_TIME), size_bytes=0)
+
+
+def test_the_batch_id_is_on_delta_commits_and_not_on_compactions_and_is_found_beside_them(bench: Workbench) -> None:
+    config = table(table_type="mor")
+    bench.merge(config, [bench.put([row(1)], SCHEMA)])
+    manifest = bench.manifest(config, [bench.put([row(2)], SCHEMA)])
+    committed = bench.merge_manifest(manifest, config)
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+
+    compaction = hudi.compact_all()
+
+    assert compaction is not None and (bench.local_path(config) / ".hoodie" / f"{compaction}.commit").exists()
+    assert manifest.batch not in (bench.local_path(config) / ".hoodie" / f"{compaction}.commit").read_text(errors="replace")
+    found = bench.resolve(manifest, config)
+    assert found is not None and (found.state, found.instant) == (COMMITTED, committed.instant)
