@@ -62,6 +62,21 @@ def test_what_arrives_while_a_run_lingers_is_merged_by_the_same_run(world):
     assert world.states(first + late) == {"committed": 2}
 
 
+def test_what_arrives_while_a_batch_is_merged_is_one_batch_by_however_many_notices_it_came(world):
+    first, rest = world.put("shop.orders"), []
+
+    def arrive():
+        del world.merger.during["shop.orders"]
+        for table in ("shop.orders", "shop.customers", "shop.lines"):
+            for _ in range(5):
+                rest.extend(world.put(table, 2))
+
+    world.merger.during["shop.orders"] = arrive
+    assert world.run().batches == 2
+    assert world.states(first + rest) == {"committed": 31}
+    assert len(world.tables.commits) == 4
+
+
 def test_a_run_lingers_as_long_as_its_lane_says_after_its_last_batch(world):
     world.put()
     world.run()
