@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-lane test-localstack judge-all lint build package deploy bench constraints clean
+.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint build package deploy bench constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -36,7 +36,10 @@ test: setup  ## unit, property, Spark and integration tests
 	$(BIN)/python -m pytest -m "not localstack"
 
 test-unit: setup  ## the tests that need no JVM and no network
-	$(BIN)/python -m pytest tests/unit tests/property
+	$(BIN)/python -m pytest tests/unit
+
+test-property: setup  ## generated inputs, and every interleaving of the lane protocol
+	$(BIN)/python -m pytest tests/property
 
 test-lane: setup  ## explore the lane protocol within larger bounds (about five minutes)
 	SLUICE_LANE_BOUNDS=large $(BIN)/python -m pytest tests/property/test_lane_model.py
