@@ -65,6 +65,18 @@ class HudiJvm:
         converted = self._hudi.AvroConversionUtils.convertAvroSchemaToStructType(found.get())
         return StructType.fromJson(json.loads(converted.json()))
 
+    def newest_files(self, meta_client: Any, most: int) -> Optional[List[str]]:
+        """The paths of an unpartitioned copy-on-write table's newest base files; None if there are more than `most`."""
+        context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
+        metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
+        views = self._hudi.common.table.view.FileSystemViewManager
+        view = views.createInMemoryFileSystemView(context, meta_client, metadata)
+        try:
+            files = view.getLatestBaseFiles("").toArray()
+            return [str(file.getPath()) for file in files] if len(files) <= most else None
+        finally:
+            view.close()
+
     def write_client(self, path: str, name: str, options: Mapping[str, str], schema: str = "") -> Any:
         """A client for rollback and table services. Close it."""
         java_options = self._jvm.java.util.HashMap()

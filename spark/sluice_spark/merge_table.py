@@ -110,7 +110,7 @@ class _Part:
                 marked = latest.withColumn(merging.WINS, F.lit(True))
             else:
                 marked = merging.against_stored(
-                    latest, stored=self._hudi.stored(*key, hidden.POSITION), record_key=key,
+                    latest, stored=self._hudi.stored(facts, *key, hidden.POSITION), record_key=key,
                     few=sum(item.size for item in objects) < BROADCAST_BYTES,
                 ).persist(StorageLevel.MEMORY_AND_DISK)
                 held.append(marked)
