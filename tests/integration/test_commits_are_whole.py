@@ -1,0 +1,69 @@
+"""A committed batch is visible whole, per table: readers see the commit before it or after it."""
+import re
+import secrets
+
+import pytest
+
+from judging.running_stack import RunningStack
+from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
+from sluice_bench.stack import table_rules
+from sluice_bench.tickit import Dataset
+from sluice_bench.tickit_rows import Sizes, row
+from sluice_cli.reading import read_table
+from sluice_cli.target import Target
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
+
+TABLE = "venue"
+ROWS = 40
+PARTITION = "venuestate"  # several files for one commit, written one after the other
+DATA = re.compile(r"/(?!\.hoodie)[^/]+(\.parquet|\.log\.[^/]+)$")
+COMPLETED = re.compile(r"/\.hoodie/\d{17}\.(commit|deltacommit|replacecommit)$")
+READS = 2_000
+
+
+def whole_table(dataset: Dataset, change: int) -> tuple[str, bytes]:
+    """Key and bytes of one object that changes every row; the rows say by which change."""
+    rows = (row(TABLE, number, seed=dataset.seed, sizes=dataset.sizes) | {"venuename": f"change {change}"} for number in range(1, ROWS + 1))
+    body = object_bytes(TABLE, [record(TABLE, values, op="u" if change else "r", change=change) for values in rows])
+    return object_key(TABLE, change * ROWS, prefix=dataset.prefix), body
+
+
+def stored(target: Target, database: str) -> tuple[set[str], int]:
+    """The data files of the table, and how many commits its timeline has completed."""
+    pages = target.client("s3").get_paginator("list_objects_v2").paginate(Bucket=target.silver, Prefix=f"{database}/{TABLE}/")
+    keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
+    return {key for key in keys if "/.hoodie/" not in key and DATA.search(key)}, sum(bool(COMPLETED.search(key)) for key in keys)
+
+
+def read(target: Target, database: str) -> set[str]:
+    """Which change's rows a newly opened table shows; every row is there."""
+    rows = read_table(target, f"{database}.{TABLE}").to_pylist()
+    assert sorted(found[SOURCES[TABLE].key] for found in rows) == list(range(1, ROWS + 1))
+    return {found["venuename"] for found in rows}
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_committed_batch_is_visible_whole_and_readers_see_the_commit_before_it_or_after_it(stack: RunningStack, table_type: str) -> None:
+    target, s3 = stack.target, stack.target.client("s3")
+    database = f"whole{secrets.token_hex(3)}"
+    dataset = Dataset(Sizes(venue=ROWS), prefix=f"{database}.")
+    (rule,) = [rule for rule in table_rules(dataset.prefix, database, table_type) if rule["topic"].endswith(SOURCES[TABLE].topic)]
+    stack.configure([{**rule, "partition_by": [PARTITION]}])
+    key, body = whole_table(dataset, 0)
+    s3.put_object(Bucket=target.bronze, Key=key, Body=body)
+    stack.wait(180)
+    files, commits = stored(target, database)
+
+    key, body = whole_table(dataset, 1)
+    s3.put_object(Bucket=target.bronze, Key=key, Body=body)
+    while_written = 0
+    for _ in range(READS):
+        began, _ = stored(target, database)
+        seen = read(target, database)
+        assert seen in ({"change 0"}, {"change 1"}), "a part of a commit was visible"
+        if seen == {"change 1"}:
+            break
+        while_written += began > files and stored(target, database)[1] == commits
+    assert seen == {"change 1"} and stored(target, database)[1] == commits + 1
+    assert while_written, "no reader came while there were files that no commit named yet"
