@@ -1,0 +1,83 @@
+"""Every invariant and every rule that is in force is said by tests, and each test that docs name is there."""
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GUARANTEES = ROOT / "docs" / "guarantees.md"
+INVARIANTS = {str(number) for number in range(1, 9)}
+RULES = {f"Rule {number}" for number in (*range(1, 10), 11, 12, 18)}
+HEADING = re.compile(r"^### ([^.]+)\. (.+)$")
+NAMED = re.compile(r"`(tests/[^`\s]+)`")
+NOT_YET = "- not tested yet: "
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """The lines under each guarantee's heading, by its number."""
+    found: dict[str, list[str]] = {}
+    under: list[str] = []
+    for line in text.splitlines():
+        heading = HEADING.match(line)
+        if heading:
+            assert heading[1] not in found, f"{heading[1]} is there twice"
+            found[heading[1]] = under = []
+        elif line.startswith("#"):
+            under = []
+        elif line:
+            under.append(line)
+    return found
+
+
+@cache
+def named_tests(file: Path) -> frozenset[str]:
+    """The tests of a module as pytest names them, methods with their class. The module is read and not run."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    classes = [each for each in body if isinstance(each, ast.ClassDef)]
+    return frozenset(functions(body)) | {f"{each.name}::{name}" for each in classes for name in functions(each.body)}
+
+
+def functions(body: list[ast.stmt]) -> list[str]:
+    return [each.name for each in body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name.startswith("test_")]
+
+
+def missing(named: str) -> bool:
+    """Whether a name under tests/ is no folder with tests, no test module and no test in one."""
+    path, _, test = named.partition("::")
+    place = ROOT / path
+    if place.is_dir():
+        return bool(test) or not any(place.rglob("test_*.py"))
+    return not place.is_file() or bool(test) and test not in named_tests(place)
+
+
+def test_every_invariant_and_every_rule_in_force_is_said_by_a_test() -> None:
+    found = sections(GUARANTEES.read_text(encoding="utf-8"))
+    assert INVARIANTS | RULES <= set(found)
+    for number, lines in found.items():
+        assert all(line.startswith((NOT_YET, "- `tests/")) for line in lines), number
+        assert any("::" in name for line in lines if not line.startswith(NOT_YET) for name in NAMED.findall(line)), f"{number} names no test"
+
+
+@pytest.mark.parametrize("document", ["docs/guarantees.md", "docs/limits.md", "README.md"])
+def test_every_test_that_a_document_names_is_there(document: str) -> None:
+    names = NAMED.findall((ROOT / document).read_text(encoding="utf-8"))
+    assert [name for name in names if missing(name)] == []
+
+
+def test_a_test_that_is_gone_is_found() -> None:
+    here = "tests/unit/test_invariants_are_tested.py"
+    assert not missing(f"{here}::test_a_test_that_is_gone_is_found") and not missing("tests/unit")
+    assert not missing("tests/unit/test_lane.py::TestHolding::test_a_driver_holds_before_its_start_was_noted")
+    assert all(missing(name) for name in (f"{here}::test_nothing", f"{here}::sections", "tests/unit/test_lane.py::TestHolding::test_nothing",
+                                          "tests/unit/test_nothing.py", "tests/nothing", "tests/unit::test_nothing"))
+
+
+def test_every_rule_that_the_code_names_is_told() -> None:
+    told = set(sections(GUARANTEES.read_text(encoding="utf-8")))
+    sources = [path for part in ("functions", "spark") for path in sorted((ROOT / part).rglob("*.py"))]
+    named = {f"Rule {number}" for path in sources for number in re.findall(r"\brule (\d+)\b", path.read_text(encoding="utf-8"))}
+    assert named and named <= told
