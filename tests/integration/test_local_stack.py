@@ -110,7 +110,11 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after: str) -> None:
     paths = os.pathsep.join(str(REPOSITORY / folder) for folder in ("functions", "spark", "cli", "local"))
     command = [sys.executable, "-c", "from sluice_cli.main import main; main()", "local", "up"]
     with (tmp_path / "said").open("wb") as said:
-        process = subprocess.Popen(command, env={**os.environ, "SLUICE_HOME": str(home), "PYTHONPATH": paths}, stdout=said, stderr=said)
+        process = subprocess.Popen(
+            command, env={**os.environ, "SLUICE_HOME": str(home), "PYTHONPATH": paths}, stdout=said, stderr=said,
+            # A script's background job inherits an ignored Ctrl-C, and so would this child if the tests run in one; a terminal's doesn't.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         until(lambda: (home / ("local.json" if after == "when it is ready" else "emulator/ministack.log")).exists(), 120)
         process.send_signal(signal.SIGINT)
         process.wait(30)
