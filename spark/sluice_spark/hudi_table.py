@@ -18,6 +18,8 @@ from sluice_spark.hudi_jvm import HudiJvm, instants
 LONGEST_CLOCK_WAIT_MS = 15_000
 # Each file's name is a round trip to the JVM; a table of more files gains nothing by being read by name.
 MOST_FILES_BY_NAME = 200
+# A batch's commit is younger than its manifest by the clock of the same driver; another driver's may differ, by less than this.
+CLOCK_MARGIN_MS = 3_600_000
 _COMMIT, _DELTA_COMMIT, _REPLACE, _COMPACTION = "commit", "deltacommit", "replacecommit", "compaction"
 _CLEAN, _ROLLBACK, _REQUESTED = "clean", "rollback", "REQUESTED"
 
@@ -163,10 +165,14 @@ class HudiTable:
         found = self.commit_of_batch(batch) if table == self.config.table else None
         return None if found is None else found.instant
 
-    def commit_of_batch(self, batch: str) -> Optional[CommitResult]:
-        """The completed commit that carries the batch's id and this table's name; None if there is none."""
+    def commit_of_batch(self, batch: str, *, since_ms: int = 0) -> Optional[CommitResult]:
+        """The completed commit that carries the batch's id and this table's name; None if there is none.
+
+        Commits from long before `since_ms`, when the batch was made, are not opened: each is a request.
+        """
         timeline = self._jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
-        return self._find(timeline, batch)
+        earliest = instant_of_ms(max(0, since_ms - CLOCK_MARGIN_MS))
+        return self._find(timeline.findInstantsAfter(earliest), batch)
 
     def _find(self, timeline: Any, batch: str) -> Optional[CommitResult]:
         for instant in reversed(instants(timeline)):
@@ -244,6 +250,12 @@ def instant_ms(instant: str) -> int:
     digits = re.sub(r"\D", "", instant)
     moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
     return int(moment.timestamp()) * 1000 + int((digits[14:17] or "999").ljust(3, "0"))
+
+
+def instant_of_ms(epoch_ms: int) -> str:
+    """The instant of a moment, in UTC."""
+    moment = datetime.fromtimestamp(epoch_ms // 1000, timezone.utc)
+    return f"{moment:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"
 
 
 def _statistics(metadata: Any) -> Dict[str, int]:

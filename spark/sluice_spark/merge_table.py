@@ -66,7 +66,7 @@ class _Part:
         undone = self._hudi.rollback_unfinished()
         if undone:
             self._event("rolled_back", instants=list(undone))
-        found = self._hudi.commit_of_batch(self._manifest.batch)
+        found = self._hudi.commit_of_batch(self._manifest.batch, since_ms=self._manifest.created_at)
         if found is None:
             return None
         self._event("found_committed", instant=found.instant)

@@ -9,7 +9,7 @@ from workbench import Workbench, change, flattened, table
 from sluice import hudi_options
 from sluice.manifest import COMMITTED
 from sluice_spark.hudi_errors import ClockBehind, TableDiffers
-from sluice_spark.hudi_table import HudiTable, instant_ms
+from sluice_spark.hudi_table import HudiTable, instant_ms, instant_of_ms
 from sluice_spark.lane_lost import LaneLost
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
@@ -147,7 +147,7 @@ def test_an_instant_in_the_future_is_waited_for_or_refused(bench: Workbench) -> 
     hudi = hudi_table(bench, config)
     newest = "20260102030405678"
     at = instant_ms(newest)
-    assert at == 1_767_323_045_678
+    assert (at, instant_of_ms(at)) == (1_767_323_045_678, newest)
     clock = {"now": at - 40}
 
     def wait(seconds: float) -> None:

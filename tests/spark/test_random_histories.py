@@ -54,3 +54,5 @@ def test_any_order_grouping_and_repetition_gives_the_same_table(bench: Workbench
         bench.merge(config, list(dict.fromkeys(item for item, _ in batch)))
         applied += [item for _, changes in batch for item in changes]
         assert bench.rows(config, "id", "place", "name", "__deleted") == oracle(applied)
+    columns = ("id", "place", "name", "__deleted", "_sluice_position")
+    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows(config, *columns)

@@ -20,14 +20,6 @@ def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = 
     return change(op, lsn, id=id, place=place, name=name)
 
 
-def by_hudi_rs(path: str) -> list[tuple[Any, ...]]:
-    import pyarrow as pa
-    from hudi import HudiTableBuilder
-
-    rows = pa.Table.from_batches(HudiTableBuilder.from_base_uri(path).build().read()).to_pylist()
-    return sorted((tuple(row[column] for column in COLUMNS) for row in rows), key=str)
-
-
 def by_old_bundle(path: str, jar: Path) -> list[tuple[Any, ...]]:
     done = subprocess.run([sys.executable, str(READ_BY_OLD), str(jar), path, ",".join(COLUMNS)], capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -55,7 +47,7 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: W
     here = bench.rows(config, *COLUMNS)
 
     assert [item[:3] for item in here] == [(0, "A", "n"), (1, "C", "newest"), (2, None, None), (3, "A", "twice"), (4, "A", "n"), (5, "A", "n")]
-    assert by_hudi_rs(str(path)) == here
+    assert bench.rows_by_hudi_rs(config, *COLUMNS) == here
     jar = old_bundle(jars)
     if jar is None:
         pytest.skip("the two readers here agree; the Hudi 0.15.0 bundle is not at hand (SLUICE_HUDI_015_JAR)")
