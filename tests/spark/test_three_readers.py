@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 from workbench import Workbench, change, flattened, table
+
+from sluice_local.jars import ensure_jars, hudi_bundle
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "_sluice_position", "__deleted")
@@ -26,15 +27,14 @@ def by_old_bundle(path: str, jar: Path) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in json.loads(done.stdout.splitlines()[-1])), key=str)
 
 
-def old_bundle(jars: list[Path]) -> Path | None:
-    named = os.environ.get("SLUICE_HUDI_015_JAR")
-    folders = {jar.parent for jar in jars}
-    found = [Path(named)] if named else [jar for folder in folders for jar in folder.glob("*hudi-spark3.5-bundle_2.12-0.15.0.jar")]
-    return found[0] if found and found[0].exists() else None
+@pytest.fixture(scope="module")
+def old_bundle() -> Path:
+    """The bundle of Athena's generation, from the cache or fetched once; it is never on the class path beside the other."""
+    return hudi_bundle(ensure_jars("0.15.0"))
 
 
 @pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["unpartitioned", "partitioned"])
-def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: Workbench, jars: list[Path], partition_by: tuple[str, ...]) -> None:
+def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: Workbench, old_bundle: Path, partition_by: tuple[str, ...]) -> None:
     config = table(table_type="mor", partition_by=partition_by)
     bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
     late = [bench.put([row("u", 20, 1, "B", "late")], SCHEMA), bench.put([row("u", 21, 2, "B", "late")], SCHEMA)]
@@ -48,7 +48,4 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: W
 
     assert [item[:3] for item in here] == [(0, "A", "n"), (1, "C", "newest"), (2, None, None), (3, "A", "twice"), (4, "A", "n"), (5, "A", "n")]
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == here
-    jar = old_bundle(jars)
-    if jar is None:
-        pytest.skip("the two readers here agree; the Hudi 0.15.0 bundle is not at hand (SLUICE_HUDI_015_JAR)")
-    assert by_old_bundle(path.as_uri(), jar) == here
+    assert by_old_bundle(path.as_uri(), old_bundle) == here
