@@ -29,7 +29,7 @@ DELTA_COMMITS_PER_COMPACTION = 10
 
 # Cleaning by hours has nothing to do for most commits. It and archival look at the whole timeline, so
 # they come with every twentieth commit; until then only a few more instants and old files are kept.
-COMMITS_PER_CLEANING = 20
+COMMITS_PER_HOUSEKEEPING = 20
 # What the archiver keeps when all that cleaning retains is less: far more than one batch needs to be
 # resolved by its id (an id is gone once its commit is archived).
 MIN_COMMITS, MAX_COMMITS = 100, 140
@@ -158,6 +158,15 @@ def client_options(config: TableConfig, *, parallelism: int) -> Dict[str, str]:
 def read_options() -> Dict[str, str]:
     """The options of a snapshot read by the table's own writer."""
     return {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type": "snapshot"}
+
+
+def housekeeping_due(commits: int) -> bool:
+    """Whether cleaning and archival come with the next commit, by the number of commits in the active timeline.
+
+    Not by when something was last cleaned: a cleaning that finds nothing leaves no trace, and would be
+    due for ever. Two numbers, since a delta commit and its compaction count twice.
+    """
+    return commits >= COMMITS_PER_HOUSEKEEPING and commits % COMMITS_PER_HOUSEKEEPING in (0, 1)
 
 
 def commit_metadata(*, batch: str, table: str, run: str) -> Dict[str, str]:

@@ -29,13 +29,13 @@ class TableFacts:
     """What one look at the table tells.
 
     `newest` is the newest instant of any kind, `schema` the columns without Hudi's own (None before the
-    first commit), `properties_added` what readers needed and the table's file lacked, `meta_client` Hudi's
+    first commit), `commits` how many the active timeline has, `properties_added` what readers needed and the table's file lacked, `meta_client` Hudi's
     own view of that moment.
     """
 
     newest: Optional[str]
     schema: Optional[StructType]
-    commits_since_cleaning: int
+    commits: int
     properties_added: Tuple[str, ...] = ()
     meta_client: Any = field(default=None, compare=False, repr=False)
 
@@ -98,13 +98,12 @@ class HudiTable:
     def _facts(self, meta_client: Any) -> TableFacts:
         timeline = meta_client.getActiveTimeline()
         commits = timeline.getCommitsTimeline().filterCompletedInstants()
-        cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
-        since = commits.findInstantsAfter(cleaned.get().requestedTime()) if cleaned.isPresent() else commits
+        count = int(commits.countInstants())
         newest = timeline.lastInstant()
         return TableFacts(
             newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
-            schema=self._jvm.table_schema(meta_client) if int(commits.countInstants()) else None,
-            commits_since_cleaning=int(since.countInstants()),
+            schema=self._jvm.table_schema(meta_client) if count else None,
+            commits=count,
             meta_client=meta_client,
         )
 
@@ -206,7 +205,7 @@ class HudiTable:
             self.config,
             operation=operation,
             parallelism=hudi_options.shuffle_tasks(size_bytes, self._cores),
-            housekeeping=facts.commits_since_cleaning >= hudi_options.COMMITS_PER_CLEANING,
+            housekeeping=hudi_options.housekeeping_due(facts.commits),
             arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
         )
         metadata = hudi_options.commit_metadata(batch=batch, table=self.config.table, run=run)

@@ -53,7 +53,7 @@ def test_cleaning_keeps_files_for_the_hours_of_time_travel() -> None:
 def test_archival_keeps_far_more_commits_than_it_takes_to_find_a_batch_by_its_id() -> None:
     made = options(table(), housekeeping=True)
     kept, most = int(made["hoodie.keep.min.commits"]), int(made["hoodie.keep.max.commits"])
-    assert most > kept >= 5 * hudi_options.COMMITS_PER_CLEANING
+    assert most > kept >= 5 * hudi_options.COMMITS_PER_HOUSEKEEPING
     assert override_policy.refusal("hoodie.keep.min.commits"), "no table's configuration can lower it"
 
 
@@ -83,3 +83,8 @@ def test_a_commit_carries_batch_table_and_run_under_the_prefix_that_hudi_copies(
 
 def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
     assert [hudi_options.shuffle_tasks(size, 2) for size in (0, 1, 64 * 1024**2 + 1, 10**12)] == [1, 1, 2, 8]
+
+
+def test_housekeeping_comes_with_every_twentieth_commit_and_is_not_skipped_when_one_counts_twice() -> None:
+    due = [commits for commits in range(65) if hudi_options.housekeeping_due(commits)]
+    assert due == [20, 21, 40, 41, 60, 61]
