@@ -1,6 +1,7 @@
 """Avro bytes to Arrow batches, without Spark's JVM."""
 import io
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,9 +13,10 @@ from sluice.errors import SluiceError, Unordered
 from sluice.manifest import ManifestObject
 from sluice.table_config import TableConfig
 from sluice_aws.heads import CorruptObject
-from sluice_spark.decoding import NullRecordKey, UnsupportedOperation, batch_schema, decode
+from sluice_spark.decoding import decode
 from sluice_spark.raw_columns import ValueOutOfRange
 from sluice_spark.reader_plan import plan_read
+from sluice_spark.record_batches import NullRecordKey, UnsupportedOperation, batch_schema
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)
 ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
@@ -41,9 +43,9 @@ def avro(schema: dict[str, Any], rows: list[dict[str, Any]], codec: str = "null"
     return body.getvalue()
 
 
-def decoded(schema: dict[str, Any], rows: list[dict[str, Any]], *others: dict[str, Any], **how: Any) -> list[dict[str, Any]]:
+def decoded(schema: dict[str, Any], rows: list[dict[str, Any]], *others: dict[str, Any], item: ManifestObject = ITEM, **how: Any) -> list[dict[str, Any]]:
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(json.loads(json.dumps(item))) for item in (schema, *others)], stored=None).plan
-    batches = decode(avro(schema, rows, **how), ITEM, plan)
+    batches = decode(avro(schema, rows, **how), item, plan)
     assert all(batch.schema == batch_schema(plan) for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -74,6 +76,12 @@ def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets() -> N
     found = decoded(flattened(id="int"), rows, codec="snappy", block=2_000)
     assert [row["id"] for row in found] == list(range(45_000))
     assert [row["_sluice_offset"] for row in found] == list(range(500, 45_500))
+
+
+def test_a_name_that_tells_the_last_offset_is_counted_back_from() -> None:
+    lenses = replace(ITEM, key="lake/x(0_45500).avro", offset=45_500)
+    found = decoded(flattened(id="int"), [change("c", 10, id=n) for n in range(45_000)], item=lenses, codec="snappy", block=2_000)
+    assert [row["_sluice_offset"] for row in found] == list(range(501, 45_501))
 
 
 def test_an_object_without_records_gives_none() -> None:

@@ -1,0 +1,112 @@
+"""Turns records into Arrow batches of raw and hidden columns, whatever format they came in."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import pyarrow as pa
+
+from sluice import hidden_columns as hidden
+from sluice.avro_schema import ENVELOPE, WriterSchema
+from sluice.errors import SluiceError
+from sluice.manifest import ManifestObject
+from sluice.position import encode
+from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
+from sluice_spark.reader_plan import ReaderPlan
+
+_HIDDEN_ARROW: Dict[str, pa.DataType] = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64()}
+
+
+class NullRecordKey(SluiceError):
+    """A record without a value in its key; facts: `column`, `record`."""
+
+    code = "null_record_key"
+    next_step = "Give the table a record_key that every row has"
+
+
+class UnsupportedOperation(SluiceError):
+    """A change that is neither create, update, delete nor snapshot read; facts: `op`, `record`."""
+
+    code = "unsupported_operation"
+    next_step = "Let the connector skip this operation (skipped.operations)"
+
+
+def batch_schema(plan: ReaderPlan) -> pa.Schema:
+    """The plan's columns in raw form, then the hidden ones."""
+    data = [pa.field(column.name, arrow_type(column)) for column in plan.columns]
+    return pa.schema(data + [pa.field(column.name, _HIDDEN_ARROW[column.spark_type]) for column in hidden.HIDDEN])
+
+
+def spark_fields(plan: ReaderPlan) -> Tuple[Tuple[str, str], ...]:
+    """Name and Spark type of every column of `batch_schema`, in order."""
+    data = tuple((column.name, spark_type(column)) for column in plan.columns)
+    return data + tuple((column.name, column.spark_type) for column in hidden.HIDDEN)
+
+
+def record_batch(
+    records: Sequence[Dict[str, Any]], *, first: int, first_offset: int, writer: WriterSchema, item: ManifestObject, plan: ReaderPlan
+) -> pa.RecordBatch:
+    """One chunk of an object's records. `first` is the number of its first record in the object (from 0), `first_offset`
+    the Kafka offset of the object's first record."""
+    meta = writer.meta
+    rows: Sequence[Any] = records
+    source: Sequence[Any] = records
+    if writer.shape == ENVELOPE:
+        rows = [record["after"] if record.get("after") is not None else record.get("before") for record in records]
+        source = [record["source"] for record in records]
+    ops = _column(records, meta.op)
+    _known_operations(ops, first)
+    deleted = _deleted(records, ops, meta.deleted)
+    arrays = _data(rows, first, writer, plan)
+    offsets = range(first_offset + first, first_offset + first + len(records))
+    kind, names = meta.position.kind, meta.position.names
+    components = list(zip(*(_column(source, name) for name in names))) if names else [()] * len(records)
+    positions = [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
+    own = {
+        hidden.POSITION: positions,
+        hidden.DELETED: deleted,
+        hidden.OP: ops,
+        hidden.SOURCE_TS_MS: _column(source, meta.source_ts_ms),
+        hidden.OBJECT: [item.id.lineage] * len(records),
+        hidden.OFFSET: offsets,
+        hidden.OWED: None,
+    }
+    for column in hidden.HIDDEN:
+        kind_of = _HIDDEN_ARROW[column.spark_type]
+        values = own[column.name]
+        arrays.append(pa.nulls(len(records), kind_of) if values is None else pa.array(values, type=kind_of))
+    return pa.RecordBatch.from_arrays(arrays, schema=batch_schema(plan))
+
+
+def _data(rows: Sequence[Any], first: int, writer: WriterSchema, plan: ReaderPlan) -> List[pa.Array]:
+    if None in rows:
+        raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=first + rows.index(None))
+    arrays: List[pa.Array] = []
+    for wanted in plan.columns:
+        written = writer.row.column(wanted.name)
+        if written is None:
+            arrays.append(nulls(wanted, len(rows)))
+            continue
+        name = wanted.name
+        values = [row[name] for row in rows]
+        if name in plan.record_key and None in values:
+            raise NullRecordKey(f"The key column {name} is null", column=name, record=first + values.index(None))
+        arrays.append(raw_array(values, written, wanted))
+    return arrays
+
+
+def _column(records: Sequence[Any], name: Optional[str]) -> Optional[List[Any]]:
+    return None if name is None else [record[name] for record in records]
+
+
+def _known_operations(ops: Optional[List[Any]], first: int) -> None:
+    for op in set(ops or ()):
+        if op is not None and op not in hidden.OPS:
+            raise UnsupportedOperation(f"The operation {op[:20]!r} is not a row's change", op=op[:20], record=first + (ops or []).index(op))
+
+
+def _deleted(records: Sequence[Any], ops: Optional[List[Any]], name: Optional[str]) -> List[bool]:
+    """Deleted by its operation, or by the mark that Debezium's `rewrite` mode adds (text or boolean)."""
+    marks: List[bool] = [False] * len(records)
+    if name is not None:
+        marks = [record[name] in ("true", True) for record in records]
+    return marks if ops is None else [mark or op == "d" for mark, op in zip(marks, ops)]

@@ -1,0 +1,38 @@
+"""What every format's reader gives: the writer's schema, how many records there are, and the records in chunks."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Callable, Dict, Iterable, Iterator, List
+
+from sluice.avro_schema import WriterSchema
+
+CHUNK_ROWS = 20_000  # decoded records held as Python objects at a time; what is done is kept as Arrow
+
+
+@dataclass(frozen=True)
+class Records:
+    """One object's records in order. They can be gone through once.
+
+    Values are what Avro decodes to without the meaning of a logical type, whatever the format is: days, counts
+    of time units and unscaled bytes. `count` raises as `chunks` does, but may find fewer of the mistakes; it may be
+    called before them and costs far less.
+    """
+
+    writer: WriterSchema
+    count: Callable[[], int]
+    chunks: Iterator[List[Dict[str, Any]]]
+
+
+def chunked(blocks: Iterable[List[Dict[str, Any]]]) -> Iterator[List[Dict[str, Any]]]:
+    """The same records in pieces of at least CHUNK_ROWS, and a rest: no piece is empty."""
+    held: List[List[Dict[str, Any]]] = []
+    rows = 0
+    for block in blocks:
+        held.append(block)
+        rows += len(block)
+        if rows >= CHUNK_ROWS:
+            yield list(chain.from_iterable(held))
+            held, rows = [], 0
+    if rows:
+        yield list(chain.from_iterable(held))
