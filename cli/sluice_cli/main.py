@@ -1,6 +1,7 @@
 """The `sluice` command: its verbs, and how every expected failure ends in one line and an exit code."""
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 
 from sluice.errors import SluiceError
 from sluice_cli.failures import FAILED, CommandFailed
-from sluice_cli.output import Stack, say, stack_before_verb
+from sluice_cli.output import Stack, command_line, say, stack_before_verb
 
 app = typer.Typer(
     name="sluice",
@@ -40,7 +41,7 @@ def everywhere(stack: Stack = None) -> None:
 
 
 def _mount() -> None:
-    from sluice_cli import config_commands, demo_command, doctor_command, lane_commands, local_commands, package_command, put_command, query_command, status_command, wait_command
+    from sluice_cli import config_commands, demo_command, doctor_command, lane_commands, local_commands, package_command, put_command, quarantine_commands, query_command, status_command, wait_command
 
     app.add_typer(local_commands.app, name="local")
     app.command("put")(put_command.put)
@@ -48,6 +49,7 @@ def _mount() -> None:
     app.command("status")(status_command.status)
     app.command("query")(query_command.query)
     app.add_typer(config_commands.app, name="config")
+    app.add_typer(quarantine_commands.app, name="quarantine")
     app.command("pause")(lane_commands.pause)
     app.command("resume")(lane_commands.resume)
     app.command("doctor")(doctor_command.doctor)
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. Unexpected errors keep their traceback: they are bugs."""
+    command_line.set(shlex.join(["sluice", *(sys.argv[1:] if arguments is None else arguments)]))
     try:
         app(args=None if arguments is None else list(arguments), prog_name="sluice")
     except SystemExit as ended:  # how typer ends, also after a wrong command line

@@ -22,6 +22,8 @@ Stack = Annotated[
 ]
 # `sluice --stack NAME verb` means the same as `sluice verb --stack NAME`; the root command sets it.
 stack_before_verb: ContextVar[str | None] = ContextVar("stack_before_verb", default=None)
+# What was typed, for records of who decided what; the root command sets it.
+command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 

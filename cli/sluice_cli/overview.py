@@ -44,6 +44,7 @@ def gather(ledger: Any, now: int, configured: Callable[[], Iterable[str]] = tupl
         "lanes": lanes,
         "tables": [tables[name] for name in sorted(tables)],
         "set_aside": aside,
+        "quarantined_rows": _rows(ledger.objects_with_quarantined_rows()),
         "ignored_messages": _messages(ledger.ignored_messages()),
     }
 
@@ -76,7 +77,7 @@ def _table(state: TableState, now: int) -> dict[str, Any]:
         "pending": {"objects": 0, "bytes": 0, "oldest_ms": None},
         "claimed": {"objects": 0, "bytes": 0},
         "committed": {"objects": state.totals.get("objects", 0)},
-        "quarantined": {"objects": state.totals.get("objects_quarantined", 0)},
+        "quarantined": {"objects": state.totals.get("objects_quarantined", 0), "rows": state.totals.get("quarantined_rows", 0)},
         "totals": dict(state.totals),
         "last_commit_at": state.last_commit_at,
         "last_instant": state.last_instant,
@@ -101,6 +102,23 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
     more = next(found, None) is not None
     reasons = [{"reason": reason, "objects": count, "examples": examples[reason]} for reason, count in counts.most_common()]
     return {"objects": counts.total(), "more": more, "reasons": reasons}
+
+
+def _rows(records: Iterable[ObjectRecord]) -> dict[str, Any]:
+    """The quarantined rows of committed objects by code, the most frequent first, with a few keys of each."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
+    objects = 0
+    found = iter(records)
+    for record in islice(found, COUNTED_AT_MOST):
+        objects += 1
+        for code, rows in record.row_codes.items():
+            counts[code] += rows
+            if len(examples.setdefault(code, [])) < EXAMPLES:
+                examples[code].append(record.id.key)
+    more = next(found, None) is not None
+    reasons = [{"reason": code, "rows": rows, "examples": examples[code]} for code, rows in counts.most_common()]
+    return {"rows": counts.total(), "objects": objects, "more": more, "reasons": reasons}
 
 
 def _why(record: ObjectRecord) -> str:

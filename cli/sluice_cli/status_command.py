@@ -18,7 +18,7 @@ REASONS_SHOWN = 10
 def status(as_json: Json = False, stack: Stack = None) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
 
-    Below them, what was parked, quarantined or ignored, by reason. Times in --json are milliseconds.
+    Below them, what was parked, quarantined (rows of committed objects too) or ignored, by reason. Times in --json are milliseconds.
 
     Examples:
 
@@ -58,19 +58,20 @@ def _print(document: Mapping[str, Any], now: int) -> None:
     )
     print()
     print_table(
-        ("table", "lane", "pending", "bytes", "oldest", "claimed", "committed", "quarantined", "last commit", "last error"),
+        ("table", "lane", "pending", "bytes", "oldest", "claimed", "committed", "quarantined", "rows quarantined", "last commit", "last error"),
         [
             (
                 table["table"], table["lane"] or "-", str(table["pending"]["objects"]), human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
                 _age(table["pending"]["oldest_ms"]), str(table["claimed"]["objects"]), str(table["committed"]["objects"]),
-                str(table["quarantined"]["objects"]), _ago(table["last_commit_at"], now), _trouble(table, now),
+                str(table["quarantined"]["objects"]), str(table["quarantined"]["rows"]), _ago(table["last_commit_at"], now), _trouble(table, now),
             )
             for table in document["tables"]
         ],
-        right=(2, 3, 4, 5, 6, 7),
+        right=(2, 3, 4, 5, 6, 7, 8),
     )
     for state, found in document["set_aside"].items():
         _print_reasons(state, found, "objects")
+    _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
     _print_reasons("ignored messages", document["ignored_messages"], "messages")
 
 

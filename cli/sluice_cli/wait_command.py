@@ -24,19 +24,20 @@ PAUSE_PER_POLL = 3  # a poll that took long (many objects) is followed by a long
 LISTING_EVERY_S = 10.0  # while objects are unseen: their versions may be gone by now
 LINE_EVERY_S = 10.0  # where there is no terminal
 KEYS_SHOWN = 50
-_FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object never leaves
+_FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object doesn't leave by itself
 
 
 def wait(
     timeout: Annotated[float, typer.Option("--timeout", metavar="S", min=0, help="Give up after this many seconds.")] = 900.0,
-    strict: Annotated[bool, typer.Option("--strict", help="Parked and quarantined objects fail it too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Parked and quarantined objects, and quarantined rows, fail it too.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
     """Wait until every object version in bronze has been dealt with.
 
     Compares a listing of bronze with the ledger until nothing is pending, claimed or unseen. A Spark
-    run that only lingers doesn't delay it. Parked and quarantined objects are printed.
+    run that only lingers doesn't delay it. Parked and quarantined objects are printed, and objects of
+    which rows are quarantined.
 
     Ends with 1 when the time is over, when a lane that holds some of the objects is halted, and with
     --strict when anything is parked or quarantined; the keys are printed.
@@ -167,12 +168,17 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
             print(f"{title}\t{record.id.key}\t{record.reason or record.code or ''}")
         if len(records) > KEYS_SHOWN:
             print(f"{title}\t... and {len(records) - KEYS_SHOWN:,} more (--json lists all)")
+    for record in found.with_rows[:KEYS_SHOWN]:
+        print(f"rows quarantined\t{record.id.key}\t{_by_code(record)}")
+    if len(found.with_rows) > KEYS_SHOWN:
+        print(f"rows quarantined\t... and {len(found.with_rows) - KEYS_SHOWN:,} more objects (--json lists all)")
     if not found.settled:
         for item in found.waiting[:KEYS_SHOWN]:
             print(f"{item.state}\t{item.id.key}\t{item.table or ''}")
         if len(found.waiting) > KEYS_SHOWN:
             print(f"...\t{len(found.waiting) - KEYS_SHOWN:,} more (--json lists all)")
-    print(f"{told_counts(found.counts)} after {outcome.seconds:.1f} s")
+    rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
+    print(f"{told_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
     sys.stdout.flush()
     for lane in found.halted:
         say(f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`")
@@ -190,8 +196,14 @@ def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
         "waiting": [{"key": item.id.key, "version": item.id.version, "state": item.state, "lane": item.lane, "table": item.table} for item in found.waiting],
         "parked": [_told(record) for record in found.parked],
         "quarantined": [_told(record) for record in found.quarantined],
+        "quarantined_rows": found.quarantined_rows,
+        "with_quarantined_rows": [{**_told(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)} for record in found.with_rows],
         "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
     }
+
+
+def _by_code(record: ObjectRecord) -> str:
+    return ", ".join(f"{rows:,} {code}" for code, rows in sorted(record.row_codes.items()))
 
 
 def _told(record: ObjectRecord) -> dict[str, Any]:

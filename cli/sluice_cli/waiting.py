@@ -28,7 +28,10 @@ class WaitingObject:
 
 @dataclass(frozen=True)
 class Survey:
-    """Where the listed objects are. `counts` by state; `halted` are the lanes that hold some of what waits."""
+    """Where the listed objects are. `counts` by state; `halted` are the lanes that hold some of what waits.
+
+    `with_rows` are committed objects of which rows are quarantined.
+    """
 
     counts: Mapping[str, int]
     waiting: tuple[WaitingObject, ...]
@@ -36,6 +39,12 @@ class Survey:
     quarantined: tuple[ObjectRecord, ...]
     halted: tuple[LaneState, ...]
     lanes: tuple[LaneState, ...]
+    with_rows: tuple[ObjectRecord, ...] = ()
+
+    @property
+    def quarantined_rows(self) -> int:
+        """How many rows of committed objects are quarantined."""
+        return sum(record.quarantined_rows for record in self.with_rows)
 
     @property
     def settled(self) -> bool:
@@ -44,8 +53,8 @@ class Survey:
 
     @property
     def clean(self) -> bool:
-        """Whether besides nothing is parked or quarantined."""
-        return self.settled and not self.parked and not self.quarantined
+        """Whether besides nothing is parked or quarantined, no row either."""
+        return self.settled and not self.parked and not self.quarantined and not self.with_rows
 
 
 def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord], lanes: Iterable[LaneState]) -> Survey:
@@ -54,6 +63,7 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
     waiting: list[WaitingObject] = []
     parked: list[ObjectRecord] = []
     quarantined: list[ObjectRecord] = []
+    with_rows: list[ObjectRecord] = []
     for identity in listed:
         record = records.get(identity)
         state = UNSEEN if record is None else record.state
@@ -64,12 +74,15 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
             parked.append(record)
         elif record is not None and state == QUARANTINED:
             quarantined.append(record)
+        if record is not None and record.quarantined_rows:
+            with_rows.append(record)
     concerned = {item.lane for item in waiting}
     known = tuple(lanes)
     return Survey(
         counts=dict(counts), waiting=tuple(waiting), parked=tuple(parked), quarantined=tuple(quarantined),
         halted=tuple(lane for lane in known if lane.state == HALTED and lane.lane in concerned),
         lanes=tuple(lane for lane in known if lane.lane in concerned or lane.state in (STARTING, RUNNING)),
+        with_rows=tuple(with_rows),
     )
 
 

@@ -24,6 +24,7 @@ class PendingObject:
     kafka_partition: Optional[int]
     offset: Optional[int]
     shard: int
+    attempt: int = 0
 
     @property
     def age_order(self) -> Tuple[int, str]:

@@ -16,6 +16,8 @@ INDEX = "by_state"
 #: One partition takes 1,000 writes a second: neither a lane's backlog nor a flood of side files may hang on one.
 SHARDS = 8
 LANES_LISTED_AS, TABLES_LISTED_AS, MESSAGES = "lane", "table", "message"
+ROWS, DECISIONS = "rows", "decision"  # committed objects of which rows are quarantined; what was decided about what was set aside
+DISCARDED = "discarded"  # the rule by which an object that was discarded from quarantine is ignored
 
 Key = Dict[str, str]
 
@@ -100,6 +102,16 @@ def run_key(run_id: str) -> Key:
 def message_key(message_id: str, n: int) -> Key:
     """The n-th ignored part of a queue message."""
     return {"pk": f"message#{message_id}", "sk": f"{n:06d}"}
+
+
+def decisions_partition(identity: ObjectId) -> str:
+    """The partition of all that was decided about one object that had been set aside."""
+    return f"decision#{identity.hash}"
+
+
+def decision_key(identity: ObjectId, now: int, verb: str) -> Key:
+    """One decision: by time (epoch ms)."""
+    return {"pk": decisions_partition(identity), "sk": f"{now:013d}#{verb}"}
 
 
 def counter_key(name: str) -> Key:

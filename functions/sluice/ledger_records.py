@@ -1,8 +1,8 @@
 """What goes into the ledger and comes out of it about objects and batches, as plain records."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import FrozenSet, Optional, Tuple
+from dataclasses import dataclass, field
+from typing import FrozenSet, Mapping, Optional, Tuple
 
 from sluice.identity import ObjectId
 from sluice.ledger_items import PENDING
@@ -42,13 +42,48 @@ class AdmittedObject:
     reason: Optional[str] = None
     rule: Optional[str] = None
     code: Optional[str] = None
+    attempt: int = 0
 
 
 @dataclass(frozen=True)
 class ObjectRecord(AdmittedObject):
-    """An object as the ledger holds it; `batch` from its claim on."""
+    """An object as the ledger holds it; `batch` from its claim on.
+
+    `quarantined_rows` of a committed object are those of its rows that could not be merged, by code in
+    `row_codes`; `listed_at` is when it was set aside (epoch ms, as the index sorts it).
+    """
 
     batch: Optional[str] = None
+    quarantined_rows: int = 0
+    row_codes: Mapping[str, int] = field(default_factory=dict, hash=False)
+    discarded_rows: int = 0
+    listed_at: Optional[str] = None
+
+
+#: What can be decided about an object, or rows of one, that was set aside.
+RETRIED, DISCARDED = "retried", "discarded"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One entry of the audit trail: what was decided, by which command and by whom, and what the object was then.
+
+    `rows` is 0 when it was about the whole object. `note` is the operator's own.
+    """
+
+    id: ObjectId
+    verb: str
+    at: int
+    command: str
+    by: str
+    state: str
+    table: Optional[str] = None
+    code: Optional[str] = None
+    reason: Optional[str] = None
+    batch: Optional[str] = None
+    attempt: int = 0
+    rows: int = 0
+    note: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 from sluice.errors import SluiceError
@@ -24,7 +25,10 @@ class UnreadableManifest(SluiceError):
 
 @dataclass(frozen=True)
 class ManifestObject:
-    """One claimed object: what a read task must know. `schema` is a fingerprint; sizes are bytes, times epoch ms."""
+    """One claimed object: what a read task must know. `schema` is a fingerprint; sizes are bytes, times epoch ms.
+
+    `attempt` counts how often it was taken back in after it, or rows of it, had been set aside.
+    """
 
     bucket: str
     key: str
@@ -36,6 +40,7 @@ class ManifestObject:
     kafka_partition: Optional[int]
     offset: Optional[int]
     admitted_at: int
+    attempt: int = 0
 
     @property
     def id(self) -> ObjectId:
@@ -104,14 +109,19 @@ class Manifest:
 
 def open_manifest(lane: str, run: str, created_at: int, configuration_version: str, tables: Mapping[str, TablePart]) -> Manifest:
     """A manifest with the batch id that its lane and objects give it."""
-    batch = batch_id(lane, (item.id for part in tables.values() for item in part.objects))
+    listed = [item for part in tables.values() for item in part.objects]
+    batch = batch_id(lane, (item.id for item in listed), attempts={item.id: item.attempt for item in listed if item.attempt})
     return Manifest(batch, lane, run, created_at, configuration_version, dict(tables))
 
 
-def batch_id(lane: str, objects: Iterable[ObjectId]) -> str:
-    """A batch's id: "b-" and a hash over the lane and the objects' hashes in sorted order, so the same claim has the same id."""
-    named = "\n".join([lane, *sorted(item.hash for item in objects)])
-    return "b-" + hashlib.sha256(named.encode("utf-8")).hexdigest()[:32]
+def batch_id(lane: str, objects: Iterable[ObjectId], *, attempts: Mapping[ObjectId, int] = MappingProxyType({})) -> str:
+    """A batch's id: "b-" and a hash over the lane and the objects' hashes in sorted order, so the same claim has the same id.
+
+    An object that was taken back in counts with its attempt: the same objects again are another batch,
+    whose commit must not be taken for the first one's.
+    """
+    marks = sorted(f"{item.hash}#{attempts[item]}" if item in attempts else item.hash for item in objects)
+    return "b-" + hashlib.sha256("\n".join([lane, *marks]).encode("utf-8")).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
@@ -136,10 +146,32 @@ class ObjectError:
 
 
 @dataclass(frozen=True)
+class RowErrorCount:
+    """How many records of one object can't be merged, by code. `object` is ObjectId.hash."""
+
+    object: str
+    rows: int
+    codes: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> str:
+        """The form in which a read task leaves it in S3 before any commit, behind the rows themselves."""
+        return _canonical({**asdict(self), "codes": dict(self.codes)})
+
+    @classmethod
+    def from_json(cls, text: str) -> RowErrorCount:
+        """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise UnreadableManifest(f"A count of quarantined rows can't be read: {error}", found=text[:200]) from error
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of one table's part: committed (with its instant, or `no_change`), or quarantined whole.
 
-    `quarantined` are single objects of a part whose rest was committed; `counts` are rows and objects by name.
+    `quarantined` are single objects of a part whose rest was committed, `quarantined_rows` how many rows
+    of which committed objects; `counts` are rows and objects by name.
     """
 
     batch: str
@@ -151,6 +183,7 @@ class Outcome:
     counts: Mapping[str, int] = field(default_factory=dict, hash=False)
     quarantined: Tuple[ObjectError, ...] = ()
     reason: Optional[str] = None
+    quarantined_rows: Tuple[RowErrorCount, ...] = ()
 
     def to_json(self) -> str:
         """Canonical JSON."""
@@ -163,7 +196,8 @@ class Outcome:
         content.pop("format")
         try:
             errors = tuple(ObjectError(**item) for item in content.pop("quarantined"))
-            return cls(**content, quarantined=errors)
+            rows = tuple(RowErrorCount(**item) for item in content.pop("quarantined_rows", ()))
+            return cls(**content, quarantined=errors, quarantined_rows=rows)
         except (KeyError, TypeError) as error:
             raise UnreadableManifest(f"An outcome lacks or misnames a field: {error}", found=text[:200]) from error
 
@@ -186,6 +220,21 @@ def error_prefix(batch: str, table: str) -> str:
 def error_key(batch: str, table: str, object_hash: str) -> str:
     """Where a read task leaves one object's error."""
     return f"{error_prefix(batch, table)}{object_hash}.json"
+
+
+def row_counts_prefix(batch: str, table: str) -> str:
+    """Under which prefix read tasks leave how many rows of which objects they set aside."""
+    return f"{PREFIX}/outcomes/{batch}/row_counts/{table}/"
+
+
+def row_counts_key(batch: str, table: str, object_hash: str) -> str:
+    """Where a read task leaves one object's count, after the rows themselves."""
+    return f"{row_counts_prefix(batch, table)}{object_hash}.json"
+
+
+def rows_key(batch: str, table: str, object_hash: str) -> str:
+    """Where a read task leaves one object's rows that can't be merged, as JSON lines."""
+    return f"{PREFIX}/outcomes/{batch}/rows/{table}/{object_hash}.jsonl"
 
 
 def schema_key(fingerprint: str) -> str:

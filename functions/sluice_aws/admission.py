@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -97,11 +97,7 @@ class Admission:
 
     def admit(self, notice: Notice, configuration: Optional[Configuration]) -> Admitted:
         """Admit one object. Raises what a retry may help against; what none helps against is a state of the object."""
-        route = classify(notice.id.key, notice.size)
-        schema = None
-        verdict = judge_unread(route)
-        if verdict is None:
-            verdict, schema = self._judge(notice, route, configuration)
+        route, verdict, schema = self.judge(notice.id, notice.size, configuration)
         written = AdmittedObject(
             id=notice.id,
             state=verdict.state,
@@ -124,10 +120,18 @@ class Admission:
         )
         return Admitted(written, self._ledger.admit(written), paused=verdict.config is not None and verdict.config.paused)
 
-    def _judge(self, notice: Notice, route: Route, configuration: Optional[Configuration]) -> tuple[Verdict, Optional[str]]:
+    def judge(self, id: ObjectId, size: Optional[int], configuration: Optional[Configuration]) -> Tuple[Route, Verdict, Optional[str]]:
+        """What an object is: where its key leads, the verdict on it, and its schema's fingerprint. Writes nothing to the ledger."""
+        route = classify(id.key, size)
+        verdict = judge_unread(route)
+        if verdict is not None:
+            return route, verdict, None
+        return (route, *self._judge_head(id, route, configuration))
+
+    def _judge_head(self, id: ObjectId, route: Route, configuration: Optional[Configuration]) -> Tuple[Verdict, Optional[str]]:
         """Read the head. The schema is stored before the ledger names it, so whoever reads the ledger finds it."""
         try:
-            header = self._heads.read(notice.id, route.topic or "")
+            header = self._heads.read(id, route.topic or "")
         except (NotAvro, CorruptObject, ObjectGone) as error:
             return judge_unreadable(error), None
         verdict = judge_read(route, configuration)

@@ -9,6 +9,7 @@ from sluice_aws.ledger_history import HistoryLedger
 from sluice_aws.ledger_lanes import LaneLedger
 from sluice_aws.ledger_objects import ObjectLedger
 from sluice_aws.ledger_pending import PendingLedger
+from sluice_aws.ledger_quarantine import QuarantineLedger
 from sluice_aws.ledger_settling import SettlingLedger
 from sluice_aws.ledger_table import LedgerTable
 from sluice_aws.ledger_tables import TableLedger
@@ -27,6 +28,7 @@ class Ledger:
         objects, lanes, batches = ObjectLedger(table), LaneLedger(table), BatchLedger(table)
         pending, tables, history = PendingLedger(table), TableLedger(table), HistoryLedger(table)
         self._lanes = lanes
+        quarantine = QuarantineLedger(table)
         self._settling = settling = SettlingLedger(table, objects, batches)
 
         self.admit = objects.admit
@@ -35,6 +37,12 @@ class Ledger:
         self.unpark = objects.unpark
         self.quarantine_pending = objects.quarantine_pending
         self.forget = objects.forget
+
+        self.objects_with_quarantined_rows = quarantine.objects_with_quarantined_rows
+        self.retry = quarantine.retry
+        self.discard = quarantine.discard
+        self.decisions_about = quarantine.decisions_about
+        self.decisions = quarantine.decisions
 
         self.wake = lanes.wake
         self.lane = lanes.lane

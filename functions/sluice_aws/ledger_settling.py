@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from sluice import ledger_items as items
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
-from sluice.manifest import COMMITTED, QUARANTINED, ObjectError, Outcome
+from sluice.manifest import COMMITTED, QUARANTINED, ObjectError, Outcome, RowErrorCount
 from sluice_aws.ledger_batches import BatchLedger
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_groups import write_groups
@@ -47,7 +47,8 @@ class SettlingLedger:
         Raises ForeignObjects when an object isn't this batch's.
         """
         errors = {error.object: error for error in outcome.quarantined}
-        changes = [self._object_change(outcome, identity, errors, now) for identity in objects]
+        rows = {found.object: found for found in outcome.quarantined_rows}
+        changes = [self._object_change(outcome, identity, errors, rows, now) for identity in objects]
         groups = [
             [self._table.update_action(items.object_key(identity), change, condition=when(state=items.CLAIMED, batch=batch))]
             for identity, change in zip(objects, changes)
@@ -105,10 +106,13 @@ class SettlingLedger:
         return [identity for position, identity in enumerate(objects) if position not in refused]
 
     @staticmethod
-    def _object_change(outcome: Outcome, identity: ObjectId, errors: Mapping[str, ObjectError], now: int) -> Values:
+    def _object_change(outcome: Outcome, identity: ObjectId, errors: Mapping[str, ObjectError], rows: Mapping[str, RowErrorCount], now: int) -> Values:
         error = errors.get(identity.hash)
         if error is None and outcome.state == COMMITTED:
-            return {"state": items.COMMITTED}
+            found = rows.get(identity.hash)
+            if found is None:
+                return {"state": items.COMMITTED}
+            return {"state": items.COMMITTED, "quarantined_rows": found.rows, "row_codes": dict(found.codes), **listing_fields(items.ROWS, identity, now)}
         told = {"code": error.code, "reason": error.reason} if error else {"code": "table_quarantined", "reason": outcome.reason}
         return {"state": items.QUARANTINED, **told, **listing_fields(items.QUARANTINED, identity, now)}
 

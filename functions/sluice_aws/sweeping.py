@@ -112,6 +112,8 @@ class Sweeper:
             return False
         if record.state == QUARANTINED and record.code == LOST:
             return False  # its object is gone by definition, and the record is what says so
+        if record.quarantined_rows:
+            return False  # rows of it still wait for a decision, and the record is what says so
         age = self._now() - record.admitted_at
         return age > (self._grace_ms if record.state in (PENDING, PARKED) else self._forget_after_ms)
 

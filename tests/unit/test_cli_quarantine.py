@@ -1,0 +1,231 @@
+"""The ways out of quarantine, on an emulated stack: listed with reasons, taken back in, discarded, each on the record."""
+import io
+import json
+
+import fastavro
+import pytest
+from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
+
+from sluice import ledger_items as items
+from sluice.errors import SluiceError
+from sluice.ledger_records import Decision
+from sluice.manifest import COMMITTED, Manifest, ManifestObject, ObjectError, Outcome, RowErrorCount, TablePart, manifest_key, open_manifest, rows_key
+from sluice.row_errors import MAX_CONTENT_BYTES, RowError, from_lines, row_error, to_lines
+from sluice.table_config import TableConfig
+from sluice_cli.main import run
+
+TABLES = """
+defaults: {record_key: [id]}
+tables:
+  - {topic: "crm.public.user", table: crm.user}
+"""
+KEY = "topics/crm.public.user/partition=0/crm.public.user+0+{:010d}.avro"
+SCHEMA = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}, {"name": "__op", "type": "string"}, {"name": "__lsn", "type": "long"}]}
+CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
+
+
+@pytest.fixture
+def configured(stack, invoked, tmp_path, capsys):  # noqa: F811  # fixtures
+    (tmp_path / "tables.yaml").write_text(TABLES)
+    assert run(["config", "push", "tables.yaml"]) == 0
+    invoked.clear()
+    capsys.readouterr()
+    return stack
+
+
+def avro(*ids):
+    body = io.BytesIO()
+    fastavro.writer(body, fastavro.parse_schema(SCHEMA), [{"id": id, "__op": "c", "__lsn": id} for id in ids])
+    return body.getvalue()
+
+
+def put(stack, n, body=None):  # noqa: F811
+    return stack.write(KEY.format(n), avro(n) if body is None else body)
+
+
+def in_manifest(identity, attempt=0):
+    return ManifestObject(identity.bucket, identity.key, identity.version, 1, None, "avro", "crm.public.user", 0, 0, NOW, attempt)
+
+
+def settled(stack, objects, *, bad=(), rows=None, attempt=0):  # noqa: F811
+    """A batch of these objects, merged by a run: `bad` ones quarantined, `rows` by object set aside."""
+    rows = rows or {}
+    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, attempt) for item in objects))})
+    ledger = stack.ledger
+    ledger.wake("main")
+    assert ledger.request_start("main", "run-1", NOW) and ledger.started("main", "run-1", "job") and ledger.hold("main", "run-1", "job", 1, NOW)
+    assert ledger.open_batch(manifest, manifest_key("main", manifest.batch), "run-1", "job")
+    assert sorted(ledger.claim(manifest)) == sorted(objects)
+    kept = []
+    for identity, found in rows.items():
+        stack.s3.put_object(Bucket="s-silver", Key=rows_key(manifest.batch, "crm.user", identity.hash), Body=to_lines(found).encode())
+        codes = {code: sum(row.code == code for row in found) for code in {row.code for row in found}}
+        kept.append(RowErrorCount(identity.hash, len(found), codes))
+    outcome = Outcome(
+        manifest.batch, "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"read": 3, "quarantined_rows": sum(count.rows for count in kept)},
+        quarantined=tuple(ObjectError(item.hash, "corrupt_object", "the Avro container ends inside a block") for item in bad), quarantined_rows=tuple(kept))
+    assert ledger.settle("main", manifest.batch, outcome, objects, "run-1", NOW) and ledger.close_batch("main", manifest.batch, "run-1", NOW)
+    assert ledger.release("main", "run-1", ledger.lane("main").arrivals, None, NOW)
+    return manifest.batch
+
+
+def a_row(record, code="null_record_key"):
+    return RowError(record, code, "The key column id is null", 70 + record, None, "json", '{"id":null}', 11)
+
+
+def totals(stack):  # noqa: F811
+    found = stack.ledger.table_state("crm.user").totals
+    return {name: found.get(name, 0) for name in ("objects", "objects_quarantined", "objects_discarded", "quarantined_rows", "discarded_rows")}
+
+
+def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configured, capsys):
+    good, bad, holed = (configured.admit(put(configured, n)) for n in range(3))
+    unread = configured.admit(put(configured, 9, b"{}"), items.QUARANTINED, None, code="not_avro", reason="The object is not an Avro container file")
+    batch = settled(configured, [good, bad, holed], bad=[bad], rows={holed: [a_row(1), a_row(4)]})
+
+    assert run(["quarantine", "list", "--json"]) == 0
+    entries = {entry["key"]: entry for entry in told(capsys)["entries"]}
+    assert set(entries) == {bad.key, holed.key, unread.key}
+    assert (entries[bad.key]["kind"], entries[bad.key]["codes"], entries[bad.key]["batch"], entries[bad.key]["table"]) == ("object", ["corrupt_object"], batch, "crm.user")
+    assert (entries[holed.key]["kind"], entries[holed.key]["rows"], entries[holed.key]["rows_by_code"]) == ("rows", 2, {"null_record_key": 2})
+    assert run(["quarantine", "list", "--code", "not_avro", "--json"]) == 0
+    assert [entry["id"] for entry in told(capsys)["entries"]] == [unread.hash]
+    assert run(["quarantine", "list", "--table", "crm.user", "--limit", "1", "--json"]) == 0
+    document = told(capsys)
+    assert len(document["entries"]) == 1 and document["more"] is True
+    assert run(["quarantine", "list"]) == 0
+    assert bad.hash[:12] in capsys.readouterr().out
+
+
+def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
+    holed = configured.admit(put(configured, 1))
+    settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
+    assert run(["quarantine", "show", holed.hash[:8], "--json"]) == 0
+    document = told(capsys)
+    assert [(row["record"], row["offset"], row["content"]) for row in document["rows_shown"]] == [(2, 72, '{"id":null}'), (7, 77, '{"id":null}')]
+    assert document["decisions"] == []
+    assert run(["quarantine", "show", holed.key, "--rows", "1"]) == 0
+    assert capsys.readouterr().out.count("row\t") == 1
+
+
+def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_before(configured, invoked, capsys):  # noqa: F811
+    bad = configured.admit(put(configured, 1))
+    before = settled(configured, [bad], bad=[bad])
+    arrivals = configured.ledger.lane("main").arrivals
+
+    assert run(["quarantine", "retry", bad.hash[:12], "--note", "release 2 reads it", "--json"]) == 0
+
+    assert [entry["id"] for entry in told(capsys)["retried"]] == [bad.hash]
+    record = configured.ledger.get_objects([bad])[bad]
+    assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == ("pending", 1, NOW, None, None, None)
+    (waiting,) = configured.ledger.pending("main", 10)
+    assert (waiting.id, waiting.attempt, waiting.table, waiting.schema) == (bad, 1, "crm.user", record.schema)
+    assert configured.ledger.lane("main").arrivals == arrivals + 1 and invoked
+    (decision,) = configured.ledger.decisions_about(bad)
+    assert (decision.verb, decision.batch, decision.code, decision.note) == ("retried", before, "corrupt_object", "release 2 reads it")
+    assert decision.command == f"sluice quarantine retry {bad.hash[:12]} --note 'release 2 reads it' --json" and decision.by.startswith("arn:aws:")
+
+    after = settled(configured, [bad], attempt=1)
+    record = configured.ledger.get_objects([bad])[bad]
+    assert (record.state, record.batch, record.code) == ("committed", after, None) and after != before
+    assert totals(configured) == {"objects": 1, "objects_quarantined": 0, "objects_discarded": 0, "quarantined_rows": 0, "discarded_rows": 0}
+    assert run(["wait", "--strict", "--timeout", "0"]) == 0
+    assert run(["quarantine", "list", "--decided", "--json"]) == 0
+    capsys.readouterr()
+
+
+def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked, capsys):  # noqa: F811
+    holed = configured.admit(put(configured, 1))
+    settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
+    assert totals(configured)["quarantined_rows"] == 2
+    assert run(["quarantine", "retry", "--code", "null_record_key"]) == 0
+    record = configured.ledger.get_objects([holed])[holed]
+    assert (record.state, record.quarantined_rows, record.attempt) == ("pending", 0, 1)
+    settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=1)
+    assert totals(configured) == {"objects": 1, "objects_quarantined": 0, "objects_discarded": 0, "quarantined_rows": 1, "discarded_rows": 0}
+    assert run(["quarantine", "show", holed.hash]) == 0
+    assert "decision\t" in capsys.readouterr().out
+
+
+def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, invoked, capsys):  # noqa: F811
+    garbage = configured.admit(put(configured, 1, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged")
+    lost = configured.admit(put(configured, 2), items.QUARANTINED, code="lost_before_read", reason="gone")
+    configured.s3.delete_object(Bucket="s-bronze", Key=lost.key, VersionId=lost.version)
+    assert run(["quarantine", "retry", "--all", "--json"]) == 1
+    left = {entry["key"]: entry["because"] for entry in told(capsys)["left"]}
+    assert set(left) == {garbage.key, lost.key} and "gone" in left[lost.key]
+    assert {record.state for record in configured.ledger.get_objects([garbage, lost]).values()} == {"quarantined"}
+    assert configured.ledger.decisions_about(garbage) == [] and not invoked
+
+
+def test_what_is_discarded_is_ignored_by_that_rule_and_the_record_says_by_which_command(configured, capsys):
+    bad, holed = (configured.admit(put(configured, n)) for n in range(2))
+    settled(configured, [bad, holed], bad=[bad], rows={holed: [a_row(0)]})
+    assert run(["wait", "--strict", "--timeout", "0"]) == 1
+    assert run(["quarantine", "discard", bad.hash[:12], holed.hash[:12], "--note", "a broken test wrote them"]) == 0
+    records = configured.ledger.get_objects([bad, holed])
+    assert (records[bad].state, records[bad].rule, records[bad].code) == ("ignored", "discarded", "corrupt_object")
+    assert (records[holed].state, records[holed].quarantined_rows, records[holed].discarded_rows) == ("committed", 0, 1)
+    assert totals(configured) == {"objects": 1, "objects_quarantined": 0, "objects_discarded": 1, "quarantined_rows": 0, "discarded_rows": 1}
+    assert run(["wait", "--strict", "--timeout", "0"]) == 0
+    capsys.readouterr()
+    assert run(["quarantine", "list", "--decided", "--json"]) == 0
+    decisions = {item["key"]: item for item in told(capsys)["decisions"]}
+    assert {(item["verb"], item["note"]) for item in decisions.values()} == {("discarded", "a broken test wrote them")}
+    assert "quarantine discard" in decisions[bad.key]["command"] and decisions[holed.key]["rows"] == 1
+    assert run(["quarantine", "list", "--json"]) == 0
+    assert told(capsys)["entries"] == []
+
+
+def test_two_commands_about_one_entry_decide_once(configured):
+    bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
+    stale = configured.ledger.get_objects([bad])[bad]
+    assert run(["quarantine", "discard", bad.key]) == 0
+    assert not configured.ledger.retry(stale, stale, Decision(bad, "retried", NOW, "sluice", "me", "quarantined"))
+    assert [decision.verb for decision in configured.ledger.decisions_about(bad)] == ["discarded"]
+    assert configured.ledger.pending("main", 10) == []
+
+
+@pytest.mark.parametrize("arguments", [["retry"], ["discard"], ["show", "abcdef012345"], ["retry", "ab"]])
+def test_a_choice_of_nothing_is_a_wrong_command_line(configured, capsys, arguments):
+    configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
+    assert run(["quarantine", *arguments]) == 2
+
+
+def test_status_and_wait_count_quarantined_rows(configured, capsys):
+    holed = configured.admit(put(configured, 1))
+    settled(configured, [holed], rows={holed: [a_row(0), a_row(1, "value_out_of_range")]})
+    assert run(["status", "--json"]) == 0
+    document = told(capsys)
+    rows = document["quarantined_rows"]
+    assert (rows["rows"], rows["objects"], rows["more"]) == (2, 1, False)
+    assert {item["reason"]: (item["rows"], item["examples"]) for item in rows["reasons"]} == {
+        "null_record_key": (1, [holed.key]), "value_out_of_range": (1, [holed.key])}
+    assert {table["table"]: table["quarantined"] for table in document["tables"]}["crm.user"] == {"objects": 0, "rows": 2}
+    assert run(["wait", "--timeout", "0", "--json"]) == 0
+    document = told(capsys)
+    assert (document["succeeded"], document["quarantined_rows"], document["with_quarantined_rows"][0]["rows_by_code"]) == (True, 2, {"null_record_key": 1, "value_out_of_range": 1})
+    assert run(["wait", "--timeout", "0", "--strict"]) == 1
+    assert "rows quarantined\t" in capsys.readouterr().out and run(["status"]) == 0
+
+
+class Bad(SluiceError):
+    code = "bad"
+
+
+def test_a_row_is_kept_with_its_bytes_whatever_they_are_and_within_bounds():
+    value = {"id": 1, "raw": b"\x00\xff", "text": "caf\udce9", "ratio": float("nan"), "list": [None, {"deep": b"x"}]}
+    row = row_error(3, Bad("No", record=3, column="x"), value, offset=9, position=None)
+    assert json.loads(row.content) == {"id": 1, "raw": {"base64": "AP8="}, "text": "caf\udce9", "ratio": "nan", "list": [None, {"deep": {"base64": "eA=="}}]}
+    assert (row.record, row.code, row.reason) == (3, "bad", "No; column: x")
+    long = row_error(4, Bad("No"), {"v": "x" * 100_000}, offset=None, position=None)
+    assert len(long.content) == MAX_CONTENT_BYTES and long.content_bytes > 100_000
+    raw = row_error(5, Bad("No"), b"\xff" * 100_000, offset=None, position=None)
+    assert raw.encoding == "base64" and len(raw.content) <= MAX_CONTENT_BYTES and raw.content_bytes == 100_000
+    assert list(from_lines(to_lines([raw, row]))) == [row, raw]
+
+
+def test_the_same_objects_taken_back_in_are_another_batch():
+    identity = Manifest.from_json(open_manifest("main", "r", 1, "c", {"crm.user": TablePart(CONFIG.to_dict(), (ManifestObject("b", "k", "v", 1, None, "avro", "t", 0, 0, 1),))}).to_json())
+    again = open_manifest("main", "r", 1, "c", {"crm.user": TablePart(CONFIG.to_dict(), (ManifestObject("b", "k", "v", 1, None, "avro", "t", 0, 0, 1, attempt=1),))})
+    assert identity.batch != again.batch and Manifest.from_json(again.to_json()).objects[0].attempt == 1
