@@ -16,6 +16,7 @@ METADATA_PREFIX = "sluice."
 BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
 
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
+CLEANING_POLICY = "KEEP_LATEST_BY_HOURS"
 
 PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
 MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"  # Hudi's id of "the higher ordering value wins"
@@ -27,12 +28,16 @@ _KEY_GENERATORS = "org.apache.hudi.keygen."
 # files at most, and a file group is rewritten six times an hour, not sixty.
 DELTA_COMMITS_PER_COMPACTION = 10
 
-# Cleaning by hours has nothing to do for most commits. It and archival look at the whole timeline, so
-# they come with every twentieth commit; until then only a few more instants and old files are kept.
+# Archival looks at the whole timeline and cleaning at every partition that changed, so they come with
+# every twentieth commit; until then only a few more instants and old files are kept.
 COMMITS_PER_HOUSEKEEPING = 20
-# What the archiver keeps when all that cleaning retains is less: far more than one batch needs to be
-# resolved by its id (an id is gone once its commit is archived).
+# What is kept active: every commit lists the timeline six times, a thousand names to a request, so its
+# length is bounded by number. It is far more than one batch needs to be resolved by its id, which is
+# gone once its commit is archived. Time travel needs files, not active instants.
 MIN_COMMITS, MAX_COMMITS = 100, 140
+# A window's files go in so many steps: what is stored beyond the window is a twenty-fourth of it at most.
+CLEANINGS_PER_WINDOW = 24
+HOUR_MS = 3_600_000
 
 BYTES_PER_TASK = 64 * 1024**2
 
@@ -114,12 +119,11 @@ def partition_fields(config: TableConfig) -> str:
     return ",".join(f"{field}:SIMPLE" for field in config.partition_by)
 
 
-def write_options(config: TableConfig, *, operation: str, parallelism: int, housekeeping: bool, arrays: bool = False) -> Dict[str, str]:
+def write_options(config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False) -> Dict[str, str]:
     """The options of one write.
 
-    `parallelism` is the number of tasks of a shuffle, `housekeeping` whether cleaning and archival come
-    with this commit, `arrays` whether a column holds lists. The table's own `hudi` options come last and win, except over what keeps the
-    table one table.
+    `parallelism` is the number of tasks of a shuffle, `arrays` whether a column holds lists. The
+    table's own `hudi` options come last and win, except over what keeps the table one table.
     """
     tasks = str(parallelism)
     # Where the partition column can change a row is found in any partition, and moves.
@@ -145,14 +149,14 @@ def write_options(config: TableConfig, *, operation: str, parallelism: int, hous
         "hoodie.finalize.write.parallelism": tasks,
         "hoodie.markers.delete.parallelism": tasks,
         "hoodie.clean.parallelism": tasks,
-        **_services(config, housekeeping=housekeeping),
+        **_services(config),
     }
     return {**defaults, **config.hudi, **_identity(config), "hoodie.datasource.write.operation": operation}
 
 
 def client_options(config: TableConfig, *, parallelism: int) -> Dict[str, str]:
     """The options of a write client that only rolls back, compacts or cleans."""
-    return {**write_options(config, operation=UPSERT, parallelism=parallelism, housekeeping=False)}
+    return write_options(config, operation=UPSERT, parallelism=parallelism)
 
 
 def read_options() -> Dict[str, str]:
@@ -161,12 +165,40 @@ def read_options() -> Dict[str, str]:
 
 
 def housekeeping_due(commits: int) -> bool:
-    """Whether cleaning and archival come with the next commit, by the number of commits in the active timeline.
+    """Whether archival, and a look at what to clean, come after a commit, by the number of commits in the active timeline.
 
-    Not by when something was last cleaned: a cleaning that finds nothing leaves no trace, and would be
-    due for ever. Two numbers, since a delta commit and its compaction count twice.
+    Not by when something was last done: what finds nothing to do leaves no trace, and would be due for
+    ever. Two numbers, since a delta commit and its compaction count twice.
     """
     return commits >= COMMITS_PER_HOUSEKEEPING and commits % COMMITS_PER_HOUSEKEEPING in (0, 1)
+
+
+def cleaning_due(config: TableConfig, *, last_cleaned_ms: Optional[int], now_ms: int) -> bool:
+    """Whether enough of the window has passed since the last cleaning (epoch ms; None when there was none)."""
+    return last_cleaned_ms is None or now_ms - last_cleaned_ms >= config.time_travel_h * HOUR_MS // CLEANINGS_PER_WINDOW
+
+
+def cleaning_horizon_ms(config: TableConfig, now_ms: int) -> int:
+    """The moment (epoch ms) from which on a table must be readable as it was."""
+    return now_ms - config.time_travel_h * HOUR_MS
+
+
+def cleaning_options() -> Dict[str, str]:
+    """Options of a cleaning whose horizon is given: Hudi's plan by hours is the one that keeps what a moment needs."""
+    return {"hoodie.clean.policy": CLEANING_POLICY}
+
+
+def archival_options() -> Dict[str, str]:
+    """Options of an archival by number of instants alone.
+
+    With cleaning by hours or commits Hudi's archiver raises its own limits to what that cleaning would
+    need; with this policy it takes them as they are (ArchivalUtils.getMinAndMaxInstantsToKeep).
+    """
+    return {
+        "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
+        "hoodie.keep.min.commits": str(MIN_COMMITS),
+        "hoodie.keep.max.commits": str(MAX_COMMITS),
+    }
 
 
 def commit_metadata(*, batch: str, table: str, run: str) -> Dict[str, str]:
@@ -223,21 +255,16 @@ def _identity(config: TableConfig) -> Dict[str, str]:
     }
 
 
-def _services(config: TableConfig, *, housekeeping: bool) -> Dict[str, str]:
-    """Inline services only: nothing may write after the lane is released.
+def _services(config: TableConfig) -> Dict[str, str]:
+    """Nothing may write after the lane is released, and Hudi's own cleaner may not choose what is deleted.
 
-    The archiver of 1.0 keeps every instant that cleaning by hours still needs, whatever the limits say.
+    Its cleaning by hours knows the active timeline only, and would delete all that is older.
     """
-    switch = "true" if housekeeping else "false"
     options = {
-        "hoodie.clean.automatic": switch,
+        "hoodie.clean.automatic": "false",
         "hoodie.clean.async.enabled": "false",
-        "hoodie.clean.policy": "KEEP_LATEST_BY_HOURS",
-        "hoodie.clean.hours.retained": str(config.time_travel_h),
-        "hoodie.archive.automatic": switch,
+        "hoodie.archive.automatic": "false",
         "hoodie.archive.async": "false",
-        "hoodie.keep.min.commits": str(MIN_COMMITS),
-        "hoodie.keep.max.commits": str(MAX_COMMITS),
         "hoodie.clustering.inline": "false",
         "hoodie.clustering.async.enabled": "false",
     }

@@ -32,3 +32,11 @@ class StillUnfinished(SluiceError):
     code = "still_unfinished"
     retriable = True
     next_step = "The next attempt rolls back again; if it persists, look at the table's timeline"
+
+
+class CleaningUnfinished(SluiceError):
+    """A cleaning was requested and did not complete; facts: `instant`."""
+
+    code = "cleaning_unfinished"
+    retriable = True
+    next_step = "The next run carries it out; if it persists, look for a table's files that can't be deleted"

@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+
+PLANNING_THREADS = 8
 
 
 class HudiJvm:
@@ -92,6 +95,35 @@ class HudiJvm:
     def none(self) -> Any:
         """Hudi's empty option."""
         return self._hudi.common.util.Option.empty()
+
+    def save_cleaner_plan(self, table: Any, client: Any, instant: str, *, horizon: str, policy: str) -> Dict[str, int]:
+        """Request a cleaning at `instant` of all files that no reader as of `horizon` or later needs; how many by partition.
+
+        The choice of files is Hudi's own (CleanPlanner), given the horizon instead of taking it from the
+        active timeline. Without files nothing is requested: the executor of 1.0.2 fails on an empty plan,
+        now and whenever it finds it pending.
+        """
+        generator, option = table.getInstantGenerator(), self._hudi.common.util.Option
+        completed = self._jvm.org.apache.hudi.common.table.timeline.HoodieInstant.State.COMPLETED
+        earliest = generator.createNewInstant(completed, "commit", horizon)
+        planner = self._hudi.table.action.clean.CleanPlanner(client.getEngineContext(), table, client.getConfig())
+        partitions = list(planner.getPartitionPathsToClean(option.of(earliest)))
+        with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # each is a listing
+            found = list(pool.map(lambda partition: planner.getDeletePaths(partition, option.of(earliest)).getRight(), partitions))
+        files, counts = self._jvm.java.util.HashMap(), {}
+        for partition, paths in zip(partitions, found):
+            if len(paths):
+                counts[str(partition)] = len(paths)
+                files.put(partition, self._hudi.common.util.CleanerUtils.convertToHoodieCleanFileInfoList(paths))
+        if counts:
+            plan = self._hudi.avro.model.HoodieCleanerPlan(
+                self._hudi.avro.model.HoodieActionInstant(earliest.requestedTime(), earliest.getAction(), completed.name()),
+                planner.getLastCompletedCommitTimestamp(), policy, self._jvm.java.util.HashMap(),
+                self._hudi.table.action.clean.CleanPlanner.LATEST_CLEAN_PLAN_VERSION, files, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap(),
+            )
+            timeline = table.getMetaClient().getActiveTimeline()
+            timeline.saveToCleanRequested(generator.getCleanRequestedInstant(instant), option.of(plan))
+        return counts
 
     def hudi_table(self, client: Any) -> Any:
         """The table behind a write client."""

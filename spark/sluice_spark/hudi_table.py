@@ -130,7 +130,7 @@ class HudiTable:
         found = self._unfinished(self._jvm.meta_client(self.path))
         if not found:
             return ()
-        client = self._client()
+        client = self.client()
         try:
             for instant in reversed(found):  # newest first, as Hudi's own cleaning of failed writes does
                 self._roll_back(client, instant)
@@ -152,7 +152,8 @@ class HudiTable:
         elif action == _COMPACTION:
             self._jvm.hudi_table(client).rollbackInflightCompaction(instant)
         elif action == _CLEAN:
-            client.clean()
+            # Only what is pending: a plan of Hudi's own would take the active timeline for all there is.
+            client.clean(instant.requestedTime(), False, False)
         elif action == _ROLLBACK:
             # Carried on by the rollback of the instant that it undoes; alone, that instant is gone and so is its purpose.
             timeline = self._jvm.meta_client(self.path).getActiveTimeline()
@@ -205,7 +206,6 @@ class HudiTable:
             self.config,
             operation=operation,
             parallelism=hudi_options.shuffle_tasks(size_bytes, self._cores),
-            housekeeping=hudi_options.housekeeping_due(facts.commits),
             arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
         )
         metadata = hudi_options.commit_metadata(batch=batch, table=self.config.table, run=run)
@@ -225,7 +225,7 @@ class HudiTable:
 
         For a commit that changes a column's type: older log blocks hold the old one (rule 10).
         """
-        client = self._client(hudi_options.compaction_at_once())
+        client = self.client(hudi_options.compaction_at_once())
         try:
             client.runAnyPendingCompactions()
             planned = client.scheduleCompaction(self._jvm.none())
@@ -238,7 +238,8 @@ class HudiTable:
         finally:
             client.close()
 
-    def _client(self, more: Optional[Dict[str, str]] = None) -> Any:
+    def client(self, more: Optional[Dict[str, str]] = None) -> Any:
+        """A client of Hudi's for rollback and table services, with the table's options and `more`. Close it."""
         options = {**hudi_options.client_options(self.config, parallelism=self._cores), **(more or {})}
         schema = self._jvm.avro_schema(self._jvm.meta_client(self.path))
         return self._jvm.write_client(self.path, self.config.name, options, schema)

@@ -4,7 +4,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -13,6 +15,9 @@ from sluice import hudi_options
 from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart
 from sluice.table_config import IGNORE, MOR, TableConfig
 from sluice_spark import merging
+from sluice_spark.housekeeping import keep_house
+from sluice_spark.hudi_errors import CleaningUnfinished
+from sluice_spark.hudi_jvm import HudiJvm
 from sluice_spark.hudi_table import CommitResult, HudiTable, TableFacts
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.merge_services import MergeServices
@@ -20,6 +25,7 @@ from sluice_spark.normalizing import normalized, quoted
 from sluice_spark.object_errors import leave_error, read_errors
 from sluice_spark.reader_plan import PlannedRead, plan_read
 from sluice_spark.reading import read_changes
+from sluice_spark.run_log import describe
 from sluice_spark.writer_schemas import writer_schemas
 
 # A batch whose objects are smaller than this has keys that are sent to every task of the stored table's scan.
@@ -122,8 +128,7 @@ class _Part:
                 return self._outcome(None, errors, counts)
             with self._stage("commit"):
                 commit = self._commit(merging.winners(marked), planned, objects, facts)
-            if commit.facts is not None:
-                self._services.known.keep(self._config, commit.facts)
+            self._keep_known(commit)
             return self._outcome(commit, errors, {**counts, **commit.counts})
         finally:
             for frame in held:
@@ -142,6 +147,27 @@ class _Part:
             rows, operation=hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT,
             batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=sum(item.size for item in objects),
         )
+
+    def _keep_known(self, commit: CommitResult) -> None:
+        """Remember the table as it is after the commit, with its housekeeping done if that is due.
+
+        The rows are committed: what fails here is told and comes again with a later commit, and the
+        table is looked at anew.
+        """
+        if commit.facts is None:
+            return
+        if not hudi_options.housekeeping_due(commit.facts.commits):
+            self._services.known.keep(self._config, commit.facts)
+            return
+        self._check_held()
+        try:
+            with self._stage("housekeeping"):
+                done = keep_house(self._hudi, HudiJvm(self._spark), now_ms=self._services.clock.now_ms())
+                self._services.known.keep(self._config, self._hudi.look())
+        except (Py4JJavaError, PySparkException, CleaningUnfinished) as failure:  # Java's exceptions, some under Spark's own names
+            self._event("housekeeping_failed", level="error", error=describe(failure))
+            return
+        self._event("housekept", cleaning=done.cleaning, files=done.files, archived=done.archived)
 
     def _errors(self) -> List[ObjectError]:
         return read_errors(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table)

@@ -3,12 +3,15 @@ from sluice import hudi_options, override_policy
 from sluice.table_config import TableConfig
 
 
+HOUR_MS = hudi_options.HOUR_MS
+
+
 def table(**settings) -> TableConfig:
     return TableConfig(**{"table": "db.t", "database": "db", "name": "t", "topic": "x", "record_key": ("id",), **settings})
 
 
-def options(config: TableConfig, *, housekeeping: bool = False) -> dict:
-    return hudi_options.write_options(config, operation="upsert", parallelism=2, housekeeping=housekeeping)
+def options(config: TableConfig) -> dict:
+    return hudi_options.write_options(config, operation="upsert", parallelism=2)
 
 
 def test_both_names_of_the_ordering_field_are_in_a_tables_properties() -> None:
@@ -37,21 +40,27 @@ def test_a_tables_own_options_win_over_defaults_and_not_over_what_makes_it_one_t
     assert made["hoodie.metadata.enable"] == "false"
 
 
-def test_no_service_runs_asynchronously_and_housekeeping_only_when_asked() -> None:
+def test_no_service_runs_asynchronously_and_no_write_cleans_or_archives() -> None:
     for config in (table(), table(table_type="mor")):
         made = options(config)
         assert {name: value for name, value in made.items() if "async" in name and value != "false"} == {}
         assert (made["hoodie.clean.automatic"], made["hoodie.archive.automatic"]) == ("false", "false")
-        assert options(config, housekeeping=True)["hoodie.clean.automatic"] == "true"
 
 
 def test_cleaning_keeps_files_for_the_hours_of_time_travel() -> None:
-    made = options(table(time_travel_h=30), housekeeping=True)
-    assert (made["hoodie.clean.policy"], made["hoodie.clean.hours.retained"]) == ("KEEP_LATEST_BY_HOURS", "30")
+    config, now = table(time_travel_h=30), 1_000 * HOUR_MS
+    assert hudi_options.cleaning_horizon_ms(config, now) == 970 * HOUR_MS
+    assert hudi_options.cleaning_options() == {"hoodie.clean.policy": "KEEP_LATEST_BY_HOURS"}
+
+
+def test_a_window_is_cleaned_in_steps_of_a_twenty_fourth() -> None:
+    config, now = table(time_travel_h=48), 1_000 * HOUR_MS
+    due = [hours for hours in range(5) if hudi_options.cleaning_due(config, last_cleaned_ms=now - hours * HOUR_MS, now_ms=now)]
+    assert due == [2, 3, 4] and hudi_options.cleaning_due(config, last_cleaned_ms=None, now_ms=now)
 
 
 def test_archival_keeps_far_more_commits_than_it_takes_to_find_a_batch_by_its_id() -> None:
-    made = options(table(), housekeeping=True)
+    made = hudi_options.archival_options()
     kept, most = int(made["hoodie.keep.min.commits"]), int(made["hoodie.keep.max.commits"])
     assert most > kept >= 5 * hudi_options.COMMITS_PER_HOUSEKEEPING
     assert override_policy.refusal("hoodie.keep.min.commits"), "no table's configuration can lower it"

@@ -1,0 +1,100 @@
+"""A short active timeline and a whole time-travel window: archival by number, cleaning by age."""
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hudi import HudiReadOptions, HudiTableBuilder
+from pyspark.errors.exceptions.captured import IllegalArgumentException
+from workbench import Workbench, change, flattened, table
+
+from sluice import hudi_options
+from sluice.table_config import TableConfig
+from sluice_spark.housekeeping import Housekept, keep_house
+from sluice_spark.hudi_jvm import HudiJvm
+from sluice_spark.hudi_table import HudiTable, instant_ms
+
+SCHEMA = flattened({"id": "int", "place": "string", "name": ["null", "string"]})
+COMMITS, KEPT, MOST = 9, 3, 5
+
+
+@pytest.fixture(autouse=True)
+def short_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hudi_options, "MIN_COMMITS", KEPT)
+    monkeypatch.setattr(hudi_options, "MAX_COMMITS", MOST)
+    monkeypatch.setattr(hudi_options, "DELTA_COMMITS_PER_COMPACTION", 2)  # what a compaction will count stays active
+
+
+def history(bench: Workbench, config: TableConfig) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """Commits that each change one of three rows; every instant with the rows of that moment."""
+    states: list[tuple[str, list[tuple[Any, ...]]]] = []
+    now = {id: (id, "north", "at 0") for id in (1, 2, 3)}
+    for number in range(COMMITS):
+        changed = list(now) if number == 0 else [1 + number % 3]
+        for id in changed:
+            now[id] = (id, "south" if number == 4 else now[id][1], f"at {number}")
+        outcome = bench.merge(config, [bench.put([change("u", 10 + number, id=id, place=now[id][1], name=now[id][2]) for id in changed], SCHEMA)])
+        assert outcome.instant is not None
+        states.append((outcome.instant, sorted(now.values())))
+    return states
+
+
+def house(bench: Workbench, config: TableConfig, *, horizon: str) -> Housekept:
+    """Housekeeping at the moment when the window begins at an instant."""
+    now_ms = instant_ms(horizon) + config.time_travel_h * hudi_options.HOUR_MS
+    done = keep_house(HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms)
+    bench.new_run()
+    return done
+
+
+def by_spark(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
+    frame = bench.spark.read.format("hudi").option("as.of.instant", instant).load(bench.path(config)).select("id", "place", "name")
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
+    found = HudiTableBuilder.from_base_uri(str(bench.local_path(config))).build()
+    rows = pa.Table.from_batches(found.read(HudiReadOptions().with_as_of_timestamp(instant))).to_pylist()
+    return sorted((row["id"], row["place"], row["name"]) for row in rows)
+
+
+@pytest.mark.parametrize("layout", [{"table_type": "cow"}, {"table_type": "mor"}, {"table_type": "cow", "partition_by": ("place",)}], ids=["cow", "mor", "partitioned"])
+def test_every_moment_of_the_window_is_readable_when_its_commit_is_archived_and_nothing_older_stays(bench: Workbench, layout: dict[str, Any]) -> None:
+    config = table(time_travel_h=1, **layout)
+    states = history(bench, config)
+
+    first = house(bench, config, horizon=states[0][0])
+
+    assert (first.cleaning, first.files) == (None, 0) and first.archived >= COMMITS - KEPT
+    for instant, rows in states:
+        assert by_spark(bench, config, instant) == rows
+        assert by_hudi_rs(bench, config, instant) == rows
+
+    early, horizon = states[2], states[6]
+    second = house(bench, config, horizon=horizon[0])
+
+    assert second.cleaning is not None and second.files > 0
+    for instant, rows in states[6:]:
+        assert by_spark(bench, config, instant) == rows
+        assert by_hudi_rs(bench, config, instant) == rows
+    with pytest.raises(IllegalArgumentException, match="Cleaner cleaned up"):
+        by_spark(bench, config, early[0])
+    bench.merge(config, [bench.put([change("u", 99, id=1, place="west", name="last")], SCHEMA)])
+    assert (1, "west", "last") in bench.rows(config, "id", "place", "name")
+
+
+def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(bench: Workbench) -> None:
+    config = table(time_travel_h=1)
+    states = history(bench, config)
+    hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
+    client = hudi.client(hudi_options.cleaning_options())
+    instant = str(client.createNewInstantTime())
+    planned = jvm.save_cleaner_plan(jvm.hudi_table(client), client, instant, horizon=states[4][0], policy=hudi_options.CLEANING_POLICY)
+    client.close()
+
+    assert hudi.rollback_unfinished() == (instant,)
+
+    assert sum(planned.values()) == 3  # the newest before the horizon is what a reader of the horizon sees
+    assert len(list(bench.local_path(config).glob("*.parquet"))) == COMMITS - 3
+    assert [by_spark(bench, config, moment) for moment, _ in states[4:]] == [rows for _, rows in states[4:]]
