@@ -1,82 +1,104 @@
-"""AWS in the tests' own memory: DynamoDB is MiniStack's, which the local stack runs too, and everything else is moto's."""
+"""AWS in the tests' own memory: DynamoDB and S3 are MiniStack's, which the local stack runs too, and everything else is moto's."""
 from __future__ import annotations
 
 import io
 import os
-import re
 import threading
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, Optional
-from urllib.parse import urlsplit
+from typing import Any, Dict, Iterator, Optional, Tuple
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import botocore.handlers
 import pytest
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.awsrequest import AWSResponse
+from botocore.endpoint import convert_to_response_dict
+from botocore.parsers import ResponseParserFactory
 from ministack.core.responses import request_scope
-from ministack.services import dynamodb
+from ministack.services import dynamodb, s3
 from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
 
-#: `moto` runs the same tests on moto's DynamoDB, which takes several times as long: it copies its tables for every write.
-DYNAMODB_VARIABLE = "SLUICE_TEST_DYNAMODB"
-_REGION = re.compile(r"Credential=[^/]+/\d+/([^/]+)/")  # of a signature of version 4
+#: `moto` runs the same tests on moto's DynamoDB and S3, which take several times as long: they copy their tables for every write.
+EMULATOR_VARIABLE = "SLUICE_TEST_EMULATOR"
+AWS = ".amazonaws.com"
 
 
-class _Answer(io.BytesIO):
+class _Body(io.BytesIO):
     """A body as botocore reads it."""
 
     def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
         yield self.read()
 
 
-class _DynamoDB:
-    """MiniStack's DynamoDB, called where botocore would send a request; silent outside `emulated_aws`.
+class _MiniStack:
+    """One service of MiniStack, called as soon as botocore has checked and serialized what was asked; silent outside `emulated_aws`.
 
+    The answer goes through botocore's own parser. What is left out lies between: signing, connections, retries.
     One request at a time, as in its own server's loop: nothing else keeps its tables whole.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, service: Any) -> None:
         self.on = False
+        self._service = service
         self._one_at_a_time = threading.Lock()
+        self._parsers = ResponseParserFactory()
 
-    def __call__(self, request: AWSPreparedRequest, **_: Any) -> Optional[AWSResponse]:
-        if not self.on or not (urlsplit(request.url).hostname or "").endswith(".amazonaws.com"):
+    def __call__(self, model: Any, params: Dict[str, Any], context: Dict[str, Any], **_: Any) -> Optional[Tuple[AWSResponse, Dict[str, Any]]]:
+        url = urlsplit(params["url"])
+        host = url.hostname or ""
+        if not self.on or not host.endswith(AWS):
             return None
-        headers = {name.lower(): _text(value) for name, value in request.headers.items()}
-        region = _REGION.search(headers.get("authorization", ""))
-        assert region is not None, "the request isn't signed"
-        with self._one_at_a_time, request_scope(DEFAULT_ACCOUNT_ID, region.group(1)):
-            status, answered, body = _result(dynamodb.handle_request(request.method, "/", headers, request.body, {}))
-        return AWSResponse(request.url, status, answered, _Answer(body))
+        bucket, dot, _ = host.partition(".s3.")  # S3's bucket is named by the host, or first in the path
+        path = f"/{bucket}{unquote(url.path)}" if dot else unquote(url.path)
+        headers = {name.lower(): value.decode() if isinstance(value, bytes) else str(value) for name, value in params["headers"].items()}
+        sent = params["body"].read() if hasattr(params["body"], "read") else params["body"]
+        body = sent.encode() if isinstance(sent, str) else bytes(sent)
+        with self._one_at_a_time, request_scope(DEFAULT_ACCOUNT_ID, context["client_region"]):
+            status, answered, content = _result(self._service.handle_request(params["method"], path, headers, body, parse_qs(url.query, keep_blank_values=True)))
+        http = AWSResponse(params["url"], status, answered, _Body(b"" if params["method"] == "HEAD" else content))
+        return http, self._parsed(http, model)
+
+    def _parsed(self, http: AWSResponse, model: Any) -> Dict[str, Any]:
+        """What botocore makes of a response: the answer, or the error with the fields of its own kind."""
+        response = convert_to_response_dict(http, model)
+        parser = self._parsers.create_parser(model.service_model.resolved_protocol)
+        parsed: Dict[str, Any] = parser.parse(response, model.output_shape)
+        if http.status_code >= 300:
+            shape = model.service_model.shape_for_error_code(parsed["Error"]["Code"])
+            if shape is not None:
+                parsed.update(parser.parse(response, shape))
+        return parsed
 
 
-_DYNAMODB = _DynamoDB()
+_MINISTACK = {"dynamodb": _MiniStack(dynamodb), "s3": _MiniStack(s3)}
 
 
 @contextmanager
 def emulated_aws() -> Iterator[None]:
     """An empty AWS, for clients that are made while it is there."""
-    if os.environ.get(DYNAMODB_VARIABLE) == "moto":
+    if os.environ.get(EMULATOR_VARIABLE) == "moto":
         with mock_aws():
             yield
         return
-    handler = ("before-send.dynamodb", _DYNAMODB)
-    if handler not in botocore.handlers.BUILTIN_HANDLERS:  # as moto does: every session that is made from now on has it
-        botocore.handlers.BUILTIN_HANDLERS.append(handler)
+    for name, service in _MINISTACK.items():
+        handler = (f"before-call.{name}", service)
+        if handler not in botocore.handlers.BUILTIN_HANDLERS:  # as moto does: every session that is made from now on has it
+            botocore.handlers.BUILTIN_HANDLERS.append(handler)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("moto.core.models.RESPONSES_METHODS", [])  # over a thousand answers for the `requests` package, which nothing here uses
-        with mock_aws(config={"core": {"passthrough": {"urls": [r"https?://dynamodb\."]}}}):
-            dynamodb.reset()
-            _DYNAMODB.on = True
+        with mock_aws():
+            _turn(on=True)
             try:
                 yield
             finally:
-                _DYNAMODB.on = False
-                dynamodb.reset()
+                _turn(on=False)
 
 
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _turn(*, on: bool) -> None:
+    for module in (dynamodb, s3):
+        module.reset()
+    for service in _MINISTACK.values():
+        service.on = on
 
 
 def _result(coroutine: Any) -> Any:

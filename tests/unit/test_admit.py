@@ -298,11 +298,11 @@ def test_a_wake_that_fails_fails_the_invocation_because_nobody_was_told(world, m
 
 
 def counted_admission(calls):
-    """An Admission whose calls are counted where botocore sends them."""
+    """An Admission whose calls are counted where botocore takes them."""
     settings = Settings(region=REGION, ledger_table=LEDGER, silver_bucket=SILVER)
     clients = Clients(settings, session=boto3.Session(region_name=REGION))
     for client in (clients.s3, clients.dynamodb):
-        client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+        client.meta.events.register("before-parameter-build", lambda model, **_: calls.append(model.name))
     objects = Objects(clients.s3)
     return Admission(ledger=Ledger(clients.dynamodb, LEDGER), heads=Heads(objects), schemas=SchemaStore(objects, SILVER), now=lambda: 1)
 
