@@ -5,9 +5,11 @@ import io
 import os
 import threading
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Dict, Iterator, Optional, Tuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import boto3
 import botocore.handlers
 import pytest
 from botocore.awsrequest import AWSResponse
@@ -92,6 +94,32 @@ def emulated_aws() -> Iterator[None]:
                 yield
             finally:
                 _turn(on=False)
+
+
+class SharedSession:
+    """A boto3 session of one region whose clients are made once for all tests: making one costs more than most tests do with it.
+
+    What the emulator doesn't see of a client (credentials, addresses) must be the same for all who ask for it.
+    """
+
+    def __init__(self, region: str) -> None:
+        self.region_name = region
+        self._made: Dict[str, Any] = {}
+
+    @cached_property
+    def _session(self) -> boto3.Session:
+        """Made with the first client, when the emulators are there."""
+        return boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=self.region_name)
+
+    @property
+    def events(self) -> Any:
+        return self._session.events
+
+    def client(self, service: str, **arguments: Any) -> Any:
+        named = f"{service} {sorted(arguments)} {arguments.get('endpoint_url')}"
+        if named not in self._made:
+            self._made[named] = self._session.client(service, **arguments)
+        return self._made[named]
 
 
 def _turn(*, on: bool) -> None:

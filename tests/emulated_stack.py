@@ -1,10 +1,12 @@
-"""A deployed stack for tests of the commands: S3, DynamoDB and CloudFormation on an emulator."""
+"""A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and CloudFormation's answers about it."""
 import json
 from functools import cache
+from types import SimpleNamespace
+from xml.sax.saxutils import escape
 
-import boto3
 import pytest
-from emulated_aws import emulated_aws
+from botocore.parsers import create_parser
+from emulated_aws import SharedSession, emulated_aws
 from ledger_table_schema import create_ledger_table
 
 from sluice import ledger_items as items
@@ -18,25 +20,48 @@ NOW = 1_700_000_000_000
 BUCKETS = {"BronzeBucket": "s-bronze", "SilverBucket": "s-silver", "ArtifactBucket": "s-artifacts"}
 
 
+SHARED = SharedSession(REGION)
+
+
+class CloudFormation:
+    """Answers DescribeStacks as CloudFormation words it. An emulator of it is loaded longer than most tests of this folder run."""
+
+    def __init__(self):
+        self.outputs = {}
+        SHARED.events.register("before-call.cloudformation.DescribeStacks", self._answer)  # every client of the session has it
+
+    def _answer(self, model, params, **_):
+        name = params["body"]["StackName"]
+        if name == "s":
+            status, body = 200, f"""<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>s</StackName><StackStatus>CREATE_COMPLETE</StackStatus>
+                <CreationTime>2024-05-01T10:00:00.000Z</CreationTime><Outputs>{self._members()}</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>"""
+        else:
+            status, body = 400, f"<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>"
+        answer = {"status_code": status, "headers": {}, "body": body.encode(), "context": {"operation_name": model.name}}
+        return SimpleNamespace(status_code=status), create_parser("query").parse(answer, model.output_shape)
+
+    def _members(self):
+        return "".join(f"<member><OutputKey>{name}</OutputKey><OutputValue>{escape(value)}</OutputValue></member>" for name, value in self.outputs.items())
+
+
 @cache
-def client(service):
-    """Not the commands' own. Made once: that costs more than most tests do with it."""
-    return boto3.client(service, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
+def cloudformation():
+    """Once for all, before the session makes a client."""
+    return CloudFormation()
 
 
 class Stack:
     """A deployed stack, and what its parts would have written."""
 
     def __init__(self):
-        self.s3, self.dynamodb = client("s3"), client("dynamodb")
+        described = cloudformation()
+        self.s3, self.dynamodb = SHARED.client("s3"), SHARED.client("dynamodb")
         for bucket in BUCKETS.values():
             self.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
         self.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Enabled"})
         create_ledger_table(self.dynamodb, "s-ledger")
-        outputs = {**BUCKETS, "LedgerTable": "s-ledger", "Release": "none", "SuperviseFunction": "s-supervise"}
-        template = {"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}, "Outputs": {name: {"Value": value} for name, value in outputs.items()}}
-        template["Outputs"]["DeadLetterQueueUrl"] = {"Value": {"Ref": "Q"}}
-        client("cloudformation").create_stack(StackName="s", TemplateBody=json.dumps(template))
+        queue = SHARED.client("sqs").create_queue(QueueName="dead-letters")["QueueUrl"]
+        described.outputs = {**BUCKETS, "LedgerTable": "s-ledger", "Release": "none", "SuperviseFunction": "s-supervise", "DeadLetterQueueUrl": queue}
         self.ledger = Ledger(self.dynamodb, "s-ledger")
 
     def write(self, key, body=b"x"):
@@ -53,6 +78,7 @@ def stack(monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLUICE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sluice_cli.target._session", lambda region, credentials: SHARED)
     with emulated_aws():
         yield Stack()
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 import io
 import json
 import threading
-from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Optional
 
-import boto3
 import botocore.client
 import fastavro
 import pytest
-from emulated_aws import emulated_aws
+from emulated_aws import SharedSession, emulated_aws
 from ledger_table_schema import create_ledger_table
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
@@ -31,25 +29,7 @@ SCHEMA: Dict[str, Any] = {
 }  # fmt: skip
 
 
-class SharedSession:
-    """Makes each client once for all tests: making one costs more than most tests do with it."""
-
-    def __init__(self) -> None:
-        self._made: Dict[str, Any] = {}
-
-    @cached_property
-    def _session(self) -> boto3.Session:
-        """Made with the first client, when the emulators are there."""
-        return boto3.Session(aws_access_key_id="x", aws_secret_access_key="x", region_name=REGION)
-
-    def client(self, service: str, **arguments: Any) -> Any:
-        named = f"{service} {sorted(arguments)} {arguments.get('endpoint_url')}"
-        if named not in self._made:
-            self._made[named] = self._session.client(service, **arguments)
-        return self._made[named]
-
-
-SHARED = SharedSession()
+SHARED = SharedSession(REGION)
 
 
 class World:

@@ -1,12 +1,9 @@
 """What a run may claim: the predicate, turns between tables, budgets, and when the rest comes due."""
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sluice.claiming import Budget, PendingObject, TableState, claimable, configured_tables, plan_claim
 from sluice.identity import ObjectId
@@ -77,29 +74,6 @@ class TestDue:
 
     def test_a_run_that_ends_with_claimable_work_leaves_it_due_now(self):
         assert planned([waiting(1)]).due_at_release(NOW) == NOW
-
-
-tables = st.sampled_from(["shop.a", "shop.b", "shop.c"])
-backlogs = st.lists(st.tuples(tables, st.integers(1, 9)), max_size=30)
-
-
-@given(backlogs, st.integers(1, 12), st.integers(1, 40), st.sets(tables))
-def test_any_plan_keeps_its_budget_takes_the_oldest_and_says_now_while_it_leaves_something(backlog, objects, size, busy):
-    pending = [waiting(n, table, weight) for n, (table, weight) in enumerate(backlog)]
-    plan = planned(pending, Budget(objects, size), [TableState(table, last_commit_at=NOW - 1_000) for table in busy])
-    taken = [item for found in plan.objects.values() for item in found]
-    free = [item for item in pending if item.table not in busy]
-    assert len(taken) <= objects and (sum(item.size for item in taken) <= size or len(taken) == 1)
-    assert bool(taken) == bool(free)
-    for table, found in plan.objects.items():
-        assert list(found) == [item for item in free if item.table == table][:len(found)]
-    left = Counter(item.id for item in free) - Counter(item.id for item in taken)
-    if left:
-        assert plan.next_due_at == NOW
-    elif len(free) < len(pending):
-        assert plan.next_due_at == NOW + 59_000
-    else:
-        assert plan.next_due_at is None
 
 
 def test_a_topic_that_changed_its_table_hides_neither_table_from_the_other():
