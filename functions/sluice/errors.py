@@ -82,3 +82,31 @@ class Unordered(SluiceError):
 
     code = "unordered_change"
     next_step = "Let the connector write the source's log position with every change"
+
+
+class ExpansionLimit(SluiceError):
+    """An object that is more, once decoded, than its table's limits allow; facts: `limit`, `unit`."""
+
+    code = "expansion_limit"
+    next_step = "If the object is meant to be so large, raise the table's limits, then `sluice quarantine retry`"
+
+
+class ObjectTooLarge(SluiceError):
+    """An object that is larger, as stored, than its table's limits allow; facts: `bytes`, `limit`."""
+
+    code = "object_too_large"
+    next_step = "Let the writer make smaller objects, or raise the table's limit object_bytes, then `sluice quarantine retry`"
+
+
+class EmptyObject(SluiceError):
+    """An object without a single byte, which is no file of any format."""
+
+    code = "empty_object"
+    next_step = "Have the writer put the object again"
+
+
+class SchemaTooComplex(SluiceError):
+    """A writer schema that is deeper, wider or more entangled than any table; facts: `limit`, `what`."""
+
+    code = "schema_too_complex"
+    next_step = "Simplify the schema at the source, or raise the table's schema limits, then `sluice quarantine retry`"

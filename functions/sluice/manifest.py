@@ -14,6 +14,7 @@ from sluice.table_config import TableConfig
 FORMAT = 1  # of both JSON documents
 PREFIX = "_sluice"
 COMMITTED, QUARANTINED = "committed", "quarantined"
+ROW_COUNT_SUFFIX = ".rows.json"  # beside the errors of whole objects, so that one listing finds both
 
 
 class UnreadableManifest(SluiceError):
@@ -213,7 +214,7 @@ def outcome_key(batch: str, table: str) -> str:
 
 
 def error_prefix(batch: str, table: str) -> str:
-    """Under which prefix read tasks leave the objects that they could not read."""
+    """Under which prefix read tasks leave the objects that they could not read, and how many rows of which others."""
     return f"{PREFIX}/outcomes/{batch}/errors/{table}/"
 
 
@@ -222,14 +223,9 @@ def error_key(batch: str, table: str, object_hash: str) -> str:
     return f"{error_prefix(batch, table)}{object_hash}.json"
 
 
-def row_counts_prefix(batch: str, table: str) -> str:
-    """Under which prefix read tasks leave how many rows of which objects they set aside."""
-    return f"{PREFIX}/outcomes/{batch}/row_counts/{table}/"
-
-
-def row_counts_key(batch: str, table: str, object_hash: str) -> str:
-    """Where a read task leaves one object's count, after the rows themselves."""
-    return f"{row_counts_prefix(batch, table)}{object_hash}.json"
+def row_count_key(batch: str, table: str, object_hash: str) -> str:
+    """Where a read task leaves how many of one object's rows can't be merged, after the rows themselves."""
+    return f"{error_prefix(batch, table)}{object_hash}{ROW_COUNT_SUFFIX}"
 
 
 def rows_key(batch: str, table: str, object_hash: str) -> str:

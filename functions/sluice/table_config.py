@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from sluice.errors import ChangeRefused, InvalidConfiguration
+from sluice.limits import DEFAULTS, Limits
 
 FORMAT = 1  # of the canonical JSON
 COW, MOR = "cow", "mor"
@@ -45,17 +46,21 @@ class TableConfig:
     generation: int = 0
     hudi: Mapping[str, str] = field(default_factory=dict, hash=False)
     paused: bool = False
+    limits: Limits = DEFAULTS
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
-        return {**asdict(self), "record_key": list(self.record_key), "partition_by": list(self.partition_by), "hudi": dict(self.hudi)}
+        return {**asdict(self), "record_key": list(self.record_key), "partition_by": list(self.partition_by), "hudi": dict(self.hudi), "limits": self.limits.changed()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableConfig:
         """Read what `to_dict` wrote, also by a release that knew fewer keys."""
         known = {item.name for item in fields(cls)}
         taken = {name: value for name, value in values.items() if name in known}
-        return cls(**{**taken, "record_key": tuple(taken["record_key"]), "partition_by": tuple(taken.get("partition_by", ()))})
+        return cls(**{
+            **taken, "record_key": tuple(taken["record_key"]), "partition_by": tuple(taken.get("partition_by", ())),
+            "limits": Limits.of(taken.get("limits", {})),
+        })
 
     @property
     def pinned(self) -> Dict[str, Any]:
@@ -102,6 +107,7 @@ class TableRule:
     generation: int = 0
     hudi: Mapping[str, str] = field(default_factory=dict, hash=False)
     paused: bool = False
+    limits: Limits = DEFAULTS
 
     @property
     def pattern(self) -> str:
@@ -137,7 +143,7 @@ class TableRule:
             table=table, database=database, name=name, topic=topic, record_key=record_key, partition_by=partition_by,
             table_type=self.table_type, delete_mode=self.delete_mode, keep_deleted_values=self.keep_deleted_values,
             freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
-            generation=self.generation, hudi=dict(self.hudi), paused=self.paused,
+            generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits,
         )
 
 
@@ -220,13 +226,19 @@ class Configuration:
     def _content(self) -> Dict[str, Any]:
         return {
             "format": FORMAT,
-            "rules": [{**asdict(rule), "record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "hudi": dict(rule.hudi)} for rule in self.rules],
+            "rules": [_told(rule) for rule in self.rules],
             "lanes": [asdict(lane) for lane in self.lanes],
         }
 
 
+def _told(rule: TableRule) -> Dict[str, Any]:
+    """A rule as plain JSON values. Limits that nobody changed aren't told, so that a file keeps its version when they get a new one."""
+    told = {**asdict(rule), "record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "hudi": dict(rule.hudi), "limits": rule.limits.changed()}
+    return {name: value for name, value in told.items() if name != "limits" or value}
+
+
 def _rule(values: Mapping[str, Any]) -> TableRule:
-    rule = TableRule(**values)
+    rule = TableRule(**{**values, "limits": Limits.of(values.get("limits", {}))})
     return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by))
 
 

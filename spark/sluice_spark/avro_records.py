@@ -49,8 +49,9 @@ def _blocks(body: bytes, schema: Any) -> Iterator[List[Dict[str, Any]]]:
     length = bare.tell()
     bare.seek(0)
     end = length - len(blocks)
+    # Text that isn't UTF-8 keeps its bytes and is refused with its own row, when the row becomes a column's value.
     try:
-        for block in fastavro.block_reader(bare):
+        for block in fastavro.block_reader(bare, handle_unicode_errors="surrogateescape"):
             yield list(block)
             end = block.offset + block.size
     except (MemoryError, ImportError):

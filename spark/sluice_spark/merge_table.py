@@ -22,7 +22,7 @@ from sluice_spark.hudi_table import CommitResult, HudiTable, TableFacts
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.normalizing import normalized, quoted
-from sluice_spark.object_errors import leave_error, read_errors
+from sluice_spark.object_errors import SetAside, leave_error, read_set_aside
 from sluice_spark.reader_plan import PlannedRead, plan_read
 from sluice_spark.reading import read_changes
 from sluice_spark.run_log import describe
@@ -77,7 +77,7 @@ class _Part:
             return None
         self._event("found_committed", instant=found.instant)
         # What was refused for its schema was refused before the commit, by the table's schema of then.
-        return self._outcome(found, self._errors(), dict(found.counts))
+        return self._outcome(found, self._set_aside(), dict(found.counts))
 
     def merge(self) -> Outcome:
         with self._stage("table"):
@@ -90,7 +90,7 @@ class _Part:
         for error in refused:
             leave_error(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table, error=error)
         if not left:
-            return self._outcome(None, refused, {})
+            return self._outcome(None, SetAside(tuple(refused)), {})
         return self._merge_rows(planned, left, facts)
 
     def _first_look(self) -> TableFacts:
@@ -122,14 +122,14 @@ class _Part:
                 held.append(marked)
             with self._stage("read"):
                 counts = _counts(marked)
-                errors = self._errors()
+                aside = self._set_aside()
             if not counts["winning"]:
                 self._services.known.keep(self._config, facts)
-                return self._outcome(None, errors, counts)
+                return self._outcome(None, aside, counts)
             with self._stage("commit"):
                 commit = self._commit(merging.winners(marked), planned, objects, facts)
             self._keep_known(commit)
-            return self._outcome(commit, errors, {**counts, **commit.counts})
+            return self._outcome(commit, aside, {**counts, **commit.counts})
         finally:
             for frame in held:
                 frame.unpersist()
@@ -169,15 +169,16 @@ class _Part:
             return
         self._event("housekept", cleaning=done.cleaning, files=done.files, archived=done.archived)
 
-    def _errors(self) -> List[ObjectError]:
-        return read_errors(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table)
+    def _set_aside(self) -> SetAside:
+        return read_set_aside(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table)
 
     def _check_held(self) -> None:
         if not self._still_held():
             raise LaneLost(f"The lane was taken over before {self._config.table} was committed", table=self._config.table, batch=self._manifest.batch)
 
-    def _outcome(self, commit: Optional[CommitResult], errors: List[ObjectError], counts: Dict[str, int]) -> Outcome:
+    def _outcome(self, commit: Optional[CommitResult], aside: SetAside, counts: Dict[str, int]) -> Outcome:
         self._event("merged", seconds=self._seconds, **counts)
+        errors = aside.objects
         whole = len(errors) == len(self._part.objects) and bool(errors)
         return Outcome(
             batch=self._manifest.batch,
@@ -186,9 +187,10 @@ class _Part:
             committed_at=self._services.clock.now_ms(),
             instant=None if commit is None else commit.instant,
             no_change=commit is None and not whole,
-            counts={"objects": len(self._part.objects), "quarantined_objects": len(errors), **counts},
+            counts={"objects": len(self._part.objects), "quarantined_objects": len(errors), "quarantined_rows": sum(found.rows for found in aside.rows), **counts},
             quarantined=tuple(sorted(errors, key=lambda error: error.object)),
             reason="every object of this part was quarantined" if whole and commit is None else None,
+            quarantined_rows=tuple(sorted(aside.rows, key=lambda found: found.object)),
         )
 
     @contextmanager

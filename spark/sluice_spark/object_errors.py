@@ -1,22 +1,45 @@
-"""The reasons why objects could not be merged, left in S3 beside the batch before it commits."""
+"""What could not be merged of a batch and why, left in S3 beside it before it commits: whole objects, and rows of others."""
 from __future__ import annotations
 
-from typing import List
+from dataclasses import dataclass
+from typing import List, Sequence, Tuple
 
-from sluice.manifest import ObjectError, error_key, error_prefix
+from sluice.manifest import ROW_COUNT_SUFFIX, ObjectError, RowErrorCount, error_key, error_prefix, row_count_key, rows_key
+from sluice.row_errors import RowError, counted, to_lines
 from sluice_aws.objects import Objects
 
 
+@dataclass(frozen=True)
+class SetAside:
+    """What one table's part has set aside: whole objects with their reasons, and how many rows of others."""
+
+    objects: Tuple[ObjectError, ...] = ()
+    rows: Tuple[RowErrorCount, ...] = ()
+
+
 def leave_error(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
-    """Put one reason where a take-over finds it. The same error gives the same bytes."""
+    """Put one object's reason where a take-over finds it. The same error gives the same bytes."""
     objects.put(silver_bucket, error_key(batch, table, error.object), error.to_json().encode("utf-8"), content_type="application/json")
 
 
-def read_errors(objects: Objects, silver_bucket: str, *, batch: str, table: str) -> List[ObjectError]:
-    """Every reason left for one table's part, by this attempt or an earlier one: they don't differ between attempts."""
-    found = []
+def leave_rows(objects: Objects, silver_bucket: str, *, batch: str, table: str, object_hash: str, rows: Sequence[RowError]) -> None:
+    """Put one object's rows that can't be merged, then their number: who finds the number finds the rows."""
+    objects.put(silver_bucket, rows_key(batch, table, object_hash), to_lines(rows).encode("utf-8"), content_type="application/jsonl")
+    count = counted(object_hash, rows).to_json().encode("utf-8")
+    objects.put(silver_bucket, row_count_key(batch, table, object_hash), count, content_type="application/json")
+
+
+def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: str) -> SetAside:
+    """All that was left for one table's part, by this attempt or an earlier one: they don't differ between attempts."""
+    errors: List[ObjectError] = []
+    rows: List[RowErrorCount] = []
     for key in objects.keys(silver_bucket, error_prefix(batch, table)):
         document = objects.get(silver_bucket, key)
-        if document is not None:
-            found.append(ObjectError.from_json(document.data.decode("utf-8")))
-    return found
+        if document is None:
+            continue
+        text = document.data.decode("utf-8")
+        if key.endswith(ROW_COUNT_SUFFIX):
+            rows.append(RowErrorCount.from_json(text))
+        else:
+            errors.append(ObjectError.from_json(text))
+    return SetAside(tuple(errors), tuple(rows))

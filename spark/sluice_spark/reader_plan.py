@@ -14,6 +14,7 @@ from sluice import hidden_columns
 from sluice.avro_schema import WriterSchema
 from sluice.column_types import Column, RowSchema
 from sluice.errors import Incompatible
+from sluice.limits import DEFAULTS, Limits
 from sluice.schema_evolution import merge_schemas
 from sluice.table_config import TableConfig
 
@@ -32,6 +33,7 @@ class ReaderPlan:
     record_key: Tuple[str, ...]
     generation: int
     columns: Tuple[Column, ...]
+    limits: Limits = DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def plan_read(
     target = _target(config, stored, agreed)
     before = {field.name: field.dataType for field in stored.fields} if stored is not None else {}
     widened = tuple(field.name for field in target.fields if field.name in before and before[field.name] != field.dataType)
-    plan = ReaderPlan(batch, config.table, config.record_key, config.generation, agreed.columns)
+    plan = ReaderPlan(batch, config.table, config.record_key, config.generation, agreed.columns, config.limits)
     return PlannedRead(plan, target, refused, widened)
 
 

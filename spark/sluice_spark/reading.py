@@ -14,7 +14,7 @@ from sluice.manifest import ManifestObject, ObjectError
 from sluice_aws.objects import Objects
 from sluice_aws.task_objects import READ_AHEAD_OBJECTS, ObjectSource, task_objects
 from sluice_spark.decoding import decode
-from sluice_spark.object_errors import leave_error
+from sluice_spark.object_errors import leave_error, leave_rows
 from sluice_spark.reader_plan import ReaderPlan
 from sluice_spark.record_batches import spark_fields
 
@@ -27,8 +27,8 @@ LONGEST_REASON = 2_000  # characters
 def read_changes(spark: SparkSession, *, objects: Sequence[ManifestObject], plan: ReaderPlan, source: ObjectSource) -> DataFrame:
     """The changes in the objects, columns raw (see raw_columns.py), hidden columns beside.
 
-    An object that can't be decoded gives no row; its task writes an ObjectError to the batch's error
-    key before it yields anything. S3's passing troubles raise, and Spark runs the task again.
+    An object that can't be decoded gives no row, nor does a record that can't be merged; the task
+    leaves the reason in S3 beside the batch before it yields anything. S3's passing troubles raise, and Spark runs the task again.
     """
     fields = ", ".join(f"`{name}` {kind}" for name, kind in spark_fields(plan))
     shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
@@ -73,7 +73,9 @@ def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, 
                 raise
             _leave_error(s3, silver_bucket, plan, item, error)
             continue
-        yield from decoded
+        if decoded.rows:  # before any row of the object goes on: what is counted is there to be seen
+            leave_rows(s3, silver_bucket, batch=plan.batch, table=plan.table, object_hash=item.id.hash, rows=decoded.rows)
+        yield from decoded.batches
 
 
 def _bodies(s3: Objects, share: Sequence[ManifestObject]) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:

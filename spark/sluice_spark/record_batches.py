@@ -1,13 +1,13 @@
 """Turns records into Arrow batches of raw and hidden columns, whatever format they came in."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import pyarrow as pa
 
 from sluice import hidden_columns as hidden
 from sluice.avro_schema import ENVELOPE, WriterSchema
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, Unordered
 from sluice.manifest import ManifestObject
 from sluice.position import encode
 from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
@@ -43,10 +43,10 @@ def spark_fields(plan: ReaderPlan) -> Tuple[Tuple[str, str], ...]:
 
 
 def record_batch(
-    records: Sequence[Dict[str, Any]], *, first: int, first_offset: int, writer: WriterSchema, item: ManifestObject, plan: ReaderPlan
+    records: Sequence[Dict[str, Any]], *, numbers: Sequence[int], first_offset: int, writer: WriterSchema, item: ManifestObject, plan: ReaderPlan
 ) -> pa.RecordBatch:
-    """One chunk of an object's records. `first` is the number of its first record in the object (from 0), `first_offset`
-    the Kafka offset of the object's first record."""
+    """One chunk of an object's records. `numbers` are their places in the object (from 0), `first_offset` the Kafka offset
+    of the object's first record."""
     meta = writer.meta
     rows: Sequence[Any] = records
     source: Sequence[Any] = records
@@ -54,15 +54,12 @@ def record_batch(
         rows = [record["after"] if record.get("after") is not None else record.get("before") for record in records]
         source = [record["source"] for record in records]
     ops = _column(records, meta.op)
-    _known_operations(ops, first)
+    _known_operations(ops, numbers)
     deleted = _deleted(records, ops, meta.deleted)
-    arrays = _data(rows, first, writer, plan)
-    offsets = range(first_offset + first, first_offset + first + len(records))
-    kind, names = meta.position.kind, meta.position.names
-    components = list(zip(*(_column(source, name) for name in names))) if names else [()] * len(records)
-    positions = [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
+    arrays = _data(rows, numbers, writer, plan)
+    offsets: Sequence[int] = [first_offset + number for number in numbers]
     own = {
-        hidden.POSITION: positions,
+        hidden.POSITION: _positions(source, offsets, writer, plan),
         hidden.DELETED: deleted,
         hidden.OP: ops,
         hidden.SOURCE_TS_MS: _column(source, meta.source_ts_ms),
@@ -77,9 +74,24 @@ def record_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=batch_schema(plan))
 
 
-def _data(rows: Sequence[Any], first: int, writer: WriterSchema, plan: ReaderPlan) -> List[pa.Array]:
+def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan) -> Optional[str]:
+    """The stored position of one record, whatever else is wrong with it; None when it tells none."""
+    try:
+        source = record["source"] if writer.shape == ENVELOPE else record
+        return _positions([source], [offset], writer, plan)[0]
+    except (Unordered, KeyError, TypeError):
+        return None
+
+
+def _positions(source: Sequence[Any], offsets: Sequence[int], writer: WriterSchema, plan: ReaderPlan) -> List[str]:
+    kind, names = writer.meta.position.kind, writer.meta.position.names
+    components = list(zip(*(_column(source, name) for name in names))) if names else [()] * len(offsets)
+    return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
+
+
+def _data(rows: Sequence[Any], numbers: Sequence[int], writer: WriterSchema, plan: ReaderPlan) -> List[pa.Array]:
     if None in rows:
-        raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=first + rows.index(None))
+        raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=numbers[rows.index(None)])
     arrays: List[pa.Array] = []
     for wanted in plan.columns:
         written = writer.row.column(wanted.name)
@@ -89,7 +101,7 @@ def _data(rows: Sequence[Any], first: int, writer: WriterSchema, plan: ReaderPla
         name = wanted.name
         values = [row[name] for row in rows]
         if name in plan.record_key and None in values:
-            raise NullRecordKey(f"The key column {name} is null", column=name, record=first + values.index(None))
+            raise NullRecordKey(f"The key column {name} is null", column=name, record=numbers[values.index(None)])
         arrays.append(raw_array(values, written, wanted))
     return arrays
 
@@ -98,10 +110,10 @@ def _column(records: Sequence[Any], name: Optional[str]) -> Optional[List[Any]]:
     return None if name is None else [record[name] for record in records]
 
 
-def _known_operations(ops: Optional[List[Any]], first: int) -> None:
+def _known_operations(ops: Optional[List[Any]], numbers: Sequence[int]) -> None:
     for op in set(ops or ()):
         if op is not None and op not in hidden.OPS:
-            raise UnsupportedOperation(f"The operation {op[:20]!r} is not a row's change", op=op[:20], record=first + (ops or []).index(op))
+            raise UnsupportedOperation(f"The operation {op[:20]!r} is not a row's change", op=op[:20], record=numbers[(ops or []).index(op)])
 
 
 def _deleted(records: Sequence[Any], ops: Optional[List[Any]], name: Optional[str]) -> List[bool]:

@@ -3,11 +3,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Callable, Dict, Iterable, Iterator, List
+from typing import Any, Callable, Dict, Iterable, Iterator, List, TypeVar, Union
 
 from sluice.avro_schema import WriterSchema
+from sluice.errors import SluiceError
+
+_Record = TypeVar("_Record")
 
 CHUNK_ROWS = 20_000  # decoded records held as Python objects at a time; what is done is kept as Arrow
+
+
+@dataclass(frozen=True)
+class BrokenRecord:
+    """A record whose bytes could not be made into fields; the records around it could."""
+
+    content: bytes
+    error: SluiceError
 
 
 @dataclass(frozen=True)
@@ -16,17 +27,17 @@ class Records:
 
     Values are what Avro decodes to without the meaning of a logical type, whatever the format is: days, counts
     of time units and unscaled bytes. `count` raises as `chunks` does, but may find fewer of the mistakes; it may be
-    called before them and costs far less.
+    called before them and costs far less. A record that alone is damaged is a BrokenRecord in its place.
     """
 
     writer: WriterSchema
     count: Callable[[], int]
-    chunks: Iterator[List[Dict[str, Any]]]
+    chunks: Iterator[List[Union[Dict[str, Any], BrokenRecord]]]
 
 
-def chunked(blocks: Iterable[List[Dict[str, Any]]]) -> Iterator[List[Dict[str, Any]]]:
+def chunked(blocks: Iterable[List[_Record]]) -> Iterator[List[_Record]]:
     """The same records in pieces of at least CHUNK_ROWS, and a rest: no piece is empty."""
-    held: List[List[Dict[str, Any]]] = []
+    held: List[List[_Record]] = []
     rows = 0
     for block in blocks:
         held.append(block)

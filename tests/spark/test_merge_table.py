@@ -1,12 +1,15 @@
 """A part of a batch, merged: what becomes rows, what is counted, what is refused."""
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import Any
 
 import pytest
 from workbench import Workbench, avro, change, flattened, table
 
-from sluice.manifest import COMMITTED, QUARANTINED
+from sluice.manifest import COMMITTED, QUARANTINED, rows_key
+from sluice.row_errors import from_lines
 from sluice_spark.lane_lost import LaneLost
 
 NULLABLE_STRING = ["null", "string"]
@@ -82,18 +85,49 @@ def test_an_object_that_cannot_be_read_costs_itself_only(bench: Workbench) -> No
     garbage = bench.put_bytes(b"Obj\x01garbage", schema=good.schema)
     gone = bench.put([row("c", 3, 3)], SCHEMA)
     bench.s3.delete_object(Bucket=gone.bucket, Key=gone.key, VersionId=gone.version)
-    keyless = bench.put([{**row("c", 4, 4), "id": None}, row("c", 5, 5)], flattened({"id": ["null", "int"], "place": NULLABLE_STRING, "name": NULLABLE_STRING}))
-    truncating = bench.put([row("t", 6, 6)], SCHEMA)
-    unordered = bench.put([{**row("c", 7, 7), "__lsn": None}], SCHEMA)
     json_lines = bench.put_bytes(b"{}", format="json", schema=good.schema)
 
-    outcome = bench.merge(config, [good, cut, garbage, gone, keyless, truncating, unordered, json_lines])
+    outcome = bench.merge(config, [good, cut, garbage, gone, json_lines])
 
-    assert (outcome.state, outcome.counts["winning"], outcome.counts["quarantined_objects"]) == (COMMITTED, 1, 7)
+    assert (outcome.state, outcome.counts["winning"], outcome.counts["quarantined_objects"], outcome.quarantined_rows) == (COMMITTED, 1, 4, ())
     assert {error.object: error.code for error in outcome.quarantined} == {
-        cut.id.hash: "corrupt_object", garbage.id.hash: "corrupt_object", gone.id.hash: "lost_before_read", keyless.id.hash: "null_record_key",
-        truncating.id.hash: "unsupported_operation", unordered.id.hash: "unordered_change", json_lines.id.hash: "unsupported_format"}
+        cut.id.hash: "corrupt_object", garbage.id.hash: "corrupt_object", gone.id.hash: "lost_before_read", json_lines.id.hash: "unsupported_format"}
     assert bench.rows(config, "id") == [(1,)]
+
+
+def test_a_row_that_cannot_be_merged_costs_itself_only_and_is_kept_with_its_bytes(bench: Workbench) -> None:
+    config = table()
+    nullable = flattened({"id": ["null", "int"], "place": NULLABLE_STRING, "name": NULLABLE_STRING})
+    keyless = bench.put([row("c", 3, 3), {**row("c", 4, 4, name="kept"), "id": None}, row("c", 5, 5)], nullable, offset=700)
+    unknown = bench.put([row("c", 6, 6), row("x", 7, 7)], SCHEMA)
+    unordered = bench.put([{**row("c", 8, 8), "__lsn": None}, row("c", 9, 9)], SCHEMA)
+    alone = bench.put([{**row("c", 10, 10), "id": None}], nullable)
+    manifest = bench.manifest(config, [keyless, unknown, unordered, alone])
+
+    outcome = bench.merge_manifest(manifest, config)
+
+    assert (outcome.state, outcome.quarantined, outcome.counts["winning"], outcome.counts["quarantined_rows"]) == (COMMITTED, (), 4, 4)
+    assert {found.object: dict(found.codes) for found in outcome.quarantined_rows} == {
+        keyless.id.hash: {"null_record_key": 1}, unknown.id.hash: {"unsupported_operation": 1}, unordered.id.hash: {"unordered_change": 1}, alone.id.hash: {"null_record_key": 1}}
+    assert bench.rows(config, "id") == [(3,), (5,), (6,), (9,)]
+    kept = bench.s3.get_object(Bucket=bench.silver, Key=rows_key(manifest.batch, config.table, keyless.id.hash))["Body"].read().decode()
+    (bad,) = from_lines(kept)
+    assert (bad.record, bad.offset, json.loads(bad.content)["name"]) == (1, 701, "kept") and bad.position is not None
+    assert bench.resolve(manifest, config).quarantined_rows == outcome.quarantined_rows
+
+
+def test_a_retry_after_a_fix_merges_exactly_as_if_it_had_come_in_time(bench: Workbench) -> None:
+    nullable = flattened({"id": ["null", "int"], "other": ["null", "int"], "name": NULLABLE_STRING})
+    broken = bench.put([change("c", 10, id=None, other=1, name="late"), change("c", 11, id=2, other=2, name="had it")], nullable)
+    wrong, right = table(record_key=("id",)), table("u", record_key=("other",))
+    assert bench.merge(wrong, [broken]).counts["quarantined_rows"] == 1
+    newer = bench.put([change("u", 20, id=5, other=2, name="newer")], nullable)
+    bench.merge(right, [newer])
+
+    again = bench.merge(right, [dataclasses.replace(broken, attempt=1)])  # the key of the table was corrected
+
+    assert (again.state, again.quarantined_rows, again.counts["winning"], again.counts["losing"]) == (COMMITTED, (), 1, 1)
+    assert bench.rows(right, "other", "name") == [(1, "late"), (2, "newer")]
 
 
 def test_a_part_of_unreadable_objects_only_is_quarantined_without_a_commit(bench: Workbench) -> None:

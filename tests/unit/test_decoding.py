@@ -9,7 +9,8 @@ import fastavro
 import pytest
 
 from sluice.avro_schema import read_writer_schema
-from sluice.errors import SluiceError, Unordered
+from sluice.errors import ExpansionLimit, SluiceError, Unordered
+from sluice.limits import Limits
 from sluice.manifest import ManifestObject
 from sluice.table_config import TableConfig
 from sluice_aws.heads import CorruptObject
@@ -17,6 +18,7 @@ from sluice_spark.decoding import decode
 from sluice_spark.raw_columns import ValueOutOfRange
 from sluice_spark.reader_plan import plan_read
 from sluice_spark.record_batches import NullRecordKey, UnsupportedOperation, batch_schema
+from sluice_spark.row_quarantine import TooManyBadRows
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)
 ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
@@ -45,7 +47,9 @@ def avro(schema: dict[str, Any], rows: list[dict[str, Any]], codec: str = "null"
 
 def decoded(schema: dict[str, Any], rows: list[dict[str, Any]], *others: dict[str, Any], item: ManifestObject = ITEM, **how: Any) -> list[dict[str, Any]]:
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(json.loads(json.dumps(item))) for item in (schema, *others)], stored=None).plan
-    batches = decode(avro(schema, rows, **how), item, plan)
+    found = decode(avro(schema, rows, **how), item, plan)
+    assert found.rows == []
+    batches = found.batches
     assert all(batch.schema == batch_schema(plan) for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -109,10 +113,18 @@ def test_a_binlog_orders_by_file_number_position_and_row() -> None:
     ([change("c", None, id=1)], Unordered),
     ([change("c", -1, id=1)], Unordered),
 ])
-def test_a_change_that_cannot_be_merged_refuses_its_object(rows: list[dict[str, Any]], error: type[SluiceError]) -> None:
-    with pytest.raises(error) as refused:
-        decoded(flattened(id=["null", "int"]), rows)
-    assert not refused.value.retriable
+def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, Any]], error: type[SluiceError]) -> None:
+    schema = flattened(id=["null", "int"])
+    good = [change("c", 5, id=n) for n in (8, 9)]
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(avro(schema, [good[0], *rows, good[1]]), ITEM, plan)
+    (row,) = found.rows
+    assert (row.code, row.record, row.offset) == (error.code, len(rows), 500 + len(rows))
+    assert json.loads(row.content)["__op"] == rows[-1]["__op"] and row.encoding == "json"
+    assert row.position is None if error is Unordered else row.position.endswith(str(row.offset))
+    kept = [each for batch in found.batches for each in batch.to_pylist()]
+    assert [each["id"] for each in kept] == [8, *(each["id"] for each in rows[:-1]), 9]
+    assert [each["_sluice_offset"] for each in kept] == [500 + n for n in range(len(rows) + 2) if n != len(rows)]
 
 
 @pytest.mark.parametrize(("kind", "value"), [
@@ -120,7 +132,7 @@ def test_a_change_that_cannot_be_merged_refuses_its_object(rows: list[dict[str, 
     (named("long", "io.debezium.time.Timestamp"), 2**62),
     (named("string", "io.debezium.time.ZonedTimestamp"), "yesterday"),
 ])
-def test_a_value_that_its_type_cannot_hold_refuses_its_object(kind: Any, value: Any) -> None:
+def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: Any) -> None:
     schema = flattened(id="int", v=kind)
     bare = flattened(id="int", v=["null", kind[1]["type"]])
     body = avro(bare, [change("c", 1, id=1, v=value)])
@@ -131,8 +143,51 @@ def test_a_value_that_its_type_cannot_hold_refuses_its_object(kind: Any, value: 
     header["meta"]["avro.schema"] = json.dumps(schema).encode()
     forged = io.BytesIO()
     fastavro.schemaless_writer(forged, _HEADER, header)
-    with pytest.raises(ValueOutOfRange, match="Column v"):
-        decode(forged.getvalue() + body[source.tell():], ITEM, plan)
+    found = decode(forged.getvalue() + body[source.tell():], ITEM, plan)
+    assert [(row.code, row.record) for row in found.rows] == [(ValueOutOfRange.code, 0)] and "Column v" in found.rows[0].reason
+    assert found.batches == []
+
+
+def test_text_that_is_not_utf_8_costs_its_own_row_and_keeps_its_bytes() -> None:
+    schema = flattened(id="int", name="string")
+    body = avro(schema, [change("c", 1, id=n, name=f"name{n}") for n in range(3)])
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(body.replace(b"name1", b"na\xff\xfe1"), ITEM, plan)
+    assert [(row.code, row.record) for row in found.rows] == [("undecodable_value", 1)]
+    assert json.loads(found.rows[0].content)["name"].encode("utf-8", "surrogateescape") == b"na\xff\xfe1"
+    assert [row["id"] for batch in found.batches for row in batch.to_pylist()] == [0, 2]
+
+
+def test_bad_rows_anywhere_in_a_long_object_are_found_and_all_others_kept_in_order() -> None:
+    bad = {0, 1, 7_000, 19_999, 20_000, 44_998, 44_999}
+    schema = flattened(id=["null", "int"])
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(avro(schema, [change("c", 10, id=None if n in bad else n) for n in range(45_000)], block=2_000), ITEM, plan)
+    assert {row.record for row in found.rows} == bad
+    kept = [number for batch in found.batches for number in batch.column("_sluice_offset").to_pylist()]
+    assert kept == [500 + n for n in range(45_000) if n not in bad]
+
+
+def test_an_object_of_more_bad_rows_than_the_limit_is_refused_whole() -> None:
+    schema = flattened(id=["null", "int"])
+    plan = plan_read(replace(CONFIG, limits=Limits(quarantined_rows=3)), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    rows = [change("c", 1, id=n) for n in range(50)]
+    for bad, refused in ((3, False), (4, True)):
+        body = avro(schema, rows + [change("c", 1, id=None)] * bad)
+        if refused:
+            with pytest.raises(TooManyBadRows, match="More than 3 records"):
+                decode(body, ITEM, plan)
+        else:
+            assert len(decode(body, ITEM, plan).rows) == 3
+
+
+def test_more_records_or_more_decoded_bytes_than_the_limits_refuse_the_object() -> None:
+    schema = flattened(id="int")
+    body = avro(schema, [change("c", 1, id=n) for n in range(500)], codec="deflate")
+    for limits in (Limits(object_rows=499), Limits(decoded_bytes=10_000)):
+        plan = plan_read(replace(CONFIG, limits=limits), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+        with pytest.raises(ExpansionLimit):
+            decode(body, ITEM, plan)
 
 
 _HEADER = {"type": "record", "name": "Header", "fields": [
