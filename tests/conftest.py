@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from functools import lru_cache
 from typing import Iterator
 
@@ -10,8 +11,10 @@ import botocore.useragent
 import pytest
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """What was imported stays until the end, and the collector need not go through it again for every few hundred objects."""
+    if "hypothesis" not in sys.modules:  # its plugin would import it for a last word about tests that there are none of
+        session.config.pluginmanager.unregister(name="hypothesispytest")
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
