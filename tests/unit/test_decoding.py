@@ -75,17 +75,23 @@ def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> No
     assert [(row["id"], row["name"], row["__deleted"], row["_sluice_source_ts_ms"]) for row in found] == [(1, "new", False, 5), (1, "old", True, 6)]
 
 
-def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets() -> None:
-    rows = [change("c", 10, id=n) for n in range(45_000)]
-    found = decoded(flattened(id="int"), rows, codec="snappy", block=2_000)
-    assert [row["id"] for row in found] == list(range(45_000))
-    assert [row["_sluice_offset"] for row in found] == list(range(500, 45_500))
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 200 records, so that an object needn't be large to have several."""
+    monkeypatch.setattr("sluice_spark.records.CHUNK_ROWS", 200)
 
 
-def test_a_name_that_tells_the_last_offset_is_counted_back_from() -> None:
-    lenses = replace(ITEM, key="lake/x(0_45500).avro", offset=45_500)
-    found = decoded(flattened(id="int"), [change("c", 10, id=n) for n in range(45_000)], item=lenses, codec="snappy", block=2_000)
-    assert [row["_sluice_offset"] for row in found] == list(range(501, 45_501))
+def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_chunks: None) -> None:
+    rows = [change("c", 10, id=n) for n in range(4_500)]
+    found = decoded(flattened(id="int"), rows, codec="snappy", block=500)
+    assert [row["id"] for row in found] == list(range(4_500))
+    assert [row["_sluice_offset"] for row in found] == list(range(500, 5_000))
+
+
+def test_a_name_that_tells_the_last_offset_is_counted_back_from(small_chunks: None) -> None:
+    lenses = replace(ITEM, key="lake/x(0_4500).avro", offset=4_500)
+    found = decoded(flattened(id="int"), [change("c", 10, id=n) for n in range(4_000)], item=lenses, codec="snappy", block=500)
+    assert [row["_sluice_offset"] for row in found] == list(range(501, 4_501))
 
 
 def test_an_object_without_records_gives_none() -> None:
