@@ -56,5 +56,5 @@ def start_stand_in(settings: RunnerSettings, *, s3: Any, events: Any, functions:
 
     service = Service(runner, account=account, region=region, changed=changed)
     server = serve(service, port or children.free_port())
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="emr-stand-in", daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="emr-stand-in", daemon=True).start()
     return StandIn(int(server.server_address[1]), service, server, delivery, runners[0].stop)
