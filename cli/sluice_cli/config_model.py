@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from sluice.limits import Limits
 from sluice.override_policy import refusal
 from sluice.table_config import LANE, LaneConfig
 
@@ -101,6 +102,19 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class LimitsOf(_Strict):
+    """How large, deep and wide an object may be before it is quarantined instead of read."""
+
+    object_bytes: Bytes | None = Field(None, description="An object's size as stored; 256MiB unless told")
+    decoded_bytes: Bytes | None = Field(None, description="What an object may become, decompressed and as rows; 1GiB unless told")
+    block_bytes: Bytes | None = Field(None, description="What one block of an object may become; 128MiB unless told")
+    object_rows: Count | None = Field(None, description=f"An object's records; {Limits.object_rows:,} unless told")
+    schema_columns: Annotated[int, Field(strict=True, ge=1, le=4_096)] | None = Field(None, description=f"Fields of one record; {Limits.schema_columns:,} unless told")
+    schema_depth: Annotated[int, Field(strict=True, ge=2, le=32)] | None = Field(None, description=f"Types within types; {Limits.schema_depth} unless told")
+    schema_types: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = Field(None, description=f"All types of a schema; {Limits.schema_types:,} unless told")
+    quarantined_rows: Annotated[int, Field(strict=True, ge=0, le=100_000)] | None = Field(None, description=f"Rows of one object that may be set aside while the others are merged; {Limits.quarantined_rows:,} unless told")
+
+
 class Settings(_Strict):
     """What a rule says of its tables; under `defaults`, what a rule that doesn't say takes over."""
 
@@ -115,6 +129,7 @@ class Settings(_Strict):
     generation: Annotated[int, Field(strict=True, ge=0, le=9_999)] | None = Field(None, description="Raise it when the source's log starts again lower")
     paused: Annotated[bool, Field(strict=True)] | None = Field(None, description="Objects are admitted and wait")
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
+    limits: LimitsOf | None = Field(None, description="What an object may come to before it is quarantined")
 
 
 class Rule(Settings):

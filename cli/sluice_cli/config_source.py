@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sluice.hidden_columns import colliding
+from sluice.limits import Limits
 from sluice.table_config import COLUMN, IGNORE, LANE, NAME, PLACEHOLDER, Configuration, LaneConfig, TableRule
 from sluice_cli.config_model import Lane, Rule, Settings, TablesFile
 from sluice_cli.yaml_lines import ConfigurationMistakes, Path, YamlLines
@@ -101,6 +102,7 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
     _settings_mistakes(tree, rule, path, lanes)
     said = {**defaults.model_dump(exclude_none=True), **rule.model_dump(exclude_none=True)}
     said["hudi"] = {**(defaults.hudi or {}), **(rule.hudi or {})}
+    said["limits"] = Limits.of({**(defaults.limits.model_dump(exclude_none=True) if defaults.limits else {}), **(rule.limits.model_dump(exclude_none=True) if rule.limits else {})})
     said["freshness_s"] = said.pop("freshness", TableRule.freshness_s)
     said["time_travel_h"] = said.pop("time_travel", TableRule.time_travel_h)
     if not said.get("record_key"):

@@ -4,8 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from sluice.errors import SluiceError
+from sluice.errors import EmptyObject, ObjectTooLarge, SluiceError
 from sluice.ledger_items import IGNORED, PARKED, PENDING, QUARANTINED
+from sluice.limits import Limits
 from sluice.routing import CHANGE_FILE, READABLE_FORMATS, Route
 from sluice.routing import IGNORED as IGNORED_KIND
 from sluice.table_config import Configuration, TableConfig
@@ -38,8 +39,11 @@ class Verdict:
         return None if self.config is None else self.config.lane
 
 
-def judge_unread(route: Route) -> Optional[Verdict]:
-    """The verdict on an object whose bytes don't matter for it; None when its head must be read first."""
+def judge_unread(route: Route, size: Optional[int], limits: Limits) -> Optional[Verdict]:
+    """The verdict on an object whose bytes don't matter for it; None when its head must be read first.
+
+    `size` is in bytes, None when not known; `limits` are its table's, or the defaults where no table takes it.
+    """
     if route.kind == IGNORED_KIND:
         return Verdict(IGNORED, rule=route.rule)
     if route.kind != CHANGE_FILE:
@@ -47,6 +51,10 @@ def judge_unread(route: Route) -> Optional[Verdict]:
     if route.format not in READABLE_FORMATS:
         # Not parked: a rule for its topic would make it pending, and still nothing could read it.
         return Verdict(QUARANTINED, reason=f"objects of format {route.format} can't be read by this release", code=UNREADABLE_FORMAT)
+    if size == 0:
+        return judge_unreadable(EmptyObject("The object has no bytes"))
+    if size is not None and size > limits.object_bytes:
+        return judge_unreadable(ObjectTooLarge(f"The object has {size:,} bytes, and the limit is {limits.object_bytes:,}", bytes=size, limit=limits.object_bytes))
     return None
 
 

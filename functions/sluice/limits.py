@@ -9,17 +9,19 @@ MIB, GIB = 1024**2, 1024**3
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one table's objects. Beyond the first six an object is quarantined, whole.
+    """The limits of one table's objects. An object beyond one of them is quarantined, whole.
 
     `object_bytes` is the size as stored, which a read task holds in memory. `decoded_bytes` is what an
-    object may become: its blocks decompressed, and its rows as columns. `object_rows` are its records.
+    object may become: its blocks decompressed, and its rows as columns. `block_bytes` is what one block
+    or row group of it may become, since its records are made one block at a time. `object_rows` are its records.
     `schema_columns`, `schema_depth` and `schema_types` (all types in it, each named one counted wherever
     it is used) bound what a writer schema costs before a single record is read. `quarantined_rows` is
     how many records of one object may be set aside while the others are merged.
     """
 
-    object_bytes: int = 512 * MIB
-    decoded_bytes: int = 2 * GIB
+    object_bytes: int = 256 * MIB
+    decoded_bytes: int = 1 * GIB
+    block_bytes: int = 128 * MIB
     object_rows: int = 10_000_000
     schema_columns: int = 4_096
     schema_depth: int = 32

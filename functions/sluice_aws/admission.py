@@ -9,11 +9,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.admitting import Verdict, judge_read, judge_unread, judge_unreadable
 from sluice.avro_schema import read_writer_schema
-from sluice.errors import SluiceError, UnsupportedType, UnusableSchema
+from sluice.errors import EmptyObject, SchemaTooComplex, SluiceError, UnsupportedType, UnusableSchema
 from sluice.events import Notice
 from sluice.identity import ObjectId
 from sluice.ledger_items import PENDING
 from sluice.ledger_records import AdmittedObject, wakes
+from sluice.limits import DEFAULTS, Limits
 from sluice.routing import Route, classify
 from sluice.table_config import Configuration
 from sluice_aws.heads import CorruptObject, Heads, NotAvro
@@ -123,16 +124,18 @@ class Admission:
     def judge(self, id: ObjectId, size: Optional[int], configuration: Optional[Configuration]) -> Tuple[Route, Verdict, Optional[str]]:
         """What an object is: where its key leads, the verdict on it, and its schema's fingerprint. Writes nothing to the ledger."""
         route = classify(id.key, size)
-        verdict = judge_unread(route)
+        config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
+        limits = DEFAULTS if config is None else config.limits
+        verdict = judge_unread(route, size, limits)
         if verdict is not None:
             return route, verdict, None
-        return (route, *self._judge_head(id, route, configuration))
+        return (route, *self._judge_head(id, route, configuration, limits))
 
-    def _judge_head(self, id: ObjectId, route: Route, configuration: Optional[Configuration]) -> Tuple[Verdict, Optional[str]]:
+    def _judge_head(self, id: ObjectId, route: Route, configuration: Optional[Configuration], limits: Limits) -> Tuple[Verdict, Optional[str]]:
         """Read the head. The schema is stored before the ledger names it, so whoever reads the ledger finds it."""
         try:
-            header = self._heads.read(id, route.topic or "")
-        except (NotAvro, CorruptObject, ObjectGone) as error:
+            header = self._heads.read(id, route.topic or "", limits)
+        except (EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, ObjectGone) as error:
             return judge_unreadable(error), None
         verdict = judge_read(route, configuration)
         if verdict.state == PENDING:

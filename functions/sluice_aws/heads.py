@@ -4,12 +4,15 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Dict, Set
 
 import fastavro
 
-from sluice.errors import SluiceError
+from sluice.errors import EmptyObject, SluiceError
 from sluice.identity import ObjectId
+from sluice.limits import DEFAULTS, Limits
+from sluice.schema_limits import check_schema
 from sluice_aws.objects import Head, Objects
 
 MAGIC = b"Obj\x01"
@@ -57,11 +60,13 @@ class AvroHeader:
     codec: str
 
 
-def parse_header(head: Head) -> AvroHeader:
-    """Read the header. Raises NotAvro, CorruptObject, or HeaderCut when more bytes may help."""
+def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
+    """Read the header. Raises EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, or HeaderCut when more bytes may help."""
     data = head.data
+    if head.whole and not data:
+        raise EmptyObject("The object has no bytes")
     if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
-        raise NotAvro("The object is not an Avro container file", begins=data[:16].hex(), empty=not data)
+        raise NotAvro("The object is not an Avro container file", begins=data[:16].hex())
     try:
         header = fastavro.schemaless_reader(io.BytesIO(data), _HEADER, None)
     except (EOFError, IndexError) as error:  # both mean: past the end, by truth or by a damaged length
@@ -70,7 +75,7 @@ def parse_header(head: Head) -> AvroHeader:
         raise HeaderCut("The Avro header is longer than what was read", bytes=len(data)) from error
     except (ValueError, OverflowError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
         raise CorruptObject("The Avro header is damaged", cause=str(error)[:200]) from error
-    return _described(header["meta"])
+    return _described(header["meta"], limits)
 
 
 class Heads:
@@ -80,19 +85,19 @@ class Heads:
         self._objects = objects
         self._long: Set[str] = set()
 
-    def read(self, id: ObjectId, topic: str) -> AvroHeader:
+    def read(self, id: ObjectId, topic: str, limits: Limits = DEFAULTS) -> AvroHeader:
         """Read the header of one object version in one call: 64 KiB of it.
 
         Up to 1 MiB in a second call when that is too little, and at once for the topic's later objects.
-        Raises NotAvro, CorruptObject, and ObjectGone when the version is no longer there.
+        Raises EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, and ObjectGone when the version is no longer there.
         """
         if topic not in self._long:
             try:
-                return parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES))
+                return parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES), limits)
             except HeaderCut:
                 self._long.add(topic)  # the read below is the answer to it
         try:
-            return parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES))
+            return parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES), limits)
         except HeaderCut as error:
             raise CorruptObject(f"The Avro header does not end within {HEAD_LIMIT_BYTES} bytes", bytes=HEAD_LIMIT_BYTES) from error
 
@@ -102,14 +107,21 @@ def read_header(objects: Objects, id: ObjectId) -> AvroHeader:
     return Heads(objects).read(id, "")
 
 
-def _described(meta: Dict[str, bytes]) -> AvroHeader:
+def _described(meta: Dict[str, bytes], limits: Limits) -> AvroHeader:
     if "avro.schema" not in meta:
         raise CorruptObject("The Avro header names no schema")
     try:
         schema = json.loads(meta["avro.schema"])
+        _check_once(meta["avro.schema"], limits)
         codec = meta.get("avro.codec", b"null").decode("ascii")
     except (ValueError, RecursionError) as error:
         raise CorruptObject("The Avro header's schema is not JSON", cause=str(error)[:200]) from error
     if codec not in CODECS:
         raise CorruptObject("The object's blocks are compressed by a codec that is not Avro's", codec=codec[:40])
     return AvroHeader(schema, codec)
+
+
+@lru_cache(maxsize=256)
+def _check_once(schema: bytes, limits: Limits) -> None:
+    """A topic's objects bring one schema over and over."""
+    check_schema(json.loads(schema), limits)

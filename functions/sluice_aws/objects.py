@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 
 from botocore.exceptions import ClientError
 
-from sluice.errors import SluiceError
+from sluice.errors import ObjectTooLarge, SluiceError
 from sluice.identity import ObjectId
 
 # What S3 answers when the bytes that a notice spoke of are no longer there. 405 is a delete marker read by its version.
@@ -87,14 +87,22 @@ class Objects:
             body.close()
         return Head(data, _total(answer) <= len(data))
 
-    def whole(self, id: ObjectId) -> bytes:
-        """All bytes of exactly this version, in one call. Raises ObjectGone when the version is no longer there."""
+    def whole(self, id: ObjectId, limit: Optional[int] = None) -> bytes:
+        """All bytes of exactly this version, in one call.
+
+        Raises ObjectGone when the version is no longer there, and ObjectTooLarge, before anything of it is
+        read, when it has more than `limit` bytes.
+        """
         try:
             answer = self._s3.get_object(**_exactly(id))
         except ClientError as error:
             if _code(error) in GONE:
                 raise ObjectGone("The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version) from error
             raise
+        size = int(answer["ContentLength"])
+        if limit is not None and size > limit:
+            answer["Body"].close()
+            raise ObjectTooLarge(f"The object has {size:,} bytes, and the limit is {limit:,}", bytes=size, limit=limit)
         return bytes(answer["Body"].read())
 
     def exists(self, id: ObjectId) -> bool:

@@ -65,7 +65,7 @@ def _task(
 
 
 def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str) -> Iterator[pa.RecordBatch]:
-    for item, body in _bodies(s3, share):
+    for item, body in _bodies(s3, share, plan.limits.object_bytes):
         try:
             decoded = decode(body(), item, plan)
         except SluiceError as error:
@@ -78,7 +78,7 @@ def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, 
         yield from decoded.batches
 
 
-def _bodies(s3: Objects, share: Sequence[ManifestObject]) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:
+def _bodies(s3: Objects, share: Sequence[ManifestObject], limit: int) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:
     """Every object with its bytes to come, in order, read ahead within bounds."""
     waiting: Deque[Tuple[ManifestObject, "Future[bytes]"]] = deque()
     ahead = 0
@@ -88,7 +88,7 @@ def _bodies(s3: Objects, share: Sequence[ManifestObject]) -> Iterator[Tuple[Mani
                 first, body = waiting.popleft()
                 ahead -= first.size
                 yield first, body.result
-            waiting.append((item, pool.submit(s3.whole, item.id)))
+            waiting.append((item, pool.submit(s3.whole, item.id, limit)))
             ahead += item.size
         while waiting:
             first, body = waiting.popleft()

@@ -6,7 +6,8 @@ import jsonschema
 import pytest
 import yaml
 
-from sluice.table_config import Configuration
+from sluice.limits import Limits
+from sluice.table_config import Configuration, TableConfig
 from sluice_cli import config_schema
 from sluice_cli.config_source import ConfigurationMistakes, read_tables
 
@@ -111,6 +112,17 @@ tables:
 """).table_for_topic("a.b")
     assert (table.record_key, table.table_type, table.freshness_s, table.time_travel_h, table.delete_mode) == (("id",), "mor", 90, 24, "hard")
     assert (table.hudi, table.keep_deleted_values, table.generation, table.lane) == ({"hoodie.parquet.a": "2", "hoodie.parquet.b": "true"}, True, 2, "big")
+
+
+def test_limits_are_taken_over_one_by_one_and_what_nobody_changed_is_not_told():
+    text = "defaults: {record_key: id, limits: {object_bytes: 1GiB, quarantined_rows: 5}}\ntables:\n  - {topic: a.b, table: a.b, limits: {quarantined_rows: 0, schema_depth: 8}}\n"
+    configuration = read_tables(text)
+    (found,) = configuration.rules
+    assert found.limits == Limits(object_bytes=1024**3, quarantined_rows=0, schema_depth=8)
+    assert Configuration.from_json(configuration.to_json()) == configuration and found.apply("a.b").limits == found.limits
+    assert TableConfig.from_dict(found.apply("a.b").to_dict()) == found.apply("a.b")
+    assert "limits" not in read_tables(rule()).to_json()
+    assert (1, "tables[0].limits") in {(line and 1, where) for line, where in mistakes(rule(limits={"schema_depth": 500}))}
 
 
 def test_a_lane_keeps_the_defaults_of_what_it_does_not_say():

@@ -14,9 +14,10 @@ from function_world import ARTIFACTS, BRONZE, SCHEMA, SILVER, Recorder, avro, ke
 
 from sluice.admitting import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable
 from sluice.avro_schema import fingerprint
-from sluice.errors import SluiceError
+from sluice.errors import SchemaTooComplex, SluiceError
 from sluice.identity import ObjectId
 from sluice.job_request import LONGEST_BATCH_MIN
+from sluice.limits import DEFAULTS
 from sluice.routing import classify
 from sluice.table_config import Configuration, TableRule
 from sluice_aws.clients import ATTEMPTS, Clients
@@ -207,7 +208,7 @@ def test_damage_of_any_kind_is_one_of_the_named_errors():
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         try:
             parse_header(Head(bytes(damaged), True))
-        except (NotAvro, CorruptObject):
+        except (NotAvro, CorruptObject, SchemaTooComplex):
             pass
 
 
@@ -258,7 +259,8 @@ def test_an_unchanged_document_is_not_sent_again(world):  # noqa: F811
 
 
 def test_a_change_file_is_read_before_it_is_judged():
-    assert judge_unread(classify("topics/t/t+0+1.avro", 10)) is None
+    assert judge_unread(classify("topics/t/t+0+1.avro", 10), 10, DEFAULTS) is None
+    assert judge_unread(classify("topics/t/t+0+1.avro", None), None, DEFAULTS) is None
     assert judge_read(classify("topics/t/t+0+1.avro", 10), None).reason == NO_CONFIGURATION
     assert judge_read(classify("topics/t/t+0+1.avro", 10), configuration("t")).table == "a.t"
 
