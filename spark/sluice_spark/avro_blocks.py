@@ -5,7 +5,7 @@ import bz2
 import lzma
 import zlib
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import cramjam
 
@@ -65,15 +65,23 @@ def _null(data: bytes, limit: int) -> bytes:
 
 
 def _deflate(data: bytes, limit: int) -> bytes:
-    return zlib.decompressobj(-15).decompress(data, limit + 1)  # negative: without zlib's header, as Avro has it
+    return _to_its_end(zlib.decompressobj(-15), data, limit)  # negative: without zlib's header, as Avro has it
 
 
 def _bzip2(data: bytes, limit: int) -> bytes:
-    return bz2.BZ2Decompressor().decompress(data, limit + 1)
+    return _to_its_end(bz2.BZ2Decompressor(), data, limit)
 
 
 def _xz(data: bytes, limit: int) -> bytes:
-    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY).decompress(data, limit + 1)
+    return _to_its_end(lzma.LZMADecompressor(memlimit=_XZ_MEMORY), data, limit)
+
+
+def _to_its_end(decompressor: Any, data: bytes, limit: int) -> bytes:
+    """One more than the limit at most, which says that there is more; else the stream must have come to its end."""
+    plain: bytes = decompressor.decompress(data, limit + 1)
+    if len(plain) <= limit and not decompressor.eof:
+        raise EOFError("the compressed data is cut")
+    return plain
 
 
 def _snappy(data: bytes, limit: int) -> bytes:

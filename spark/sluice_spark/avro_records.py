@@ -4,14 +4,18 @@ from __future__ import annotations
 import io
 import json
 from functools import lru_cache
-from typing import Any, Dict, Iterator, List
+from itertools import islice
+from typing import Any, Dict, Iterator, List, Tuple
 
 import fastavro
 
 from sluice.avro_schema import WriterSchema, read_writer_schema
-from sluice_aws.heads import CorruptObject, parse_header
+from sluice.errors import ExpansionLimit, SluiceError
+from sluice.limits import Limits
+from sluice_aws.heads import MAGIC, AvroHeader, CorruptObject, parse_header
 from sluice_aws.objects import Head
-from sluice_spark.records import Records, chunked
+from sluice_spark.avro_blocks import PlainContainer, blocks_of, decompressed
+from sluice_spark.records import CHUNK_BYTES, CHUNK_ROWS, Records, chunked
 
 # The container's header, "Object Container Files" of the Avro specification 1.11.
 _HEADER: Dict[str, Any] = {
@@ -26,10 +30,13 @@ _HEADER: Dict[str, Any] = {
 _KEPT = ("type", "name", "namespace", "fields", "items", "values", "symbols", "size", "aliases")
 
 
-def avro_records(body: bytes) -> Records:
-    """The container's records. Raises CorruptObject and NotAvro, here or while they are gone through."""
-    header = parse_header(Head(body, True))
-    return Records(_understood(json.dumps(header.schema)), lambda: _count(body), chunked(_blocks(body, header.schema)))
+def avro_records(body: bytes, limits: Limits) -> Records:
+    """The container's records.
+
+    Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or while they are gone through.
+    """
+    header = parse_header(Head(body, True), limits)
+    return Records(_understood(json.dumps(header.schema)), lambda: _count(body), chunked(_blocks(body, header, limits)))
 
 
 @lru_cache(maxsize=64)
@@ -37,29 +44,57 @@ def _understood(schema: str) -> WriterSchema:
     return read_writer_schema(json.loads(schema))
 
 
-def _blocks(body: bytes, schema: Any) -> Iterator[List[Dict[str, Any]]]:
-    """The blocks' records, with logical types left undone: Spark does those, and dates have no year 9999 there."""
+def _blocks(body: bytes, header: AvroHeader, limits: Limits) -> Iterator[List[Dict[str, Any]]]:
+    """The blocks' records, with logical types left undone: Spark does those, and dates have no year 9999 there.
+
+    No list is longer than a chunk, whatever a block says of itself; an empty one stands where records
+    of so many bytes have gathered that they are to be dealt with.
+    """
+    start, sync = _header_end(body)
+    bare = io.BytesIO()
+    meta = {"avro.schema": json.dumps(_bare(header.schema)).encode("utf-8"), "avro.codec": b"null"}
+    fastavro.schemaless_writer(bare, _HEADER, {"magic": MAGIC, "meta": meta, "sync": sync})
+    container = PlainContainer(bare.getvalue(), sync, _plain_blocks(body, start, sync, header.codec, limits))
+    at = gathered = 0
+    try:
+        # Text that isn't UTF-8 keeps its bytes and is refused with its own row, when the row becomes a column's value.
+        for block in fastavro.block_reader(container, handle_unicode_errors="surrogateescape"):
+            records = iter(block)
+            while True:
+                part = list(islice(records, CHUNK_ROWS))
+                yield part
+                if len(part) < CHUNK_ROWS:
+                    break
+            if block.bytes_.read(1):
+                raise CorruptObject("A block of the Avro container holds more than its records", block=at)
+            at += 1
+            gathered += block.size
+            if gathered >= CHUNK_BYTES:
+                yield []
+                gathered = 0
+    except (MemoryError, ImportError, SluiceError):
+        raise  # the worker's trouble and not the object's, or named already
+    except Exception as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
+        raise CorruptObject("A block of the Avro container can't be decoded", cause=repr(error)[:200], block=at) from error
+
+
+def _plain_blocks(body: bytes, start: int, sync: bytes, codec: str, limits: Limits) -> Iterator[Tuple[int, bytes]]:
+    """The blocks decompressed, one at a time, within what one of them and all of them may come to."""
+    left, rows = limits.decoded_bytes, 0
+    for block in blocks_of(body, start, sync):
+        rows += block.records
+        if rows > limits.object_rows:
+            raise ExpansionLimit(f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records")
+        plain = decompressed(block, codec, min(limits.block_bytes, left))
+        left -= len(plain)
+        yield block.records, plain
+
+
+def _header_end(body: bytes) -> Tuple[int, bytes]:
+    """Where the container's blocks begin, and the mark between them."""
     source = io.BytesIO(body)
     header: Any = fastavro.schemaless_reader(source, _HEADER, None)
-    blocks = body[source.tell():]
-    header["meta"]["avro.schema"] = json.dumps(_bare(schema)).encode("utf-8")
-    bare = io.BytesIO()
-    fastavro.schemaless_writer(bare, _HEADER, header)
-    bare.write(blocks)
-    length = bare.tell()
-    bare.seek(0)
-    end = length - len(blocks)
-    # Text that isn't UTF-8 keeps its bytes and is refused with its own row, when the row becomes a column's value.
-    try:
-        for block in fastavro.block_reader(bare, handle_unicode_errors="surrogateescape"):
-            yield list(block)
-            end = block.offset + block.size
-    except (MemoryError, ImportError):
-        raise  # the worker's trouble, not the object's
-    except Exception as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
-        raise CorruptObject("A block of the Avro container can't be decoded", cause=repr(error)[:200], at=end) from error
-    if end != length:
-        raise CorruptObject("The Avro container ends inside a block", at=end, bytes=length)
+    return source.tell(), header["sync"]
 
 
 def _bare(node: Any) -> Any:
@@ -78,20 +113,5 @@ def _bare(node: Any) -> Any:
 
 
 def _count(body: bytes) -> int:
-    """The records of all blocks by what the blocks say of themselves: each begins with its count and its length."""
-    source = io.BytesIO(body)
-    fastavro.schemaless_reader(source, _HEADER, None)
-    count = 0
-    try:
-        while source.tell() < len(body):
-            records, length = fastavro.schemaless_reader(source, "long", None), fastavro.schemaless_reader(source, "long", None)
-            if records < 0 or length < 0:
-                raise CorruptObject("A block of the Avro container has a negative size", at=source.tell())
-            count += records
-            source.seek(length + _SYNC_BYTES, io.SEEK_CUR)
-    except (EOFError, IndexError) as error:
-        raise CorruptObject("The Avro container ends inside a block", at=source.tell(), bytes=len(body)) from error
-    return count
-
-
-_SYNC_BYTES = 16
+    """The records of all blocks by what the blocks say of themselves."""
+    return sum(block.records for block in blocks_of(body, *_header_end(body)))

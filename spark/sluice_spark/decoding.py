@@ -17,7 +17,7 @@ from sluice_spark.record_batches import position_of, record_batch
 from sluice_spark.records import Records
 from sluice_spark.row_quarantine import BadRow, sound_batch
 
-_READERS: Dict[str, Callable[[bytes], Records]] = {"avro": avro_records}
+_READERS: Dict[str, Callable[[bytes, Limits], Records]] = {"avro": avro_records}
 
 
 class UnsupportedFormat(SluiceError):
@@ -43,7 +43,7 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     reader = _READERS.get(item.format)
     if reader is None:
         raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
-    records = reader(body)
+    records = reader(body, plan.limits)
     offset = _first_offset(item, records)
     batches: List[pa.RecordBatch] = []
     rows: List[RowError] = []

@@ -10,6 +10,7 @@ from sluice.errors import SluiceError
 
 _Record = TypeVar("_Record")
 
+CHUNK_BYTES = 32 * 1024**2  # of records as they were decompressed, likewise
 CHUNK_ROWS = 20_000  # decoded records held as Python objects at a time; what is done is kept as Arrow
 
 
@@ -36,13 +37,13 @@ class Records:
 
 
 def chunked(blocks: Iterable[List[_Record]]) -> Iterator[List[_Record]]:
-    """The same records in pieces of at least CHUNK_ROWS, and a rest: no piece is empty."""
+    """The same records in pieces of at least CHUNK_ROWS, and a rest: no piece is empty. An empty block ends a piece."""
     held: List[List[_Record]] = []
     rows = 0
     for block in blocks:
         held.append(block)
         rows += len(block)
-        if rows >= CHUNK_ROWS:
+        if rows >= CHUNK_ROWS or rows and not block:
             yield list(chain.from_iterable(held))
             held, rows = [], 0
     if rows:

@@ -1,0 +1,141 @@
+"""A small object that becomes huge is refused while it is decompressed: by a budget, and never by running out of memory."""
+from __future__ import annotations
+
+import bz2
+import io
+import json
+import lzma
+import tracemalloc
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import cramjam
+import fastavro
+import pytest
+
+from sluice.avro_schema import read_writer_schema
+from sluice.errors import ExpansionLimit
+from sluice.limits import MIB, Limits
+from sluice.manifest import ManifestObject
+from sluice.table_config import TableConfig
+from sluice_aws.heads import CorruptObject
+from sluice_spark.avro_blocks import PlainContainer, encoded_long
+from sluice_spark.decoding import decode
+from sluice_spark.reader_plan import plan_read
+
+SCHEMA = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}]}
+CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
+ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
+SYNC = bytes(16)
+HUGE = 16 * MIB
+
+
+def deflated(plain: bytes) -> bytes:
+    packer = zlib.compressobj(1, zlib.DEFLATED, -15)
+    return packer.compress(plain) + packer.flush()
+
+
+def snappied(plain: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(plain)) + zlib.crc32(plain).to_bytes(4, "big")
+
+
+PACK = {
+    "deflate": deflated, "snappy": snappied, "bzip2": bz2.compress, "xz": lambda plain: lzma.compress(plain, preset=0),
+    "zstandard": lambda plain: bytes(cramjam.zstd.compress(plain)), "null": bytes,
+}
+
+
+def container(codec: str, *blocks: tuple[int, bytes], schema: Any = SCHEMA) -> bytes:
+    """A container of blocks as they are given: a number of records and their packed bytes."""
+    pairs = [(b"avro.schema", json.dumps(schema).encode()), (b"avro.codec", codec.encode())]
+    head = b"Obj\x01" + encoded_long(len(pairs)) + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair) + b"\x00" + SYNC
+    return head + b"".join(encoded_long(records) + encoded_long(len(data)) + data + SYNC for records, data in blocks)
+
+
+def record(id: int, text: bytes) -> bytes:
+    return encoded_long(id) + encoded_long(len(text)) + text
+
+
+def plan(limits: Limits = Limits(), schema: Any = SCHEMA) -> Any:
+    return plan_read(replace(CONFIG, limits=limits), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+
+
+@pytest.fixture(scope="module")
+def bombs() -> dict[str, bytes]:
+    """By codec, one block of 16 MiB in a few kilobytes (snappy: in less than one megabyte)."""
+    plain = record(1, bytes(HUGE))
+    return {codec: container(codec, (1, pack(plain))) for codec, pack in PACK.items() if codec != "null"}
+
+
+@pytest.mark.parametrize("codec", [codec for codec in PACK if codec != "null"])
+def test_a_bomb_of_every_codec_is_refused_within_bounded_memory(bombs: dict[str, bytes], codec: str) -> None:
+    assert len(bombs[codec]) < HUGE / 15
+    tracemalloc.start()
+    try:
+        with pytest.raises(ExpansionLimit):
+            decode(bombs[codec], ITEM, plan(Limits(block_bytes=MIB)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * MIB
+
+
+@pytest.mark.parametrize("codec", PACK)
+def test_every_codec_is_read_and_damage_of_it_is_corrupt(codec: str) -> None:
+    plain = record(1, b"one" * 50) + record(2, b"two" * 50)
+    packed = PACK[codec](plain)
+    (batch,) = decode(container(codec, (2, packed), (1, PACK[codec](record(3, b"x")))), ITEM, plan()).batches
+    assert batch.column("id").to_pylist() == [1, 2, 3]
+    for damaged in (packed[:-3], packed[: len(packed) // 2], b"", bytes(len(packed))[:-1] + b"\x7f"):
+        with pytest.raises(CorruptObject):
+            decode(container(codec, (2, damaged)), ITEM, plan())
+
+
+def test_many_small_blocks_share_one_budget() -> None:
+    block = (1, deflated(record(1, bytes(MIB))))
+    with pytest.raises(ExpansionLimit):
+        decode(container("deflate", *[block] * 8), ITEM, plan(Limits(decoded_bytes=4 * MIB)))
+    assert len(decode(container("deflate", *[block] * 3), ITEM, plan(Limits(decoded_bytes=8 * MIB))).batches) == 1
+
+
+def test_a_block_that_says_more_records_than_the_limit_is_refused_before_they_are_made() -> None:
+    with pytest.raises(ExpansionLimit):
+        decode(container("null", (2**62, record(1, b"x"))), ITEM, plan())
+
+
+def test_a_block_that_says_more_records_than_it_holds_or_fewer_is_corrupt() -> None:
+    two = record(1, b"x") + record(2, b"y")
+    for said in (3, 1, 0, 1_000_000):
+        with pytest.raises(CorruptObject):
+            decode(container("null", (said, two)), ITEM, plan())
+
+
+def test_a_length_that_no_object_has_is_corrupt() -> None:
+    whole = container("null", (1, record(1, b"x")))
+    start = len(container("null"))
+    for block in (b"\x02" + b"\xff" * 12, b"\x02\x01", b"\x01\x00", b"\x02" + encoded_long(2**60), b"\x02"):
+        with pytest.raises(CorruptObject):
+            decode(whole[:start] + block + bytes(20), ITEM, plan())
+    with pytest.raises(CorruptObject):
+        decode(whole[:-1] + b"\x01", ITEM, plan())  # the mark between blocks is another
+
+
+def test_an_array_that_says_more_items_than_there_are_bytes_is_corrupt() -> None:
+    schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": {"type": "array", "items": "int"}}]}
+    with pytest.raises(CorruptObject):
+        decode(container("null", (1, encoded_long(1) + encoded_long(2**62) + b"\x02"), schema=schema), ITEM, plan(schema=schema))
+
+
+def test_the_container_made_of_blocks_gives_what_is_asked_for_in_any_pieces() -> None:
+    body = io.BytesIO()
+    fastavro.writer(body, fastavro.parse_schema(dict(SCHEMA)), [{"id": n, "s": "x" * n} for n in range(50)])
+    for size in (1, 3, 7, 1_000):
+        made = PlainContainer(b"head", SYNC, iter([(1, b"abc"), (0, b""), (2, b"defg")]))
+        found = b""
+        while True:
+            part = made.read(size)
+            if not part:
+                break
+            found += part
+        assert found == b"head" + b"\x02\x06abc" + SYNC + b"\x00\x00" + SYNC + b"\x04\x08defg" + SYNC and made.tell() == len(found)
