@@ -21,6 +21,7 @@ from sluice_cli.target import Target
 from sluice_cli.waiting import told_lane
 
 OK, WARN, FAIL = "ok", "warn", "fail"
+ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, the schedule comes every quarter of an hour
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Finding:
 
 
 def doctor(as_json: Json = False, stack: Stack = None) -> None:
-    """Look at what must be right: bucket versions and notices, the release, the configuration, lanes, lost notices.
+    """Look at what must be right: bucket versions and notices, the release, the configuration, lanes, lost notices, announcements.
 
     Ends with 1 when something fails; a warning alone doesn't.
 
@@ -128,6 +129,15 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
         yield Finding("lost notices", OK, "none")
 
 
+def _announcements(target: Target) -> Iterator[Finding]:
+    owed = Ledger(target.client("dynamodb"), target.ledger_table).unannounced(epoch_ms() - ANNOUNCED_WITHIN_MS)
+    oldest = next(owed, None)
+    if oldest is None:
+        yield Finding("announcements", OK, "no committed batch waits for one")
+    else:
+        yield Finding("announcements", FAIL, f"batch {oldest['batch']} was committed over an hour ago and not announced", "Look at the logs of announce and reconcile: the event bus refuses, or isn't there")
+
+
 LOOKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
     "bronze bucket": _bronze,
     "release": _release,
@@ -136,4 +146,5 @@ LOOKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
     "tables": _tables,
     "quarantine": _set_aside,
     "lost notices": _lost_notices,
+    "announcements": _announcements,
 }

@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import 
 
 from sluice_aws.announcer import Announcer
 from sluice_aws.clients import Clients
+from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger import Ledger
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, observed
@@ -40,4 +41,4 @@ def announcer_of(telemetry: Telemetry) -> Announcer:
     """Make the announcer from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
-    return Announcer(ledger=Ledger(clients.dynamodb, settings.ledger_table), events=clients.events, bus=settings.event_bus, report=telemetry)
+    return Announcer(ledger=Ledger(clients.dynamodb, settings.ledger_table), events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms)

@@ -1,4 +1,4 @@
-"""reconcile: admits what no notice announced, drops records of objects that are gone, starts lanes that were forgotten."""
+"""reconcile: admits what no notice announced, drops records of objects that are gone, starts lanes and tells of batches that were forgotten."""
 from __future__ import annotations
 
 import functools
@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 
 from sluice.table_config import Configuration
 from sluice_aws.admission import Admission
+from sluice_aws.announcer import Announcer
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore
@@ -26,7 +27,7 @@ from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
 from sluice_aws.unparking import RECENTLY_MS, Unparked, unpark
 from sluice_aws.waking import Waker
 
-NEEDED = ("region", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket")
+NEEDED = ("region", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket", "event_bus")
 RESERVED_MS = 30_000  # of the invocation's time: for a page under way, the sweep and the lanes
 
 
@@ -46,7 +47,8 @@ def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[s
     parts.waker.wake(unparked.lanes, configuration)
     parts.supervisor.wake_forgotten(parts.supervisor.lanes(configuration), configuration)
     started = parts.supervisor.start_due(parts.supervisor.lanes(configuration), configuration)
-    result = {**asdict(listing), "looked_at": sweep.looked_at, "forgotten": sweep.forgotten, "lost": sweep.lost, "unparked": unparked.objects, "started": started}
+    announced = parts.announcer.tell_forgotten(epoch_ms() - parts.grace_ms)
+    result = {**asdict(listing), "looked_at": sweep.looked_at, "forgotten": sweep.forgotten, "lost": sweep.lost, "unparked": unparked.objects, "started": started, "announced": announced}
     telemetry.event("reconciled", **result)
     telemetry.count("ObjectsMissed", listing.missing)
     return result
@@ -62,6 +64,8 @@ class Parts:
     config_store: ConfigStore
     waker: Waker
     ledger: Ledger
+    announcer: Announcer
+    grace_ms: int
 
     def unpark(self, configuration: Optional[Configuration]) -> Unparked:
         """Move what was parked by a configuration that a push had just replaced."""
@@ -95,5 +99,6 @@ def parts_of(telemetry: Telemetry) -> Parts:
         ),
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket),
-        waker=waker, ledger=ledger,
+        waker=waker, ledger=ledger, grace_ms=grace_ms,
+        announcer=Announcer(ledger=ledger, events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms),
     )  # fmt: skip

@@ -16,6 +16,7 @@ INDEX = "by_state"
 #: One partition takes 1,000 writes a second: neither a lane's backlog nor a flood of side files may hang on one.
 SHARDS = 8
 LANES_LISTED_AS, TABLES_LISTED_AS, MESSAGES = "lane", "table", "message"
+UNANNOUNCED = "unannounced"  # committed batches that nobody was told of yet
 ROWS, DECISIONS = "rows", "decision"  # committed objects of which rows are quarantined; what was decided about what was set aside
 DISCARDED = "discarded"  # the rule by which an object that was discarded from quarantine is ignored
 

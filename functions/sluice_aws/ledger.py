@@ -65,6 +65,8 @@ class Ledger:
         self.unsettled = batches.unsettled
         self.batch = batches.batch
         self.batch_parts = batches.batch_parts
+        self.announced = batches.announced
+        self.unannounced = batches.unannounced
         self.settle = settling.settle
         self.return_to_pending = settling.return_to_pending
 

@@ -1,7 +1,7 @@
 """Batches: opening one under the lane, claiming its objects in an order that a crash can't break, finding unsettled ones."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from sluice import ledger_items as items
 from sluice.identity import ObjectId
@@ -101,6 +101,18 @@ class BatchLedger:
     def batch(self, batch: str) -> Optional[Values]:
         """A batch's own item, as stored."""
         return self._table.get(items.batch_key(batch))
+
+    def announced(self, batch: str, now: int) -> bool:
+        """Note that a committed batch was announced; False when that was noted before, or there is no such batch."""
+        done = {"announced_at": now, "listed_as": None, "listed_at": None}
+        return self._table.update(items.batch_key(batch), done, condition=when(state=items.COMMITTED, announced_at=None))[1] is None
+
+    def unannounced(self, before: int) -> Iterator[Values]:
+        """Batches committed before that time (epoch ms) of which no announcement is noted, as stored, oldest first."""
+        for page in self._table.query_index(items.UNANNOUNCED):
+            for stored in sorted(self._table.get_many(page), key=lambda found: found["committed_at"]):
+                if stored["committed_at"] < before and stored.get("listed_as") == items.UNANNOUNCED:
+                    yield stored
 
 
 def _is_of(batch: str, found: Optional[Mapping[str, Any]]) -> bool:

@@ -68,7 +68,8 @@ class SettlingLedger:
     def close_batch(self, lane: str, batch: str, run_id: str, now: int) -> bool:
         """claimed -> committed for the batch and its pointer dropped; False when it was closed before.
 
-        A batch whose objects all returned to pending ends as returned, which nobody announces.
+        A committed batch is listed as unannounced until somebody was told of it; one whose objects all
+        returned to pending ends as returned, which nobody announces.
         Raises UnsettledParts while a part is claimed.
         """
         parts = self._batches.batch_parts(batch)
@@ -77,8 +78,9 @@ class SettlingLedger:
             raise UnsettledParts(f"Batch {batch} has unsettled parts", batch=batch, tables=waiting)
         state = items.RETURNED if all(part["state"] == items.RETURNED for part in parts.values()) else items.COMMITTED
         pointer = self._table.delete_action(items.manifest_pointer_key(lane, batch))
+        owed = {"listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(now)} if state == items.COMMITTED else {}
         close = self._table.update_action(
-            items.batch_key(batch), {"state": state, "committed_at": now, "closed_by": run_id}, condition=when(state=items.CLAIMED))
+            items.batch_key(batch), {"state": state, "committed_at": now, "closed_by": run_id, **owed}, condition=when(state=items.CLAIMED))
         try:
             self._table.transact([close, pointer])
         except TransactionRefused:

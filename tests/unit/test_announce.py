@@ -4,10 +4,17 @@ import json
 import pytest
 from announce.handler import handler
 from function_world import REGION, Recorder, context, failed_items, world  # noqa: F401
+from reconcile.handler import handler as reconcile
 
 from sluice.announcing import MAX_DETAIL_BYTES, announcement, batch_seconds, lane_metrics, newly_committed
+from sluice.identity import ObjectId
+from sluice.ledger_items import PENDING
+from sluice.ledger_records import AdmittedObject
+from sluice.manifest import COMMITTED, Manifest, ManifestObject, Outcome, TablePart
+from sluice.table_config import TableConfig
 from sluice_aws import ledger_codec as codec
 from sluice_aws.announcer import AnnouncementRefused, Announcer
+from sluice_aws.clock import epoch_ms
 
 BATCH = {
     "pk": "batch#b-1", "sk": "batch", "batch": "b-1", "state": "committed", "lane": "main", "run": "run-1", "objects": 3, "bytes": 4096,
@@ -106,10 +113,54 @@ def test_a_refusal_names_what_the_bus_said():
         def batch_parts(self, batch):
             return PARTS
 
-    announcer = Announcer(ledger=Ledger(), events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder())
+    announcer = Announcer(ledger=Ledger(), events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
     with pytest.raises(AnnouncementRefused) as raised:
         announcer.tell(record(BATCH)["dynamodb"])
     assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "told": "slow"}
+
+
+OBJECT = ObjectId("sluice-bronze", "topics/shop.orders/0.avro", "v1")
+
+
+def committed(ledger, batch="b-1", object=OBJECT, now=1_714_557_601_500):
+    """A batch that a run settled and closed."""
+    ledger.admit(AdmittedObject(object, PENDING, now, size=1, noticed_at=now, table="a.x", lane="main", topic="a.x", format="avro", via="s3"))
+    ledger.request_start("main", "run-1", now)
+    ledger.hold("main", "run-1", "job-1", 1, now)
+    config = TableConfig("a.x", "a", "x", topic="a.x", record_key=("id",))
+    part = TablePart(config.to_dict(), (ManifestObject(object.bucket, object.key, object.version, 1, None, "avro", "a.x", None, None, now),))
+    manifest = Manifest(batch=batch, lane="main", run="run-1", created_at=now, configuration_version="c", tables={"a.x": part})
+    assert ledger.open_batch(manifest, "key", "run-1", "job-1") and ledger.claim(manifest) == [object]
+    assert ledger.settle("main", batch, Outcome(batch, "a.x", COMMITTED, now), [object], "run-1", now)
+    assert ledger.close_batch("main", batch, "run-1", now)
+
+
+def test_a_batch_that_the_stream_gave_up_is_announced_by_the_schedule_once(bus, world):  # noqa: F811
+    world.configure()
+    committed(world.ledger, "b-2")
+    assert reconcile({}, context(400_000))["announced"] == 1
+    assert [detail["batch"] for _, detail in bus] == ["b-2"]
+    assert world.ledger.batch("b-2")["announced_at"]
+    assert reconcile({}, context(400_000))["announced"] == 0
+
+
+def test_what_the_stream_announced_and_what_it_still_may_is_left_to_it(bus, world):  # noqa: F811
+    world.configure()
+    committed(world.ledger, "b-2")
+    assert failed_items(handler({"Records": [record(world.ledger.batch("b-2"), {"state": "claimed"})]}, context())) == []
+    committed(world.ledger, "b-3", ObjectId("sluice-bronze", "other", "v1"), now=epoch_ms())
+    world.environment(RECONCILE_GRACE_SECONDS="900")
+    assert reconcile({}, context(400_000))["announced"] == 0
+    assert [detail["batch"] for _, detail in bus] == ["b-2"]
+
+
+def test_a_batch_that_cannot_be_announced_now_keeps_no_other_waiting(bus, world, monkeypatch):  # noqa: F811
+    world.configure()
+    for n in (2, 3):
+        committed(world.ledger, f"b-{n}", ObjectId("sluice-bronze", str(n), "v1"), now=n)
+    monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["b-2"])))
+    assert reconcile({}, context(400_000))["announced"] == 1
+    assert [batch["batch"] for batch in world.ledger.unannounced(before=10)] == ["b-2"]
 
 
 @pytest.mark.parametrize("tables", [10, 2_000, 20_000])

@@ -6,7 +6,7 @@ from emulated_stack import NOW, REGION, invoked, stack, told  # noqa: F401  # fi
 
 from sluice import ledger_items as items
 from sluice.identity import ObjectId
-from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.manifest import COMMITTED, Manifest, ManifestObject, Outcome, TablePart
 from sluice_cli.main import run
 
 TABLES = """
@@ -292,8 +292,17 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
     assert run(["doctor", "--json"]) == 1
     found = {item["about"]: item["result"] for item in told(capsys)}
     assert found == {
-        "bronze bucket": "ok", "bronze notices": "fail", "release": "fail", "configuration": "fail", "quarantine": "ok", "lost notices": "ok",
+        "bronze bucket": "ok", "bronze notices": "fail", "release": "fail", "configuration": "fail", "quarantine": "ok", "lost notices": "ok", "announcements": "ok",
     }  # fmt: skip
+
+
+def test_doctor_fails_a_batch_that_nobody_was_told_of(stack, capsys):
+    identity = stack.admit(stack.write("a"))
+    claim(stack, identity)
+    assert stack.ledger.settle("main", "b-1", Outcome("b-1", "crm.user", COMMITTED, NOW), [identity], "run-1", NOW)
+    assert stack.ledger.close_batch("main", "b-1", "run-1", NOW)
+    assert run(["doctor"]) == 1
+    assert "batch b-1 was committed over an hour ago and not announced" in capsys.readouterr().out
 
 
 def test_doctor_fails_an_unversioned_bucket(stack, capsys):

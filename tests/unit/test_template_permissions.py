@@ -1,9 +1,11 @@
 """What template.yaml lets each part do, where an emulator that asks for no permission would hide a missing one."""
+import json
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
+from sluice.ledger_items import CLAIMED, COMMITTED
 from sluice_local.overlay import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
@@ -22,3 +24,28 @@ def test_whoever_reads_bronze_may_list_it_since_s3_answers_403_for_a_gone_object
     reads = next(one for one in statements(role) if "s3:GetObjectVersion" in actions(one))
     bronze = reads["Resource"]["Fn::Sub"][1]
     assert any("s3:ListBucket" in actions(one) and isinstance(one["Resource"], dict) and one["Resource"]["Fn::Sub"][1] == bronze for one in statements(role))
+
+
+def test_what_the_stream_gives_up_goes_to_a_queue_that_announce_may_send_to() -> None:
+    source = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"]
+    kept = source["DestinationConfig"]["OnFailure"]
+    assert kept["Type"] == "SQS" and TEMPLATE["Resources"][kept["Destination"]["Fn::GetAtt"][0]]["Type"] == "AWS::SQS::Queue"
+    assert [one["Resource"] for one in statements("AnnounceRole") if "sqs:SendMessage" in actions(one)] == [kept["Destination"]]
+
+
+def test_announce_changes_nothing_of_the_ledger_but_batches() -> None:
+    (changes,) = [one for one in statements("AnnounceRole") if "dynamodb:UpdateItem" in actions(one)]
+    assert changes["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["batch#*"]}}
+    assert not {"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"} & {action for one in statements("AnnounceRole") for action in actions(one)}
+
+
+@pytest.mark.parametrize("role", ["AnnounceRole", "ReconcileRole"])
+def test_whoever_announces_may_put_events_on_the_one_bus(role: str) -> None:
+    (puts,) = [one for one in statements(role) if "events:PutEvents" in actions(one)]
+    assert puts["Resource"]["Fn::Sub"].endswith(":event-bus/${EventBusName}")
+
+
+def test_the_notes_that_announce_makes_do_not_call_it_again() -> None:
+    (filtered,) = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"]["FilterCriteria"]["Filters"]
+    wanted = json.loads(filtered["Pattern"])["dynamodb"]
+    assert (wanted["OldImage"]["state"]["S"], wanted["NewImage"]["state"]["S"]) == ([CLAIMED], [COMMITTED])
