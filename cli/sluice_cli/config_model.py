@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from sluice.column_types import RAW_ALL
 from sluice.limits import Limits
 from sluice.override_policy import refusal
 from sluice.table_config import LANE, LaneConfig
@@ -53,6 +54,14 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
+def _raw(value: Any) -> tuple[str, ...]:
+    if isinstance(value, bool):
+        return (RAW_ALL,) if value else ()
+    if not isinstance(value, (str, list)):
+        raise ValueError("is true, a column name or a list of column names")
+    return _names(value)
+
+
 def _options(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError("is a mapping of Hudi options to values")
@@ -87,6 +96,10 @@ Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema({"type": "string"
 Names = Annotated[
     tuple[str, ...], BeforeValidator(_names),
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}]}),
+]
+Raw = Annotated[
+    tuple[str, ...], BeforeValidator(_raw),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}]}),
 ]
 Options = Annotated[
     dict[str, str], BeforeValidator(_options),
@@ -128,6 +141,8 @@ class Settings(_Strict):
     lane: LaneName | None = Field(None, description="The tables of one lane share Spark runs")
     generation: Annotated[int, Field(strict=True, ge=0, le=9_999)] | None = Field(None, description="Raise it when the source's log starts again lower")
     paused: Annotated[bool, Field(strict=True)] | None = Field(None, description="Objects are admitted and wait")
+    raw: Raw | None = Field(None, description="Dates and times are stored as the connector counts them: true for all columns, or their names")
+    rewrite_limit: Bytes | None = Field(None, description="A table larger than this isn't written anew when a decimal's scale changes; what brings the change waits in quarantine")
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
     limits: LimitsOf | None = Field(None, description="What an object may come to before it is quarantined")
 

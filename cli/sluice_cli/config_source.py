@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from sluice.column_types import RAW_ALL
 from sluice.hidden_columns import colliding
 from sluice.limits import Limits
 from sluice.table_config import COLUMN, IGNORE, LANE, NAME, PLACEHOLDER, Configuration, LaneConfig, TableRule
@@ -104,6 +105,7 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
     said["hudi"] = {**(defaults.hudi or {}), **(rule.hudi or {})}
     said["limits"] = Limits.of({**(defaults.limits.model_dump(exclude_none=True) if defaults.limits else {}), **(rule.limits.model_dump(exclude_none=True) if rule.limits else {})})
     said["freshness_s"] = said.pop("freshness", TableRule.freshness_s)
+    said["rewrite_limit_bytes"] = said.pop("rewrite_limit", TableRule.rewrite_limit_bytes)
     said["time_travel_h"] = said.pop("time_travel", TableRule.time_travel_h)
     if not said.get("record_key"):
         if not tree.has_mistake(("defaults", "record_key")) and not tree.has_mistake((*path, "record_key")):
@@ -119,9 +121,9 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
 
 
 def _settings_mistakes(tree: YamlLines, settings: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> None:
-    for key, columns in (("record_key", settings.record_key), ("partition_by", settings.partition_by)):
+    for key, columns in (("record_key", settings.record_key), ("partition_by", settings.partition_by), ("raw", settings.raw)):
         for column in columns or ():
-            if not COLUMN.fullmatch(PLACEHOLDER.sub("a", column)):
+            if not (key == "raw" and column == RAW_ALL) and not COLUMN.fullmatch(PLACEHOLDER.sub("a", column)):
                 tree.mistake(path + (key,), f"{column!r} is no column name")
         for column in colliding(columns or ()):
             tree.mistake(path + (key,), f"{column} is a column that Sluice or Hudi keeps itself")

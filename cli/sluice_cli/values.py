@@ -50,6 +50,9 @@ def _column(array: pa.Array, whole: bool) -> list[Any]:
         return [None if value is None else int(value) for value in array.to_pylist()]
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return array.to_pylist()
+    if pa.types.is_float32(kind):
+        # The shortest text that means the same 32 bits: 3.4028, and not the 3.4028000831604004 that they are in 64.
+        return [None if text is None else json_value(float(text)) for text in array.cast(pa.string()).to_pylist()]
     convert = _converter(kind)
     return [None if value is None else convert(value) for value in _plain(array).to_pylist()]
 

@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from sluice.avro_types import MAX_NESTING, NamedTypes
-from sluice.column_types import Column, RowSchema, array_column, column_of
-from sluice.errors import UnsupportedType, UnusableSchema
+from sluice.avro_columns import Columns
+from sluice.avro_types import NamedTypes
+from sluice.column_types import RowSchema
+from sluice.errors import UnusableSchema
 from sluice.hidden_columns import colliding
 from sluice.position import PositionFields, detect
 
@@ -168,13 +169,5 @@ def _row(types: NamedTypes, fields: Sequence[Mapping[str, Any]]) -> RowSchema:
         raise UnusableSchema(f"The source's columns {', '.join(twice)} differ in case only; Spark and Glue can't tell them apart", columns=twice)
     if not names:
         raise UnusableSchema("The record has no data column")
-    return RowSchema(tuple(_column(types, field["name"], field.get("type"), 0) for field in fields))
-
-
-def _column(types: NamedTypes, name: str, written: Any, depth: int) -> Column:
-    value, nullable = types.non_null(written, name)
-    if value["type"] != "array":
-        return column_of(name, value, nullable)
-    if depth >= MAX_NESTING:
-        raise UnsupportedType(f"Column {name} nests arrays too deeply", column=name, source_type="array")
-    return array_column(name, _column(types, name, value.get("items"), depth + 1), nullable)
+    columns = Columns(types)
+    return RowSchema(tuple(columns.column(field["name"], field.get("type")) for field in fields))

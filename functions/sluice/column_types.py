@@ -8,11 +8,17 @@ from sluice.errors import UnsupportedType
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE = "boolean", "int", "long", "float", "double"
 STRING, BYTES, DECIMAL, DATE, ARRAY = "string", "bytes", "decimal", "date", "array"
+VARIABLE_DECIMAL, DECIMAL_TEXT = "variable_decimal", "decimal_text"  # a scale per value; more digits than any decimal type
+JSON = "json"  # records and maps, as JSON text
+ISO_DATE = "iso_date"
+DURATION_MICROS, DURATION_NANOS = "duration_micros", "duration_nanos"
 TIME_MILLIS, TIME_MICROS, TIME_NANOS = "time_millis", "time_micros", "time_nanos"
 TIMESTAMP_MILLIS, TIMESTAMP_MICROS, TIMESTAMP_NANOS = "timestamp_millis", "timestamp_micros", "timestamp_nanos"
 ZONED_TIMESTAMP = "zoned_timestamp"
 
 MAX_PRECISION = 38  # Spark's and Parquet's widest decimal
+# What Confluent's converter writes where the source names no precision, as with PostgreSQL's money.
+UNNAMED_PRECISION = 64
 
 SPARK_TYPES: Dict[str, str] = {
     BOOLEAN: "boolean", INT: "int", LONG: "bigint", FLOAT: "float", DOUBLE: "double",
@@ -20,8 +26,19 @@ SPARK_TYPES: Dict[str, str] = {
     # Spark has no time of day: ISO 8601 text keeps it readable everywhere.
     TIME_MILLIS: "string", TIME_MICROS: "string", TIME_NANOS: "string",
     TIMESTAMP_MILLIS: "timestamp", TIMESTAMP_MICROS: "timestamp", TIMESTAMP_NANOS: "timestamp",
-    ZONED_TIMESTAMP: "timestamp",
+    ZONED_TIMESTAMP: "timestamp", ISO_DATE: "date",
+    # Text is exact, and every reader has it. Readers differ in what they make of maps and structs, in log files above all.
+    VARIABLE_DECIMAL: "string", DECIMAL_TEXT: "string", JSON: "string",
+    DURATION_MICROS: "bigint", DURATION_NANOS: "bigint",
 }
+TEXT_KINDS = frozenset((STRING, VARIABLE_DECIMAL, DECIMAL_TEXT, JSON, TIME_MILLIS, TIME_MICROS, TIME_NANOS))  # all stored as text
+
+# What a column is stored as where its table wants it raw: as the connector counted it.
+RAW_KINDS: Dict[str, str] = {
+    DATE: INT, TIME_MILLIS: INT, TIME_MICROS: LONG, TIME_NANOS: LONG,
+    TIMESTAMP_MILLIS: LONG, TIMESTAMP_MICROS: LONG, TIMESTAMP_NANOS: LONG, ZONED_TIMESTAMP: STRING, ISO_DATE: STRING,
+}
+RAW_ALL = "*"  # in a table's `raw`: every column
 
 # The semantic types that Debezium and Kafka Connect name on top of an Avro type, and what each is.
 # https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-temporal-types
@@ -37,7 +54,12 @@ _NAMED: Dict[Tuple[str, str], str] = {
     ("long", "io.debezium.time.MicroTimestamp"): TIMESTAMP_MICROS,
     ("long", "io.debezium.time.NanoTimestamp"): TIMESTAMP_NANOS,
     ("string", "io.debezium.time.ZonedTimestamp"): ZONED_TIMESTAMP,
+    ("string", "io.debezium.time.IsoTimestamp"): ZONED_TIMESTAMP,
+    ("string", "io.debezium.time.IsoDate"): ISO_DATE,
     ("int", "io.debezium.time.Year"): INT,
+    ("long", "io.debezium.time.MicroDuration"): DURATION_MICROS,
+    ("long", "io.debezium.time.NanoDuration"): DURATION_NANOS,
+    ("bytes", "io.debezium.data.Bits"): BYTES,
 }
 
 # Avro's own logical types. https://avro.apache.org/docs/1.12.0/specification/#logical-types
@@ -61,7 +83,8 @@ _PRIMITIVES = (BOOLEAN, INT, LONG, FLOAT, DOUBLE, STRING, BYTES)
 class Column:
     """One column of a row. `nullable` is what the source says; stored columns are all nullable but the key.
 
-    `element` is the item column of an array. `source_type` tells the writer's own type, for messages.
+    `element` is the item column of an array, or the value column of a map (kind JSON); `fields` are those of a
+    record (kind JSON). `source_type` tells the writer's own type, for messages.
     """
 
     name: str
@@ -72,6 +95,7 @@ class Column:
     scale: Optional[int] = None
     source_type: str = ""
     element: Optional[Column] = None
+    fields: Tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,20 +115,52 @@ class RowSchema:
 
 
 def plain_column(name: str, kind: str, nullable: bool, source_type: str) -> Column:
-    """A column whose kind alone decides its Spark type (everything but decimals and arrays)."""
+    """A column whose kind alone decides its Spark type (everything but decimals, arrays and JSON)."""
     return Column(name, kind, SPARK_TYPES[kind], nullable, source_type=source_type)
 
 
 def decimal_column(name: str, precision: int, scale: int, nullable: bool, source_type: str) -> Column:
-    """An exact decimal. Raises UnsupportedType where no engine stores that many digits."""
-    if not 0 < precision <= MAX_PRECISION or not 0 <= scale <= precision:
-        raise UnsupportedType(f"Column {name} is {source_type}; decimals hold at most {MAX_PRECISION} digits", column=name, source_type=source_type)
-    return Column(name, DECIMAL, f"decimal({precision},{scale})", nullable, precision, scale, source_type)
+    """An exact decimal, text where no engine's decimal holds that many digits.
+
+    A scale beyond the precision (PostgreSQL's numeric(2,5)) makes the decimal as long as its scale. Raises
+    UnsupportedType for a precision or scale below zero, which no Avro schema may have.
+    """
+    if precision <= 0 or scale < 0:
+        raise UnsupportedType(f"Column {name} is {source_type}; a decimal has digits, and no negative scale", column=name, source_type=source_type)
+    digits = max(precision, scale)
+    if digits > MAX_PRECISION:
+        return Column(name, DECIMAL_TEXT, SPARK_TYPES[DECIMAL_TEXT], nullable, None, scale, source_type)
+    return Column(name, DECIMAL, f"decimal({digits},{scale})", nullable, digits, scale, source_type)
+
+
+def variable_decimal_column(name: str, nullable: bool, source_type: str) -> Column:
+    """A number whose every value brings its own scale (Debezium's VariableScaleDecimal): exact text."""
+    return plain_column(name, VARIABLE_DECIMAL, nullable, source_type)
+
+
+def json_column(name: str, nullable: bool, source_type: str, *, fields: Tuple[Column, ...] = (), element: Optional[Column] = None) -> Column:
+    """A record of `fields`, or a map of text to `element`, as JSON text."""
+    return Column(name, JSON, SPARK_TYPES[JSON], nullable, source_type=source_type, element=element, fields=fields)
 
 
 def array_column(name: str, element: Column, nullable: bool) -> Column:
     """An array of what `element` is."""
     return Column(name, ARRAY, f"array<{element.spark_type}>", nullable, source_type=f"array of {element.source_type}", element=element)
+
+
+def as_raw(column: Column) -> Column:
+    """The column as its connector counted it: numbers and text instead of dates, times and timestamps."""
+    if column.kind == ARRAY and column.element is not None:
+        return array_column(column.name, as_raw(column.element), column.nullable)
+    kind = RAW_KINDS.get(column.kind)
+    return column if kind is None else plain_column(column.name, kind, column.nullable, column.source_type)
+
+
+def row_as_configured(row: RowSchema, raw: Tuple[str, ...]) -> RowSchema:
+    """The row with the columns that a table wants raw as they are then; RAW_ALL names every column."""
+    if not raw:
+        return row
+    return RowSchema(tuple(as_raw(column) if RAW_ALL in raw or column.name in raw else column for column in row.columns))
 
 
 def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column:
@@ -119,8 +175,8 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     told = f"{base} {named or logical or ''}".strip()
     if base == "fixed" and logical == "decimal" or base == "bytes" and (logical == "decimal" or named == "org.apache.kafka.connect.data.Decimal"):
         return _decimal(name, avro_type, nullable)
-    if base == "array":
-        raise ValueError("arrays are resolved by the caller, which knows the named types")
+    if base in ("array", "record", "map"):
+        raise ValueError(f"a {base} is resolved by the caller, which knows the named types")
     if base == "enum":
         return plain_column(name, STRING, nullable, told)
     if base == "fixed" and not named and not logical:
@@ -147,4 +203,6 @@ def _decimal(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column:
         digits, places = int(precision), int(scale)  # type: ignore[arg-type]  # None is one of the mistakes caught
     except (TypeError, ValueError, OverflowError) as error:
         raise UnsupportedType(f"Column {name} is a decimal without a precision", column=name, source_type="decimal") from error
+    if digits == UNNAMED_PRECISION and "connect.decimal.precision" not in parameters and places < MAX_PRECISION:
+        return decimal_column(name, MAX_PRECISION, places, nullable, f"decimal(unnamed,{places})")
     return decimal_column(name, digits, places, nullable, f"decimal({digits},{places})")

@@ -10,6 +10,7 @@ from sluice.table_config import MOR, TableConfig
 TABLE_VERSION = 6  # Athena reads Hudi 0.14 or 0.15 tables: version 6 is the newest of those
 
 UPSERT, BULK_INSERT = "upsert", "bulk_insert"
+REWRITE = "insert_overwrite_table"  # every file group is replaced, in one commit
 
 # Keys of a commit's extra metadata. Hudi copies every write option with this prefix into it.
 METADATA_PREFIX = "sluice."
@@ -151,6 +152,9 @@ def write_options(config: TableConfig, *, operation: str, parallelism: int, arra
         "hoodie.clean.parallelism": tasks,
         **_services(config),
     }
+    if operation == REWRITE:
+        # No file of the old schema is read again by a writer, so what Hudi would check of it doesn't matter.
+        defaults.update({"hoodie.avro.schema.validate": "false", "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"})
     return {**defaults, **config.hudi, **_identity(config), "hoodie.datasource.write.operation": operation}
 
 

@@ -6,18 +6,20 @@ from functools import reduce
 from typing import Dict, Iterable, List
 
 from sluice import column_types as kinds
-from sluice.column_types import Column, RowSchema, array_column, decimal_column
-from sluice.errors import Incompatible, UnsupportedType
+from sluice.column_types import Column, RowSchema, array_column, decimal_column, plain_column
+from sluice.errors import Incompatible
 
 # Promotions that keep every value: the wider kind by the pair of kinds.
 _WIDER: Dict[frozenset[str], str] = {
     frozenset((kinds.INT, kinds.LONG)): kinds.LONG,
     frozenset((kinds.FLOAT, kinds.DOUBLE)): kinds.DOUBLE,
 }
+_TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
 # Kinds that only differ in how the source writes the same stored type.
 _SAME_STORED = (
     frozenset((kinds.TIMESTAMP_MILLIS, kinds.TIMESTAMP_MICROS, kinds.TIMESTAMP_NANOS, kinds.ZONED_TIMESTAMP)),
-    frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS)),
+    _TIMES,
+    frozenset((kinds.DATE, kinds.ISO_DATE)),
 )
 
 
@@ -57,6 +59,8 @@ def merge_columns(first: Column, second: Column) -> Column:
         return array_column(first.name, merge_columns(first.element, second.element), nullable)
     if first.kind == second.kind:
         return replace(first, nullable=nullable)
+    if first.kind in kinds.TEXT_KINDS and second.kind in kinds.TEXT_KINDS and not (first.kind in _TIMES and second.kind in _TIMES):
+        return plain_column(first.name, kinds.STRING, nullable, first.source_type)
     pair = frozenset((first.kind, second.kind))
     wider = _WIDER.get(pair)
     if wider is not None:
@@ -70,11 +74,9 @@ def _wider_decimal(first: Column, second: Column, nullable: bool) -> Column:
     """Room for the longer integer part and the longer fraction."""
     scale = max(first.scale or 0, second.scale or 0)
     whole = max((first.precision or 0) - (first.scale or 0), (second.precision or 0) - (second.scale or 0))
-    try:
-        wider = decimal_column(first.name, whole + scale, scale, nullable, f"decimal({whole + scale},{scale})")
-    except UnsupportedType as error:
-        raise _incompatible(first, second) from error
-    return wider
+    if whole + scale > kinds.MAX_PRECISION:
+        raise _incompatible(first, second)
+    return decimal_column(first.name, whole + scale, scale, nullable, f"decimal({whole + scale},{scale})")
 
 
 def _incompatible(first: Column, second: Column) -> Incompatible:

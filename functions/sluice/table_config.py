@@ -24,12 +24,18 @@ COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")  # Avro's own rule for name
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
 
+REWRITE_LIMIT_BYTES = 10 * 1024**3  # some minutes of one run's work
+
 PINNED = ("record_key", "partition_by", "table_type")  # what must not change once a table has data
 
 
 @dataclass(frozen=True)
 class TableConfig:
-    """One table. `table` is "database.name"; times are seconds and hours; `hudi` are extra write options."""
+    """One table. `table` is "database.name"; times are seconds and hours; `hudi` are extra write options.
+
+    `raw` are the columns whose dates and times are stored as the connector counts them ("*" for all); a table larger
+    than `rewrite_limit_bytes` isn't written anew for a decimal that needs it.
+    """
 
     table: str
     database: str
@@ -47,20 +53,21 @@ class TableConfig:
     hudi: Mapping[str, str] = field(default_factory=dict, hash=False)
     paused: bool = False
     limits: Limits = DEFAULTS
+    raw: Tuple[str, ...] = ()
+    rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
-        return {**asdict(self), "record_key": list(self.record_key), "partition_by": list(self.partition_by), "hudi": dict(self.hudi), "limits": self.limits.changed()}
+        lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw)}
+        return {**asdict(self), **lists, "hudi": dict(self.hudi), "limits": self.limits.changed()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableConfig:
         """Read what `to_dict` wrote, also by a release that knew fewer keys."""
         known = {item.name for item in fields(cls)}
         taken = {name: value for name, value in values.items() if name in known}
-        return cls(**{
-            **taken, "record_key": tuple(taken["record_key"]), "partition_by": tuple(taken.get("partition_by", ())),
-            "limits": Limits.of(taken.get("limits", {})),
-        })
+        lists = {name: tuple(taken.get(name, ())) for name in ("record_key", "partition_by", "raw")}
+        return cls(**{**taken, **lists, "limits": Limits.of(taken.get("limits", {}))})
 
     @property
     def pinned(self) -> Dict[str, Any]:
@@ -108,6 +115,8 @@ class TableRule:
     hudi: Mapping[str, str] = field(default_factory=dict, hash=False)
     paused: bool = False
     limits: Limits = DEFAULTS
+    raw: Tuple[str, ...] = ()
+    rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
 
     @property
     def pattern(self) -> str:
@@ -144,6 +153,7 @@ class TableRule:
             table_type=self.table_type, delete_mode=self.delete_mode, keep_deleted_values=self.keep_deleted_values,
             freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
             generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits,
+            raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes,
         )
 
 
@@ -232,14 +242,18 @@ class Configuration:
 
 
 def _told(rule: TableRule) -> Dict[str, Any]:
-    """A rule as plain JSON values. Limits that nobody changed aren't told, so that a file keeps its version when they get a new one."""
-    told = {**asdict(rule), "record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "hudi": dict(rule.hudi), "limits": rule.limits.changed()}
-    return {name: value for name, value in told.items() if name != "limits" or value}
+    """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
+    lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw)}
+    told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed()}
+    return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
+
+
+_LATER: Dict[str, Any] = {"limits": {}, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES}
 
 
 def _rule(values: Mapping[str, Any]) -> TableRule:
     rule = TableRule(**{**values, "limits": Limits.of(values.get("limits", {}))})
-    return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by))
+    return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by), raw=tuple(rule.raw))
 
 
 def _canonical(content: Any) -> str:

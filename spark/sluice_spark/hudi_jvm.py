@@ -80,6 +80,18 @@ class HudiJvm:
         finally:
             view.close()
 
+    def size_bytes(self, meta_client: Any) -> int:
+        """Bytes of the table's newest base and log files."""
+        context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
+        metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
+        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(context, meta_client, metadata)
+        partitions = self._hudi.common.fs.FSUtils.getAllPartitionPaths(context, meta_client.getStorage(), metadata, meta_client.getBasePath())
+        try:
+            slices = [item for partition in list(partitions) for item in view.getLatestFileSlices(partition).toArray()]
+            return sum(int(item.getTotalFileSize()) for item in slices)
+        finally:
+            view.close()
+
     def write_client(self, path: str, name: str, options: Mapping[str, str], schema: str = "") -> Any:
         """A client for rollback and table services. Close it."""
         java_options = self._jvm.java.util.HashMap()

@@ -120,6 +120,10 @@ class HudiTable:
                 return reader.schema(StructType([facts.schema[name] for name in columns])).parquet(*files)
         return reader.format("hudi").options(**hudi_options.read_options()).load(self.path).select(*columns)
 
+    def size_bytes(self, facts: TableFacts) -> int:
+        """Bytes of the newest files, old versions of rows left out."""
+        return self._jvm.size_bytes(facts.meta_client)
+
     def rollback_unfinished(self) -> Tuple[str, ...]:
         """Undo every commit, delta commit and service instant that somebody left unfinished (rule 4).
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from sluice import hidden_columns as hidden
 from sluice import hudi_options
+from sluice.avro_schema import WriterSchema
 from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart
 from sluice.table_config import IGNORE, MOR, TableConfig
 from sluice_spark import merging
@@ -21,7 +22,7 @@ from sluice_spark.hudi_jvm import HudiJvm
 from sluice_spark.hudi_table import CommitResult, HudiTable, TableFacts
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.merge_services import MergeServices
-from sluice_spark.normalizing import normalized, quoted
+from sluice_spark.normalizing import UNHELD, normalized, quoted
 from sluice_spark.object_errors import SetAside, leave_error, read_set_aside
 from sluice_spark.reader_plan import PlannedRead, plan_read
 from sluice_spark.reading import read_changes
@@ -84,7 +85,7 @@ class _Part:
             facts = self._services.known.take(self._config) or self._first_look()
         with self._stage("schemas"):
             schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects)
-        planned = plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=facts.schema)
+        planned = self._planned(schemas.in_order, facts)
         refused = [*schemas.errors, *_refused(planned, self._part.objects, schemas.of_object)]
         left = [item for item in self._part.objects if item.id.hash not in {error.object for error in refused}]
         for error in refused:
@@ -92,6 +93,12 @@ class _Part:
         if not left:
             return self._outcome(None, SetAside(tuple(refused)), {})
         return self._merge_rows(planned, left, facts)
+
+    def _planned(self, writers: Sequence[WriterSchema], facts: TableFacts) -> PlannedRead:
+        planned = plan_read(self._config, batch=self._manifest.batch, writers=writers, stored=facts.schema)
+        if planned.rewritten and self._hudi.size_bytes(facts) > self._config.rewrite_limit_bytes:
+            return plan_read(self._config, batch=self._manifest.batch, writers=writers, stored=facts.schema, may_rewrite=False)
+        return planned
 
     def _first_look(self) -> TableFacts:
         """Before a run's first write to a table, and after whatever went wrong: create it, check it, read its timeline."""
@@ -136,7 +143,13 @@ class _Part:
 
     def _commit(self, rows: DataFrame, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> CommitResult:
         self._check_held()
-        if planned.widened and self._config.table_type == MOR:
+        operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
+        size_bytes = sum(item.size for item in objects)
+        if planned.rewritten:
+            operation, size_bytes = hudi_options.REWRITE, self._hudi.size_bytes(facts)
+            rows = merging.replacing(self._hudi.stored(facts, *_columns_of(facts)), rows, target=planned.target, record_key=self._config.record_key)
+            self._event("table_rewritten", columns=list(planned.rewritten), bytes=size_bytes)
+        elif planned.widened and self._config.table_type == MOR:
             compacted = self._hudi.compact_all()
             self._event("compacted_before_wider_types", columns=list(planned.widened), instant=compacted)
             facts = self._hudi.look()
@@ -144,8 +157,7 @@ class _Part:
         self._hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
         self._check_held()
         return self._hudi.write(
-            rows, operation=hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT,
-            batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=sum(item.size for item in objects),
+            rows, operation=operation, batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=size_bytes,
         )
 
     def _keep_known(self, commit: CommitResult) -> None:
@@ -207,6 +219,11 @@ class _Part:
         self._services.log.event(name, batch=self._manifest.batch, table=self._config.table, **fields)
 
 
+def _columns_of(facts: TableFacts) -> Tuple[str, ...]:
+    """Every column of the table as it is."""
+    return tuple(facts.schema.names) if facts.schema is not None else ()
+
+
 def _counts(marked: DataFrame) -> Dict[str, int]:
     """What the part's changes came to, in one pass that also computes the rows to write."""
     wins, deleted = F.col(merging.WINS), quoted(hidden.DELETED)
@@ -215,11 +232,14 @@ def _counts(marked: DataFrame) -> Dict[str, int]:
         F.count(F.lit(1)).alias("keys"),
         F.count(F.when(wins, 1)).alias("winning"),
         F.count(F.when(wins & deleted, 1)).alias("deleted"),
+        F.sum(F.when(wins, quoted(UNHELD))).alias("infinite"),
     ).first()
     assert found is not None
     read, keys, winning = found["read"] or 0, found["keys"], found["winning"]
     # Changes that lost to another of the same batch, and keys whose latest change was not newer than the table's.
-    return {"read": read, "winning": winning, "deleted": found["deleted"], "overtaken": read - keys, "losing": keys - winning}
+    counts = {"read": read, "winning": winning, "deleted": found["deleted"], "overtaken": read - keys, "losing": keys - winning}
+    # Infinite dates and timestamps of the written rows, stored as null.
+    return {**counts, "infinite": found["infinite"]} if found["infinite"] else counts
 
 
 def _refused(planned: PlannedRead, objects: Tuple[ManifestObject, ...], schema_of: Mapping[str, str]) -> List[ObjectError]:

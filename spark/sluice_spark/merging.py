@@ -5,9 +5,10 @@ from typing import Sequence
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sluice import hidden_columns as hidden
-from sluice_spark.normalizing import quoted
+from sluice_spark.normalizing import UNHELD, quoted
 
 CHANGES = "_sluice_changes"  # how many changes of the batch a row stands for
 WINS = "_sluice_wins"
@@ -35,7 +36,7 @@ def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values:
     """
     if keep_values:
         return changes
-    kept = {*record_key, *hidden.NAMES, CHANGES}
+    kept = {*record_key, *hidden.NAMES, CHANGES, UNHELD}
     return changes.select(*[
         quoted(field.name) if field.name in kept
         else F.when(~quoted(hidden.DELETED), quoted(field.name)).alias(field.name)
@@ -64,4 +65,16 @@ def against_stored(latest: DataFrame, *, stored: DataFrame, record_key: Sequence
 
 def winners(marked: DataFrame) -> DataFrame:
     """The rows to write, with the table's columns only."""
-    return marked.where(F.col(WINS)).drop(CHANGES, WINS)
+    return marked.where(F.col(WINS)).drop(CHANGES, WINS, UNHELD)
+
+
+def replacing(stored: DataFrame, rows: DataFrame, *, target: StructType, record_key: Sequence[str]) -> DataFrame:
+    """The whole table after a commit of `rows`: they, and what is stored under other keys, with the types of `target`."""
+    names = [f"{_KEY}{number}" for number in range(len(record_key))]
+    keys = rows.select(*[quoted(name).alias(alias) for name, alias in zip(record_key, names)])
+    same = [quoted(name).eqNullSafe(keys[alias]) for name, alias in zip(record_key, names)]
+    held = set(stored.columns)
+    kept = stored.join(keys, same, "left_anti").select(*[
+        (quoted(field.name) if field.name in held else F.lit(None)).cast(field.dataType).alias(field.name) for field in target.fields
+    ])
+    return kept.unionByName(rows)

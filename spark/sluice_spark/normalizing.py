@@ -1,6 +1,8 @@
 """Gives raw columns their meaning: from what Avro decodes to, to the types that the table stores."""
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Callable, Dict
 
 from pyspark.sql import Column as SparkColumn
@@ -10,11 +12,18 @@ from pyspark.sql.types import StructType
 
 from sluice import column_types as kinds
 from sluice.column_types import Column
+from sluice.temporal_bounds import REAL
 from sluice_spark.reader_plan import ReaderPlan, stored_type
 
 
+UNHELD = "_sluice_unheld"  # how many values of a row became null because no date or timestamp holds them
+
+
 def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataFrame:
-    """The raw columns as the table's: its names, types and order; a column that the batch lacks is null."""
+    """The raw columns as the table's: its names, types and order, and UNHELD last; a column that the batch lacks is null.
+
+    An infinity becomes null, and is counted in UNHELD: it would be a wrong date anywhere else.
+    """
     written: Dict[str, Column] = {column.name: column for column in plan.columns}
     present = set(raw.columns)
     chosen = []
@@ -29,7 +38,8 @@ def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataF
         else:
             value = F.lit(None).cast(field.dataType)
         chosen.append(value.alias(field.name))
-    return raw.select(*chosen)
+    unheld = [_unheld(quoted(column.name), column) for column in plan.columns if _may_be_unheld(column)]
+    return raw.select(*chosen, (reduce(add, unheld) if unheld else F.lit(0)).alias(UNHELD))
 
 
 def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
@@ -38,7 +48,9 @@ def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
         element = column.element
         return F.transform(raw, lambda item: meaning(item, element)) if _has_meaning(element) else raw
     built_in = _BUILT_INS.get(column.kind)
-    return raw if built_in is None else built_in(raw)
+    if built_in is None:
+        return raw
+    return F.when(raw.between(*REAL[column.kind]), built_in(raw)) if column.kind in REAL else built_in(raw)
 
 
 def quoted(name: str) -> SparkColumn:
@@ -50,19 +62,53 @@ def _has_meaning(column: Column) -> bool:
     return column.kind in _BUILT_INS or column.element is not None and _has_meaning(column.element)
 
 
+def _may_be_unheld(column: Column) -> bool:
+    """Whether a value of the column may have no stored form: a count without a date, or text that is none."""
+    return column.kind in REAL or column.kind in _PARSED or column.element is not None and _may_be_unheld(column.element)
+
+
+def _unheld(raw: SparkColumn, column: Column) -> SparkColumn:
+    """How many values of a row's column `meaning` makes null."""
+    if column.element is not None:
+        element = column.element
+        zero = F.lit(0)
+        return F.coalesce(F.aggregate(raw, zero, lambda so_far, item: so_far + _unheld(item, element)), zero)
+    lost = ~raw.between(*REAL[column.kind]) if column.kind in REAL else meaning(raw, column).isNull()
+    return F.when(raw.isNotNull() & lost, 1).otherwise(0)
+
+
 def _time_of_day(micros: SparkColumn) -> SparkColumn:
-    return F.date_format(F.timestamp_micros(micros), "HH:mm:ss.SSSSSS")
+    """PostgreSQL has 24:00, and MySQL times below zero and of more than a day: only those take the slow way."""
+    usual = F.date_format(F.timestamp_micros(micros), "HH:mm:ss.SSSSSS")
+    return F.when(micros.between(0, _DAY_MICROS - 1), usual).otherwise(_long_time(micros, 1_000_000, 6))
 
 
 def _nanos_of_day(nanos: SparkColumn) -> SparkColumn:
     fraction = F.lpad(F.pmod(nanos, F.lit(1_000_000_000)).cast("string"), 9, "0")
-    return F.concat(F.date_format(F.timestamp_seconds(_whole(nanos, 1_000_000_000)), "HH:mm:ss."), fraction)
+    usual = F.concat(F.date_format(F.timestamp_seconds(_whole(nanos, 1_000_000_000)), "HH:mm:ss."), fraction)
+    return F.when(nanos.between(0, _DAY_MICROS * 1000 - 1), usual).otherwise(_long_time(nanos, 1_000_000_000, 9))
+
+
+def _long_time(count: SparkColumn, unit: int, digits: int) -> SparkColumn:
+    """The same text as `value_text.time_text`; null for null."""
+    size = F.abs(count)
+    seconds = _whole(size, unit)
+    text = F.format_string(
+        f"%s%02d:%02d:%02d.%0{digits}d", F.when(count < 0, "-").otherwise(""), _whole(seconds, 3600),
+        F.pmod(_whole(seconds, 60), F.lit(60)), F.pmod(seconds, F.lit(60)), F.pmod(size, F.lit(unit)),
+    )
+    return F.when(count.isNotNull(), text)
 
 
 def _whole(count: SparkColumn, unit: int) -> SparkColumn:
     """Whole units below a count, also before 1970; in 64-bit integers, since a double has not the digits."""
     return F.call_function("div", count - F.pmod(count, F.lit(unit)), F.lit(unit))
 
+
+_DAY_MICROS = 86_400_000_000
+
+_ZONE = r"(Z|[+-]\d\d:\d\d)$"  # Debezium's IsoDate ends with one
+_PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))  # text whose infinities have no form as a date
 
 _BUILT_INS: Dict[str, Callable[[SparkColumn], SparkColumn]] = {
     kinds.DATE: F.date_from_unix_date,
@@ -73,4 +119,5 @@ _BUILT_INS: Dict[str, Callable[[SparkColumn], SparkColumn]] = {
     kinds.TIMESTAMP_MICROS: F.timestamp_micros,
     kinds.TIMESTAMP_NANOS: lambda raw: F.timestamp_micros(_whole(raw, 1_000)),
     kinds.ZONED_TIMESTAMP: lambda raw: raw.cast("timestamp"),
+    kinds.ISO_DATE: lambda raw: F.regexp_replace(raw, _ZONE, "").cast("date"),
 }

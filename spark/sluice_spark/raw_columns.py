@@ -9,6 +9,9 @@ import pyarrow.compute as pc
 from sluice import column_types as kinds
 from sluice.column_types import Column
 from sluice.errors import SluiceError
+from sluice.temporal_bounds import INFINITE_COUNTS
+from sluice.temporal_text import count_of
+from sluice.value_text import stored_text
 
 # Raw means: what Avro decodes to, without the meaning of its logical type. Spark's built-ins give it
 # that meaning (normalizing.py); they are faster than Python objects and have no year 9999.
@@ -18,22 +21,35 @@ _ARROW: Dict[str, pa.DataType] = {
     kinds.STRING: pa.string(), kinds.BYTES: pa.binary(), kinds.DATE: pa.int32(),
     kinds.TIME_MILLIS: pa.int64(), kinds.TIME_MICROS: pa.int64(), kinds.TIME_NANOS: pa.int64(),
     kinds.TIMESTAMP_MILLIS: pa.int64(), kinds.TIMESTAMP_MICROS: pa.int64(), kinds.TIMESTAMP_NANOS: pa.int64(),
-    kinds.ZONED_TIMESTAMP: pa.string(),
+    kinds.ZONED_TIMESTAMP: pa.string(), kinds.ISO_DATE: pa.string(),
+    kinds.VARIABLE_DECIMAL: pa.string(), kinds.DECIMAL_TEXT: pa.string(), kinds.JSON: pa.string(),
+    kinds.DURATION_MICROS: pa.int64(), kinds.DURATION_NANOS: pa.int64(),
 }
 _SPARK: Dict[str, str] = {
     kinds.BOOLEAN: "boolean", kinds.INT: "int", kinds.LONG: "bigint", kinds.FLOAT: "float", kinds.DOUBLE: "double",
     kinds.STRING: "string", kinds.BYTES: "binary", kinds.DATE: "int",
     kinds.TIME_MILLIS: "bigint", kinds.TIME_MICROS: "bigint", kinds.TIME_NANOS: "bigint",
     kinds.TIMESTAMP_MILLIS: "bigint", kinds.TIMESTAMP_MICROS: "bigint", kinds.TIMESTAMP_NANOS: "bigint",
-    kinds.ZONED_TIMESTAMP: "string",
+    kinds.ZONED_TIMESTAMP: "string", kinds.ISO_DATE: "string",
+    kinds.VARIABLE_DECIMAL: "string", kinds.DECIMAL_TEXT: "string", kinds.JSON: "string",
+    kinds.DURATION_MICROS: "bigint", kinds.DURATION_NANOS: "bigint",
 }
+# Text that is made here, value by value; where one of these meets another in a batch, all that is text is made here.
+_MADE_TEXT = frozenset((kinds.VARIABLE_DECIMAL, kinds.DECIMAL_TEXT, kinds.JSON))
+_TEXT = _MADE_TEXT | {kinds.STRING}
 # Nanoseconds in one step of each kind that counts time, for columns whose unit changed between objects.
 _NANOS: Dict[str, int] = {
     kinds.TIME_MILLIS: 10**6, kinds.TIME_MICROS: 10**3, kinds.TIME_NANOS: 1,
     kinds.TIMESTAMP_MILLIS: 10**6, kinds.TIMESTAMP_MICROS: 10**3, kinds.TIMESTAMP_NANOS: 1,
 }
 _MILLIS_LIMIT = (2**63 - 1) // 1000  # Spark counts microseconds in 64 bits
-_ZONED = r"^[+-]?\d{4,6}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)$"
+_DAY = r"[+-]?\d{4,6}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+_ZONE = r"(Z|[+-]\d\d:\d\d)"
+_INFINITE = r"-?infinity|[+-]\d{7,9}-[0-9T:.-]+Z"
+_WELL_FORMED = {
+    kinds.ZONED_TIMESTAMP: rf"^({_DAY}T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{{1,9}})?)?{_ZONE}|{_INFINITE})$",
+    kinds.ISO_DATE: rf"^({_DAY}{_ZONE}?|{_INFINITE})$",
+}
 
 
 class ValueOutOfRange(SluiceError):
@@ -73,13 +89,17 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column) -> pa.Arra
             return _lists(values, written, wanted)
         if written.kind != wanted.kind and written.kind in _NANOS and wanted.kind in _NANOS:
             return _rescaled(values, _NANOS[written.kind], _NANOS[wanted.kind])
+        if wanted.kind in _TEXT and (written.kind in _MADE_TEXT or written.kind in kinds.TEXT_KINDS and written.kind not in _TEXT):
+            values = [None if value is None else stored_text(value, written) for value in values]
+        elif written.kind in _WELL_FORMED and wanted.kind not in _WELL_FORMED and wanted.kind != kinds.STRING:
+            values = [None if value is None else count_of(value, wanted.kind) for value in values]
         made = pa.array(values, type=_ARROW[wanted.kind])
-    except (pa.ArrowInvalid, OverflowError) as error:
+    except (pa.ArrowInvalid, OverflowError, ValueError) as error:
         raise ValueOutOfRange(f"Column {wanted.name} holds a value that {wanted.spark_type} can't", column=wanted.name, cause=str(error)[:200]) from error
     if wanted.kind == kinds.TIMESTAMP_MILLIS:
         _within_millis(made, wanted)
-    elif wanted.kind == kinds.ZONED_TIMESTAMP and not pc.all(pc.match_substring_regex(made, _ZONED), min_count=0).as_py():
-        raise ValueOutOfRange(f"Column {wanted.name} holds text that is no timestamp with zone", column=wanted.name)
+    elif wanted.kind in _WELL_FORMED and not pc.all(pc.match_substring_regex(made, _WELL_FORMED[wanted.kind]), min_count=0).as_py():
+        raise ValueOutOfRange(f"Column {wanted.name} holds text that is no {wanted.spark_type}", column=wanted.name)
     return made
 
 
@@ -137,5 +157,7 @@ def _rescaled(values: Sequence[Optional[int]], written: int, wanted: int) -> pa.
 def _within_millis(made: pa.Array, column: Column) -> None:
     bounds = pc.min_max(made)
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    if low is not None and not (-_MILLIS_LIMIT <= low and high <= _MILLIS_LIMIT):
+    if low is None or -_MILLIS_LIMIT <= low and high <= _MILLIS_LIMIT:
+        return
+    if any(abs(value) > _MILLIS_LIMIT and value not in INFINITE_COUNTS for value in made.drop_null().to_pylist()):
         raise ValueOutOfRange(f"Column {column.name} holds a time that a timestamp can't", column=column.name)

@@ -1,19 +1,19 @@
 """The readers whose rows are judged: Spark in a process of its own, and hudi-rs. They share no code."""
-import base64
-import datetime as dt
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
+
 from judging.cases import TABLE_TYPES
 from judging.spark_rows import REPLY
+from sluice_cli.values import rows_of
 
 
 class ReaderFailed(RuntimeError):
@@ -109,15 +109,11 @@ class RustReader:
         from sluice_cli.reading import read_table
 
         for table, path in tables.items():
-            rows = read_table(self._place, table).to_pylist()
-            path.write_text("".join(json.dumps(row, default=_plain) + "\n" for row in rows), encoding="utf-8")
+            path.write_text("".join(row + "\n" for row in json_rows(read_table(self._place, table))), encoding="utf-8")
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, (dt.datetime, dt.date, dt.time)):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    raise TypeError(f"no JSON form for {type(value).__name__}")
+def json_rows(table: pa.Table) -> Iterator[str]:
+    """The rows as `sluice query --json` prints them, years that Python's datetime doesn't have included."""
+    for batch in table.to_batches():
+        for row in rows_of(batch):
+            yield json.dumps(dict(zip(table.column_names, row, strict=True)))

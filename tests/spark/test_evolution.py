@@ -66,13 +66,31 @@ def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> 
     assert bench.rows(config, "id", "n") == [(1, 1), (2, 3)]
 
 
-def test_a_decimal_of_another_scale_is_refused_rather_than_misread(bench: Workbench) -> None:
-    config = table()
+@pytest.mark.parametrize(("table_type", "partition_by"), [("cow", ()), ("mor", ("place",))])
+def test_a_decimal_of_another_scale_has_the_table_written_anew_in_the_commit_that_brings_it(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> None:
+    config = table(table_type=table_type, partition_by=partition_by)
+    old, new = ({"id": "int", "place": ["null", "string"], "d": decimal(*digits)} for digits in ((18, 4), (24, 6)))
+    new["more"] = ["null", "string"]
+    bench.merge(config, [bench.put([change("c", 1, id=n, place="a", d=Decimal("1.2500")) for n in (1, 2, 3)], flattened(old))])
+    bench.merge(config, [bench.put([change("u", 2, id=2, place="a", d=Decimal("99999999999999.9999"))], flattened(old))])
+    wide = [change("u", 3, id=1, place="b", d=Decimal("123456789012345678.123456"), more="x"), change("c", 3, id=4, place=None, d=Decimal("0.000001"), more="y")]
+    outcome = bench.merge(config, [bench.put(wide, flattened(new))])
+    assert (outcome.quarantined, outcome.counts["winning"]) == ((), 2) and "table_rewritten" in bench.events.names()
+    late = [change("u", 4, id=3, place="a", d=Decimal("7.5000")), change("u", 1, id=1, place="a", d=Decimal("1.0000"))]
+    bench.merge(config, [bench.put(late, flattened(old)), bench.put([change("d", 5, id=2, place=None, d=None, more=None)], flattened(new))])
+    columns = ("id", "place", "d", "more", "__deleted")
+    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows(config, *columns) == [
+        (1, "b", Decimal("123456789012345678.123456"), "x", False), (2, None, None, None, True), (3, "a", Decimal("7.500000"), None, False), (4, None, Decimal("0.000001"), "y", False)]
+
+
+def test_a_table_over_its_rewrite_limit_is_not_written_anew(bench: Workbench) -> None:
+    config = table(rewrite_limit_bytes=1_000)
     bench.merge(config, [bench.put([change("c", 1, id=1, d=Decimal("1.2500"))], flattened({"id": "int", "d": decimal(17, 4)}))])
     finer = bench.put([change("c", 2, id=2, d=Decimal("1.25000"))], flattened({"id": "int", "d": decimal(18, 5)}))
     coarser = bench.put([change("c", 3, id=3, d=Decimal("7.5"))], flattened({"id": "int", "d": decimal(9, 1)}))
     outcome = bench.merge(config, [coarser, finer])
     assert [(error.object, error.code) for error in outcome.quarantined] == [(finer.id.hash, "incompatible_schema")]
+    assert "rewrite_limit" in outcome.quarantined[0].reason
     assert bench.rows(config, "id", "d") == [(1, Decimal("1.2500")), (3, Decimal("7.5000"))]
 
 

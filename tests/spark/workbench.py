@@ -129,8 +129,11 @@ class Workbench:
 
     def rows_by_hudi_rs(self, config: TableConfig, *columns: str) -> list[tuple[Any, ...]]:
         """The same by a reader that shares no code with Spark's."""
-        rows = pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(self.local_path(config))).build().read()).to_pylist()
-        return sorted((tuple(row[column] for column in columns) for row in rows), key=str)
+        return sorted((tuple(row[column] for column in columns) for row in self.table_by_hudi_rs(config).to_pylist()), key=str)
+
+    def table_by_hudi_rs(self, config: TableConfig) -> pa.Table:
+        """The whole table by that reader."""
+        return pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(self.local_path(config))).build().read())
 
     def timeline(self, config: TableConfig) -> list[str]:
         """Names of the timeline's files."""

@@ -102,6 +102,14 @@ def test_position_fields_named_with_their_struct_are_found():
     (named("bytes", "org.apache.kafka.connect.data.Decimal", **{"connect.parameters": {"scale": "2", "connect.decimal.precision": "8"}}), "decimal(8,2)"),
     ({"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 1}, "decimal(5,1)"),
     ({"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}, "decimal(38,2)"),  # money: its precision is only the converter's default
+    ({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}, "string"), ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 5}, "decimal(5,5)"),
+    (named("bytes", "org.apache.kafka.connect.data.Decimal", precision=64, **{"connect.parameters": {"scale": "2", "connect.decimal.precision": "64"}}), "string"),
+    ({"type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data", "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]}, "string"),
+    ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "double"}]}, "string"), ({"type": "map", "values": ["null", "string"]}, "string"),
+    ({"type": "array", "items": {"type": "map", "values": "int"}}, "array<string>"),
+    (named("bytes", "io.debezium.data.Bits"), "binary"), (named("long", "io.debezium.time.MicroDuration"), "bigint"), (named("string", "io.debezium.time.Interval"), "string"),
+    (named("string", "io.debezium.time.IsoDate"), "date"), (named("string", "io.debezium.time.IsoTimestamp"), "timestamp"), (named("string", "io.debezium.time.IsoTime"), "string"),
     ({"type": "array", "items": ["null", "string"]}, "array<string>"), ({"type": "array", "items": {"type": "array", "items": "long"}}, "array<array<bigint>>"),
     ({"type": "array", "items": ["null", named("int", "io.debezium.time.Date")]}, "array<date>"),
 ])
@@ -112,11 +120,10 @@ def test_a_type_is_stored_as_what_it_means_nullable_in_either_order(kind, expect
 
 
 @pytest.mark.parametrize("kind", [
-    {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}, {"type": "bytes", "logicalType": "decimal"}, {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 6},
-    {"type": "record", "name": "VariableScaleDecimal", "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]},
-    named("bytes", "io.debezium.data.Bits"), named("long", "io.debezium.time.MicroDuration"), named("int", "com.example.Never.Heard"),
-    {"type": "map", "values": "string"}, ["null", "int", "string"], ["null"], "null", "no.such.Type", {"type": "array", "items": {"type": "map", "values": "int"}}, 5, None,
-    {"type": "long", "logicalType": "duration-of-my-own"},
+    {"type": "bytes", "logicalType": "decimal"}, {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": -1}, {"type": "bytes", "logicalType": "decimal", "precision": 0},
+    named("int", "com.example.Never.Heard"), named("bytes", "com.example.Never.Heard"), {"type": "record", "name": "R"}, {"type": "record", "name": "R", "fields": [5]},
+    ["null", "int", "string"], ["null"], "null", "no.such.Type", {"type": "array", "items": {"type": "map", "values": "null"}}, 5, None,
+    {"type": "long", "logicalType": "duration-of-my-own"}, {"type": "record", "name": "R", "fields": [{"name": "again", "type": ["null", "R"]}]},
 ])
 def test_a_type_that_cannot_be_stored_is_refused_by_column_and_type(kind):
     with pytest.raises(UnsupportedType) as refused:
@@ -124,9 +131,20 @@ def test_a_type_that_cannot_be_stored_is_refused_by_column_and_type(kind):
     assert refused.value.facts["column"] == "c" and refused.value.facts["source_type"] and "Column c" in str(refused.value)
 
 
-def test_the_recorded_types_that_this_release_cannot_store_are_refused_by_name():
-    with pytest.raises(UnsupportedType, match="c_num is record io.debezium.data.VariableScaleDecimal"):
-        recorded("types_flat_precise", "tzflatprecise.public.zoo.v1")
+def test_every_recorded_type_has_a_stored_form():
+    kinds = {column.name: column.spark_type for column in recorded("types_flat_precise", "tzflatprecise.public.zoo.v2").row.columns}
+    assert {name: kinds[name] for name in ("c_num", "c_num_18_4", "c_money", "c_interval", "c_varbit", "c_point", "c_hstore", "c_num_arr", "c_ts_arr", "c_tstz", "c_time3")} == {
+        "c_num": "string", "c_num_18_4": "decimal(24,6)", "c_money": "decimal(38,2)", "c_interval": "bigint", "c_varbit": "binary", "c_point": "string", "c_hstore": "string",
+        "c_num_arr": "array<decimal(10,2)>", "c_ts_arr": "array<timestamp>", "c_tstz": "timestamp", "c_time3": "string"}
+
+
+def test_types_that_use_each_other_without_end_are_refused_and_not_followed():
+    fields, name = [{"name": "leaf", "type": "int"}], "T0"
+    types = {"type": "record", "name": name, "fields": fields}
+    for number in range(1, 25):  # each has two of the one before: 2**24 leaves in 25 definitions
+        types = {"type": "record", "name": f"T{number}", "fields": [{"name": "a", "type": types}, {"name": "b", "type": f"T{number - 1}"}]}
+    with pytest.raises(UnsupportedType, match="too many"):
+        column(types)
 
 
 def test_arrays_nested_without_end_are_refused_and_not_followed():

@@ -32,6 +32,8 @@ def one(array, **how):
         (pa.array([float("nan")]), "NaN"),
         (pa.array([float("-inf")]), "-Infinity"),
         (pa.array([1.5]), 1.5),
+        (pa.array([3.4028], pa.float32()), 3.4028),
+        (pa.array([float("inf")], pa.float32()), "Infinity"),
         (pa.array([2**63 - 1]), 2**63 - 1),
         (pa.array([True]), True),
         (pa.array([[Decimal("1.5"), None]]), ["1.5", None]),

@@ -106,6 +106,30 @@ def test_a_column_takes_the_form_that_the_batch_agreed_on() -> None:
     assert (row["id"], row["price"], row["at"], row["more"]) == (1, Decimal("2.5000"), 1_000_000, None)
 
 
+def test_text_and_counts_of_one_meaning_agree_within_a_batch() -> None:
+    counted = flattened(id="int", at=named("long", "io.debezium.time.MicroTimestamp"), day=named("int", "io.debezium.time.Date"), t=named("long", "io.debezium.time.MicroTime"))
+    told = flattened(id="int", at=named("string", "io.debezium.time.ZonedTimestamp"), day=named("string", "io.debezium.time.IsoDate"), t=named("string", "io.debezium.time.IsoTime"))
+    (row,) = decoded(told, [change("c", 1, id=1, at="1970-01-02T01:00:00.5+01:00", day="1969-12-31Z", t="10:00:00Z")], counted)
+    assert (row["at"], row["day"], row["t"]) == (86_400_500_000, -1, "10:00:00Z")
+    (row,) = decoded(counted, [change("c", 1, id=1, at=5, day=7, t=-1)], told)
+    assert (row["at"], row["day"], row["t"]) == (5, 7, "-00:00:00.000001")
+
+
+def test_records_maps_and_numbers_of_any_scale_are_exact_text() -> None:
+    variable = {"type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data", "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]}
+    point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}, {"name": "wkb", "type": ["null", "bytes"]}]}
+    schema = flattened(id="int", n=["null", variable], p=["null", point], h={"type": "map", "values": ["null", "string"]}, ns={"type": "array", "items": ["null", "io.debezium.data.VariableScaleDecimal"]})
+    number = {"scale": 3, "value": (-123456).to_bytes(4, "big", signed=True)}
+    (row,) = decoded(schema, [change("c", 1, id=1, n=number, p={"x": 1.5, "wkb": b"\x01"}, h={"a": "1", "b": None}, ns=[number, None])])
+    assert (row["n"], row["p"], row["h"], row["ns"]) == ("-123.456", '{"x":1.5,"wkb":"AQ=="}', '{"a":"1","b":null}', ["-123.456", None])
+
+
+def test_infinite_timestamps_do_not_refuse_their_object() -> None:
+    schema = flattened(id="int", ms=named("long", "io.debezium.time.Timestamp"), tz=named("string", "io.debezium.time.ZonedTimestamp"))
+    values = [(9_223_372_036_825_200_000, "infinity"), (-9_223_372_036_832_400_000, "-infinity"), (9_223_372_036_825_200, "+292278994-08-16T23:00:00Z")]
+    assert [(row["ms"], row["tz"]) for row in decoded(schema, [change("c", 1, id=n, ms=ms, tz=tz) for n, (ms, tz) in enumerate(values)])] == values
+
+
 def test_a_binlog_orders_by_file_number_position_and_row() -> None:
     schema = flattened(id="int", **{"__file": ["null", "string"], "__pos": ["null", "long"], "__row": ["null", "int"]})
     schema["fields"] = [field for field in schema["fields"] if field["name"] != "__lsn"]
@@ -137,6 +161,8 @@ def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, A
     (["null", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}], b"\x7f\xff\xff\xff"),
     (named("long", "io.debezium.time.Timestamp"), 2**62),
     (named("string", "io.debezium.time.ZonedTimestamp"), "yesterday"),
+    (named("string", "io.debezium.time.ZonedTimestamp"), "2024-13-01T00:00:00Z"),
+    (named("string", "io.debezium.time.IsoDate"), "2024-01-32"),
 ])
 def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: Any) -> None:
     schema = flattened(id="int", v=kind)

@@ -1,13 +1,13 @@
 """What a batch is read as, and what the table becomes."""
-import pytest
-from pyspark.sql.types import DecimalType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
+from dataclasses import replace
+
+from pyspark.sql.types import DateType, DecimalType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from sluice.avro_schema import read_writer_schema
-from sluice.errors import Incompatible
 from sluice.hidden_columns import NAMES
 from sluice.manifest import ManifestObject
 from sluice.table_config import TableConfig
-from sluice_spark.reader_plan import plan_read, wider_type
+from sluice_spark.reader_plan import plan_read
 from sluice_spark.reading import balanced, task_count
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), partition_by=("place",))
@@ -61,20 +61,38 @@ def test_the_key_may_grow_from_int_to_long_and_change_no_further() -> None:
     assert list(plan_read(CONFIG, batch="b", writers=[text], stored=stored(id=IntegerType())).refused) == [text.fingerprint]
 
 
-@pytest.mark.parametrize(("had", "comes", "becomes"), [
-    (DecimalType(18, 4), DecimalType(9, 2), DecimalType(18, 4)),  # fits what is stored
-    (DecimalType(17, 4), DecimalType(18, 4), DecimalType(18, 4)),  # as many bytes, the same scale
-    (DecimalType(18, 4), DecimalType(19, 4), None),  # a longer fixed field
-    (DecimalType(17, 4), DecimalType(18, 5), None),  # another scale: Hudi 1.0 would keep the bytes
-    (IntegerType(), DecimalType(10, 0), None),
-    (StringType(), IntegerType(), None),
-])
-def test_a_stored_type_widens_only_where_hudi_keeps_the_values(had, comes, becomes) -> None:
-    if becomes is None:
-        with pytest.raises(Incompatible, match="Column d"):
-            wider_type("d", had, comes)
-    else:
-        assert wider_type("d", had, comes) == becomes
+def decimal(precision: int, scale: int) -> dict:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def test_a_decimal_that_hudi_cannot_widen_in_place_has_the_table_written_anew() -> None:
+    table = stored(id=IntegerType(), d=DecimalType(18, 4))
+    planned = plan_read(CONFIG, batch="b", writers=[writer(id="int", d=decimal(24, 6))], stored=table)
+    assert (planned.widened, planned.rewritten, planned.target["d"].dataType) == (("d",), ("d",), DecimalType(24, 6))
+
+
+def test_where_the_table_may_not_be_written_anew_only_the_schema_that_needs_it_is_refused() -> None:
+    table = stored(id=IntegerType(), d=DecimalType(18, 4))
+    wide, narrow = writer(id="int", d=decimal(24, 6)), writer(id="int", d=decimal(9, 2))
+    planned = plan_read(CONFIG, batch="b", writers=[wide, narrow], stored=table, may_rewrite=False)
+    assert list(planned.refused) == [wide.fingerprint] and "rewrite_limit" in str(planned.refused[wide.fingerprint])
+    assert (planned.rewritten, planned.target) == ((), table)
+
+
+def test_columns_wanted_raw_are_read_as_the_connector_counts_them() -> None:
+    at, day = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, {"type": "int", "connect.name": "io.debezium.time.Date"}
+    some = replace(CONFIG, raw=("at",))
+    assert [field.dataType for field in plan_read(some, batch="b", writers=[writer(id="int", at=at, day=day)], stored=None).target.fields[:3]] == [
+        IntegerType(), LongType(), DateType()]
+    everything = plan_read(replace(CONFIG, raw=("*",)), batch="b", writers=[writer(id="int", at=at, day=day)], stored=None)
+    assert [field.dataType for field in everything.target.fields[:3]] == [IntegerType(), LongType(), IntegerType()]
+
+
+def test_every_writer_schema_has_a_verdict_against_the_table_as_it_was() -> None:
+    table = stored(id=IntegerType(), n=IntegerType())
+    same, more, wrong = writer(id="int", n="int"), writer(id="int", n="long", extra="string"), writer(id="int", n="string")
+    planned = plan_read(CONFIG, batch="b", writers=[more, same, wrong], stored=table)
+    assert [planned.verdicts[each.fingerprint].verdict for each in (same, more, wrong)] == ["same", "promoted", "incompatible"]
 
 
 def item(size: int, number: int = 0) -> ManifestObject:

@@ -28,6 +28,7 @@ def recorded(name, topic):
     (plain("int"), plain("long"), "bigint"), (plain("float"), plain("double"), "double"), (plain("string"), plain("string"), "string"),
     (decimal(18, 4), decimal(24, 6), "decimal(24,6)"), (decimal(10, 0), decimal(10, 5), "decimal(15,5)"), (decimal(38, 0), decimal(38, 0), "decimal(38,0)"),
     (plain("timestamp_millis"), plain("zoned_timestamp"), "timestamp"), (plain("time_millis"), plain("time_micros"), "string"),
+    (plain("string"), plain("variable_decimal"), "string"), (plain("string"), plain("time_micros"), "string"), (plain("date"), plain("iso_date"), "date"),
     (array_column("c", plain("int"), True), array_column("c", plain("long"), True), "array<bigint>"),
 ])
 def test_a_column_of_both_becomes_what_holds_both(first, second, merged):

@@ -1,0 +1,72 @@
+"""Text that keeps every digit, and counts of time read from text."""
+import json
+
+import pytest
+
+from sluice.column_types import array_column, decimal_column, json_column, plain_column, variable_decimal_column
+from sluice.temporal_text import count_of
+from sluice.value_text import Unrepresentable, decimal_text, json_text, time_text
+
+
+def unscaled(number):
+    return number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)
+
+
+@pytest.mark.parametrize("number, scale, text", [
+    (12345678901234567890123456789, 18, "12345678901.234567890123456789"), (-1, 6, "-0.000001"), (0, 2, "0.00"), (5, -3, "5000"), (100, 0, "100"), (-12300, 2, "-123.00"),
+])
+def test_a_number_is_written_in_full(number, scale, text):
+    assert decimal_text(unscaled(number), scale) == text
+
+
+def test_numbers_as_long_as_postgresql_has_them_keep_every_digit():
+    number = 10**20_000 + 7
+    text = decimal_text(unscaled(number), 16_383)
+    assert text.index(".") == 20_001 - 16_383
+    assert text.replace(".", "") == "1" + "0" * 19_999 + "7"
+
+
+@pytest.mark.parametrize("scale", [2**31 - 1, -(2**31), 200_000])
+def test_an_absurd_scale_is_refused_and_makes_no_long_text(scale):
+    with pytest.raises(Unrepresentable):
+        decimal_text(b"\x01", scale)
+
+
+@pytest.mark.parametrize("count, kind, text", [
+    (0, "time_millis", "00:00:00.000000"), (45_296_789, "time_millis", "12:34:56.789000"), (86_400_000_000, "time_micros", "24:00:00.000000"),
+    (-3_020_399_000_000, "time_micros", "-838:59:59.000000"), (1, "time_nanos", "00:00:00.000000001"), (-1, "time_micros", "-00:00:00.000001"),
+])
+def test_a_time_of_day_may_be_negative_or_longer_than_a_day(count, kind, text):
+    assert time_text(count, kind) == text
+
+
+def test_json_keeps_numbers_exact_and_names_what_it_does_not_have():
+    def plain(name, kind):
+        return plain_column(name, kind, True, kind)
+
+    column = json_column("c", True, "record", fields=(
+        decimal_column("d", 20, 2, True, ""), variable_decimal_column("v", True, ""), plain("b", "bytes"), plain("day", "date"), plain("far", "date"), plain("at", "timestamp_millis"),
+        plain("long_ago", "timestamp_micros"), plain("t", "time_micros"), plain("nan", "double"), plain("inf", "float"), array_column("list", plain("x", "long"), True),
+        json_column("m", True, "map", element=plain("value", "string")), plain("none", "string"), plain("text", "string")))
+    value = {"d": unscaled(110), "v": {"scale": 1, "value": unscaled(25)}, "b": b"\x00\xff", "day": 9681, "far": 10**8, "at": 1_500, "long_ago": -10**18, "t": 1, "nan": float("nan"),
+             "inf": float("-inf"), "list": [1, None], "m": {'k"': "v"}, "none": None, "text": "ž\n"}
+    text = json_text(value, column)
+    assert text.startswith('{"d":1.10,"v":2.5,"b":"AP8=","day":"1996-07-04","far":100000000,"at":"1970-01-01T00:00:01.500000Z","long_ago":-1000000000000000000,')
+    assert json.loads(text) == {"d": 1.1, "v": 2.5, "b": "AP8=", "day": "1996-07-04", "far": 10**8, "at": "1970-01-01T00:00:01.500000Z", "long_ago": -10**18, "t": "00:00:00.000001",
+                                "nan": "NaN", "inf": "-Infinity", "list": [1, None], "m": {'k"': "v"}, "none": None, "text": "ž\n"}
+    assert json_text(None, column) == "null"
+
+
+@pytest.mark.parametrize("text, kind, count", [
+    ("1970-01-01Z", "date", 0), ("1969-12-31", "date", -1), ("2000-02-29", "date", 11_016), ("0001-01-01", "date", -719_162), ("-0001-03-01", "date", -719_834), ("+12345-01-01", "date", 3_789_391),
+    ("1970-01-01T00:00:00.0019Z", "timestamp_millis", 1), ("1969-12-31T23:59:59.999999999Z", "timestamp_micros", -1), ("2021-12-31T18:29:59.123456Z", "timestamp_micros", 1_640_975_399_123_456),
+    ("1970-01-01T01:30+01:30", "timestamp_nanos", 0), ("1969-12-31T22:30:00-01:30", "timestamp_nanos", 0), ("infinity", "timestamp_millis", 2**63 - 1), ("-infinity", "date", -(2**63)),
+])
+def test_text_is_counted_from_1970(text, kind, count):
+    assert count_of(text, kind) == count
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01", "2024-02-30Z", "2024-01-01T25:00Z", "2024-01-01 00:00:00", "infinity2"])
+def test_text_that_is_no_date_is_refused(text):
+    with pytest.raises(ValueError):
+        count_of(text, "date")
