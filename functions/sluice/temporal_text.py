@@ -11,19 +11,23 @@ _UNITS = {kinds.TIMESTAMP_MILLIS: 10**6, kinds.TIMESTAMP_MICROS: 10**3, kinds.TI
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
+class NoTime(ValueError):
+    """Text that is no date or timestamp. The caller knows its column."""
+
+
 def count_of(text: str, kind: str) -> int:
     """Days, or units of a timestamp kind, since 1970-01-01 UTC; what is below the unit is cut.
 
-    An infinity is the greatest or the least 64-bit count. Raises ValueError for text that is no date or timestamp.
+    An infinity is the greatest or the least 64-bit count. Raises NoTime.
     """
     matched = _TEXT.fullmatch(text)
     if matched is None:
         if re.fullmatch(r"-?infinity|[+-]\d{7,9}-.*", text):
             return min(INFINITE_COUNTS) if text.startswith("-") else max(INFINITE_COUNTS)
-        raise ValueError(f"{text[:40]!r} is no date or timestamp")
+        raise NoTime(f"{text[:40]!r} is no date or timestamp")
     year, month, day, hour, minute, second = (int(part or 0) for part in matched.groups()[:6])
     if not (1 <= month <= 12 and 1 <= day <= _MONTH_DAYS[month - 1] and hour < 24 and minute < 60 and second < 60):
-        raise ValueError(f"{text[:40]!r} is no date or timestamp")
+        raise NoTime(f"{text[:40]!r} is no date or timestamp")
     days = _days(year, month, day)
     if kind == kinds.DATE:
         return days

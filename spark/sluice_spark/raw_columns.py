@@ -10,8 +10,8 @@ from sluice import column_types as kinds
 from sluice.column_types import Column
 from sluice.errors import SluiceError
 from sluice.temporal_bounds import INFINITE_COUNTS
-from sluice.temporal_text import count_of
-from sluice.value_text import stored_text
+from sluice.temporal_text import NoTime, count_of
+from sluice.value_text import Unrepresentable, stored_text
 
 # Raw means: what Avro decodes to, without the meaning of its logical type. Spark's built-ins give it
 # that meaning (normalizing.py); they are faster than Python objects and have no year 9999.
@@ -94,7 +94,7 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column) -> pa.Arra
         elif written.kind in _WELL_FORMED and wanted.kind not in _WELL_FORMED and wanted.kind != kinds.STRING:
             values = [None if value is None else count_of(value, wanted.kind) for value in values]
         made = pa.array(values, type=_ARROW[wanted.kind])
-    except (pa.ArrowInvalid, OverflowError, ValueError) as error:
+    except (pa.ArrowInvalid, OverflowError, Unrepresentable, NoTime) as error:
         raise ValueOutOfRange(f"Column {wanted.name} holds a value that {wanted.spark_type} can't", column=wanted.name, cause=str(error)[:200]) from error
     if wanted.kind == kinds.TIMESTAMP_MILLIS:
         _within_millis(made, wanted)
