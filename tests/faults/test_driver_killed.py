@@ -73,9 +73,9 @@ def kill_between_two_commits(stack: RunningStack) -> set[str]:
 def test_the_next_run_finishes_the_batch_of_a_killed_driver_and_nothing_is_lost_or_doubled(stack: RunningStack, tmp_path: Path):
     fixtures = find_set(CASE.set_name, os.environ)
     stack.configure(CASE.rules(fixtures.plan.topics))
-    for _, keys in CASE.steps(fixtures):
-        for key in keys:
-            stack.put(CASE.key(key), fixtures.path(key))
+    for _, objects in CASE.steps(fixtures):
+        for item in objects:
+            stack.put(CASE.key(item.key), item.file)
     killed = kill_between_two_commits(stack)
     left = {part["sk"] for part in parts(stack) if part["state"] == "claimed"}
     assert left, "the driver was not killed in time"

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from judging.cases import ONE_GO, Case, pairwise
+from judging.cases import OTHERS, SIDE_OBJECTS, Case, pairwise
 from judging.fixture_sets import SetMissing, find_set
 from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack, local_stack
@@ -15,8 +15,7 @@ from sluice_local.java import find_java
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1_800)]
 
-SIDE_OBJECTS = Case("moma_keys", "shuffled", ONE_GO, "cow")
-CASES = (*pairwise(), SIDE_OBJECTS)
+CASES = (*pairwise(), *OTHERS)
 TIMEOUT_S = 900.0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 BUNDLED = Path(__file__).resolve().parents[1] / "data"
-ORDERS = ("in_order", "shuffled", "reversed", "at_least_once")
+ORDERS = ("in_order", "shuffled", "reversed", "at_least_once", "neighbours_swapped", "first_object_last")
 SIDE_FILES = (".keys.avro", ".headers.avro")
 
 
@@ -20,11 +20,23 @@ class Keyed:
 
 @dataclass(frozen=True)
 class SetPlan:
-    """Which part of a set is judged: through which phase, and how its tables (by topic) are keyed."""
+    """How a set is judged: how its tables (by topic) are keyed, and the delivery orders that it lists.
+
+    A set of overwritten keys lists none: its object versions are put in the order in which they were written, in one go.
+    """
 
     name: str
-    through: str
     topics: Mapping[str, Keyed]
+    orders: tuple[str, ...] = ORDERS
+    phased: bool = True
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """One object to put: its recorded key and the file that holds its bytes."""
+
+    key: str
+    file: Path
 
 
 @dataclass(frozen=True)
@@ -37,21 +49,17 @@ class Phase:
 
 @dataclass(frozen=True)
 class FixtureSet:
-    """A set on disk, cut at the plan's last phase."""
+    """A set on disk."""
 
     plan: SetPlan
     folder: Path
     phases: tuple[Phase, ...]
-    orders: Mapping[str, tuple[str, ...]]
+    orders: Mapping[str, tuple[Delivered, ...]]
 
-    def delivery(self, order: str, phase: Phase | None = None) -> tuple[str, ...]:
-        """Keys in the order they are put, repetitions included; of one phase, or of all."""
+    def delivery(self, order: str, phase: Phase | None = None) -> tuple[Delivered, ...]:
+        """Objects in the order they are put, repetitions included; of one phase, or of all."""
         keys = frozenset(phase.keys) if phase else frozenset(key for each in self.phases for key in each.keys)
-        return tuple(key for key in self.orders[order] if key in keys)
-
-    def path(self, key: str) -> Path:
-        """The file that holds an object's bytes."""
-        return self.folder / "bronze" / key
+        return tuple(item for item in self.orders[order] if item.key in keys)
 
     def side_objects(self) -> int:
         """How many objects carry no changes: keys, headers, tombstones."""
@@ -62,17 +70,22 @@ class SetMissing(LookupError):
     """The set is neither bundled nor in the folder that SLUICE_FIXTURES names."""
 
 
+_ARTISTS, _ARTWORKS = Keyed(("artist_id",), ("nationality",)), Keyed(("artwork_id",), ("classification",))
+
 PLANS: Mapping[str, SetPlan] = MappingProxyType({plan.name: plan for plan in (
-    SetPlan("tickit_small", "changes", MappingProxyType({
+    SetPlan("tickit_small", MappingProxyType({
         "tickit.ems.category": Keyed(("catid",)), "tickit.ems.event": Keyed(("eventid",), ("catid",)), "tickit.ems.venue": Keyed(("venueid",)),
         "tickit.crm.user": Keyed(("userid",), ("state",)), "tickit.ecomm.date": Keyed(("dateid",)), "tickit.ecomm.listing": Keyed(("listid",)),
         "tickit.ecomm.sale": Keyed(("salesid",))})),
-    SetPlan("moma_flat", "deletes_full_identity", MappingProxyType({
-        "moma.public.artists": Keyed(("artist_id",), ("nationality",)), "moma.public.artworks": Keyed(("artwork_id",), ("classification",))})),
-    SetPlan("pagila_env", "deletes", MappingProxyType({
+    SetPlan("moma_flat", MappingProxyType({"moma.public.artists": _ARTISTS, "moma.public.artworks": _ARTWORKS})),
+    SetPlan("pagila_env", MappingProxyType({
         "pagila.public.film": Keyed(("film_id",), ("rating",)), "pagila.public.customer": Keyed(("customer_id",), ("store_id",)),
         "pagila.public.rental": Keyed(("rental_id",))})),
-    SetPlan("moma_keys", "final", MappingProxyType({"momac283.public.artists": Keyed(("artist_id",), ("nationality",))})),
+    SetPlan("types_flat_precise", MappingProxyType({"tzflatprecise.public.zoo": Keyed(("id",))})),
+    SetPlan("moma_keys", MappingProxyType({"momac283.public.artists": _ARTISTS})),
+    SetPlan("moma_flat_old", MappingProxyType({"momaold.public.artists": _ARTISTS, "momaold.public.artworks": _ARTWORKS})),
+    SetPlan("moma_crash", MappingProxyType({"momac283.public.artists": _ARTISTS})),
+    SetPlan("moma_overwrite", MappingProxyType({"momac181.public.artists": _ARTISTS}), orders=("in_order",), phased=False),
 )})
 
 
@@ -85,7 +98,13 @@ def find_set(name: str, environment: Mapping[str, str]) -> FixtureSet:
     if folder is None:
         raise SetMissing(f"{name} is not bundled: set SLUICE_FIXTURES to the folder that holds it" + (f" (it is not in {shared})" if shared else ""))
     manifest = json.loads((folder / "manifest.json").read_text())
-    phases = [Phase(phase["phase"], tuple(phase["new_objects"])) for phase in manifest["phases"]]
-    last = [phase.name for phase in phases].index(plan.through)
-    orders = {order: tuple(keys) for order, keys in json.loads((folder / "delivery_orders.json").read_text()).items()}
-    return FixtureSet(plan, folder, tuple(phases[: last + 1]), MappingProxyType(orders))
+    phases = tuple(Phase(phase["phase"], tuple(phase["new_objects"])) for phase in manifest["phases"])
+    return FixtureSet(plan, folder, phases, MappingProxyType(_orders(folder)))
+
+
+def _orders(folder: Path) -> dict[str, tuple[Delivered, ...]]:
+    listed = folder / "delivery_orders.json"
+    if listed.exists():
+        return {order: tuple(Delivered(key, folder / "bronze" / key) for key in keys) for order, keys in json.loads(listed.read_text()).items()}
+    versions = sorted(json.loads((folder / "versions.json").read_text()), key=lambda version: version["seq"])
+    return {"in_order": tuple(Delivered(version["key"], folder / "bronze_versions" / version["file"]) for version in versions)}

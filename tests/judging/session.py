@@ -42,7 +42,7 @@ def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, rea
     for number in range(max(len(steps) for _, _, steps in plans)):
         now = [(case, fixtures, steps[number]) for case, fixtures, steps in plans if number < len(steps)]
         started = time.monotonic()
-        _put(stack, [[(case.key(key), fixtures.path(key)) for key in keys] for case, fixtures, (_, keys) in now])
+        _put(stack, [[(case.key(item.key), item.file) for item in objects] for case, _, (_, objects) in now])
         stack.wait(timeout_s)
         seconds = time.monotonic() - started
         for case, fixtures, (phase, _) in now:

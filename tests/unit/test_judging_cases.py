@@ -1,14 +1,23 @@
 """The matrix that is judged, and the subset that continuous integration runs."""
 import itertools
+import json
 
 import pytest
 
-from judging.cases import AXES, Case, matrix, pairwise
-from judging.fixture_sets import PLANS, SetMissing, find_set
+from judging.cases import AXES, OTHERS, Case, matrix, pairwise
+from judging.fixture_sets import ORDERS, PLANS, SetMissing, find_set
 
 
 def test_the_whole_matrix_has_every_combination():
-    assert len({case.id for case in matrix()}) == 3 * 4 * 2 * 2
+    full = [plan for plan in PLANS.values() if plan.phased]
+    assert len({case.id for case in matrix()}) == len(full) * len(ORDERS) * 2 * 2 + (len(PLANS) - len(full)) * 2
+
+
+def test_every_set_and_every_order_runs_in_continuous_integration():
+    cases = (*pairwise(), *OTHERS)
+    assert {case.set_name for case in cases} == set(PLANS)
+    assert {case.order for case in cases} == set(ORDERS)
+    assert set(cases) <= set(matrix())
 
 
 def test_every_pair_of_values_occurs_in_the_pairwise_subset():
@@ -18,7 +27,7 @@ def test_every_pair_of_values_occurs_in_the_pairwise_subset():
 
 
 def test_the_pairwise_subset_is_no_larger_than_it_must_be():
-    assert len(pairwise()) == 12
+    assert len(pairwise()) == 16
 
 
 def test_a_case_renames_the_topic_in_the_folder_and_in_the_files_name_and_nothing_else():
@@ -39,13 +48,27 @@ def test_phase_by_phase_puts_what_one_go_puts():
     for order in ("in_order", "shuffled", "reversed", "at_least_once"):
         whole = Case("tickit_small", order, "one_go", "cow").steps(fixtures)
         phased = Case("tickit_small", order, "phased", "cow").steps(fixtures)
-        assert len(whole) == 1 and [phase.name for phase, _ in phased] == ["snapshot", "changes"]
-        assert sorted(whole[0][1]) == sorted(key for _, keys in phased for key in keys)
+        assert len(whole) == 1 and [phase.name for phase, _ in phased] == ["snapshot", "changes", "final"]
+        assert sorted(item.key for item in whole[0][1]) == sorted(item.key for _, items in phased for item in items)
 
 
 def test_at_least_once_puts_some_objects_twice():
-    keys = find_set("tickit_small", {}).delivery("at_least_once")
+    keys = [item.key for item in find_set("tickit_small", {}).delivery("at_least_once")]
     assert len(keys) > len(set(keys)) == len(find_set("tickit_small", {}).delivery("in_order"))
+
+
+def test_a_set_of_overwritten_keys_is_put_version_by_version(tmp_path):
+    folder = tmp_path / "moma_overwrite"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(json.dumps({"phases": [{"phase": "final", "new_objects": ["topics/t/t+0+0.avro"]}]}))
+    (folder / "versions.json").write_text(json.dumps([{"seq": 2, "key": "topics/t/t+0+0.avro", "file": "b"}, {"seq": 1, "key": "topics/t/t+0+0.avro", "file": "a"}]))
+    found = find_set("moma_overwrite", {"SLUICE_FIXTURES": str(tmp_path)})
+    assert [item.file for item in found.delivery("in_order")] == [folder / "bronze_versions" / name for name in ("a", "b")]
+
+
+def test_an_object_of_no_topic_of_its_set_is_not_renamed():
+    with pytest.raises(ValueError, match="does not begin with a topic"):
+        Case("moma_keys", "shuffled", "one_go", "cow").key("topics/other/other+0+1.avro")
 
 
 def test_a_set_that_is_not_there_says_what_to_set(tmp_path):
