@@ -18,6 +18,7 @@ from sluice_aws.job_runs import JobRuns
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_aws.reconciler import Reconciler
+from sluice_aws.rerouting import Rerouted, reroute
 from sluice_aws.schema_store import SchemaStore
 from sluice_aws.settings import Settings
 from sluice_aws.starting import Starter
@@ -44,11 +45,12 @@ def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[s
     listing = parts.reconciler.run(configuration, seconds_left=seconds_left)
     sweep = parts.sweeper.run()
     unparked = parts.unpark(configuration)
-    parts.waker.wake(unparked.lanes, configuration)
+    rerouted = parts.reroute(configuration)
+    parts.waker.wake(unparked.lanes | rerouted.lanes, configuration)
     parts.supervisor.wake_forgotten(parts.supervisor.lanes(configuration), configuration)
     started = parts.supervisor.start_due(parts.supervisor.lanes(configuration), configuration)
     announced = parts.announcer.tell_forgotten(epoch_ms() - parts.grace_ms)
-    result = {**asdict(listing), "looked_at": sweep.looked_at, "forgotten": sweep.forgotten, "lost": sweep.lost, "unparked": unparked.objects, "started": started, "announced": announced}
+    result = {**asdict(listing), "looked_at": sweep.looked_at, "forgotten": sweep.forgotten, "lost": sweep.lost, "unparked": unparked.objects, "rerouted": rerouted.objects, "started": started, "announced": announced}
     telemetry.event("reconciled", **result)
     telemetry.count("ObjectsMissed", listing.missing)
     return result
@@ -72,6 +74,13 @@ class Parts:
         if configuration is None:
             return Unparked(0, frozenset())
         return unpark(self.ledger, configuration, epoch_ms, since=epoch_ms() - RECENTLY_MS)
+
+    def reroute(self, configuration: Optional[Configuration]) -> Rerouted:
+        """Move what such a configuration had admitted for a table that no longer takes its topic."""
+        if configuration is None:
+            return Rerouted(0, frozenset())
+        lanes = [state.lane for state in self.supervisor.lanes(configuration)]
+        return reroute(self.ledger, configuration, lanes, before=epoch_ms() - self.grace_ms, now=epoch_ms)
 
 
 @functools.lru_cache(maxsize=1)

@@ -35,6 +35,7 @@ class Ledger:
         self.get_objects = objects.get_objects
         self.objects_in_state = objects.objects_in_state
         self.unpark = objects.unpark
+        self.reroute = objects.reroute
         self.quarantine_pending = objects.quarantine_pending
         self.forget = objects.forget
 

@@ -1,9 +1,10 @@
 """Batches: opening one under the lane, claiming its objects in an order that a crash can't break, finding unsettled ones."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from sluice import ledger_items as items
+from sluice.errors import SluiceError
 from sluice.identity import ObjectId
 from sluice.ledger_records import ManifestPointer
 from sluice.manifest import Manifest
@@ -13,6 +14,17 @@ from sluice_aws.ledger_lanes import held_by
 from sluice_aws.ledger_table import LedgerTable, TransactionRefused, Values
 
 BESIDE_PARTS = 3  # the lane's check, the pointer, the batch
+
+
+class _LaneLost(Exception):
+    """The lane isn't held by whoever writes."""
+
+
+class BatchTaken(SluiceError):
+    """A batch of this id is there already and not this run's to open; facts: `batch`, and its `state` and `run` where known."""
+
+    code = "batch_taken"
+    next_step = "Run `sluice doctor`: objects that are pending are in a batch that somebody else opened, or that is committed"
 
 
 class BatchLedger:
@@ -26,7 +38,8 @@ class BatchLedger:
 
         One transaction conditional on holding the lane. A batch of more than 97 tables writes parts
         ahead of it under the same condition: without the batch they mean nothing. Repeatable by the
-        same run; a batch whose objects all returned to pending may be opened again.
+        same run; a batch whose objects all returned to pending may be opened again. Raises BatchTaken
+        when the lane is held and the batch can't be opened all the same: no other run's doing.
         """
         lane_held = self._table.check_action(items.lane_key(manifest.lane), held_by(run_id, job_run_id))
         openable = NEW_ITEM | when(state=items.RETURNED) | when(run=run_id, state=items.CLAIMED)
@@ -50,25 +63,35 @@ class BatchLedger:
         })
         try:
             while len(parts) > ACTIONS_LIMIT - BESIDE_PARTS:
-                self._table.transact([lane_held, *parts[:ACTIONS_LIMIT - 1]])
+                self._open([lane_held, *parts[:ACTIONS_LIMIT - 1]], manifest.batch)
                 parts = parts[ACTIONS_LIMIT - 1:]
-            self._table.transact([lane_held, pointer, batch, *parts])
-        except TransactionRefused:
+            self._open([lane_held, pointer, batch, *parts], manifest.batch)
+        except _LaneLost:
             return False
         return True
+
+    def _open(self, actions: Sequence[Values], batch: str) -> None:
+        """The lane's check stands first: whether it failed tells a lost lane from a batch that is there."""
+        try:
+            self._table.transact(actions)
+        except TransactionRefused as answer:
+            if 0 in answer.refusals:
+                raise _LaneLost from answer
+            found = next(iter(answer.refusals.values())).found or {}
+            raise BatchTaken(f"Batch {batch} can't be opened", batch=batch, state=found.get("state"), run=found.get("run")) from answer
 
     def claim(self, manifest: Manifest) -> List[ObjectId]:
         """pending -> claimed for every object of an open batch; gives those that the batch has. Repeatable.
 
-        An object that something else took or dropped since the pending query is left out: it must
-        not be read. One that this batch has settled already counts as the batch's.
+        An object that something else took, dropped or moved to another table since the pending query
+        is left out: it must not be read. One that this batch has settled already counts as the batch's.
         """
         listed = [(table, found) for table in sorted(manifest.tables) for found in manifest.tables[table].objects]
         groups = [
             [
                 self._table.update_action(
-                    items.object_key(found.id), {"state": items.CLAIMED, "batch": manifest.batch, "table": table},
-                    condition=when(state=items.PENDING)),
+                    items.object_key(found.id), {"state": items.CLAIMED, "batch": manifest.batch},
+                    condition=when(state=items.PENDING, table=table)),
                 self._table.delete_action(items.pending_key(manifest.lane, table, found.admitted_at, found.id)),
             ]
             for table, found in listed

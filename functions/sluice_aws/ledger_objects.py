@@ -74,6 +74,20 @@ class ObjectLedger:
             self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED)),
         ])
 
+    def reroute(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
+        """pending -> pending under the table and lane that take its topic now; the caller wakes that lane.
+
+        It keeps the time it was admitted at. False when it isn't pending there any more. A batch that was
+        opened with it and died before its claim doesn't get it: a claim names the table.
+        """
+        moved = replace(record, table=config.table, lane=config.lane)
+        there = when(state=items.PENDING, table=record.table, lane=record.lane)
+        return self._together([
+            self._table.delete_action(items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)),
+            self._table.put_action(pending_item(moved)),
+            self._table.update_action(items.object_key(record.id), {"table": moved.table, "lane": moved.lane, "rerouted_at": now}, condition=there),
+        ])
+
     def quarantine_pending(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
         """pending -> quarantined, for an object that was gone before it could be read; False when it isn't pending any more."""
         listing = items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)

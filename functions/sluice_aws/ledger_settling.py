@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from sluice import ledger_items as items
 from sluice.errors import SluiceError
@@ -10,7 +10,8 @@ from sluice.identity import ObjectId
 from sluice.manifest import COMMITTED, QUARANTINED, ObjectError, Outcome, RowErrorCount
 from sluice_aws.ledger_batches import BatchLedger
 from sluice_aws.ledger_expressions import when
-from sluice_aws.ledger_groups import write_groups
+from sluice_aws.ledger_groups import GuardRefused, write_groups
+from sluice_aws.ledger_lanes import held_by
 from sluice_aws.ledger_objects import ObjectLedger, listing_fields, pending_item
 from sluice_aws.ledger_table import LedgerTable, Refusal, TransactionRefused, Values
 
@@ -87,9 +88,11 @@ class SettlingLedger:
             return False
         return True
 
-    def return_to_pending(self, batch: str, table: str, objects: Sequence[ObjectId], lane: str) -> List[ObjectId]:
+    def return_to_pending(self, batch: str, table: str, objects: Sequence[ObjectId], lane: str, run_id: str, job_run_id: str) -> Optional[List[ObjectId]]:
         """claimed -> pending for a part that is deliberately split; gives those that returned. Repeatable.
 
+        Every transaction is conditional on this job run's hold of the lane: None when it is lost, and
+        then whoever takes over finishes the batch, those that have returned by then included.
         They keep the time they were admitted at. The part ends as returned, so the batch can be
         closed; what waits now is of the lane's holder's own knowledge, so nothing is woken.
         """
@@ -102,9 +105,13 @@ class SettlingLedger:
             ]
             for identity in objects
         ]
-        refused = write_groups(self._table, groups)
-        part = items.part_key(batch, table)
-        self._table.update(part, {"state": items.RETURNED}, condition=when(state=items.CLAIMED))
+        lane_held = self._table.check_action(items.lane_key(lane), held_by(run_id, job_run_id))
+        part = self._table.update_action(items.part_key(batch, table), {"state": items.RETURNED}, condition=when(state=items.CLAIMED))
+        try:
+            refused = write_groups(self._table, groups, guard=lane_held)
+            write_groups(self._table, [[part]], guard=lane_held)
+        except GuardRefused:
+            return None
         return [identity for position, identity in enumerate(objects) if position not in refused]
 
     @staticmethod

@@ -114,7 +114,10 @@ class TableParts:
         if not self._hold.still_held():
             self._hold.check()
         retry_at = self._back_off(table, failure)  # before the objects are pending again: nothing claims them early
-        self._ledger.return_to_pending(manifest.batch, table, sorted(claimed), manifest.lane)
+        me = self._hold.identity
+        if self._ledger.return_to_pending(manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id) is None:
+            self._hold.lose()
+            self._hold.check()
         self._log.event("part_returned", batch=manifest.batch, table=table, objects=len(claimed), retry_at=retry_at)
         return PartEnd(table, RETURNED, retry_at=retry_at)
 

@@ -139,7 +139,7 @@ def test_the_schedule_looks_after_every_lane(stack):
 
 def test_the_schedule_of_reconcile_lists_the_bucket(stack):
     assert reconcile(sample("reconcile-schedule"), context(400_000)) == {
-        "listed": 0, "missing": 0, "admitted": 0, "failed": 0, "complete": True, "looked_at": 0, "forgotten": 0, "lost": 0, "unparked": 0, "started": 0, "announced": 0,
+        "listed": 0, "missing": 0, "admitted": 0, "failed": 0, "complete": True, "looked_at": 0, "forgotten": 0, "lost": 0, "unparked": 0, "rerouted": 0, "started": 0, "announced": 0,
     }  # fmt: skip
 
 

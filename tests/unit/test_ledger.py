@@ -18,6 +18,7 @@ from sluice.ledger_records import AdmittedObject, wakes
 from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart, manifest_key, open_manifest
 from sluice.table_config import TableConfig
 from sluice_aws.ledger import Ledger
+from sluice_aws.ledger_batches import BatchTaken
 from sluice_aws.ledger_settling import ForeignObjects, UnsettledParts
 from sluice_aws.ledger_table import LedgerBusy
 
@@ -356,6 +357,30 @@ class TestClaiming:
         for manifest, ids in zip(manifests, taken):
             assert {ledger.get_objects([identity])[identity].batch for identity in ids} <= {manifest.batch}
 
+    def test_an_object_that_went_to_another_table_meanwhile_is_left_out_of_a_claim_and_waits_there(self, ledger):
+        gone, stays = an_object(1), an_object(2)
+        for one in (gone, stays):
+            ledger.admit(one)
+        held(ledger)
+        manifest = a_manifest([gone, stays])
+        assert opened(ledger, manifest)
+        other = TableConfig("shop.people", "shop", "people", topic="shop.orders", record_key=("id",), lane="side")
+        assert ledger.reroute(ledger.get_objects([gone.id])[gone.id], other, NOW)
+        assert ledger.claim(manifest) == [stays.id]
+        assert [(item.id, item.table, item.admitted_at) for item in ledger.pending("side", 10)] == [(gone.id, "shop.people", gone.admitted_at)]
+        assert ledger.pending(LANE, 10) == []
+        assert not ledger.reroute(ledger.get_objects([stays.id])[stays.id], other, NOW)
+        assert ledger.pending("side", 10)[1:] == []
+
+    def test_a_batch_that_is_there_already_is_told_from_a_lane_that_is_lost(self, ledger):
+        manifest = claimed(ledger, [an_object()])
+        assert settle_all(ledger, manifest)
+        with pytest.raises(BatchTaken) as raised:
+            opened(ledger, manifest)
+        assert raised.value.facts == {"batch": manifest.batch, "state": "committed", "run": "run-1"}
+        ledger.lapse(LANE, "run-1", NOW, job_run_id="job-1")
+        assert not opened(ledger, manifest)
+
     def test_a_batch_of_more_tables_than_one_transaction_takes_is_opened(self, ledger):
         manifest = a_manifest([an_object(n, f"shop.t{n}") for n in range(150)])
         held(ledger)
@@ -425,6 +450,18 @@ class TestSettling:
         assert ledger.batch(manifest.batch)["state"] == "committed"
         assert ledger.lane(LANE).progressed
 
+    def test_a_run_that_lost_its_lane_returns_nothing_and_the_next_one_finishes_its_batch(self, ledger):
+        admitted = [an_object(n) for n in range(60)]
+        manifest = claimed(ledger, admitted)
+        ids = [one.id for one in admitted]
+        ledger.lapse(LANE, "run-1", NOW, job_run_id="job-1")
+        assert ledger.request_start(LANE, "run-2", NOW + 60_000) and ledger.hold(LANE, "run-2", "job-2", 1, NOW)
+        assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1") is None
+        assert {record.state for record in ledger.get_objects(ids).values()} == {"claimed"}
+        assert ledger.batch_parts(manifest.batch)["shop.orders"]["state"] == "claimed"
+        assert ledger.pending(LANE, 100) == []
+        assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-2", "job-2") == ids
+
     def test_a_split_part_returns_its_objects_as_old_as_they_were_and_may_be_claimed_again(self, ledger):
         admitted = [an_object(n) for n in range(3)]
         before = None
@@ -433,8 +470,8 @@ class TestSettling:
         before = ledger.pending(LANE, 10)
         manifest = claimed(ledger, admitted)
         ids = [one.id for one in admitted]
-        assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE) == ids
-        assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE) == []
+        assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1") == ids
+        assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1") == []
         assert ledger.pending(LANE, 10) == before
         assert ledger.close_batch(LANE, manifest.batch, "run-1", NOW)
         assert ledger.batch(manifest.batch)["state"] == "returned"

@@ -7,6 +7,7 @@ from reconcile.handler import handler
 
 from sluice.lane import STARTING
 from sluice.ledger_records import AdmittedObject
+from sluice.table_config import LaneConfig, TableRule
 from sluice_aws import reconciler
 from sluice_aws.objects import Objects
 from sluice_aws.sweeping import ObjectScan
@@ -178,6 +179,34 @@ def test_an_object_that_was_parked_by_a_configuration_that_a_push_had_just_repla
     assert handler({}, context(LONG))["unparked"] == 1
     assert world.record(id).state == "pending"
     assert world.ledger.lane("main").state == STARTING
+
+
+ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")
+
+
+def test_an_object_that_was_admitted_by_a_configuration_that_a_push_had_just_replaced_goes_to_the_table_that_takes_it_now(settled):
+    id = settled.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    before = settled.record(id)
+    settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))  # as if the push had looked for what waits just before
+    assert handler({}, context(LONG))["rerouted"] == 1
+    after = settled.record(id)
+    assert (after.state, after.table, after.lane, after.admitted_at) == ("pending", "public.people", "side", before.admitted_at)
+    assert settled.ledger.pending("main", 10) == []
+    assert [(item.id, item.table) for item in settled.ledger.pending("side", 10)] == [(id, "public.people")]
+    assert settled.ledger.lane("side").state == STARTING
+    assert handler({}, context(LONG))["rerouted"] == 0
+
+
+def test_what_a_newer_configuration_may_have_admitted_and_what_no_table_takes_any_more_stays(settled):
+    id = settled.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    settled.configure(TableRule("public.people", ("id",), topic="another"))
+    assert handler({}, context(LONG))["rerouted"] == 0
+    settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))
+    settled.environment(RECONCILE_GRACE_SECONDS="900")
+    assert handler({}, context(LONG))["rerouted"] == 0
+    assert (settled.record(id).table, settled.record(id).lane) == ("public.orders", "main")
 
 
 def test_what_was_parked_long_ago_is_left_to_the_next_push(settled):

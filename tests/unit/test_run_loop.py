@@ -188,6 +188,22 @@ def test_a_lane_that_is_lost_before_a_commit_stops_the_run_without_another_write
     assert world.states(orders + customers) == {"claimed": 2}  # for whoever takes over
 
 
+def test_a_run_whose_lane_is_lost_before_it_gives_objects_back_gives_none_back(world):
+    ids = world.put(n=3)
+    identity = world.start()
+    world.merger.before["shop.orders"].append(RuntimeError("no"))
+
+    def watched(name, port):
+        if name == "ledger":
+            note = port.record_table_error
+            port.record_table_error = lambda *noted: (note(*noted), world.lapse(identity))[0]  # behind the last check, before the first object
+        return port
+
+    assert world.loop(identity, around=watched).run().how == LOST
+    assert world.states(ids) == {"claimed": 3}
+    assert "abandon" in world.merger.calls
+
+
 def test_a_lane_that_is_lost_while_idle_stops_the_run(world):
     world.put()
     identity = world.start()
