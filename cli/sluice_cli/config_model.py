@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from sluice.column_types import RAW_ALL
+from sluice.json_types import TYPE_PATTERN, UnknownType, declared_type
 from sluice.limits import Limits
 from sluice.override_policy import refusal
 from sluice.table_config import LANE, LaneConfig
@@ -82,6 +83,20 @@ def _options(value: Any) -> dict[str, str]:
     return found
 
 
+def _json_types(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("is a mapping of columns to types")
+    wrong = []
+    for column, kind in value.items():
+        try:
+            declared_type(str(kind))
+        except UnknownType as error:
+            wrong.append(f"{column} {error}")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return {str(column): str(kind) for column, kind in value.items()}
+
+
 def _lane_name(value: Any) -> str:
     if not isinstance(value, str) or not LANE.fullmatch(value):
         raise ValueError("is a lane's name: at most 32 of a-z, 0-9 and -")
@@ -104,6 +119,9 @@ Raw = Annotated[
 Options = Annotated[
     dict[str, str], BeforeValidator(_options),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+]
+JsonTypes = Annotated[
+    dict[str, str], BeforeValidator(_json_types), WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "pattern": TYPE_PATTERN}}),
 ]
 LaneName = Annotated[str, BeforeValidator(_lane_name), WithJsonSchema({"type": "string", "pattern": f"^{LANE.pattern}$"})]
 Cores = Literal[1, 2, 4, 8, 16]  # the worker sizes of EMR Serverless
@@ -143,6 +161,7 @@ class Settings(_Strict):
     paused: Annotated[bool, Field(strict=True)] | None = Field(None, description="Objects are admitted and wait")
     raw: Raw | None = Field(None, description="Dates and times are stored as the connector counts them: true for all columns, or their names")
     rewrite_limit: Bytes | None = Field(None, description="A table larger than this isn't written anew when a decimal's scale changes; what brings the change waits in quarantine")
+    json_types: JsonTypes | None = Field(None, description="What columns of JSON without a schema are: date, timestamp_micros, decimal(10,2) …")
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
     limits: LimitsOf | None = Field(None, description="What an object may come to before it is quarantined")
 

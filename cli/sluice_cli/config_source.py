@@ -104,6 +104,7 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
     said = {**defaults.model_dump(exclude_none=True), **rule.model_dump(exclude_none=True)}
     said["hudi"] = {**(defaults.hudi or {}), **(rule.hudi or {})}
     said["limits"] = Limits.of({**(defaults.limits.model_dump(exclude_none=True) if defaults.limits else {}), **(rule.limits.model_dump(exclude_none=True) if rule.limits else {})})
+    said["json_types"] = {**(defaults.json_types or {}), **(rule.json_types or {})}
     said["freshness_s"] = said.pop("freshness", TableRule.freshness_s)
     said["rewrite_limit_bytes"] = said.pop("rewrite_limit", TableRule.rewrite_limit_bytes)
     said["time_travel_h"] = said.pop("time_travel", TableRule.time_travel_h)

@@ -5,7 +5,7 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from sluice.avro_columns import Columns
 from sluice.avro_types import NamedTypes
@@ -82,7 +82,7 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
         row, meta = _envelope(types, fields)
     else:
         prefix = _prefix(list(fields)) if shape == FLATTENED else None
-        meta_names = {name for name in fields if prefix is not None and _is_meta(name, prefix)}
+        meta_names = metadata_names(list(fields)) if shape == FLATTENED else frozenset()
         row = _row(types, [field for name, field in fields.items() if name not in meta_names])
         meta = _flattened_meta(meta_names, prefix)
     return WriterSchema(shape, row, meta, fingerprint(schema))
@@ -94,6 +94,12 @@ def shape_of(schema: Mapping[str, Any]) -> str:
     if {"op", "source"} <= set(names) and ({"before", "after"} & set(names)):
         return ENVELOPE
     return PLAIN if _prefix(names) is None else FLATTENED
+
+
+def metadata_names(names: Sequence[str]) -> FrozenSet[str]:
+    """Which of a flattened record's fields are metadata that the connector added; none where the record is plain."""
+    prefix = _prefix(names)
+    return frozenset(name for name in names if prefix is not None and _is_meta(name, prefix))
 
 
 def _prefix(names: Sequence[Any]) -> Optional[str]:

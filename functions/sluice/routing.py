@@ -10,8 +10,15 @@ from sluice.table_config import TOPIC
 CHANGE_FILE, IGNORED, UNROUTABLE = "change_file", "ignored", "unroutable"
 FIRST, LAST = "first", "last"  # which of an object's offsets its name tells
 
-READABLE_FORMATS = frozenset({"avro"})
-_EXTENSIONS = ((".avro", "avro"), (".json", "json"), (".json.gz", "json"), (".jsonl", "json"), (".parquet", "parquet"))
+AVRO, JSON, PARQUET = "avro", "json", "parquet"
+READABLE_FORMATS = frozenset({AVRO, JSON, PARQUET})
+# What the sinks append: Parquet's codec stands in the name (Confluent: topic+0+0.snappy.parquet), JSON's behind it.
+_EXTENSIONS = (
+    (".avro", AVRO),
+    *((f"{end}{packed}", JSON) for end in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".gzip")),
+    *((f"{codec}.parquet", PARQUET) for codec in (".snappy", ".gz", ".gzip", ".zstd", ".lz4", ".brotli", "")),
+    (".bin", "bytes"),  # Confluent's ByteArrayFormat: named, so that it isn't taken for a stray file
+)
 
 # <topic>+<partition>+<first offset>: Confluent's S3 sink. <topic>(<partition>_<last offset>): Lenses'.
 _CONFLUENT = re.compile(r"(?P<topic>.+)\+(?P<partition>[0-9]{1,9})\+(?P<offset>[0-9]{1,18})")
@@ -64,7 +71,7 @@ def classify(key: str, size: Optional[int]) -> Route:
     if named is None and file.startswith(("_", ".")):
         return Route(IGNORED, rule="hidden_file")
     if file_format is None:
-        return Route(UNROUTABLE, reason="the file's extension is none that holds changes (.avro)")
+        return Route(UNROUTABLE, reason="the file's extension is none that holds changes (.avro, .json, .json.gz, .parquet)")
     if topic is None:
         return Route(UNROUTABLE, reason="neither the file's name nor a topics/<topic>/ folder tells a topic")
     if not TOPIC.fullmatch(topic):

@@ -35,6 +35,7 @@ class TableConfig:
 
     `raw` are the columns whose dates and times are stored as the connector counts them ("*" for all); a table larger
     than `rewrite_limit_bytes` isn't written anew for a decimal that needs it.
+    `json_types` say what columns of JSON without a schema are (json_types.py).
     """
 
     table: str
@@ -55,11 +56,12 @@ class TableConfig:
     limits: Limits = DEFAULTS
     raw: Tuple[str, ...] = ()
     rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
+    json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
         lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw)}
-        return {**asdict(self), **lists, "hudi": dict(self.hudi), "limits": self.limits.changed()}
+        return {**asdict(self), **lists, "hudi": dict(self.hudi), "json_types": dict(self.json_types), "limits": self.limits.changed()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableConfig:
@@ -117,6 +119,7 @@ class TableRule:
     limits: Limits = DEFAULTS
     raw: Tuple[str, ...] = ()
     rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
+    json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def pattern(self) -> str:
@@ -153,7 +156,7 @@ class TableRule:
             table_type=self.table_type, delete_mode=self.delete_mode, keep_deleted_values=self.keep_deleted_values,
             freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
             generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits,
-            raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes,
+            raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
         )
 
 
@@ -244,11 +247,11 @@ class Configuration:
 def _told(rule: TableRule) -> Dict[str, Any]:
     """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
     lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw)}
-    told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed()}
+    told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types)}
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
 
 
-_LATER: Dict[str, Any] = {"limits": {}, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES}
+_LATER: Dict[str, Any] = {"limits": {}, "json_types": {}, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES}
 
 
 def _rule(values: Mapping[str, Any]) -> TableRule:

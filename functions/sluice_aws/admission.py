@@ -9,16 +9,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.admitting import Verdict, judge_read, judge_unread, judge_unreadable
 from sluice.avro_schema import read_writer_schema
-from sluice.errors import EmptyObject, SchemaTooComplex, SluiceError, UnsupportedType, UnusableSchema
+from sluice.errors import SluiceError, UnsupportedType, UnusableSchema
 from sluice.events import Notice
 from sluice.identity import ObjectId
 from sluice.ledger_items import PENDING
 from sluice.ledger_records import AdmittedObject, wakes
 from sluice.limits import DEFAULTS, Limits
-from sluice.routing import Route, classify
+from sluice.routing import AVRO, Route, classify
 from sluice.table_config import Configuration
-from sluice_aws.heads import CorruptObject, Heads, NotAvro
-from sluice_aws.objects import ObjectGone
+from sluice_aws.heads import Heads
 from sluice_aws.schema_store import SchemaStore
 
 THREADS = 32
@@ -134,13 +133,17 @@ class Admission:
     def _judge_head(self, id: ObjectId, route: Route, configuration: Optional[Configuration], limits: Limits) -> Tuple[Verdict, Optional[str]]:
         """Read the head. The schema is stored before the ledger names it, so whoever reads the ledger finds it."""
         try:
-            header = self._heads.read(id, route.topic or "", limits)
-        except (EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, ObjectGone) as error:
+            schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO).schema
+        except SluiceError as error:
+            if error.retriable:
+                raise
             return judge_unreadable(error), None
         verdict = judge_read(route, configuration)
+        if schema is None:  # of JSON whose records carry none: the job reads them all for it
+            return verdict, None
         if verdict.state == PENDING:
             try:
-                read_writer_schema(header.schema)
+                read_writer_schema(schema)
             except (UnusableSchema, UnsupportedType) as error:
                 return judge_unreadable(error), None
-        return verdict, self._schemas.keep(header.schema)
+        return verdict, self._schemas.keep(schema)

@@ -1,127 +1,87 @@
-"""Takes the writer schema from the first bytes of an Avro object, and tells a corrupt head from one that was cut."""
+"""Takes the writer schema from the part of an object that tells it: Avro's and JSON's first bytes, Parquet's last."""
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Dict, Set
+from typing import Any, Set
 
-import fastavro
-
-from sluice.errors import EmptyObject, SluiceError
+from sluice.errors import EmptyObject
+from sluice.gzip_bytes import unpacked_head
 from sluice.identity import ObjectId
+from sluice.json_lines import schema_in_head
 from sluice.limits import DEFAULTS, Limits
+from sluice.parquet_footer import TAIL_BYTES, footer_bytes, read_footer
+from sluice.routing import AVRO, JSON, PARQUET
 from sluice.schema_limits import check_schema
+from sluice_aws.avro_heads import CorruptObject, HeaderCut, parse_header
 from sluice_aws.objects import Head, Objects
 
-MAGIC = b"Obj\x01"
 FIRST_READ_BYTES = 64 * 1024
 HEAD_LIMIT_BYTES = 1024 * 1024
-CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
-# "Object Container Files" of the Avro specification 1.11; fastavro's own copy is not part of what it exports.
-_HEADER: Dict[str, Any] = {
-    "type": "record",
-    "name": "org.apache.avro.file.Header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
-    ],
-}
-
-
-class NotAvro(SluiceError):
-    """The object does not begin as an Avro container file; facts: `begins`, the first bytes in hexadecimal."""
-
-    code = "not_avro"
-    next_step = "Configure the connector's format, or let the table's rule leave these keys out"
-
-
-class CorruptObject(SluiceError):
-    """An Avro container whose header can't be read, however much of it there is."""
-
-    code = "corrupt_object"
-    next_step = "Have the writer put the object again"
-
-
-class HeaderCut(SluiceError):
-    """The header is longer than the bytes at hand: read more. Never leaves this package."""
-
-    code = "header_cut"
-    retriable = True
 
 
 @dataclass(frozen=True)
-class AvroHeader:
-    """What an Avro container says about itself: the writer schema as it was written, and the codec of its blocks."""
+class ObjectHead:
+    """What an object's head tells: the writer schema (in Avro form), None where only all of its records tell one."""
 
     schema: Any
-    codec: str
-
-
-def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
-    """Read the header. Raises EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, or HeaderCut when more bytes may help."""
-    data = head.data
-    if head.whole and not data:
-        raise EmptyObject("The object has no bytes")
-    if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
-        raise NotAvro("The object is not an Avro container file", begins=data[:16].hex())
-    try:
-        header = fastavro.schemaless_reader(io.BytesIO(data), _HEADER, None)
-    except (EOFError, IndexError) as error:  # both mean: past the end, by truth or by a damaged length
-        if head.whole:
-            raise CorruptObject("The Avro header ends early", bytes=len(data)) from error
-        raise HeaderCut("The Avro header is longer than what was read", bytes=len(data)) from error
-    except (ValueError, OverflowError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
-        raise CorruptObject("The Avro header is damaged", cause=str(error)[:200]) from error
-    return _described(header["meta"], limits)
 
 
 class Heads:
-    """Reads headers of object versions; remembers which topics' headers are long. Safe to use from several threads."""
+    """Reads heads of object versions; remembers which topics' heads are long. Safe to use from several threads."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._long: Set[str] = set()
 
-    def read(self, id: ObjectId, topic: str, limits: Limits = DEFAULTS) -> AvroHeader:
-        """Read the header of one object version in one call: 64 KiB of it.
+    def read(self, id: ObjectId, topic: str, limits: Limits = DEFAULTS, format: str = AVRO) -> ObjectHead:
+        """Read the head of one object version in one call: 64 KiB of it.
 
-        Up to 1 MiB in a second call when that is too little, and at once for the topic's later objects.
-        Raises EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, and ObjectGone when the version is no longer there.
+        Where that is too little, more in a second call (of Avro 1 MiB, of Parquet the footer's length), and for
+        Avro at once for the topic's later objects. Raises a SluiceError that isn't retriable for an object that
+        isn't what its name says, is damaged, has a schema beyond the limits, or is gone (ObjectGone).
         """
+        if format == JSON:
+            return self._json(id, limits)
+        if format == PARQUET:
+            return self._parquet(id, limits)
+        return self._avro(id, topic, limits)
+
+    def _avro(self, id: ObjectId, topic: str, limits: Limits) -> ObjectHead:
         if topic not in self._long:
             try:
-                return parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES), limits)
+                return ObjectHead(parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES), limits).schema)
             except HeaderCut:
                 self._long.add(topic)  # the read below is the answer to it
         try:
-            return parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES), limits)
+            return ObjectHead(parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES), limits).schema)
         except HeaderCut as error:
             raise CorruptObject(f"The Avro header does not end within {HEAD_LIMIT_BYTES} bytes", bytes=HEAD_LIMIT_BYTES) from error
 
+    def _json(self, id: ObjectId, limits: Limits) -> ObjectHead:
+        head = _not_empty(self._objects.head_bytes(id, FIRST_READ_BYTES))
+        text = unpacked_head(head.data, HEAD_LIMIT_BYTES)
+        # What was packed may go on behind what was unpacked of it.
+        schema = schema_in_head(text, head.whole and len(text) < HEAD_LIMIT_BYTES)
+        if schema is not None:
+            check_schema(schema, limits)
+        return ObjectHead(schema)
 
-def read_header(objects: Objects, id: ObjectId) -> AvroHeader:
-    """Read one header, for those who read few. As `Heads.read`."""
-    return Heads(objects).read(id, "")
+    def _parquet(self, id: ObjectId, limits: Limits) -> ObjectHead:
+        tail = _not_empty(self._objects.tail_bytes(id, FIRST_READ_BYTES))
+        length = footer_bytes(tail.data, tail.whole)
+        if length > len(tail.data):
+            tail = self._objects.tail_bytes(id, max(length, TAIL_BYTES))
+        schema = read_footer(tail.data, tail.whole).schema
+        check_schema(schema, limits)
+        return ObjectHead(schema)
 
 
-def _described(meta: Dict[str, bytes], limits: Limits) -> AvroHeader:
-    if "avro.schema" not in meta:
-        raise CorruptObject("The Avro header names no schema")
-    try:
-        schema = json.loads(meta["avro.schema"])
-        _check_once(meta["avro.schema"], limits)
-        codec = meta.get("avro.codec", b"null").decode("ascii")
-    except (ValueError, RecursionError) as error:
-        raise CorruptObject("The Avro header's schema is not JSON", cause=str(error)[:200]) from error
-    if codec not in CODECS:
-        raise CorruptObject("The object's blocks are compressed by a codec that is not Avro's", codec=codec[:40])
-    return AvroHeader(schema, codec)
+def _not_empty(head: Head) -> Head:
+    if head.whole and not head.data:
+        raise EmptyObject("The object has no bytes")
+    return head
 
 
-@lru_cache(maxsize=256)
-def _check_once(schema: bytes, limits: Limits) -> None:
-    """A topic's objects bring one schema over and over."""
-    check_schema(json.loads(schema), limits)
+def read_head(objects: Objects, id: ObjectId, format: str, limits: Limits = DEFAULTS) -> ObjectHead:
+    """Read one head, for those who read few. As `Heads.read`."""
+    return Heads(objects).read(id, "", limits, format)

@@ -16,6 +16,9 @@ MISSING = {"NoSuchKey", "404"}
 EMPTY = {"InvalidRange", "416"}
 
 
+TAIL_PART_BYTES = 1024 * 1024
+
+
 class ObjectGone(SluiceError):
     """The version was deleted or overwritten before it could be read; facts: bucket, key, version."""
 
@@ -25,7 +28,7 @@ class ObjectGone(SluiceError):
 
 @dataclass(frozen=True)
 class Head:
-    """The first bytes of an object; `whole` says that there are no more."""
+    """The first bytes of an object, or the last; `whole` says that there are no more."""
 
     data: bytes
     whole: bool
@@ -83,6 +86,32 @@ class Objects:
         body = answer["Body"]
         try:
             data = body.read(limit)
+        finally:
+            body.close()
+        return Head(data, _total(answer) <= len(data))
+
+    def tail_bytes(self, id: ObjectId, limit: int) -> Head:
+        """Read at most `limit` bytes from the end of exactly this version, in one call. Raises ObjectGone.
+
+        A server that answers with the whole object is read to its end, and only the last bytes are held.
+        """
+        try:
+            answer = self._s3.get_object(Range=f"bytes=-{limit}", **_exactly(id))
+        except ClientError as error:
+            code = _code(error)
+            if code in EMPTY:
+                return Head(b"", True)
+            if code in GONE:
+                raise ObjectGone("The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version) from error
+            raise
+        body = answer["Body"]
+        try:
+            data = b""
+            while True:
+                part = body.read(TAIL_PART_BYTES)
+                if not part:
+                    break
+                data = (data + part)[-limit:]
         finally:
             body.close()
         return Head(data, _total(answer) <= len(data))

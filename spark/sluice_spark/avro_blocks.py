@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import cramjam
 
 from sluice.errors import ExpansionLimit
-from sluice_aws.heads import CorruptObject
+from sluice_aws.avro_heads import CorruptObject
 
 SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4  # behind a snappy block: CRC32 of what it decompresses to

@@ -12,7 +12,7 @@ import fastavro
 from sluice.avro_schema import WriterSchema, read_writer_schema
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.limits import Limits
-from sluice_aws.heads import MAGIC, AvroHeader, CorruptObject, parse_header
+from sluice_aws.avro_heads import MAGIC, AvroHeader, CorruptObject, parse_header
 from sluice_aws.objects import Head
 from sluice_spark.avro_blocks import PlainContainer, blocks_of, decompressed
 from sluice_spark.records import CHUNK_BYTES, CHUNK_ROWS, Records, chunked
@@ -36,7 +36,7 @@ def avro_records(body: bytes, limits: Limits) -> Records:
     Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or while they are gone through.
     """
     header = parse_header(Head(body, True), limits)
-    return Records(_understood(json.dumps(header.schema)), lambda: _count(body), chunked(_blocks(body, header, limits)))
+    return Records(lambda: _count(body), chunked(_understood(json.dumps(header.schema)), _blocks(body, header, limits)))
 
 
 @lru_cache(maxsize=64)

@@ -2,29 +2,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Dict, List, Sequence
 
 import pyarrow as pa
 
+from sluice.avro_schema import WriterSchema
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.limits import Limits
 from sluice.manifest import ManifestObject
-from sluice.routing import LAST, classify, first_offset
+from sluice.routing import AVRO, JSON, LAST, PARQUET, classify, first_offset
 from sluice.row_errors import RowError, row_error
 from sluice_spark.avro_records import avro_records
+from sluice_spark.json_records import json_records
+from sluice_spark.parquet_records import parquet_records
 from sluice_spark.reader_plan import ReaderPlan
 from sluice_spark.record_batches import position_of, record_batch
 from sluice_spark.records import Records
 from sluice_spark.row_quarantine import BadRow, sound_batch
 
-_READERS: Dict[str, Callable[[bytes, Limits], Records]] = {"avro": avro_records}
+_READERS: Dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
+    AVRO: lambda body, item, plan: avro_records(body, plan.limits),
+    PARQUET: lambda body, item, plan: parquet_records(body, plan.limits),
+    JSON: lambda body, item, plan: json_records(body, plan.inferred.get(item.id.hash), plan.limits),
+}
 
 
 class UnsupportedFormat(SluiceError):
     """An object in a format that this release doesn't read."""
 
     code = "unsupported_format"
-    next_step = "Let the connector write Avro"
+    next_step = "Let the connector write Avro, JSON or Parquet"
 
 
 @dataclass(frozen=True)
@@ -43,19 +51,16 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     reader = _READERS.get(item.format)
     if reader is None:
         raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
-    records = reader(body, plan.limits)
+    records = reader(body, item, plan)
     offset = _first_offset(item, records)
     batches: List[pa.RecordBatch] = []
     rows: List[RowError] = []
     first = decoded_bytes = 0
-
-    def make(taken: Sequence[Dict[str, Any]], numbers: Sequence[int]) -> pa.RecordBatch:
-        return record_batch(taken, numbers=numbers, first_offset=offset, writer=records.writer, item=item, plan=plan)
-
     for chunk in records.chunks:
-        batch, bad = sound_batch(chunk, range(first, first + len(chunk)), make, limit=plan.limits.quarantined_rows, before=len(rows))
-        rows += [_row_error(row, offset, records, plan) for row in bad]
-        first += len(chunk)
+        make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
+        batch, bad = sound_batch(chunk.records, range(first, first + len(chunk.records)), make, limit=plan.limits.quarantined_rows, before=len(rows))
+        rows += [_row_error(row, offset, chunk.writer, plan) for row in bad]
+        first += len(chunk.records)
         if batch is not None:
             batches.append(batch)
             decoded_bytes += batch.nbytes
@@ -63,8 +68,12 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     return Decoded(batches, rows)
 
 
-def _row_error(row: BadRow, offset: int, records: Records, plan: ReaderPlan) -> RowError:
-    position = None if isinstance(row.value, bytes) else position_of(row.value, offset=offset + row.record, writer=records.writer, plan=plan)
+def _made(records: Sequence[Dict[str, Any]], numbers: Sequence[int], *, writer: WriterSchema, first_offset: int, item: ManifestObject, plan: ReaderPlan) -> pa.RecordBatch:
+    return record_batch(records, numbers=numbers, first_offset=first_offset, writer=writer, item=item, plan=plan)
+
+
+def _row_error(row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan) -> RowError:
+    position = None if isinstance(row.value, bytes) else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan)
     return row_error(row.record, row.error, row.value, offset=offset + row.record, position=position)
 
 

@@ -9,10 +9,10 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, StructType
 
 from sluice import hidden_columns as hidden
 from sluice import hudi_options
-from sluice.avro_schema import WriterSchema
 from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart
 from sluice.table_config import IGNORE, MOR, TableConfig
 from sluice_spark import merging
@@ -27,7 +27,8 @@ from sluice_spark.object_errors import SetAside, leave_error, read_set_aside
 from sluice_spark.reader_plan import PlannedRead, plan_read
 from sluice_spark.reading import read_changes
 from sluice_spark.run_log import describe
-from sluice_spark.writer_schemas import writer_schemas
+from sluice_spark.schema_scan import Scanned, scan_schemas
+from sluice_spark.writer_schemas import WriterSchemas, writer_schemas
 
 # A batch whose objects are smaller than this has keys that are sent to every task of the stored table's scan.
 BROADCAST_BYTES = 32 * 1024**2
@@ -84,8 +85,8 @@ class _Part:
         with self._stage("table"):
             facts = self._services.known.take(self._config) or self._first_look()
         with self._stage("schemas"):
-            schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects)
-        planned = self._planned(schemas.in_order, facts)
+            schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects, scan=self._scan, doubles=_doubles(facts.schema))
+        planned = self._planned(schemas, facts)
         refused = [*schemas.errors, *_refused(planned, self._part.objects, schemas.of_object)]
         left = [item for item in self._part.objects if item.id.hash not in {error.object for error in refused}]
         for error in refused:
@@ -94,11 +95,14 @@ class _Part:
             return self._outcome(None, SetAside(tuple(refused)), {})
         return self._merge_rows(planned, left, facts)
 
-    def _planned(self, writers: Sequence[WriterSchema], facts: TableFacts) -> PlannedRead:
-        planned = plan_read(self._config, batch=self._manifest.batch, writers=writers, stored=facts.schema)
+    def _planned(self, schemas: WriterSchemas, facts: TableFacts) -> PlannedRead:
+        planned = plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=facts.schema, inferred=schemas.inferred)
         if planned.rewritten and self._hudi.size_bytes(facts) > self._config.rewrite_limit_bytes:
-            return plan_read(self._config, batch=self._manifest.batch, writers=writers, stored=facts.schema, may_rewrite=False)
+            return plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=facts.schema, inferred=schemas.inferred, may_rewrite=False)
         return planned
+
+    def _scan(self, objects: Sequence[ManifestObject]) -> Scanned:
+        return scan_schemas(self._spark, objects=objects, types=self._config.json_types, limits=self._config.limits, source=self._services.source)
 
     def _first_look(self) -> TableFacts:
         """Before a run's first write to a table, and after whatever went wrong: create it, check it, read its timeline."""
@@ -242,10 +246,15 @@ def _counts(marked: DataFrame) -> Dict[str, int]:
     return {**counts, "infinite": found["infinite"]} if found["infinite"] else counts
 
 
-def _refused(planned: PlannedRead, objects: Tuple[ManifestObject, ...], schema_of: Mapping[str, str]) -> List[ObjectError]:
-    """The objects whose writer schema fits neither the table's nor the rest of the batch's."""
-    return [
-        ObjectError(item.id.hash, planned.refused[schema_of[item.id.hash]].code, str(planned.refused[schema_of[item.id.hash]]))
-        for item in objects
-        if schema_of.get(item.id.hash) in planned.refused
-    ]
+def _refused(planned: PlannedRead, objects: Tuple[ManifestObject, ...], schemas_of: Mapping[str, Tuple[str, ...]]) -> List[ObjectError]:
+    """The objects of which a writer schema fits neither the table's nor the rest of the batch's."""
+    errors = []
+    for item in objects:
+        refusals = [planned.refused[mark] for mark in schemas_of.get(item.id.hash, ()) if mark in planned.refused]
+        if refusals:
+            errors.append(ObjectError(item.id.hash, refusals[0].code, str(refusals[0])))
+    return errors
+
+
+def _doubles(stored: Optional[StructType]) -> List[str]:
+    return [field.name for field in stored.fields if isinstance(field.dataType, DoubleType)] if stored is not None else []

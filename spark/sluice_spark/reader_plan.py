@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from pyspark.sql.types import (
@@ -36,6 +36,8 @@ class ReaderPlan:
     generation: int
     columns: Tuple[Column, ...]
     limits: Limits = DEFAULTS
+    # Schemas (Avro form, as JSON) that the objects themselves don't tell, inferred before the read; by the object's hash.
+    inferred: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class PlannedRead:
 
 
 def plan_read(
-    config: TableConfig, *, batch: str, writers: Sequence[WriterSchema], stored: Optional[StructType], may_rewrite: bool = True
+    config: TableConfig, *, batch: str, writers: Sequence[WriterSchema], stored: Optional[StructType], may_rewrite: bool = True,
+    inferred: Optional[Mapping[str, str]] = None
 ) -> PlannedRead:
     """Agree on columns, writer schema by writer schema in their order; one that doesn't fit is refused, the rest go on.
 
@@ -82,7 +85,7 @@ def plan_read(
             verdicts[writer.fingerprint] = refused(error)
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
-    plan = ReaderPlan(batch, config.table, config.record_key, config.generation, agreed.columns, config.limits)
+    plan = ReaderPlan(batch, config.table, config.record_key, config.generation, agreed.columns, config.limits, inferred or {})
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, hidden=stored is None), turned_away, verdicts, widened, rewritten)
 

@@ -65,7 +65,7 @@ def _task(
 
 
 def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str) -> Iterator[pa.RecordBatch]:
-    for item, body in _bodies(s3, share, plan.limits.object_bytes):
+    for item, body in bodies(s3, share, plan.limits.object_bytes):
         try:
             decoded = decode(body(), item, plan)
         except SluiceError as error:
@@ -78,7 +78,7 @@ def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, 
         yield from decoded.batches
 
 
-def _bodies(s3: Objects, share: Sequence[ManifestObject], limit: int) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:
+def bodies(s3: Objects, share: Sequence[ManifestObject], limit: int) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:
     """Every object with its bytes to come, in order, read ahead within bounds."""
     waiting: Deque[Tuple[ManifestObject, "Future[bytes]"]] = deque()
     ahead = 0
@@ -96,5 +96,9 @@ def _bodies(s3: Objects, share: Sequence[ManifestObject], limit: int) -> Iterato
 
 
 def _leave_error(s3: Objects, silver_bucket: str, plan: ReaderPlan, item: ManifestObject, error: SluiceError) -> None:
-    told = "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])
-    leave_error(s3, silver_bucket, batch=plan.batch, table=plan.table, error=ObjectError(item.id.hash, error.code, told[:LONGEST_REASON]))
+    leave_error(s3, silver_bucket, batch=plan.batch, table=plan.table, error=ObjectError(item.id.hash, error.code, told(error)))
+
+
+def told(error: SluiceError) -> str:
+    """An error and its facts in one line."""
+    return "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])[:LONGEST_REASON]

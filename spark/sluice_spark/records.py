@@ -3,12 +3,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Callable, Dict, Iterable, Iterator, List, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Union
 
 from sluice.avro_schema import WriterSchema
 from sluice.errors import SluiceError
-
-_Record = TypeVar("_Record")
 
 CHUNK_BYTES = 32 * 1024**2  # of records as they were decompressed, likewise
 CHUNK_ROWS = 20_000  # decoded records held as Python objects at a time; what is done is kept as Arrow
@@ -22,6 +20,17 @@ class BrokenRecord:
     error: SluiceError
 
 
+Record = Union[Dict[str, Any], BrokenRecord]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some consecutive records that one writer schema describes. Of an Avro object that is one and the same."""
+
+    writer: WriterSchema
+    records: Sequence[Record]
+
+
 @dataclass(frozen=True)
 class Records:
     """One object's records in order. They can be gone through once.
@@ -31,20 +40,19 @@ class Records:
     called before them and costs far less. A record that alone is damaged is a BrokenRecord in its place.
     """
 
-    writer: WriterSchema
     count: Callable[[], int]
-    chunks: Iterator[List[Union[Dict[str, Any], BrokenRecord]]]
+    chunks: Iterator[Chunk]
 
 
-def chunked(blocks: Iterable[List[_Record]]) -> Iterator[List[_Record]]:
+def chunked(writer: WriterSchema, blocks: Iterable[List[Dict[str, Any]]]) -> Iterator[Chunk]:
     """The same records in pieces of at least CHUNK_ROWS, and a rest: no piece is empty. An empty block ends a piece."""
-    held: List[List[_Record]] = []
+    held: List[List[Dict[str, Any]]] = []
     rows = 0
     for block in blocks:
         held.append(block)
         rows += len(block)
         if rows >= CHUNK_ROWS or rows and not block:
-            yield list(chain.from_iterable(held))
+            yield Chunk(writer, list(chain.from_iterable(held)))
             held, rows = [], 0
     if rows:
-        yield list(chain.from_iterable(held))
+        yield Chunk(writer, list(chain.from_iterable(held)))

@@ -30,10 +30,15 @@ class Verdict:
 
 def judge(fixtures: FixtureSet, rows: Path, phase: Phase, environment: Mapping[str, str]) -> Verdict:
     """Run the judge on `<table>.jsonl` files. The one that SLUICE_FIXTURES brings wins over the bundled copy. Raises JudgeFailed."""
+    return judge_rows(fixtures.folder, rows, phase.name, environment)
+
+
+def judge_rows(folder: Path, rows: Path, phase: str, environment: Mapping[str, str]) -> Verdict:
+    """As `judge`, for a set by its folder and a phase by its name."""
     shared = environment.get("SLUICE_FIXTURES")
     candidates = [Path(shared) / "judge.py"] if shared else []
     program = next(path for path in (*candidates, BUNDLED / "judge.py") if path.exists())
-    done = subprocess.run([sys.executable, str(program), str(fixtures.folder), str(rows), "--phase", phase.name, "--json"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(program), str(folder), str(rows), "--phase", phase, "--json"], capture_output=True, text=True)
     if done.returncode not in (EQUAL, DIFFERENT):
         raise JudgeFailed(f"judge.py ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
     return Verdict(done.returncode == EQUAL, json.loads(done.stdout))

@@ -175,9 +175,9 @@ def test_an_object_whose_head_cannot_be_used_is_quarantined_and_stops_no_other(w
     assert world.record(good).state == "pending"
 
 
-def test_an_object_of_a_format_that_no_release_reads_yet_is_quarantined(world):
+def test_an_object_of_a_format_that_nothing_reads_is_quarantined(world):
     world.configure()
-    id = world.land(key(1).replace(".avro", ".json"), b"{}")
+    id = world.land(key(1).replace(".avro", ".bin"), b"{}")
     handler(sqs_event(s3_body(id)), context())
     assert (world.record(id).state, world.record(id).code) == ("quarantined", "unreadable_format")
 

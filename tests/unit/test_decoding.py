@@ -13,7 +13,7 @@ from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.limits import Limits
 from sluice.manifest import ManifestObject
 from sluice.table_config import TableConfig
-from sluice_aws.heads import CorruptObject
+from sluice_aws.avro_heads import CorruptObject
 from sluice_spark.decoding import decode
 from sluice_spark.raw_columns import ValueOutOfRange
 from sluice_spark.reader_plan import plan_read

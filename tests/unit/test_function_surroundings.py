@@ -22,7 +22,8 @@ from sluice.routing import classify
 from sluice.table_config import Configuration, TableRule
 from sluice_aws.clients import ATTEMPTS, Clients
 from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
-from sluice_aws.heads import CorruptObject, HeaderCut, NotAvro, parse_header, read_header
+from sluice_aws.avro_heads import CorruptObject, HeaderCut, NotAvro, parse_header
+from sluice_aws.heads import read_head
 from sluice_aws.objects import Head, Objects, Unchanged
 from sluice_aws.schema_store import SchemaStore
 from sluice_aws.settings import Settings, SettingsMissing
@@ -237,7 +238,7 @@ def test_an_object_is_read_by_its_exact_version(world):  # noqa: F811
     objects = Objects(world.s3)
     old, new = world.land(key(1), avro(rows=1)), world.land(key(1), avro(rows=900))
     assert objects.head_bytes(old, 10_000).whole and not objects.head_bytes(new, 100).whole
-    assert read_header(objects, old).schema == SCHEMA
+    assert read_head(objects, old, "avro").schema == SCHEMA
     assert objects.exists(old)
     world.s3.delete_object(Bucket=BRONZE, Key=old.key, VersionId=old.version)
     assert not objects.exists(old)

@@ -10,7 +10,7 @@ import pytest
 from sluice.errors import SchemaTooComplex
 from sluice.limits import Limits
 from sluice.schema_limits import MAX_WEIGHTLESS, check_schema
-from sluice_aws.heads import parse_header
+from sluice_aws.avro_heads import parse_header
 from sluice_aws.objects import Head
 
 

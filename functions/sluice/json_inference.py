@@ -1,0 +1,154 @@
+"""Infers the schema of JSON records that carry none, in Avro form: from every record of an object, so that nothing is guessed."""
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any, Collection, Dict, List, Mapping, Sequence
+
+from sluice.avro_schema import metadata_names
+from sluice.errors import Incompatible, UnusableSchema
+from sluice.json_text import NumberText
+from sluice.json_types import JSON_TEXT, METADATA, NUMBER_TEXT, declared_type
+
+MAX_FIELDS = 4_096
+EXACT_IN_DOUBLE = "sluice.exact_in_double"  # attribute of a `long` whose values a double holds too
+UNAVAILABLE = "__debezium_unavailable_value"  # stands for a value of any type
+
+_BOOLEAN, _SMALL, _LONG, _BIG, _FLOAT, _PRECISE, _TEXT, _NESTED, _UNKNOWN = (1 << bit for bit in range(9))
+_NUMBERS = _SMALL | _LONG | _BIG | _FLOAT | _PRECISE
+_WORDS = {_BOOLEAN: "true or false", _NUMBERS: "a number", _TEXT: "text", _NESTED: "an object or array"}
+_AS_IT_IS = {"type": "string", "connect.name": METADATA}
+_EXACT = 2**53
+_LIMIT = 2**63
+
+
+class Inference:
+    """Takes every record of one object, then gives its schema. `types` are the table's `json_types`."""
+
+    def __init__(self, types: Mapping[str, str]) -> None:
+        self._types = types
+        self._flat: Dict[str, int] = {}
+        self._row: Dict[str, int] = {}
+        self._source: Dict[str, int] = {}
+        self._envelopes = 0
+        self._records = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take one record. Raises UnusableSchema for a record of more fields than a schema may have."""
+        self._records += 1
+        if is_envelope(record):
+            self._envelopes += 1
+            self._flat.update(dict.fromkeys(record, _UNKNOWN))
+            for side in ("before", "after"):
+                _see(self._row, record.get(side) or {})
+            _see(self._source, record["source"])
+        else:
+            _see(self._flat, record)
+
+    def schema(self, name: str = "sluice.json.Value") -> Dict[str, Any]:
+        """The records' schema. Raises Incompatible for a column of two types, UnusableSchema when shapes are mixed."""
+        if not self._envelopes:
+            return {"type": "record", "name": name, "fields": self._fields(self._flat)}
+        if self._envelopes < self._records:
+            raise UnusableSchema("Some records of the object are envelopes (before, after, source, op) and some are not")
+        row = {"type": "record", "name": name, "fields": self._fields(self._row)}
+        source = {"type": "record", "name": f"{name}.Source", "fields": [{"name": field, "type": ["null", _AS_IT_IS]} for field in self._source]}
+        fields: List[Dict[str, Any]] = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", name]}, {"name": "source", "type": ["null", source]}]
+        fields += [{"name": field, "type": ["null", _AS_IT_IS]} for field in self._flat if field not in ("before", "after", "source")]
+        return {"type": "record", "name": f"{name}.Envelope", "fields": fields}
+
+    def _fields(self, seen: Mapping[str, int]) -> List[Dict[str, Any]]:
+        """A column that is null everywhere has no type, so it is none; metadata stays, since only its name counts."""
+        fields = []
+        metadata = metadata_names(tuple(seen))
+        for name, kinds in seen.items():
+            if name in self._types:
+                found = declared_type(self._types[name])
+            elif kinds:
+                found = _type(name, kinds)
+            elif name in metadata:
+                found = _AS_IT_IS
+            else:
+                continue
+            fields.append({"name": name, "type": ["null", found]})
+        return fields
+
+
+def is_envelope(record: Mapping[str, Any]) -> bool:
+    """Whether a record is Debezium's change event with the row before and after."""
+    if "op" not in record or not isinstance(record.get("source"), dict):
+        return False
+    sides = [record[side] for side in ("before", "after") if side in record]
+    return bool(sides) and all(side is None or isinstance(side, dict) for side in sides)
+
+
+def agreed(schemas: Sequence[Mapping[str, Any]], doubles: Collection[str]) -> List[Dict[str, Any]]:
+    """The same schemas, integers as doubles where the column is a double in another of them or in the table (`doubles`).
+
+    Writers such as JavaScript's write 5.0 as 5. Only where every integer of the object is exact as a double.
+    """
+    known = set(doubles)
+    for schema in schemas:
+        known.update(field["name"] for record in _records(schema) for field in record["fields"] if field["type"][-1] == "double")
+    return [_with_doubles(schema, known) for schema in schemas]
+
+
+def _with_doubles(node: Mapping[str, Any], known: Collection[str]) -> Dict[str, Any]:
+    fields = []
+    for field in node["fields"]:
+        kind = field["type"][-1]
+        if isinstance(kind, dict) and "fields" in kind:
+            kind = _with_doubles(kind, known)
+        elif isinstance(kind, dict) and kind.get(EXACT_IN_DOUBLE):
+            kind = "double" if field["name"] in known else "long"
+        fields.append({**field, "type": ["null", kind]})
+    return {**node, "fields": fields}
+
+
+def _records(schema: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+    nested = [field["type"][-1] for field in schema["fields"]]
+    return [schema, *(kind for kind in nested if isinstance(kind, dict) and "fields" in kind)]
+
+
+def _see(seen: Dict[str, int], record: Mapping[str, Any]) -> None:
+    for name, value in record.items():
+        kind = type(value)
+        if kind is str:
+            found = _TEXT if value != UNAVAILABLE else _UNKNOWN
+        elif value is None:
+            found = 0
+        elif kind is int:
+            found = _SMALL if -_EXACT <= value <= _EXACT else _LONG if -_LIMIT <= value < _LIMIT else _BIG
+        elif kind is NumberText:
+            found = _FLOAT if exact_in_double(value) else _PRECISE
+        else:
+            found = _BOOLEAN if kind is bool else _NESTED
+        seen[name] = seen.get(name, 0) | found
+    if len(seen) > MAX_FIELDS:
+        raise UnusableSchema(f"The object's records have more than {MAX_FIELDS} different fields")
+
+
+def exact_in_double(text: str) -> bool:
+    """Whether a number's text and the nearest double mean the same when the double is written as shortly as it can be."""
+    if len(text) <= 16 and "e" not in text and "E" not in text:
+        return True  # at most 15 digits
+    try:
+        return Decimal(text) == Decimal(repr(float(text)))
+    except (InvalidOperation, OverflowError):
+        return False
+
+
+def _type(name: str, kinds: int) -> Any:
+    known = kinds & ~_UNKNOWN
+    if not known & ~_NUMBERS and known:
+        if not known & (_FLOAT | _PRECISE | _BIG):
+            return {"type": "long", EXACT_IN_DOUBLE: True} if known == _SMALL else "long"
+        return "double" if not known & ~(_SMALL | _FLOAT) else {"type": "string", "connect.name": NUMBER_TEXT}
+    if known in (0, _TEXT):
+        return "string"
+    if known == _BOOLEAN:
+        return "boolean"
+    if known == _NESTED:
+        return {"type": "string", "connect.name": JSON_TEXT}
+    told = [word for bits, word in _WORDS.items() if known & bits]
+    raise Incompatible(f"Column {name[:100]} is {' and '.join(told)} in one object", column=name[:100], types=told,
+                       next_step="Say in json_types of the table what the column is, or let the source write one type")

@@ -1,0 +1,132 @@
+"""Reads the records of a Parquet file, its logical types undone into what Avro would have decoded."""
+from __future__ import annotations
+
+import json
+import uuid
+from functools import lru_cache
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sluice import column_types as kinds
+from sluice.avro_schema import WriterSchema, read_writer_schema
+from sluice.column_types import Column
+from sluice.errors import ExpansionLimit
+from sluice.limits import Limits
+from sluice.parquet_footer import DamagedParquet, read_footer
+from sluice.parquet_schema import UUID
+from sluice_spark.records import CHUNK_ROWS, Chunk, Records
+
+_UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
+
+
+def parquet_records(body: bytes, limits: Limits) -> Records:
+    """The file's records. Raises NotParquet, UnsupportedParquet, DamagedParquet, ExpansionLimit, UnusableSchema or UnsupportedType."""
+    footer = read_footer(body, True)
+    if footer.unpacked_bytes > limits.decoded_bytes:
+        raise ExpansionLimit(f"The object's columns take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes")
+    text = json.dumps(footer.schema)
+    return Records(lambda: footer.rows, _chunks(body, _understood(text), text))
+
+
+@lru_cache(maxsize=64)
+def _understood(schema: str) -> WriterSchema:
+    return read_writer_schema(json.loads(schema))
+
+
+def _chunks(body: bytes, writer: WriterSchema, schema: str) -> Iterator[Chunk]:
+    uuids = _uuids(schema)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(body))
+        written = {field["name"] for field in json.loads(schema)["fields"]}
+        if not written <= set(file.schema_arrow.names):
+            raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - set(file.schema_arrow.names))[:10])
+        for batch in file.iter_batches(batch_size=CHUNK_ROWS, use_threads=False):
+            names = batch.schema.names
+            columns = [_as_written(column, writer.row.column(name), name in uuids) for name, column in zip(names, batch.columns)]
+            if batch.num_rows:
+                yield Chunk(writer, [dict(zip(names, row)) for row in zip(*columns)])
+    except (pa.ArrowException, OSError, ValueError) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
+        raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
+
+
+def _as_written(column: pa.Array, written: Optional[Column], is_uuid: bool) -> List[Any]:
+    """A column's raw values in the unit that the writer schema says: what Arrow makes of a time may be of another."""
+    unit = _UNITS.get(written.kind) if written is not None else None
+    if unit is not None and pa.types.is_timestamp(column.type) and column.type.unit != unit:
+        column = column.cast(pa.timestamp(unit, column.type.tz))
+    raw = raw_values(column)
+    return _map(raw, lambda value: str(uuid.UUID(bytes=value))) if is_uuid and column.type != pa.string() else raw
+
+
+def _uuids(schema: str) -> List[str]:
+    """Columns that Parquet stores as 16 bytes and the schema calls UUID, at the record's own level."""
+    found = []
+    for field in json.loads(schema)["fields"]:
+        kind = field["type"][-1] if isinstance(field["type"], list) and field["type"] else field["type"]
+        if isinstance(kind, dict) and kind.get("connect.name") == UUID:
+            found.append(field["name"])
+    return found
+
+
+def raw_values(column: pa.Array) -> List[Any]:
+    """A column's values without the meaning of a logical type: days, counts of time units, unscaled bytes, lists, dicts."""
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        return raw_values(column.storage)
+    if pa.types.is_dictionary(kind):
+        return raw_values(column.dictionary_decode())
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return column.cast(pa.int32()).to_pylist()
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return column.cast(pa.int64()).to_pylist()
+    if pa.types.is_decimal(kind):
+        return _decimals(column)
+    if pa.types.is_uint64(kind):
+        return _map(column.to_pylist(), _octets)
+    if pa.types.is_map(kind):
+        return _maps(column)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _lists(column)
+    if pa.types.is_struct(kind):
+        return _structs(column)
+    return column.to_pylist()
+
+
+def _decimals(column: Any) -> List[Optional[bytes]]:
+    """From Arrow's little-endian buffer: a Decimal's arithmetic would round to its context."""
+    width = column.type.byte_width
+    buffer, begin = memoryview(column.buffers()[1]), column.offset * width
+    numbers = (int.from_bytes(buffer[at:at + width], "little", signed=True) for at in range(begin, begin + len(column) * width, width))
+    return [_octets(number) if there else None for number, there in zip(numbers, column.is_valid().to_pylist())]
+
+
+def _octets(number: int) -> bytes:
+    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _map(values: List[Any], convert: Callable[[Any], Any]) -> List[Any]:
+    return [None if value is None else convert(value) for value in values]
+
+
+def _lists(column: Any) -> List[Optional[List[Any]]]:
+    offsets, items, valid = column.offsets.to_pylist(), raw_values(column.values), column.is_valid().to_pylist()
+    return [items[begin:end] if there else None for begin, end, there in zip(offsets, offsets[1:], valid)]
+
+
+def _maps(column: Any) -> List[Any]:
+    offsets, valid = column.offsets.to_pylist(), column.is_valid().to_pylist()
+    keys, values = raw_values(column.keys), raw_values(column.items)
+    made: List[Any] = []
+    for begin, end, there in zip(offsets, offsets[1:], valid):
+        made.append(dict(zip(keys[begin:end], values[begin:end])) if there else None)
+    return made
+
+
+def _structs(column: Any) -> List[Optional[Dict[str, Any]]]:
+    names = [column.type.field(number).name for number in range(column.type.num_fields)]
+    members = [raw_values(member) for member in column.flatten()]
+    valid = column.is_valid().to_pylist()
+    rows: Any = zip(*members) if members else iter([()] * len(column))
+    return [dict(zip(names, row)) if there else None for row, there in zip(rows, valid)]

@@ -1,0 +1,92 @@
+"""JSON and Parquet objects become rows as Avro ones do: schemas from the records, evolution and refusals alike."""
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from judging.spark_rows import live_rows
+from judging.verdict import judge_rows
+from sluice.routing import classify
+from workbench import Workbench, change, flattened, table
+
+KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
+
+
+def json_lines(*records: dict[str, Any], packed: bool = False) -> bytes:
+    body = "".join(json.dumps(record) + "\n" for record in records).encode()
+    return gzip.compress(body) if packed else body
+
+
+def connect(**types: str) -> dict[str, Any]:
+    fields = [{"type": kind, "optional": name != "id", "field": name} for name, kind in types.items()]
+    meta = {"__deleted": "string", "__op": "string", "__lsn": "int64", "__source_ts_ms": "int64"}
+    return {"type": "struct", "optional": False, "name": "src.public.t.Value", "fields": fields + [{"type": kind, "optional": True, "field": name} for name, kind in meta.items()]}
+
+
+def parquet(rows: list[dict[str, Any]], fields: list[pa.Field], codec: str) -> bytes:
+    meta = [pa.field("__deleted", pa.string()), pa.field("__op", pa.string()), pa.field("__lsn", pa.int64()), pa.field("__source_ts_ms", pa.int64())]
+    body = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields + meta)), body, compression=codec)
+    return body.getvalue()
+
+
+def put(bench: Workbench, body: bytes, offset: int, extension: str) -> Any:
+    return bench.put_bytes(body, key=KEY.format(offset, extension), offset=offset, format=classify(f"t+0+1.{extension}", 1).format or "")
+
+
+def test_one_table_takes_avro_json_and_parquet_and_the_latest_change_wins(bench: Workbench) -> None:
+    config = table("mixed")
+    avro = bench.put([change("c", 10, id=1, name="avro", n=1)], flattened({"id": "long", "name": ["null", "string"], "n": ["null", "long"]}), offset=0)
+    plain = put(bench, json_lines(change("u", 20, id=1, name="json", n=None), change("c", 21, id=2, name="json", n=2**53 + 1), packed=True), 10, "json.gz")
+    schema = connect(id="int64", name="string", added="double")
+    wrapped = put(bench, json_lines(*({"schema": schema, "payload": row} for row in (change("c", 30, id=3, name="wrapped", added=1.5), change("d", 31, id=2, name=None, added=None)))), 20, "json")
+    late = put(bench, parquet([change("u", 15, id=1, name="late", n=5), change("c", 40, id=4, name="parquet", n=6)],
+                              [pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("n", pa.int64())], "zstd"), 30, "zstd.parquet")
+    outcome = bench.merge(config, [avro, plain, wrapped, late])
+    assert (outcome.state, outcome.counts["read"], outcome.quarantined) == ("committed", 7, ())
+    assert bench.rows(config, "id", "name", "n", "added", "__deleted") == [
+        (1, "json", None, None, False), (2, None, None, None, True), (3, "wrapped", None, 1.5, False), (4, "parquet", 6, None, False)]
+    assert bench.merge(config, [avro, plain, wrapped, late]).no_change
+
+
+def test_types_of_schemaless_json_evolve_by_the_tables_rules_and_a_refusal_costs_its_object_only(bench: Workbench) -> None:
+    config = table("evolving", json_types={"price": "decimal(9,2)"})
+    first = put(bench, json_lines(change("c", 1, id=1, n=1.5, price="1.10", gone=None)), 0, "json")
+    assert bench.merge(config, [first]).state == "committed"
+    whole, more = put(bench, json_lines(change("c", 2, id=2, n=2, price=3, more={"a": 1})), 10, "json"), put(bench, json_lines(change("c", 3, id=3, n="three", price=None)), 20, "json")
+    broken = put(bench, json_lines(change("c", 4, id=4, n=None, price="9.99"))[:-4] + b"\n" + json_lines(change("c", 5, id=5, n=None, price="0.01")), 30, "json")
+    outcome = bench.merge(config, [whole, more, broken])
+    assert [(error.object, error.code) for error in outcome.quarantined] == [(more.id.hash, "incompatible_schema")]
+    assert bench.rows(config, "id", "n", "price", "more") == [(1, 1.5, Decimal("1.10"), None), (2, 2.0, Decimal("3.00"), '{"a":1}'), (5, None, Decimal("0.01"), None)]
+    assert "gone" not in bench.spark.read.format("hudi").load(bench.path(config)).columns
+    assert outcome.counts["quarantined_rows"] == 1
+
+
+@pytest.mark.parametrize("name", ["outbox_json_confluent", "outbox_json_lenses"])
+def test_recorded_json_objects_give_the_databases_rows(bench: Workbench, name: str, tmp_path: Path) -> None:
+    if not os.environ.get("SLUICE_FIXTURES"):
+        pytest.skip("SLUICE_FIXTURES names no folder of recorded sets")
+    folder = Path(os.environ["SLUICE_FIXTURES"]) / name
+    manifest = json.loads((folder / "manifest.json").read_text())
+    types = {"order_date": "date", "required_date": "date", "shipped_date": "date", "updated_at": "zoned_timestamp"}
+    config = table("cdc_events", record_key=("order_id",), partition_by=("customer_id",), json_types=types)
+    arrived: list[Any] = []
+    for phase in manifest["phases"]:
+        for key in phase["new_objects"]:
+            route = classify(key, 1)
+            arrived.append(bench.put_bytes((folder / "bronze" / key).read_bytes(), key=key, offset=route.offset, format=route.format or ""))
+        outcome = bench.merge(config, arrived[::-1])  # everything again, the newest first
+        assert (outcome.state, outcome.quarantined, outcome.counts.get("quarantined_rows", 0)) == ("committed", (), 0)
+        rows = [row["row"] for row in live_rows(bench.spark.read.format("hudi").load(bench.path(config))).collect()]
+        (tmp_path / "cdc_events.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        found = judge_rows(folder, tmp_path, phase["phase"], os.environ)
+        assert found.equal, found.differences()

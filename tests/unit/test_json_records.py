@@ -1,0 +1,257 @@
+"""JSON objects of both sinks to Arrow batches: with Connect's schemas and without, flattened and enveloped, packed and plain."""
+import base64
+import gzip
+import json
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
+from sluice.errors import ExpansionLimit, Incompatible, SluiceError
+from sluice.gzip_bytes import DamagedGzip, unpacked
+from sluice.json_inference import agreed
+from sluice.json_lines import NotJsonLines, TooManySchemas, schema_in_head
+from sluice.json_text import DamagedJson
+from sluice.limits import DEFAULTS
+from sluice.routing import classify
+from sluice_spark.json_records import json_schemas
+from sluice.row_errors import RowError
+
+META = ("_sluice_op", "__deleted", "_sluice_position")
+
+
+def flat(op: str = "c", lsn: int = 7, **values: Any) -> dict[str, Any]:
+    """As ExtractNewRecordState leaves a row (`delete.tombstone.handling.mode=rewrite`, `add.fields=op,lsn,source.ts_ms`)."""
+    return {**values, "__deleted": str(op == "d").lower(), "__op": op, "__lsn": lsn, "__source_ts_ms": 5}
+
+
+def struct(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "optional": False, "name": "s.t.Value", "fields": [*fields, {"type": "string", "optional": True, "field": "__op"}, {"type": "int64", "optional": True, "field": "__lsn"}]}
+
+
+def named(type_: str, name: str, field: str, **parameters: str) -> dict[str, Any]:
+    return {"type": type_, "optional": True, "name": name, "version": 1, "field": field, **({"parameters": parameters} if parameters else {})}
+
+
+def kinds(body: bytes, **types: str) -> dict[str, Any]:
+    (schema,), _ = json_schemas(body, types, DEFAULTS)
+    return {field["name"]: field["type"][1] for field in schema["fields"]}
+
+
+@pytest.mark.parametrize("body", [
+    lines(CREATE, DELETE), lines(*wrapped(CREATE_SCHEMA, CREATE, DELETE)), gzip.compress(lines(CREATE, DELETE)), b"\xef\xbb\xbf" + lines(CREATE, "", DELETE),
+    lines(CREATE, DELETE).replace(b"\n", b"\r\n").rstrip(),
+], ids=["schemaless", "with schemas", "gzip", "byte order mark and blank line", "carriage returns and no last newline"])
+def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before(body: bytes) -> None:
+    rows = json_rows(body)
+    assert picked(rows, "id", "first_name", *META) == [
+        (1, "Anne", "c", False, "0000.00000000000024023128.00000000000000000500"), (1, "", "d", True, "0000.00000000000046523128.00000000000000000501")]
+    assert [row["_sluice_source_ts_ms"] for row in rows] == [1559033904863, 1559033904963]
+
+
+def test_semantic_types_of_a_connect_schema_are_those_of_avro() -> None:
+    schema = struct(
+        {"type": "int16", "optional": False, "field": "id"}, named("int32", "io.debezium.time.Date", "day"), named("int64", "io.debezium.time.MicroTimestamp", "at"),
+        named("bytes", "org.apache.kafka.connect.data.Decimal", "price", **{"scale": "2", "connect.decimal.precision": "9"}),
+        {"type": "bytes", "optional": True, "field": "raw"}, {"type": "double", "optional": True, "field": "ratio"}, {"type": "boolean", "optional": True, "field": "ok"},
+        {"type": "array", "optional": True, "items": {"type": "string", "optional": True}, "field": "tags"})
+    price = base64.b64encode((-150).to_bytes(2, "big", signed=True)).decode()
+    values = {"id": 1, "day": 19_000, "at": 10**15, "price": price, "raw": "AQI=", "ratio": 2, "ok": True, "tags": ["a", None], "__op": "c", "__lsn": 9}
+    (row,) = json_rows(lines(*wrapped(schema, values)))
+    assert row.items() >= {"id": 1, "day": 19_000, "at": 10**15, "price": Decimal("-1.50"), "raw": b"\x01\x02", "ratio": 2.0, "ok": True, "tags": ["a", None]}.items()
+
+
+def test_a_decimal_written_as_a_number_keeps_its_digits() -> None:
+    schema = struct({"type": "int32", "optional": False, "field": "id"}, named("bytes", "org.apache.kafka.connect.data.Decimal", "n", **{"scale": "20", "connect.decimal.precision": "38"}))
+    line = json.dumps({"schema": schema, "payload": {"id": 1, "n": "N", "__op": "c", "__lsn": 1}}).replace('"N"', "123456789012345678.12345678901234567890")
+    assert json_rows(lines(line))[0]["n"] == Decimal("123456789012345678.12345678901234567890")
+
+
+def test_nan_and_the_infinities_are_doubles_as_jackson_writes_them() -> None:
+    schema = struct({"type": "int32", "optional": False, "field": "id"}, {"type": "double", "optional": True, "field": "d"})
+    rows = json_rows(lines(*wrapped(schema, *({"id": 1, "d": text, "__op": "c", "__lsn": 1} for text in ("NaN", "Infinity", "-Infinity")))))
+    assert [str(row["d"]) for row in rows] == ["nan", "inf", "-inf"]
+
+
+def test_a_schema_that_changes_inside_an_object_costs_no_column() -> None:
+    key = {"type": "int32", "optional": False, "field": "id"}
+    old, new = struct(key), struct(key, {"type": "string", "optional": True, "field": "added"})
+    body = lines(*wrapped(old, {"id": 1, "__op": "c", "__lsn": 1}), *wrapped(new, {"id": 2, "added": "x", "__op": "c", "__lsn": 2}), *wrapped(old, {"id": 3, "__op": "c", "__lsn": 3}))
+    assert picked(json_rows(body), "id", "added", "_sluice_offset") == [(1, None, 500), (2, "x", 501), (3, None, 502)]
+
+
+def test_types_of_schemaless_records_come_from_every_record_of_the_object() -> None:
+    body = lines(flat(id=1, text="a", flag=True, nested={"a": [1, {"b": 2}]}, listed=[1], none=None, later=None), flat(id=2**53, text=None, later=3))
+    assert kinds(body) | {"__op": 0, "__deleted": 0, "__lsn": 0, "__source_ts_ms": 0} == {
+        "id": {"type": "long", "sluice.exact_in_double": True}, "text": "string", "flag": "boolean", "later": {"type": "long", "sluice.exact_in_double": True},
+        "nested": {"type": "string", "connect.name": "io.debezium.data.Json"}, "listed": {"type": "string", "connect.name": "io.debezium.data.Json"},
+        "__op": 0, "__deleted": 0, "__lsn": 0, "__source_ts_ms": 0}
+    assert picked(json_rows(body), "nested", "listed") == [('{"a":[1,{"b":2}]}', "[1]"), (None, None)]
+
+
+@pytest.mark.parametrize(("numbers", "kind", "values"), [
+    (["1", "-9223372036854775808"], "long", [1, -2**63]),
+    (["1", "2.5"], "double", [1.0, 2.5]),
+    (["0.1", "1e300"], "double", [0.1, 1e300]),
+    (["1.10", "9007199254740993"], "text", ["1.10", "9007199254740993"]),
+    (["18446744073709551616"], "text", ["18446744073709551616"]),
+    (["0.12345678901234567890", "5"], "text", ["0.12345678901234567890", "5"]),
+    (["1e999"], "text", ["1e999"]),
+])
+def test_numbers_keep_every_digit(numbers: list[str], kind: str, values: list[Any]) -> None:
+    body = lines(*(json.dumps(flat(id=1, n="N")).replace('"N"', number) for number in numbers))
+    found = [row["n"] for row in json_rows(body)]
+    assert (found, {"long": int, "double": float, "text": str}[kind]) == (values, type(found[0]))
+
+
+def test_numbers_inside_nested_values_keep_every_digit() -> None:
+    line = json.dumps(flat(id=1, doc="D")).replace('"D"', '{"n":0.12345678901234567890,"big":18446744073709551616,"t":"\\u00e9\\""}')
+    assert json_rows(lines(line))[0]["doc"] == '{"n":0.12345678901234567890,"big":18446744073709551616,"t":"é\\""}'
+
+
+def test_whole_numbers_become_doubles_where_the_table_or_the_batch_has_doubles() -> None:
+    whole, fraction, large = (json_schemas(lines(flat(id=1, n=value)), {}, DEFAULTS)[0][0] for value in (5, 5.5, 2**53 + 1))
+    types = [[field["type"][1] for field in schema["fields"] if field["name"] == "n"][0] for schema in agreed([whole, fraction, large], ())]
+    assert types == ["double", "double", "long"]
+    (kept,) = agreed([whole], ())
+    (widened,) = agreed([whole], ["n"])
+    assert [[field["type"][1] for field in schema["fields"] if field["name"] == "n"] for schema in (kept, widened)] == [["long"], ["double"]]
+
+
+def test_a_column_of_two_types_is_refused_with_the_advice_to_declare_it() -> None:
+    with pytest.raises(Incompatible, match="Column v is a number and text.*json_types") as refused:
+        json_schemas(lines(flat(id=1, v=1), flat(id=2, v="1")), {}, DEFAULTS)
+    assert refused.value.facts["column"] == "v"
+
+
+def test_declared_types_give_schemaless_columns_their_meaning() -> None:
+    declared = {"day": "date", "also": "date", "at": "timestamp_micros", "price": "decimal(9,2)", "unscaled": "base64 decimal(9,2)", "raw": "bytes", "v": "json"}
+    values = {"day": 9685, "also": "1996-07-08", "at": 10**15, "price": "12.5", "unscaled": "BNI=", "raw": "AQI=", "v": {"a": 1}}
+    assert json_rows(lines(flat(id=1, **values), flat(id=2, v="text", day=None)), config(json_types=declared))[0].items() >= {
+        "day": 9685, "also": 9685, "at": 10**15, "price": Decimal("12.50"), "unscaled": Decimal("12.34"), "raw": b"\x01\x02", "v": '{"a":1}'}.items()
+
+
+def test_metadata_that_is_null_everywhere_is_still_known_to_be_there() -> None:
+    bad: list[RowError] = []
+    assert json_rows(lines({**flat(id=1), "__lsn": None}), bad=bad) == []
+    assert [row.code for row in bad] == ["unordered_change"]  # and not silently another order than the table's other changes have
+
+
+def test_records_that_leave_columns_out_have_nulls() -> None:
+    assert picked(json_rows(lines(flat(id=1, a="x"), flat(id=2, b="y"))), "id", "a", "b") == [(1, "x", None), (2, None, "y")]
+
+
+def test_a_name_that_tells_the_last_offset_is_counted_back_from() -> None:
+    rows = json_rows(lines(*(flat(id=n) for n in range(5))), at=item("json", "lake/x(0_167)", offset=167))
+    assert [row["_sluice_offset"] for row in rows] == [163, 164, 165, 166, 167]
+
+
+ONE = json.dumps(flat(id=1))
+SCHEMA = struct({"type": "int32", "optional": False, "field": "id"})
+GOOD = {"id": 1, "__op": "c", "__lsn": 1}
+
+
+@pytest.mark.parametrize(("body", "error"), [
+    (b"", NotJsonLines),
+    (b"\n\n", NotJsonLines),
+    (b"[" + ONE.encode() + b"]", NotJsonLines),
+    (b"Obj\x01\x04", NotJsonLines),
+    (b"PAR1....", NotJsonLines),
+    (lines("{]", "{]"), DamagedJson),
+    (lines(*({"schema": struct({"type": "int32", "field": f"c{n}"}), "payload": {}} for n in range(70))), TooManySchemas),
+    (gzip.compress(lines(ONE))[:-9], DamagedGzip),
+    (gzip.compress(lines(ONE))[:12] + b"\x00" * 30, DamagedGzip),
+])
+def test_what_is_not_json_records_is_refused(body: bytes, error: type[SluiceError]) -> None:
+    with pytest.raises(error) as refused:
+        json_schemas(body, {}, DEFAULTS)
+    assert not refused.value.retriable
+
+
+@pytest.mark.parametrize(("body", "code"), [
+    (lines(ONE, "5"), "not_json_lines"),
+    (lines(ONE, "null"), "not_json_lines"),
+    (lines(ONE, ONE[:-3]), "damaged_json"),
+    (lines(ONE, ONE + ONE), "damaged_json"),
+    (lines(ONE, '{"id": "' + "\\ud83d" + '"}'), "damaged_json"),
+    (lines(ONE, '{"a":' + "[" * 100_000), "damaged_json"),
+    (lines(ONE) + b'{"id": "\xff"}\n', "not_json_lines"),
+    (lines(ONE, *wrapped(SCHEMA, GOOD)), "not_json_lines"),
+    (lines(*wrapped(SCHEMA, GOOD), ONE), "not_json_lines"),
+    (lines(*wrapped(SCHEMA, GOOD), {"schema": SCHEMA, "payload": 5}), "not_json_lines"),
+    (lines(*wrapped(SCHEMA, GOOD), '{"schema":null,"payload":null}'), "not_json_lines"),
+])
+def test_a_record_that_is_not_json_costs_itself_and_keeps_its_bytes(body: bytes, code: str) -> None:
+    bad: list[RowError] = []
+    assert picked(json_rows(body, bad=bad), "id", "_sluice_offset") == [(1, 500)]
+    assert [(row.record, row.code, row.content_bytes) for row in bad] == [(1, code, len(body.splitlines()[1]))]
+
+
+@pytest.mark.parametrize("schema", [
+    {"type": "struct"}, {"type": "string"}, {"type": "struct", "fields": [{"type": "int32"}]}, {"type": "struct", "fields": [{"type": "int33", "field": "a"}]},
+    {"type": "struct", "fields": "ab"}, {"type": "struct", "fields": [{"type": "array", "field": "a"}]},
+])
+def test_a_wrapper_whose_schema_is_none_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(SluiceError) as refused:
+        json_schemas(lines({"schema": schema, "payload": {}}), {}, DEFAULTS)
+    assert refused.value.code == "unusable_schema"
+
+
+@pytest.mark.parametrize(("field", "value"), [("n", "x"), ("n", 1.5), ("n", True), ("s", 5), ("s", {}), ("f", True), ("f", "x"), ("b", "*"), ("d", "1.5"), ("ok", "true"), ("l", "x"), ("l", [1])])
+def test_a_value_that_is_not_what_its_schema_says_is_named(field: str, value: Any) -> None:
+    schema = struct(
+        {"type": "int32", "optional": False, "field": "id"}, {"type": "int64", "optional": True, "field": "n"}, {"type": "string", "optional": True, "field": "s"},
+        {"type": "double", "optional": True, "field": "f"}, {"type": "bytes", "optional": True, "field": "b"}, {"type": "boolean", "optional": True, "field": "ok"},
+        named("bytes", "org.apache.kafka.connect.data.Decimal", "d", **{"scale": "2", "connect.decimal.precision": "9"}),
+        {"type": "array", "optional": True, "items": {"type": "string", "optional": True}, "field": "l"})
+    bad: list[RowError] = []
+    body = lines(*wrapped(schema, {"id": 1, "__op": "c", "__lsn": 1}, {"id": 2, "__op": "c", "__lsn": 2, field: value}))
+    assert picked(json_rows(body, bad=bad), "id") == [(1,)]
+    ((record, code, reason),) = [(row.record, row.code, row.reason) for row in bad]
+    assert (record, code) == (1, "undecodable_value") and f"Column {field} " in reason
+
+
+def test_a_small_object_that_unpacks_to_very_much_is_refused_without_unpacking_it() -> None:
+    with pytest.raises(ExpansionLimit):
+        unpacked(gzip.compress(b" " * 5_000_000), 1_000_000)
+
+
+def test_members_of_a_gzip_follow_each_other() -> None:
+    assert picked(json_rows(gzip.compress(lines(flat(id=1))) + gzip.compress(lines(flat(id=2)))), "id") == [(1,), (2,)]
+
+
+def test_the_head_tells_the_schema_that_records_carry() -> None:
+    body = lines(*wrapped(CREATE_SCHEMA, CREATE))
+    (whole,), guessed = json_schemas(body, {}, DEFAULTS)
+    assert not guessed
+    assert schema_in_head(body, True) == schema_in_head(body[:-20], False) == whole  # a first record may be longer than the head
+    assert schema_in_head(body[:300], False) is None
+    assert schema_in_head(lines(CREATE), True) is None
+
+
+@pytest.mark.parametrize(("head", "whole"), [(b"", True), (b"Obj\x01", False), (b"[1", False), (lines("5"), True)])
+def test_a_head_that_cannot_be_json_records_is_refused(head: bytes, whole: bool) -> None:
+    with pytest.raises((NotJsonLines, DamagedJson)):
+        schema_in_head(head, whole)
+
+
+@pytest.mark.parametrize("name", ["outbox_json_confluent", "outbox_json_lenses"])
+def test_every_recorded_json_object_is_read_with_its_kafka_offsets(name: str) -> None:
+    if not os.environ.get("SLUICE_FIXTURES"):
+        pytest.skip("SLUICE_FIXTURES names no folder of recorded sets")
+    folder = Path(os.environ["SLUICE_FIXTURES"]) / name
+    manifest = json.loads((folder / "manifest.json").read_text())
+    table = config("order_id", json_types={"order_date": "date", "required_date": "date", "shipped_date": "date", "updated_at": "zoned_timestamp"})
+    offsets = []
+    for found in manifest["objects"]:
+        route = classify(found["key"], found["size"])
+        at = item("json", found["key"].removesuffix(".json"), offset=route.offset)
+        rows = json_rows((folder / "bronze" / found["key"]).read_bytes(), table, at=at)
+        assert len(rows) == found["records"]
+        offsets += [row["_sluice_offset"] for row in rows]
+        if "(" not in found["key"]:
+            assert rows[0]["_sluice_offset"] == route.offset
+    assert len(set(offsets)) == len(offsets) == 175
