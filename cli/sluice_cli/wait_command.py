@@ -39,7 +39,7 @@ def wait(
     run that only lingers doesn't delay it. Parked and quarantined objects are printed, and objects of
     which rows are quarantined.
 
-    Ends with 1 when the time is over, when a lane that holds some of the objects is halted, and with
+    Ends with 1 when the time is over, when a lane that holds some of the objects is halted or paused, and with
     --strict when anything is parked or quarantined; the keys are printed.
 
     Examples:
@@ -108,7 +108,7 @@ class Waiter:
         self._now = now
 
     def wait(self, timeout_s: float) -> Outcome:
-        """Until settled, a halted lane, or the timeout."""
+        """Until settled, a halted or paused lane, or the timeout."""
         began = self._clock()
         listed, listed_at = self._bronze.identities(), began
         final: dict[ObjectId, ObjectRecord] = {}
@@ -126,7 +126,7 @@ class Waiter:
                     return Outcome(found, self._clock() - began)
                 listed, listed_at = again, self._clock()
                 continue
-            if found.halted or seconds >= timeout_s:
+            if found.halted or found.paused or seconds >= timeout_s:
                 return Outcome(found, seconds)
             self._show(progress_line(found, self._now(), seconds))
             if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
@@ -182,7 +182,9 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
     sys.stdout.flush()
     for lane in found.halted:
         say(f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`")
-    if not found.settled and not found.halted:
+    for lane in found.paused:
+        say(f"error: lane {lane.lane} is paused, and {counted(found.waiting_in(lane.lane), 'object')} will wait in it until `sluice resume {lane.lane}`")
+    if not found.settled and not found.halted and not found.paused:
         say(f"error: not settled within {timeout_s:.0f} s. `sluice status` shows what the lanes do")
 
 
@@ -199,6 +201,7 @@ def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
         "quarantined_rows": found.quarantined_rows,
         "with_quarantined_rows": [{**_told(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)} for record in found.with_rows],
         "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
+        "paused": [lane.lane for lane in found.paused],
     }
 
 

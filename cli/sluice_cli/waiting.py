@@ -28,7 +28,7 @@ class WaitingObject:
 
 @dataclass(frozen=True)
 class Survey:
-    """Where the listed objects are. `counts` by state; `halted` are the lanes that hold some of what waits.
+    """Where the listed objects are. `counts` by state; `halted` and `paused` are the lanes that hold some of what waits.
 
     `with_rows` are committed objects of which rows are quarantined.
     """
@@ -40,6 +40,11 @@ class Survey:
     halted: tuple[LaneState, ...]
     lanes: tuple[LaneState, ...]
     with_rows: tuple[ObjectRecord, ...] = ()
+    paused: tuple[LaneState, ...] = ()
+
+    def waiting_in(self, lane: str) -> int:
+        """How many objects wait in a lane."""
+        return sum(item.lane == lane for item in self.waiting)
 
     @property
     def quarantined_rows(self) -> int:
@@ -83,6 +88,7 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
         halted=tuple(lane for lane in known if lane.state == HALTED and lane.lane in concerned),
         lanes=tuple(lane for lane in known if lane.lane in concerned or lane.state in (STARTING, RUNNING)),
         with_rows=tuple(with_rows),
+        paused=tuple(lane for lane in known if lane.state == PAUSED and lane.lane in concerned),
     )
 
 

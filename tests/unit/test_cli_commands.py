@@ -128,6 +128,23 @@ def test_a_halted_lane_ends_the_wait_at_once_with_its_reason(stack, capsys):
     assert "lane main is halted after 5 failed runs: driver exited with 137" in err and "sluice resume main" in err
 
 
+def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(stack, capsys):
+    stack.admit(stack.write("a"))
+    stack.ledger.pause("main")
+    assert run(["wait"]) == 1
+    out, err = capsys.readouterr()
+    assert "pending\ta\tcrm.user" in out
+    assert "lane main is paused, and 1 object will wait in it until `sluice resume main`" in err and "not settled within" not in err
+    assert run(["wait", "--json"]) == 1
+    assert told(capsys)["paused"] == ["main"]
+
+
+def test_a_lane_that_is_paused_over_other_objects_delays_nothing(stack):
+    stack.ledger.pause("side")
+    stack.admit(stack.write("a"), items.IGNORED)
+    assert run(["wait", "--timeout", "0"]) == 0
+
+
 def test_a_lane_that_halted_over_other_objects_delays_nothing(stack):
     halt(stack.ledger, "side")
     stack.admit(stack.write("a"), items.IGNORED)
