@@ -17,6 +17,8 @@ from sluice_spark.lane_lost import LaneLost
 from sluice_spark.ports import Clock, Ledger, Log, Manifests
 from sluice_spark.profile import Profile
 
+STAY_FOR_FRESHNESS_MS = 5 * 60_000  # about what a start takes and a worker's least charge, a few times over
+
 
 @dataclass(frozen=True)
 class Claimed:
@@ -125,13 +127,15 @@ def waits_for_freshness_until(pending: List[PendingObject], configs: Mapping[str
                               states: Mapping[str, TableState], now: int) -> Optional[int]:
     """Until when objects that wait for freshness alone keep the run alive; None when there are none.
 
-    A table in back-off doesn't: its wait may be long, and `due_at` starts a run for it.
+    Only those that come due within STAY_FOR_FRESHNESS_MS: an idle run costs as much as a working one, and what a
+    later start costs is little beside a freshness of hours. For the others `due_at` starts a run when they are due,
+    as it does for a table in back-off, whose wait may be long too.
     """
     moments = []
     for table in {item.table for item in pending}:
         state = states.get(table, TableState(table))
         at = claimable_at(configs.get(table), state)
-        if at is not None and at > now and (state.backoff_until or 0) <= now:
+        if at is not None and now < at <= now + STAY_FOR_FRESHNESS_MS and (state.backoff_until or 0) <= now:
             moments.append(at)
     return max(moments) if moments else None
 

@@ -8,6 +8,7 @@ from driving.world import LANE, World, configuration, emulated_dynamodb, two_thr
 
 from sluice.errors import SluiceError
 from sluice.lane import IDLE, PAUSED, RUNNING
+from sluice.supervision import NOTHING, START, next_step
 from sluice.table_config import TableRule
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.run_identity import RunIdentity
@@ -125,6 +126,34 @@ def test_objects_that_wait_for_freshness_keep_the_run_alive_until_they_are_due(c
     assert world.clock.seconds >= 300
     settled = [event["at"] for event in world.events("part_settled")]
     assert settled[1] - settled[0] >= 300_000
+
+
+def test_a_freshness_of_hours_keeps_no_run_alive_and_the_schedule_starts_one_when_it_is_over(client):
+    world = World(client, configuration(freshness_s=7_200))
+    world.put()
+    late = []
+    world.clock.at(10, lambda: late.extend(world.put()))
+    assert world.run().how == RELEASED
+    assert 60 <= world.clock.seconds < 75  # it lingered, and no longer
+    due_at = world.ledger.table_state("shop.orders").last_commit_at + 7_200_000
+    lane = world.ledger.lane(LANE)
+    assert (lane.state, lane.due_at) == (IDLE, due_at)
+    assert (next_step(lane, due_at - 1).action, next_step(lane, due_at).action) == (NOTHING, START)
+    world.clock.advance(due_at - world.clock.now_ms())
+    world.run()
+    assert world.states(late) == {"committed": 1}
+
+
+def test_what_comes_due_soon_keeps_the_run_alive_no_longer_than_for_itself(client):
+    rules = [TableRule(table=f"shop.{name}", record_key=("id",), topic=f"shop.{name}", freshness_s=seconds) for name, seconds in (("orders", 200), ("customers", 7_200))]
+    world = World(client, configuration(rules=rules))
+    world.put("shop.orders"), world.put("shop.customers")
+    late = []
+    world.clock.at(10, lambda: late.extend(world.put("shop.orders") + world.put("shop.customers")))
+    assert world.run().how == RELEASED
+    assert world.states(late) == {"committed": 1, "pending": 1}
+    assert 200 <= world.clock.seconds < 280
+    assert world.ledger.lane(LANE).due_at == world.ledger.table_state("shop.customers").last_commit_at + 7_200_000
 
 
 def test_a_run_at_its_maximum_age_writes_when_what_waits_is_due(client):
