@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from sluice.column_types import RAW_ALL
+from sluice.hidden_columns import LINEAGE_WORDS
 from sluice.json_types import TYPE_PATTERN, UnknownType, declared_type
 from sluice.limits import Limits
 from sluice.override_policy import refusal
@@ -103,6 +104,18 @@ def _lane_name(value: Any) -> str:
     return value
 
 
+def _lineage(value: Any) -> tuple[str, ...]:
+    """`on` and `off` are true and false to YAML."""
+    if isinstance(value, bool):
+        return LINEAGE_WORDS if value else ()
+    if value in ("on", "off"):
+        return LINEAGE_WORDS if value == "on" else ()
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not set(map(str, listed)) <= set(LINEAGE_WORDS):
+        raise ValueError(f"is on, off or a list of {', '.join(LINEAGE_WORDS)}")
+    return tuple(word for word in LINEAGE_WORDS if word in listed)
+
+
 _DURATION_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string", "pattern": _DURATION}, {"const": 0}]})
 Seconds = Annotated[int, BeforeValidator(_seconds), _DURATION_SCHEMA]
 Lifetime = Annotated[int, BeforeValidator(_lifetime), _DURATION_SCHEMA]
@@ -122,6 +135,10 @@ Options = Annotated[
 ]
 JsonTypes = Annotated[
     dict[str, str], BeforeValidator(_json_types), WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "pattern": TYPE_PATTERN}}),
+]
+Lineage = Annotated[
+    tuple[str, ...], BeforeValidator(_lineage),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["on", "off", *LINEAGE_WORDS]}, {"type": "array", "items": {"enum": list(LINEAGE_WORDS)}, "uniqueItems": True}]}),
 ]
 LaneName = Annotated[str, BeforeValidator(_lane_name), WithJsonSchema({"type": "string", "pattern": f"^{LANE.pattern}$"})]
 Cores = Literal[1, 2, 4, 8, 16]  # the worker sizes of EMR Serverless
@@ -163,6 +180,7 @@ class Settings(_Strict):
     rewrite_limit: Bytes | None = Field(None, description="A table larger than this isn't written anew when a decimal's scale changes; what brings the change waits in quarantine")
     json_types: JsonTypes | None = Field(None, description="What columns of JSON without a schema are: date, timestamp_micros, decimal(10,2) …")
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
+    lineage: Lineage | None = Field(None, description="What rows tell of where they came from: on, off, or a list; what is off is null in rows written from then on")
     limits: LimitsOf | None = Field(None, description="What an object may come to before it is quarantined")
 
 

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, Tuple
+from types import MappingProxyType
+from typing import Iterable, Mapping, Tuple
 
 POSITION = "_sluice_position"
 DELETED = "__deleted"
@@ -11,6 +12,8 @@ SOURCE_TS_MS = "_sluice_source_ts_ms"
 OBJECT = "_sluice_object"
 OFFSET = "_sluice_offset"
 OWED = "_sluice_owed"
+PARTITION = "_sluice_partition"  # Kafka's, not the table's
+BATCH = "_sluice_batch"
 
 ORDERING_FIELD = POSITION  # what Hudi compares to choose between two changes of one row
 
@@ -33,8 +36,17 @@ HIDDEN: Tuple[HiddenColumn, ...] = (
     HiddenColumn(OFFSET, "bigint", True),
     # JSON text (column -> known-at position): maps in log blocks are not read by every reader.
     HiddenColumn(OWED, "string", True),
+    HiddenColumn(PARTITION, "int", True),
+    HiddenColumn(BATCH, "string", True),
 )
 NAMES: Tuple[str, ...] = tuple(column.name for column in HIDDEN)
+
+# What a row tells of where it came from, by the words that tables.yaml has for it. Nothing else depends on these columns: one
+# that is switched off stays and is null in the rows written from then on, so that switching changes no schema.
+LINEAGE: Mapping[str, str] = MappingProxyType({
+    "object": OBJECT, "partition": PARTITION, "offset": OFFSET, "batch": BATCH, "operation": OP, "source_time": SOURCE_TS_MS,
+})
+LINEAGE_WORDS: Tuple[str, ...] = tuple(LINEAGE)
 
 OPS: Tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
 

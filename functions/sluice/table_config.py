@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from sluice.errors import ChangeRefused, InvalidConfiguration
+from sluice.hidden_columns import LINEAGE_WORDS
 from sluice.limits import DEFAULTS, Limits
 
 FORMAT = 1  # of the canonical JSON
@@ -57,10 +58,11 @@ class TableConfig:
     raw: Tuple[str, ...] = ()
     rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
     json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
+    lineage: Tuple[str, ...] = LINEAGE_WORDS
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
-        lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw)}
+        lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw), "lineage": list(self.lineage)}
         return {**asdict(self), **lists, "hudi": dict(self.hudi), "json_types": dict(self.json_types), "limits": self.limits.changed()}
 
     @classmethod
@@ -69,7 +71,8 @@ class TableConfig:
         known = {item.name for item in fields(cls)}
         taken = {name: value for name, value in values.items() if name in known}
         lists = {name: tuple(taken.get(name, ())) for name in ("record_key", "partition_by", "raw")}
-        return cls(**{**taken, **lists, "limits": Limits.of(taken.get("limits", {}))})
+        lineage = tuple(taken.get("lineage", LINEAGE_WORDS))
+        return cls(**{**taken, **lists, "limits": Limits.of(taken.get("limits", {})), "lineage": lineage})
 
     @property
     def pinned(self) -> Dict[str, Any]:
@@ -120,6 +123,7 @@ class TableRule:
     raw: Tuple[str, ...] = ()
     rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
     json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
+    lineage: Tuple[str, ...] = LINEAGE_WORDS
 
     @property
     def pattern(self) -> str:
@@ -155,7 +159,7 @@ class TableRule:
             table=table, database=database, name=name, topic=topic, record_key=record_key, partition_by=partition_by,
             table_type=self.table_type, delete_mode=self.delete_mode, keep_deleted_values=self.keep_deleted_values,
             freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
-            generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits,
+            generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits, lineage=self.lineage,
             raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
         )
 
@@ -246,16 +250,16 @@ class Configuration:
 
 def _told(rule: TableRule) -> Dict[str, Any]:
     """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
-    lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw)}
+    lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw), "lineage": list(rule.lineage)}
     told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types)}
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
 
 
-_LATER: Dict[str, Any] = {"limits": {}, "json_types": {}, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES}
+_LATER: Dict[str, Any] = {"limits": {}, "json_types": {}, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES, "lineage": list(LINEAGE_WORDS)}
 
 
 def _rule(values: Mapping[str, Any]) -> TableRule:
-    rule = TableRule(**{**values, "limits": Limits.of(values.get("limits", {}))})
+    rule = TableRule(**{**values, "limits": Limits.of(values.get("limits", {})), "lineage": tuple(values.get("lineage", LINEAGE_WORDS))})
     return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by), raw=tuple(rule.raw))
 
 

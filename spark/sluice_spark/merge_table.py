@@ -21,6 +21,7 @@ from sluice_spark.hudi_errors import CleaningUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
 from sluice_spark.hudi_table import CommitResult, HudiTable, TableFacts
 from sluice_spark.lane_lost import LaneLost
+from sluice_spark.lineage import with_lineage
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.normalizing import UNHELD, normalized, quoted
 from sluice_spark.object_errors import SetAside, leave_error, read_set_aside
@@ -161,7 +162,7 @@ class _Part:
         self._hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
         self._check_held()
         return self._hudi.write(
-            rows, operation=operation, batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=size_bytes,
+            with_lineage(rows, words=self._config.lineage, batch=self._manifest.batch), operation=operation, batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=size_bytes,
         )
 
     def _keep_known(self, commit: CommitResult) -> None:

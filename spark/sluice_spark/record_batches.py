@@ -13,7 +13,7 @@ from sluice.position import encode
 from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
 from sluice_spark.reader_plan import ReaderPlan
 
-_HIDDEN_ARROW: Dict[str, pa.DataType] = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64()}
+_HIDDEN_ARROW: Dict[str, pa.DataType] = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64(), "int": pa.int32()}
 
 
 class NullRecordKey(SluiceError):
@@ -66,6 +66,8 @@ def record_batch(
         hidden.OBJECT: [item.id.lineage] * len(records),
         hidden.OFFSET: offsets,
         hidden.OWED: None,
+        hidden.PARTITION: [item.kafka_partition] * len(records),
+        hidden.BATCH: None,  # of the commit that writes the row: it may be put together from several
     }
     for column in hidden.HIDDEN:
         kind_of = _HIDDEN_ARROW[column.spark_type]

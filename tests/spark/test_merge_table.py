@@ -77,6 +77,24 @@ def test_every_row_names_the_object_and_offset_it_came_from(bench: Workbench) ->
         (1, 70, item.id.lineage, "c", 1_700_000_000_000, None), (2, 71, item.id.lineage, "c", 1_700_000_000_000, None)]
 
 
+LINEAGE = ("id", "_sluice_object", "_sluice_partition", "_sluice_offset", "_sluice_batch", "_sluice_op", "_sluice_source_ts_ms")
+
+
+@KINDS
+def test_lineage_is_switched_per_table_also_where_there_is_data(bench: Workbench, table_type: str) -> None:
+    config = table(table_type=table_type)
+    first, second, third = (bench.put([row("c", lsn, lsn), row("u", lsn + 10, 100)], SCHEMA, offset=lsn * 10) for lsn in (1, 2, 3))
+    parts = [bench.manifest(each, [item]) for each, item in (
+        (config, first), (dataclasses.replace(config, lineage=()), second), (dataclasses.replace(config, lineage=("offset", "batch")), third))]
+    for manifest in parts:
+        bench.merge_manifest(manifest, config)
+    whole = lambda id, item, batch, offset: (id, item.id.lineage, 0, offset, batch, "c", 1_700_000_000_000)  # noqa: E731
+    assert bench.rows(config, *LINEAGE) == [
+        whole(1, first, parts[0].batch, 10), (100, None, None, 31, parts[2].batch, None, None), (2, *[None] * 6), (3, None, None, 30, parts[2].batch, None, None)]
+    bench.merge(config, [dataclasses.replace(first, attempt=1)])
+    assert bench.rows(config, "id", "name", "__deleted") == [(id, "n", False) for id in (1, 100, 2, 3)], "off or on, positions decide"
+
+
 def test_an_object_that_cannot_be_read_costs_itself_only(bench: Workbench) -> None:
     config = table()
     good = bench.put([row("c", 1, 1)], SCHEMA)

@@ -6,6 +6,7 @@ import jsonschema
 import pytest
 import yaml
 
+from sluice.hidden_columns import LINEAGE_WORDS
 from sluice.limits import Limits
 from sluice.table_config import Configuration, TableConfig
 from sluice_cli import config_schema
@@ -123,6 +124,21 @@ def test_limits_are_taken_over_one_by_one_and_what_nobody_changed_is_not_told():
     assert TableConfig.from_dict(found.apply("a.b").to_dict()) == found.apply("a.b")
     assert "limits" not in read_tables(rule()).to_json()
     assert (1, "tables[0].limits") in {(line and 1, where) for line, where in mistakes(rule(limits={"schema_depth": 500}))}
+
+
+@pytest.mark.parametrize(("written", "words"), [
+    (True, LINEAGE_WORDS), ("on", LINEAGE_WORDS), (False, ()), ("off", ()), ([], ()), ("offset", ("offset",)), (["batch", "object"], ("object", "batch"))])
+def test_lineage_is_on_off_or_a_list(written, words):
+    (found,) = read_tables(rule(lineage=written)).rules
+    assert found.lineage == words == TableConfig.from_dict(found.apply("a.b").to_dict()).lineage
+    configuration = read_tables(rule(lineage=written))
+    assert Configuration.from_json(configuration.to_json()) == configuration
+
+
+def test_lineage_is_on_unless_told_and_of_known_words_only():
+    assert read_tables(rule()).rules[0].lineage == LINEAGE_WORDS and "lineage" not in read_tables(rule()).to_json()
+    for wrong in ("some", ["object", "x"], 5, {"object": True}):
+        assert [where for _, where in mistakes(rule(lineage=wrong))] == ["tables[0].lineage"]
 
 
 def test_a_lane_keeps_the_defaults_of_what_it_does_not_say():

@@ -1,4 +1,4 @@
-"""The hidden columns are the ones every table has had from its first commit."""
+"""The hidden columns are the ones every table has from its first commit, or gets with its next one."""
 from sluice import hidden_columns
 from sluice.hidden_columns import HIDDEN, colliding
 
@@ -7,6 +7,7 @@ def test_the_hidden_columns_are_these_and_in_this_order():
     assert [(column.name, column.spark_type, column.nullable) for column in HIDDEN] == [
         ("_sluice_position", "string", False), ("__deleted", "boolean", False), ("_sluice_op", "string", True), ("_sluice_source_ts_ms", "bigint", True),
         ("_sluice_object", "string", True), ("_sluice_offset", "bigint", True), ("_sluice_owed", "string", True),
+        ("_sluice_partition", "int", True), ("_sluice_batch", "string", True),
     ]
 
 
