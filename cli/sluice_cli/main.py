@@ -41,7 +41,7 @@ def everywhere(stack: Stack = None) -> None:
 
 
 def _mount() -> None:
-    from sluice_cli import config_commands, demo_command, doctor_command, lane_commands, local_commands, package_command, put_command, quarantine_commands, query_command, status_command, wait_command
+    from sluice_cli import config_commands, demo_command, doctor_command, lane_commands, local_commands, package_command, put_command, quarantine_commands, query_command, schema_commands, status_command, wait_command
 
     app.add_typer(local_commands.app, name="local")
     app.command("put")(put_command.put)
@@ -50,6 +50,7 @@ def _mount() -> None:
     app.command("query")(query_command.query)
     app.add_typer(config_commands.app, name="config")
     app.add_typer(quarantine_commands.app, name="quarantine")
+    app.add_typer(schema_commands.app, name="schema")
     app.command("pause")(lane_commands.pause)
     app.command("resume")(lane_commands.resume)
     app.command("doctor")(doctor_command.doctor)

@@ -14,6 +14,7 @@ from sluice_aws.config_store import ConfigStore
 from sluice_aws.heads import Heads
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
+from sluice_aws.schema_fit import schema_fit
 from sluice_aws.schema_store import SchemaStore
 from sluice_cli.output import Json, Stack, chosen_target, command_line, counted, human_age, print_json, print_table, say
 from sluice_cli.quarantine import SHORT_ID, Choice, Decided, Quarantine, codes, told, told_decision
@@ -121,7 +122,7 @@ def retry(names: Names = None, table: OfTable = None, code: OfCode = None, all: 
     quarantine, ledger, target = _opened(stack)
     objects = Objects(target.client("s3"))
     configuration = ConfigStore(objects, target.artifacts).load()
-    admission = Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, target.silver), now=epoch_ms)
+    admission = Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, target.silver), fit=schema_fit(objects, target.silver, epoch_ms), now=epoch_ms)
     records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))
     decided = quarantine.retry(records, admission=admission, configuration=configuration, command=command_line.get(), by=_operator(target), note=note)
     lanes = {item.lane for item in decided if item.done and item.lane}

@@ -21,6 +21,7 @@ from sluice_aws.inbox import MessageUnfinished, open_inbox, unfinished_messages
 from sluice_aws.job_runs import JobRuns
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
+from sluice_aws.schema_fit import schema_fit
 from sluice_aws.schema_store import SchemaStore
 from sluice_aws.settings import Settings
 from sluice_aws.starting import Starter
@@ -75,7 +76,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
         job_runs = JobRuns(clients.emr_serverless, settings.application_id)
         starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
     return Parts(
-        admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), now=epoch_ms),
+        admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), fit=schema_fit(objects, settings.silver_bucket, epoch_ms), now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket),
         ignored=IgnoredMessages(ledger=ledger, report=telemetry, now=epoch_ms),
         waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),

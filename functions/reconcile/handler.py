@@ -19,6 +19,7 @@ from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_aws.reconciler import Reconciler
 from sluice_aws.rerouting import Rerouted, reroute
+from sluice_aws.schema_fit import schema_fit
 from sluice_aws.schema_store import SchemaStore
 from sluice_aws.settings import Settings
 from sluice_aws.starting import Starter
@@ -99,7 +100,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     return Parts(
         reconciler=Reconciler(
             ledger=ledger, objects=objects, report=telemetry, bucket=settings.bronze_bucket, grace_ms=grace_ms, now=epoch_ms,
-            admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), now=epoch_ms),
+            admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), fit=schema_fit(objects, settings.silver_bucket, epoch_ms), now=epoch_ms),
             waker=waker,
         ),
         sweeper=Sweeper(

@@ -18,7 +18,7 @@ MAX_REASON = 500  # characters; a reason may quote what an untrusted object says
 
 @dataclass(frozen=True)
 class Verdict:
-    """The state an object enters the ledger with. `config` is its table's, for pending ones only.
+    """The state an object enters the ledger with. `config` is its table's, for pending ones and for those whose schema doesn't fit it.
 
     `rule` names the rule of an ignored file, `code` the kind of trouble of a quarantined one; `reason`
     says in words why an object is parked or quarantined.
@@ -68,9 +68,12 @@ def judge_read(route: Route, configuration: Optional[Configuration]) -> Verdict:
     return Verdict(PENDING, match.config)
 
 
-def judge_unreadable(error: SluiceError) -> Verdict:
-    """The verdict on an object whose head can't be used, or that was gone: quarantined under the error's code."""
-    return Verdict(QUARANTINED, reason=_cut(str(error)), code=error.code)
+def judge_unreadable(error: SluiceError, config: Optional[TableConfig] = None) -> Verdict:
+    """The verdict on an object whose head can't be used, or that was gone: quarantined under the error's code.
+
+    `config` is its table's, where it is known which it is.
+    """
+    return Verdict(QUARANTINED, config, reason=_cut(str(error)), code=error.code)
 
 
 def _cut(reason: str) -> str:

@@ -88,6 +88,23 @@ def evolve(
     return Evolution(max((change.change for change in changes), key=_STRENGTH.index, default=SAME), tuple(changes), target)
 
 
+def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Tuple[ColumnChange, ...]:
+    """Every column that differs between two schemas (name -> Spark's type name), incompatible ones among them."""
+    changes: List[ColumnChange] = []
+    for name, kind in old.items():
+        if name not in new:
+            changes.append(_change(name, DROPPED, kind, None, kind))
+            continue
+        try:
+            found = widen(name, kind, new[name])
+        except Incompatible as error:
+            changes.append(ColumnChange(name, INCOMPATIBLE, kind, new[name], None, str(error)))
+            continue
+        if found.change != SAME:
+            changes.append(_change(name, found.change, kind, new[name], found.type))
+    return (*changes, *(_change(name, ADDED, None, kind, kind) for name, kind in new.items() if name not in old))
+
+
 def refused(error: Incompatible) -> Evolution:
     """The verdict on a schema that `evolve` refused."""
     old, new = (error.facts.get("types") or [None, None])[:2]

@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.admitting import Verdict, judge_read, judge_unread, judge_unreadable
 from sluice.avro_schema import read_writer_schema
-from sluice.errors import SluiceError, UnsupportedType, UnusableSchema
+from sluice.errors import Incompatible, SluiceError, UnsupportedType, UnusableSchema
 from sluice.events import Notice
 from sluice.identity import ObjectId
 from sluice.ledger_items import PENDING
@@ -18,6 +18,7 @@ from sluice.limits import DEFAULTS, Limits
 from sluice.routing import AVRO, Route, classify
 from sluice.table_config import Configuration
 from sluice_aws.heads import Heads
+from sluice_aws.schema_fit import SchemaFit
 from sluice_aws.schema_store import SchemaStore
 
 THREADS = 32
@@ -64,10 +65,11 @@ class Admission:
     header is longer than 64 KiB is read a second time.
     """
 
-    def __init__(self, *, ledger: Any, heads: Heads, schemas: SchemaStore, now: Callable[[], int]) -> None:
+    def __init__(self, *, ledger: Any, heads: Heads, schemas: SchemaStore, fit: SchemaFit, now: Callable[[], int]) -> None:
         self._ledger = ledger
         self._heads = heads
         self._schemas = schemas
+        self._fit = fit
         self._now = now
 
     def admit_all(self, notices: Sequence[Notice], configuration: Optional[Configuration], *, seconds: Optional[float] = None) -> Admissions:
@@ -141,9 +143,15 @@ class Admission:
         verdict = judge_read(route, configuration)
         if schema is None:  # of JSON whose records carry none: the job reads them all for it
             return verdict, None
-        if verdict.state == PENDING:
-            try:
-                read_writer_schema(schema)
-            except (UnusableSchema, UnsupportedType) as error:
-                return judge_unreadable(error), None
-        return verdict, self._schemas.keep(schema)
+        if verdict.config is None:
+            return verdict, self._schemas.keep(schema)
+        try:
+            writer = read_writer_schema(schema)
+        except (UnusableSchema, UnsupportedType) as error:
+            return judge_unreadable(error), None
+        kept = self._schemas.keep(schema)
+        try:
+            self._fit.check(writer, verdict.config)
+        except Incompatible as error:
+            return judge_unreadable(error, verdict.config), kept
+        return verdict, kept

@@ -8,6 +8,7 @@ from sluice_aws.clients import Clients
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
+from sluice_aws.schema_history_store import SchemaHistory
 from sluice_aws.settings import Settings
 from sluice_spark.arguments import Arguments
 from sluice_spark.assembly import Ports, run_loop
@@ -56,6 +57,7 @@ def _run(given: Arguments, environment: Mapping[str, str], spark: SparkProcess, 
     services = MergeServices(
         objects=objects, source=ObjectSource(region=given.region, silver_bucket=given.silver, endpoint_url=environment.get("AWS_ENDPOINT_URL") or None),
         silver_bucket=given.silver, tables_uri=f"s3://{given.silver}", clock=clock, log=log,
+        history=SchemaHistory(objects, given.silver),
     )
     with ThreadPoolExecutor(given.tables_at_once, thread_name_prefix="table") as tables, \
             ThreadPoolExecutor(1, thread_name_prefix="background") as background:

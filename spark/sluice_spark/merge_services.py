@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sluice_aws.objects import Objects
+from sluice_aws.schema_history_store import SchemaHistory
 from sluice_aws.task_objects import ObjectSource
 from sluice_spark.known_tables import KnownTables
 
@@ -28,7 +29,7 @@ class MergeServices:
 
     `objects` is the driver's own S3, `source` tells read tasks how to reach S3 (they make their own
     clients), `tables_uri` is where tables lie ("s3://SILVER", no slash at the end), `silver_bucket`
-    holds schemas, errors and outcomes.
+    holds schemas, errors and outcomes, `history` what is remembered of tables' schemas.
     """
 
     objects: Objects
@@ -37,6 +38,7 @@ class MergeServices:
     tables_uri: str
     clock: Clock
     log: Log
+    history: SchemaHistory
     known: KnownTables = field(default_factory=KnownTables)
 
     def table_path(self, database: str, name: str) -> str:

@@ -28,6 +28,7 @@ from sluice_spark.object_errors import SetAside, leave_error, read_set_aside
 from sluice_spark.reader_plan import PlannedRead, plan_read
 from sluice_spark.reading import read_changes
 from sluice_spark.run_log import describe
+from sluice_spark.schema_notes import remember_columns, remember_schemas
 from sluice_spark.schema_scan import Scanned, scan_schemas
 from sluice_spark.writer_schemas import WriterSchemas, writer_schemas
 
@@ -88,6 +89,9 @@ class _Part:
         with self._stage("schemas"):
             schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects, scan=self._scan, doubles=_doubles(facts.schema))
         planned = self._planned(schemas, facts)
+        history, clock = self._services.history, self._services.clock
+        remember_schemas(history, self._config, writers=schemas.in_order, verdicts=planned.verdicts, at=clock.now_ms(), batch=self._manifest.batch)
+        remember_columns(history, self._config, facts.schema)  # what a run that died after its commit didn't
         refused = [*schemas.errors, *_refused(planned, self._part.objects, schemas.of_object)]
         left = [item for item in self._part.objects if item.id.hash not in {error.object for error in refused}]
         for error in refused:
@@ -140,6 +144,8 @@ class _Part:
                 return self._outcome(None, aside, counts)
             with self._stage("commit"):
                 commit = self._commit(merging.winners(marked), planned, objects, facts)
+            if commit.facts is not None:
+                remember_columns(self._services.history, self._config, commit.facts.schema)
             self._keep_known(commit)
             return self._outcome(commit, aside, {**counts, **commit.counts})
         finally:

@@ -89,6 +89,8 @@ def read_session(jars: Sequence[Path], s3: Mapping[str, str]) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1", "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2",
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer", "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        # Files of tables with lists don't say which calendar their dates before 1582 have; without this Spark refuses to read those.
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED", "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
         "spark.hadoop.fs.s3a.endpoint": s3["endpoint"], "spark.hadoop.fs.s3a.endpoint.region": s3["region"], "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.connection.ssl.enabled": "false", "spark.hadoop.fs.s3a.access.key": s3["access_key"],
         "spark.hadoop.fs.s3a.secret.key": s3["secret_key"],

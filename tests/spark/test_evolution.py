@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
+from sluice.avro_schema import fingerprint
 from sluice.manifest import COMMITTED
 
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
@@ -64,6 +65,10 @@ def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> 
     assert {error.object: error.code for error in outcome.quarantined} == {wrong.id.hash: "incompatible_schema", keyless.id.hash: "incompatible_schema"}
     assert "Column n is string and the table has int" in next(error.reason for error in outcome.quarantined if error.object == wrong.id.hash)
     assert bench.rows(config, "id", "n") == [(1, 1), (2, 3)]
+    told = {schema.fingerprint: schema.verdict for schema in bench.services.history.schemas(config.table)}
+    assert told == {wrong.schema: "incompatible", keyless.schema: "incompatible", fingerprint(OLD): "new_table"}
+    stored = bench.services.history.columns(config.table)
+    assert stored is not None and (stored.columns["n"], stored.columns["d"]) == ("int", "decimal(17,4)")
 
 
 @pytest.mark.parametrize(("table_type", "partition_by"), [("cow", ()), ("mor", ("place",))])

@@ -18,6 +18,7 @@ from sluice.avro_schema import fingerprint
 from sluice.manifest import Manifest, ManifestObject, Outcome, TablePart, open_manifest, schema_key
 from sluice.table_config import TableConfig
 from sluice_aws.objects import Objects
+from sluice_aws.schema_history_store import SchemaHistory
 from sluice_spark.known_tables import KnownTables
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.merge_table import merge_part, resolve_part
@@ -78,6 +79,7 @@ class Workbench:
             tables_uri=(home / "silver").as_uri(),
             clock=WallClock(),
             log=self.events,
+            history=SchemaHistory(Objects(self.s3), self.silver),
         )
         self._offsets = itertools.count(0, 1_000)
         self._arrival = itertools.count(1)
@@ -114,7 +116,7 @@ class Workbench:
 
     def new_run(self) -> None:
         """Forget what a run keeps in memory."""
-        self.services = dataclasses.replace(self.services, known=KnownTables())
+        self.services = dataclasses.replace(self.services, known=KnownTables(), history=SchemaHistory(Objects(self.s3), self.silver))
 
     def path(self, config: TableConfig) -> str:
         return self.services.table_path(config.database, config.name)

@@ -20,6 +20,9 @@ from sluice_aws.clients import Clients
 from sluice_aws.heads import FIRST_READ_BYTES, Heads
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
+from sluice.schema_history import StoredColumns
+from sluice_aws.schema_history_store import SchemaHistory
+from sluice_aws.schema_fit import schema_fit
 from sluice_aws.schema_store import SchemaStore
 from sluice_aws.settings import Settings
 
@@ -304,22 +307,41 @@ def counted_admission(calls):
     for client in (clients.s3, clients.dynamodb):
         client.meta.events.register("before-parameter-build", lambda model, **_: calls.append(model.name))
     objects = Objects(clients.s3)
-    return Admission(ledger=Ledger(clients.dynamodb, LEDGER), heads=Heads(objects), schemas=SchemaStore(objects, SILVER), now=lambda: 1)
+    return Admission(ledger=Ledger(clients.dynamodb, LEDGER), heads=Heads(objects), schemas=SchemaStore(objects, SILVER), fit=schema_fit(objects, SILVER, lambda: 1), now=lambda: 1)
 
 
-def test_an_object_takes_at_most_three_calls_and_a_schema_one_more_per_process(world):
+def test_an_object_takes_at_most_three_calls_and_a_schema_and_a_tables_columns_one_more_per_process(world):
     configuration = world.configure()
     ids = [world.land(key(n), avro()) for n in range(20)]
     notices = parse_body(s3_body(*ids)).notices
     calls = []
     admission = counted_admission(calls)
     admission.admit(notices[0], configuration)
-    assert sorted(calls) == ["GetObject", "PutObject", "Query", "TransactWriteItems"]
+    assert sorted(calls) == ["GetObject", "GetObject", "PutObject", "Query", "TransactWriteItems"]
     calls.clear()
     for notice in notices[1:]:
         admission.admit(notice, configuration)
         assert len(calls) <= 3, calls
         calls.clear()
+
+
+def test_a_schema_that_can_never_fit_its_table_is_quarantined_at_once_with_its_verdict(world):
+    world.configure()
+    history = SchemaHistory(Objects(world.s3), SILVER)
+    history.keep_columns(StoredColumns("public.orders", {"id": "bigint", "price": "int", "_sluice_position": "string", "__deleted": "boolean"}))
+
+    def with_price(kind):
+        return {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "price", "type": ["null", kind], "default": None}]}
+
+    bad, wider, keyless = (world.land(key(n), avro(schema)) for n, schema in enumerate((with_price("string"), with_price("long"), {**SCHEMA, "fields": [{"name": "other", "type": "long", "default": 1}, *SCHEMA["fields"][1:]]})))
+    assert failed_items(handler(sqs_event(s3_body(bad, wider, keyless)), context())) == []
+    record = world.record(bad)
+    assert (record.state, record.code, record.table, record.schema) == ("quarantined", "incompatible_schema", "public.orders", fingerprint(with_price("string")))
+    assert "Column price is string and the table has int. Change it back to int at the source" in record.reason
+    assert world.record(wider).state == "pending"
+    assert (world.record(keyless).state, world.record(keyless).code) == ("quarantined", "incompatible_schema")
+    (seen, other) = history.schemas("public.orders")
+    assert {seen.fingerprint, other.fingerprint} == {record.schema, world.record(keyless).schema} and seen.verdict == "incompatible"
 
 
 def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(world):
@@ -330,7 +352,7 @@ def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(world)
     calls = []
     admission = counted_admission(calls)
     assert admission.admit(notices[0], configuration).written.schema == fingerprint(wide)
-    assert calls.count("GetObject") == 2
+    assert calls.count("GetObject") == 2 + 1  # the head, all of it, and the table's columns
     calls.clear()
     assert admission.admit(notices[1], configuration).written.schema == fingerprint(wide)
     assert calls.count("GetObject") == 1

@@ -26,6 +26,14 @@ def test_whoever_reads_bronze_may_list_it_since_s3_answers_403_for_a_gone_object
     assert any("s3:ListBucket" in actions(one) and isinstance(one["Resource"], dict) and one["Resource"]["Fn::Sub"][1] == bronze for one in statements(role))
 
 
+@pytest.mark.parametrize("role", ["AdmitRole", "ReconcileRole"])
+def test_whoever_admits_reads_what_is_remembered_of_schemas_and_can_tell_that_there_is_nothing(role: str) -> None:
+    keeps = next(one for one in statements(role) if "s3:PutObject" in actions(one))
+    assert "s3:GetObject" in actions(keeps) and keeps["Resource"]["Fn::Sub"][0].endswith("/_sluice/schemas/*")
+    silver = keeps["Resource"]["Fn::Sub"][1]
+    assert any("s3:ListBucket" in actions(one) and isinstance(one["Resource"], dict) and one["Resource"]["Fn::Sub"][1] == silver for one in statements(role))
+
+
 def test_what_the_stream_gives_up_goes_to_a_queue_that_announce_may_send_to() -> None:
     source = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"]
     kept = source["DestinationConfig"]["OnFailure"]
