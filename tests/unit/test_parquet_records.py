@@ -44,11 +44,12 @@ def change(lsn: int = 7, **values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
-def test_every_codec_of_the_sinks_is_read(codec: str) -> None:
-    body = parquet([KEY, *META], [change(n, id=n) for n in range(45_000)], compression=codec, row_group_size=10_000)
+def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluice_spark.parquet_records.CHUNK_ROWS", 2_000)
+    body = parquet([KEY, *META], [change(n, id=n) for n in range(4_500)], compression=codec, row_group_size=1_000)
     found = rows_of(body)
-    assert [row["id"] for row in found] == list(range(45_000))
-    assert (found[-1]["_sluice_offset"], found[-1]["_sluice_position"]) == (45_499, "0000.00000000000000044999.00000000000000045499")
+    assert [row["id"] for row in found] == list(range(4_500))
+    assert (found[-1]["_sluice_offset"], found[-1]["_sluice_position"]) == (4_999, "0000.00000000000000004499.00000000000000004999")
 
 
 # The types of https://github.com/apache/parquet-format/blob/master/LogicalTypes.md, as pyarrow writes them.
