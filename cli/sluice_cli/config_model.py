@@ -133,6 +133,7 @@ Options = Annotated[
     dict[str, str], BeforeValidator(_options),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
 ]
+ColumnName = Annotated[str, Field(min_length=1, max_length=255)]
 JsonTypes = Annotated[
     dict[str, str], BeforeValidator(_json_types), WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "pattern": TYPE_PATTERN}}),
 ]
@@ -178,6 +179,8 @@ class Settings(_Strict):
     paused: Annotated[bool, Field(strict=True)] | None = Field(None, description="Objects are admitted and wait")
     raw: Raw | None = Field(None, description="Dates and times are stored as the connector counts them: true for all columns, or their names")
     rewrite_limit: Bytes | None = Field(None, description="A table larger than this isn't written anew when a decimal's scale changes; what brings the change waits in quarantine")
+    position: ColumnName | None = Field(None, description="The column that orders a row's changes where a query captured them, such as last_update")
+    append_only: Annotated[bool, Field(strict=True)] | None = Field(None, description="Rows have no key: each record of each object is a row, however often the object comes")
     json_types: JsonTypes | None = Field(None, description="What columns of JSON without a schema are: date, timestamp_micros, decimal(10,2) …")
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
     lineage: Lineage | None = Field(None, description="What rows tell of where they came from: on, off, or a list; what is off is null in rows written from then on")

@@ -108,7 +108,11 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
     said["freshness_s"] = said.pop("freshness", TableRule.freshness_s)
     said["rewrite_limit_bytes"] = said.pop("rewrite_limit", TableRule.rewrite_limit_bytes)
     said["time_travel_h"] = said.pop("time_travel", TableRule.time_travel_h)
-    if not said.get("record_key"):
+    if said.get("append_only"):
+        if rule.record_key:
+            tree.mistake((*path, "record_key"), "says nothing where append_only is true: rows then have no key")
+        said["record_key"] = ()
+    elif not said.get("record_key"):
         if not tree.has_mistake(("defaults", "record_key")) and not tree.has_mistake((*path, "record_key")):
             tree.mistake((*path, "record_key"), "is missing, here and under defaults")
         said["record_key"] = ("id",)
@@ -122,7 +126,7 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
 
 
 def _settings_mistakes(tree: YamlLines, settings: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> None:
-    for key, columns in (("record_key", settings.record_key), ("partition_by", settings.partition_by), ("raw", settings.raw)):
+    for key, columns in (("record_key", settings.record_key), ("partition_by", settings.partition_by), ("raw", settings.raw), ("position", (settings.position,) if settings.position else ())):
         for column in columns or ():
             if not (key == "raw" and column == RAW_ALL) and not COLUMN.fullmatch(PLACEHOLDER.sub("a", column)):
                 tree.mistake(path + (key,), f"{column!r} is no column name")
@@ -151,7 +155,7 @@ def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | No
 
 def _template_mistakes(tree: YamlLines, rule: TableRule, groups: Mapping[str, int], path: Path) -> None:
     used: set[int] = set()
-    for key, templates in (("table", (rule.table,)), ("record_key", rule.record_key), ("partition_by", rule.partition_by)):
+    for key, templates in (("table", (rule.table,)), ("record_key", rule.record_key), ("partition_by", rule.partition_by), ("position", (rule.position,) if rule.position else ())):
         for template in templates:
             for placeholder in PLACEHOLDER.findall(template):
                 if placeholder not in groups:

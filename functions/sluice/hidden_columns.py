@@ -15,6 +15,9 @@ OWED = "_sluice_owed"
 PARTITION = "_sluice_partition"  # Kafka's, not the table's
 BATCH = "_sluice_batch"
 
+# The key of an append-only table's rows, which have none of their own: the object's bucket and key, and the record's number in it.
+ROW = "_sluice_row"
+
 ORDERING_FIELD = POSITION  # what Hudi compares to choose between two changes of one row
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from sluice.errors import ChangeRefused, InvalidConfiguration
-from sluice.hidden_columns import LINEAGE_WORDS
+from sluice.hidden_columns import LINEAGE_WORDS, ROW
 from sluice.limits import DEFAULTS, Limits
 
 FORMAT = 1  # of the canonical JSON
@@ -27,7 +27,7 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
 
 REWRITE_LIMIT_BYTES = 10 * 1024**3  # some minutes of one run's work
 
-PINNED = ("record_key", "partition_by", "table_type")  # what must not change once a table has data
+PINNED = ("record_key", "partition_by", "table_type", "position")  # what must not change once a table has data
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class TableConfig:
 
     `raw` are the columns whose dates and times are stored as the connector counts them ("*" for all); a table larger
     than `rewrite_limit_bytes` isn't written anew for a decimal that needs it.
-    `json_types` say what columns of JSON without a schema are (json_types.py).
+    `json_types` say what columns of JSON without a schema are (json_types.py). `position` is the column that orders the
+    rows of a query-based capture, None where the source's log does. An `append_only` table's key is hidden_columns.ROW.
     """
 
     table: str
@@ -59,6 +60,8 @@ class TableConfig:
     rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
     json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
     lineage: Tuple[str, ...] = LINEAGE_WORDS
+    position: Optional[str] = None
+    append_only: bool = False
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
@@ -77,7 +80,7 @@ class TableConfig:
     @property
     def pinned(self) -> Dict[str, Any]:
         """What the ledger remembers of a table that has data."""
-        return {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "table_type": self.table_type, "topic": self.topic}
+        return {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "table_type": self.table_type, "topic": self.topic, "position": self.position}
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class TableRule:
     """
 
     table: str
-    record_key: Tuple[str, ...]
+    record_key: Tuple[str, ...] = ()  # empty where append_only
     topic: Optional[str] = None
     topic_regex: Optional[str] = None
     partition_by: Tuple[str, ...] = ()
@@ -124,6 +127,8 @@ class TableRule:
     rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
     json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
     lineage: Tuple[str, ...] = LINEAGE_WORDS
+    position: Optional[str] = None
+    append_only: bool = False
 
     @property
     def pattern(self) -> str:
@@ -148,11 +153,12 @@ class TableRule:
 
         table = fill(self.table)
         database, _, name = table.partition(".")
-        record_key = tuple(fill(column) for column in self.record_key)
+        record_key = (ROW,) if self.append_only else tuple(fill(column) for column in self.record_key)
         partition_by = tuple(fill(column) for column in self.partition_by)
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
             raise InvalidConfiguration(f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {table!r}; names are lower-case letters, digits and _", topic=topic, table=table)
-        wrong = [column for column in record_key + partition_by if not COLUMN.fullmatch(column)]
+        named = record_key + partition_by + (() if self.position is None else (fill(self.position),))
+        wrong = [column for column in named if not COLUMN.fullmatch(column)]
         if wrong:
             raise InvalidConfiguration(f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {wrong[0]!r}", topic=topic, column=wrong[0])
         return TableConfig(
@@ -161,6 +167,7 @@ class TableRule:
             freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
             generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits, lineage=self.lineage,
             raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
+            position=None if self.position is None else fill(self.position), append_only=self.append_only,
         )
 
 
@@ -255,7 +262,7 @@ def _told(rule: TableRule) -> Dict[str, Any]:
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
 
 
-_LATER: Dict[str, Any] = {"limits": {}, "json_types": {}, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES, "lineage": list(LINEAGE_WORDS)}
+_LATER: Dict[str, Any] = {"limits": {}, "json_types": {}, "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES, "lineage": list(LINEAGE_WORDS)}
 
 
 def _rule(values: Mapping[str, Any]) -> TableRule:

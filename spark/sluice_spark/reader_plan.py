@@ -12,13 +12,14 @@ from pyspark.sql.types import (
 
 from sluice import hidden_columns
 from sluice.avro_schema import WriterSchema
-from sluice.column_types import Column, RowSchema, row_as_configured
+from sluice.column_types import STRING, Column, RowSchema, plain_column, row_as_configured
 from sluice.errors import Incompatible
 from sluice.limits import DEFAULTS, Limits
 from sluice.schema_evolution import merge_schemas
 from sluice.stored_types import incompatible
 from sluice.table_config import TableConfig
 from sluice.table_evolution import Evolution, evolve, refused, rewritten_columns
+from sluice.watermark import check_watermark
 
 _TYPES: Dict[str, DataType] = {
     "boolean": BooleanType(), "int": IntegerType(), "bigint": LongType(), "float": FloatType(), "double": DoubleType(),
@@ -38,6 +39,8 @@ class ReaderPlan:
     limits: Limits = DEFAULTS
     # Schemas (Avro form, as JSON) that the objects themselves don't tell, inferred before the read; by the object's hash.
     inferred: Mapping[str, str] = field(default_factory=dict)
+    position: Optional[str] = None  # the column that orders rows, where the source's log doesn't
+    append_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,9 @@ def plan_read(
     verdicts: Dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
     for writer in writers:
-        row = row_as_configured(writer.row, config.raw)
+        row = _as_merged(writer.row, config)
         try:
+            _has_position(writer.row, config)
             verdicts[writer.fingerprint] = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
             merged = merge_schemas(agreed, row) if agreed is not None else row
             after = evolve(before, merged, record_key=config.record_key, partition_by=config.partition_by).target
@@ -85,7 +89,7 @@ def plan_read(
             verdicts[writer.fingerprint] = refused(error)
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
-    plan = ReaderPlan(batch, config.table, config.record_key, config.generation, agreed.columns, config.limits, inferred or {})
+    plan = ReaderPlan(batch, config.table, config.record_key, config.generation, agreed.columns, config.limits, inferred or {}, config.position, config.append_only)
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, hidden=stored is None), turned_away, verdicts, widened, rewritten)
 
@@ -106,6 +110,21 @@ def data_type(name: str) -> DataType:
 
 _ARRAY = re.compile(r"array<(.*)>")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def _as_merged(row: RowSchema, config: TableConfig) -> RowSchema:
+    """The columns that a table wants of a writer's: raw where it says so, and with a key of its own where rows have none."""
+    row = row_as_configured(row, config.raw)
+    return RowSchema((*row.columns, plain_column(hidden_columns.ROW, STRING, False, "row"))) if config.append_only else row
+
+
+def _has_position(row: RowSchema, config: TableConfig) -> None:
+    if config.position is None:
+        return
+    column = row.column(config.position)
+    if column is None:
+        raise Incompatible(f"The position column {config.position} is not a column of this schema", column=config.position, types=["", "absent"])
+    check_watermark(column)
 
 
 def _without_rewriting(before: Mapping[str, str], after: Mapping[str, str], config: TableConfig) -> None:

@@ -10,6 +10,7 @@ from sluice.avro_schema import ENVELOPE, WriterSchema
 from sluice.errors import SluiceError, Unordered
 from sluice.manifest import ManifestObject
 from sluice.position import encode
+from sluice.watermark import encode_watermark
 from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
 from sluice_spark.reader_plan import ReaderPlan
 
@@ -55,11 +56,12 @@ def record_batch(
         source = [record["source"] for record in records]
     ops = _column(records, meta.op)
     _known_operations(ops, numbers)
-    deleted = _deleted(records, ops, meta.deleted)
-    arrays = _data(rows, numbers, writer, plan)
+    # An append-only table holds what happened, deletes among it: nothing of it is ever gone.
+    deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted)
+    arrays = _data(rows, numbers, writer, item, plan)
     offsets: Sequence[int] = [first_offset + number for number in numbers]
     own = {
-        hidden.POSITION: _positions(source, offsets, writer, plan),
+        hidden.POSITION: _positions(rows, source, offsets, writer, plan),
         hidden.DELETED: deleted,
         hidden.OP: ops,
         hidden.SOURCE_TS_MS: _column(source, meta.source_ts_ms),
@@ -80,22 +82,30 @@ def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema,
     """The stored position of one record, whatever else is wrong with it; None when it tells none."""
     try:
         source = record["source"] if writer.shape == ENVELOPE else record
-        return _positions([source], [offset], writer, plan)[0]
+        row = (record.get("after") or record.get("before")) if writer.shape == ENVELOPE else record
+        return _positions([row], [source], [offset], writer, plan)[0]
     except (Unordered, KeyError, TypeError):
         return None
 
 
-def _positions(source: Sequence[Any], offsets: Sequence[int], writer: WriterSchema, plan: ReaderPlan) -> List[str]:
+def _positions(rows: Sequence[Any], source: Sequence[Any], offsets: Sequence[int], writer: WriterSchema, plan: ReaderPlan) -> List[str]:
+    ordering = writer.row.column(plan.position) if plan.position is not None else None
+    if ordering is not None:
+        return [encode_watermark(plan.generation, ordering, row[ordering.name], offset) for row, offset in zip(rows, offsets)]
     kind, names = writer.meta.position.kind, writer.meta.position.names
     components = list(zip(*(_column(source, name) for name in names))) if names else [()] * len(offsets)
     return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
 
 
-def _data(rows: Sequence[Any], numbers: Sequence[int], writer: WriterSchema, plan: ReaderPlan) -> List[pa.Array]:
+def _data(rows: Sequence[Any], numbers: Sequence[int], writer: WriterSchema, item: ManifestObject, plan: ReaderPlan) -> List[pa.Array]:
     if None in rows:
         raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=numbers[rows.index(None)])
     arrays: List[pa.Array] = []
     for wanted in plan.columns:
+        if wanted.name == hidden.ROW:
+            # Without the version: the same key written again, longer after a crash, brings the same rows once more.
+            arrays.append(pa.array([f"{item.bucket}/{item.key}#{number:010d}" for number in numbers], type=pa.string()))
+            continue
         written = writer.row.column(wanted.name)
         if written is None:
             arrays.append(nulls(wanted, len(rows)))

@@ -15,6 +15,7 @@ import pytest
 
 from judging.spark_rows import live_rows
 from judging.verdict import judge_rows
+from sluice.hidden_columns import ROW
 from sluice.routing import classify
 from workbench import Workbench, change, flattened, table
 
@@ -69,6 +70,22 @@ def test_types_of_schemaless_json_evolve_by_the_tables_rules_and_a_refusal_costs
     assert bench.rows(config, "id", "n", "price", "more") == [(1, 1.5, Decimal("1.10"), None), (2, 2.0, Decimal("3.00"), '{"a":1}'), (5, None, Decimal("0.01"), None)]
     assert "gone" not in bench.spark.read.format("hudi").load(bench.path(config)).columns
     assert outcome.counts["quarantined_rows"] == 1
+
+
+def test_rows_of_a_query_are_ordered_by_their_column_and_append_only_rows_are_there_once(bench: Workbench) -> None:
+    query = table("queried", position="last_update")
+    new, old = (put(bench, json_lines({"id": 1, "v": value, "last_update": at}, {"id": key, "v": "x", "last_update": at}), offset, "json")
+                for value, at, key, offset in (("new", "2026-11-21T02:00:00.5Z", 2, 0), ("old", "2026-11-21T02:00:00.25Z", 3, 10)))
+    assert bench.merge(query, [new]).counts["read"] == 2
+    assert bench.merge(query, [old]).counts["losing"] == 1
+    assert bench.rows(query, "id", "v") == [(1, "new"), (2, "x"), (3, "x")]
+    log = table("log", record_key=(ROW,), append_only=True)
+    first = put(bench, json_lines({"a": 1}, {"a": 1}), 20, "json")
+    assert bench.merge(log, [first]).counts["read"] == 2
+    longer = put(bench, json_lines({"a": 1}, {"a": 1}, {"a": 2}), 20, "json")  # the same key, written once more
+    assert bench.merge(log, [first, longer]).counts["winning"] == 1
+    assert bench.merge(log, [longer, first]).no_change
+    assert bench.rows(log, "a") == bench.rows_by_hudi_rs(log, "a") == [(1,), (1,), (2,)]
 
 
 @pytest.mark.parametrize("name", ["outbox_json_confluent", "outbox_json_lenses"])

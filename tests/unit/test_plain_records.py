@@ -1,0 +1,154 @@
+"""Rows without change metadata: ordered by a column of theirs, or kept each by its place in its object."""
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shapes import config, item, json_rows, lines, picked
+from sluice.avro_schema import read_writer_schema
+from sluice.column_types import Column, plain_column
+from sluice.errors import ChangeRefused, Incompatible, Unordered
+from sluice.hidden_columns import ROW
+from sluice.row_errors import RowError
+from sluice.table_config import Configuration, TableConfig, TableRule, refuse_changes
+from sluice.watermark import check_watermark, encode_watermark
+from sluice_cli.config_source import read_tables
+from sluice_cli.yaml_lines import ConfigurationMistakes
+from sluice_spark.reader_plan import plan_read
+
+
+def at(kind: str, value: Any, offset: int = 0) -> str:
+    return encode_watermark(0, plain_column("w", kind, True, kind), value, offset)
+
+
+# A row as Confluent's JDBC source connector sends it in timestamp mode, with what InsertField adds (a static field and the topic):
+# https://docs.confluent.io/kafka-connectors/jdbc/current/source-connector/overview.html#timestamp-column
+# https://docs.confluent.io/kafka-connectors/transforms/current/insertfield.html
+ADDRESS_SCHEMA = {"type": "struct", "optional": False, "name": "address", "fields": [
+    {"type": "int32", "optional": False, "field": "address_id"}, {"type": "string", "optional": True, "field": "district"},
+    {"type": "int64", "optional": True, "name": "org.apache.kafka.connect.data.Timestamp", "version": 1, "field": "last_update"},
+    {"type": "string", "optional": True, "field": "message_source"}, {"type": "string", "optional": True, "field": "message_topic"}]}
+
+
+def address(key: int, district: str, last_update: int | None) -> dict[str, Any]:
+    return {"schema": ADDRESS_SCHEMA, "payload": {"address_id": key, "district": district, "last_update": last_update, "message_source": "pagila", "message_topic": "pagila.public.address"}}
+
+
+def test_rows_of_a_query_are_ordered_by_their_watermark_and_keep_static_and_renamed_fields() -> None:
+    table = config("address_id", position="last_update")
+    late, early = json_rows(lines(address(1, "new", 1_613_000_000_000), address(1, "old", 1_612_000_000_000)), table)
+    assert late["_sluice_position"] > early["_sluice_position"]
+    assert picked([late], "district", "last_update", "message_source", "message_topic", "_sluice_op", "__deleted") == [
+        ("new", 1_613_000_000_000, "pagila", "pagila.public.address", None, False)]
+
+
+def test_a_row_without_watermark_costs_itself_and_says_what_to_do() -> None:
+    bad: list[RowError] = []
+    rows = json_rows(lines(address(1, "a", None), address(2, "b", 5)), config("address_id", position="last_update"), bad=bad)
+    assert picked(rows, "address_id") == [(2,)]
+    assert [(row.record, row.code) for row in bad] == [(0, "unordered_change")] and "last_update is null" in bad[0].reason
+
+
+def test_a_watermark_orders_alike_whatever_unit_or_text_the_source_writes() -> None:
+    instant = "2026-11-21T02:41:42.848692Z"
+    same = [at("timestamp_micros", 1_795_228_902_848_692), at("timestamp_nanos", 1_795_228_902_848_692_000), at("string", instant), at("zoned_timestamp", instant),
+            at("string", "2026-11-21 03:41:42.848692+01"), at("string", "2026-11-20T21:11:42.848692-0530"), at("string", "2026-11-21 02:41:42.848692")]
+    assert len(set(same)) == 1
+    assert at("timestamp_millis", 1_795_228_902_848) < same[0] < at("timestamp_millis", 1_795_228_902_849)
+    assert at("date", 20_778) == at("string", "2026-11-21") < same[0]
+
+
+@pytest.mark.parametrize(("kind", "values"), [
+    ("long", [-2**63, -1, 0, 1, 2**63 - 1]), ("int", [-5, 5]), ("timestamp_millis", [-2**63, 0, 2**63 - 1]), ("date", [-622191234, 0, 19_000]),
+    ("string", ["0001-01-01", "1969-12-31T23:59:59.999999999Z", "1970-01-01", "9999-12-31T23:59:59Z"]),
+])
+def test_the_order_of_positions_is_the_order_of_watermarks(kind: str, values: list[Any]) -> None:
+    positions = [at(kind, value) for value in values]
+    assert positions == sorted(positions) and len({len(position) for position in positions}) == 1
+
+
+def test_equal_watermarks_go_by_the_kafka_offset_and_a_generation_goes_before_all() -> None:
+    assert at("long", 5, 7) < at("long", 5, 8) < at("long", 6, 0)
+    assert at("long", 2**63 - 1) < encode_watermark(1, plain_column("w", "long", True, "long"), -5, 0)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "2026-11-21T", "21.11.2026", "2026-11-21T02:41:42Zx"])
+def test_text_that_is_no_point_in_time_is_no_watermark(text: str) -> None:
+    with pytest.raises(Unordered):
+        at("string", text)
+
+
+def test_a_column_that_cannot_order_rows_refuses_the_schema() -> None:
+    for kind in ("double", "boolean", "bytes"):
+        with pytest.raises(Incompatible, match="position column"):
+            check_watermark(plain_column("w", kind, True, kind))
+    array = Column("w", "array", "array<int>", element=plain_column("w", "int", True, "int"))
+    with pytest.raises(Incompatible):
+        check_watermark(array)
+
+
+def test_a_schema_without_the_position_column_is_refused_and_the_rest_goes_on() -> None:
+    schemas = [read_writer_schema({"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": name, "type": "long"}]}) for name in ("seq", "other")]
+    planned = plan_read(config(position="seq"), batch="b", writers=schemas, stored=None)
+    assert list(planned.refused) == [schemas[1].fingerprint]
+    assert "The position column seq is not a column" in str(planned.refused[schemas[1].fingerprint])
+
+
+def append(**settings: Any) -> TableConfig:
+    found = Configuration((TableRule("db.t", topic="x", append_only=True, **settings),)).table_for_topic("x")
+    assert found is not None
+    return found
+
+
+def test_an_append_only_row_is_known_by_its_object_and_its_place_in_it() -> None:
+    body = lines({"a": 1}, {"a": 1}, {"a": None})
+    first = json_rows(body, append())
+    assert picked(first, "a", ROW, "_sluice_offset") == [(1, "bronze/x+0+500.json#0000000000", 500), (1, "bronze/x+0+500.json#0000000001", 501), (None, "bronze/x+0+500.json#0000000002", 502)]
+    # After a crash the sink writes the same key again, longer: another version of the same rows, and more.
+    again = json_rows(lines({"a": 1}, {"a": 1}, {"a": None}, {"a": 4}), append(), at=replace(item("json"), version="v2"))
+    assert picked(again[:3], ROW, "_sluice_position") == picked(first, ROW, "_sluice_position")
+
+
+def test_a_delete_in_an_append_only_table_is_a_row_like_the_others() -> None:
+    (row,) = json_rows(lines({"id": 1, "name": "x", "__op": "d", "__deleted": "true", "__lsn": 5}), append())
+    assert (row["__deleted"], row["name"], row["_sluice_op"]) == (False, "x", "d")
+
+
+def test_what_orders_and_what_identifies_rows_does_not_change_in_place() -> None:
+    for before, after in ((config(), config(position="seq")), (config(position="a"), config(position="b")), (config(), append()), (append(), config())):
+        with pytest.raises(ChangeRefused):
+            refuse_changes(after, before.pinned)
+    refuse_changes(config(position="a"), config(position="a").pinned)
+    refuse_changes(config(), {"record_key": ["id"]})  # pinned by a release that knew no position
+
+
+def test_both_ways_are_configured_in_tables_yaml() -> None:
+    text = """
+defaults: {record_key: id}
+tables:
+  - {topic: q.*, table: "q.{1}", record_key: "{1}_id", position: last_update}
+  - {topic: log.*, table: "log.{1}", append_only: true}
+"""
+    configuration = Configuration.from_json(read_tables(text).to_json())
+    query, log = configuration.table_for_topic("q.address"), configuration.table_for_topic("log.clicks")
+    assert query is not None and log is not None
+    assert (query.record_key, query.position, query.append_only) == (("address_id",), "last_update", False)
+    assert (log.record_key, log.position, log.append_only) == ((ROW,), None, True)
+    assert TableConfig.from_dict(query.to_dict()) == query and TableConfig.from_dict(log.to_dict()) == log
+
+
+@pytest.mark.parametrize(("keys", "message"), [
+    ("record_key: id, append_only: true", "record_key: says nothing where append_only is true"),
+    ("append_only: \"yes\", record_key: id", "append_only"),
+    ("record_key: id, position: [a, b]", "position"),
+    ("record_key: id, position: _sluice_position", "_sluice_position is a column that Sluice or Hudi keeps itself"),
+    ("record_key: id, position: last update", "'last update' is no column name"),
+    ("record_key: id, position: \"{2}\"", "{2} is not among what the topic offers"),
+    ("record_key: id, json_types: {a: day}", "a is one of boolean"),
+    ("record_key: id, json_types: {a: 'decimal(39,2)'}", "at most 38 digits"),
+    ("record_key: id, json_types: [a]", "is a mapping of columns to types"),
+])
+def test_what_is_wrong_with_them_is_said(keys: str, message: str) -> None:
+    with pytest.raises(ConfigurationMistakes) as refused:
+        read_tables("tables:\n  - {topic: a.b, table: a.b, %s}\n" % keys)
+    assert message in str(refused.value)
