@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from sluice.avro_schema import read_writer_schema
-from sluice.column_types import row_as_configured
 from sluice.errors import Incompatible
 from sluice.hidden_columns import NAMES
 from sluice.schema_history import SeenSchema, seen
 from sluice.table_config import TableConfig
-from sluice.table_evolution import INCOMPATIBLE, ColumnChange, compare, evolve, refused
+from sluice.table_evolution import INCOMPATIBLE, ColumnChange, compare, refused
+from sluice.table_rows import evolve_table, row_for_table
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.ledger import Ledger
@@ -141,10 +141,10 @@ def verdict(
     store = SchemaHistory(objects, target.silver)
     writer = read_writer_schema(_document(objects, target, store, table, schema))
     config = _config(target, objects, table)
-    row = row_as_configured(writer.row, config.raw)
+    row = row_for_table(writer.row, config)
     stored = store.columns(table)
     try:
-        evolution = evolve(None if stored is None else stored.columns, row, record_key=config.record_key, partition_by=config.partition_by)
+        evolution = evolve_table(None if stored is None else stored.columns, row, config)
     except Incompatible as error:
         evolution = refused(error)
     if as_json:

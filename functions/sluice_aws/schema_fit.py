@@ -4,11 +4,11 @@ from __future__ import annotations
 from typing import Callable
 
 from sluice.avro_schema import WriterSchema
-from sluice.column_types import row_as_configured
 from sluice.errors import Incompatible
 from sluice.schema_history import seen
 from sluice.table_config import TableConfig
-from sluice.table_evolution import evolve, refused
+from sluice.table_evolution import refused
+from sluice.table_rows import evolve_table, row_for_table
 from sluice_aws.objects import Objects
 from sluice_aws.schema_history_store import ColumnsAtHand, SchemaHistory
 
@@ -27,9 +27,9 @@ class SchemaFit:
 
     def check(self, writer: WriterSchema, config: TableConfig) -> None:
         """Raises Incompatible, once it is part of the table's history, where the schema can't be merged."""
-        row = row_as_configured(writer.row, config.raw)
+        row = row_for_table(writer.row, config)
         try:
-            evolve(self._columns.of(config.table), row, record_key=config.record_key, partition_by=config.partition_by)
+            evolve_table(self._columns.of(config.table), row, config)
         except Incompatible as error:
             self._history.note(seen(config.table, writer.fingerprint, row, refused(error), at=self._now()))
             raise

@@ -12,14 +12,14 @@ from pyspark.sql.types import (
 
 from sluice import hidden_columns
 from sluice.avro_schema import WriterSchema
-from sluice.column_types import STRING, Column, RowSchema, plain_column, row_as_configured
+from sluice.column_types import Column, RowSchema
 from sluice.errors import Incompatible
 from sluice.limits import DEFAULTS, Limits
 from sluice.schema_evolution import merge_schemas
 from sluice.stored_types import incompatible
 from sluice.table_config import TableConfig
-from sluice.table_evolution import Evolution, evolve, refused, rewritten_columns
-from sluice.watermark import check_watermark
+from sluice.table_evolution import Evolution, refused, rewritten_columns
+from sluice.table_rows import evolve_table, row_for_table
 
 _TYPES: Dict[str, DataType] = {
     "boolean": BooleanType(), "int": IntegerType(), "bigint": LongType(), "float": FloatType(), "double": DoubleType(),
@@ -75,12 +75,11 @@ def plan_read(
     verdicts: Dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
     for writer in writers:
-        row = _as_merged(writer.row, config)
+        row = row_for_table(writer.row, config)
         try:
-            _has_position(writer.row, config)
-            verdicts[writer.fingerprint] = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
+            verdicts[writer.fingerprint] = evolve_table(before, row, config)
             merged = merge_schemas(agreed, row) if agreed is not None else row
-            after = evolve(before, merged, record_key=config.record_key, partition_by=config.partition_by).target
+            after = evolve_table(before, merged, config).target
             if not may_rewrite:
                 _without_rewriting(before or {}, after, config)
             agreed, target = merged, after
@@ -110,21 +109,6 @@ def data_type(name: str) -> DataType:
 
 _ARRAY = re.compile(r"array<(.*)>")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-
-
-def _as_merged(row: RowSchema, config: TableConfig) -> RowSchema:
-    """The columns that a table wants of a writer's: raw where it says so, and with a key of its own where rows have none."""
-    row = row_as_configured(row, config.raw)
-    return RowSchema((*row.columns, plain_column(hidden_columns.ROW, STRING, False, "row"))) if config.append_only else row
-
-
-def _has_position(row: RowSchema, config: TableConfig) -> None:
-    if config.position is None:
-        return
-    column = row.column(config.position)
-    if column is None:
-        raise Incompatible(f"The position column {config.position} is not a column of this schema", column=config.position, types=["", "absent"])
-    check_watermark(column)
 
 
 def _without_rewriting(before: Mapping[str, str], after: Mapping[str, str], config: TableConfig) -> None:

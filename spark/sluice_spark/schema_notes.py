@@ -6,10 +6,10 @@ from typing import Mapping, Optional, Sequence
 from pyspark.sql.types import StructType
 
 from sluice.avro_schema import WriterSchema
-from sluice.column_types import row_as_configured
 from sluice.schema_history import StoredColumns, seen
 from sluice.table_config import TableConfig
 from sluice.table_evolution import Evolution
+from sluice.table_rows import row_for_table
 from sluice_aws.schema_history_store import SchemaHistory
 
 
@@ -18,7 +18,7 @@ def remember_schemas(
 ) -> None:
     """Note every schema with its verdict. Before the commit: what is merged is then never without its schema."""
     for writer in writers:
-        row = row_as_configured(writer.row, config.raw)
+        row = row_for_table(writer.row, config)
         history.note(seen(config.table, writer.fingerprint, row, verdicts[writer.fingerprint], at=at, batch=batch))
 
 
