@@ -12,6 +12,7 @@ from sluice.json_types import TYPE_PATTERN, UnknownType, declared_type
 from sluice.limits import Limits
 from sluice.override_policy import refusal
 from sluice.table_config import LANE, LaneConfig
+from sluice.unavailable import placeholders
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DURATION = r"^(0|[1-9][0-9]{0,6}[smhd])$"
@@ -116,6 +117,17 @@ def _lineage(value: Any) -> tuple[str, ...]:
     return tuple(word for word in LINEAGE_WORDS if word in listed)
 
 
+def _placeholder(value: Any) -> str:
+    """A short one would be taken for real values."""
+    if not isinstance(value, str) or not 8 <= len(value) <= 1_000:
+        raise ValueError("is text of 8 to 1,000 characters")
+    try:
+        placeholders(value)
+    except ValueError as error:
+        raise ValueError("has hex: and then no hexadecimal digits") from error
+    return value
+
+
 _DURATION_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string", "pattern": _DURATION}, {"const": 0}]})
 Seconds = Annotated[int, BeforeValidator(_seconds), _DURATION_SCHEMA]
 Lifetime = Annotated[int, BeforeValidator(_lifetime), _DURATION_SCHEMA]
@@ -141,6 +153,7 @@ Lineage = Annotated[
     tuple[str, ...], BeforeValidator(_lineage),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["on", "off", *LINEAGE_WORDS]}, {"type": "array", "items": {"enum": list(LINEAGE_WORDS)}, "uniqueItems": True}]}),
 ]
+Placeholder = Annotated[str, BeforeValidator(_placeholder), WithJsonSchema({"type": "string", "minLength": 8, "maxLength": 1_000})]
 LaneName = Annotated[str, BeforeValidator(_lane_name), WithJsonSchema({"type": "string", "pattern": f"^{LANE.pattern}$"})]
 Cores = Literal[1, 2, 4, 8, 16]  # the worker sizes of EMR Serverless
 Memory = Annotated[int, Field(strict=True, ge=2, le=108, description="GB, without the overhead that Spark adds")]
@@ -170,8 +183,9 @@ class Settings(_Strict):
     record_key: Names | None = Field(None, description="The columns that identify a row; {1} is the first * of the topic")
     partition_by: Names | None = Field(None, description="The columns whose values are the table's folders; [] for none")
     table_type: Literal["cow", "mor"] | None = Field(None, description="cow: copy on write, quick to read. mor: merge on read, quick to write")
-    delete_mode: Literal["soft", "hard", "ignore"] | None = Field(None, description="soft: kept as a hidden row. hard: removed later by table services. ignore: deletes are counted only")
+    delete_mode: Literal["soft", "hard", "ignore"] | None = Field(None, description="soft: kept as a hidden row. hard: removed later by table services. ignore: a deleted row keeps its values and stays visible")
     keep_deleted_values: Annotated[bool, Field(strict=True)] | None = Field(None, description="A deleted row keeps its last values and its partition")
+    unavailable_value: Placeholder | None = Field(None, description="The connector's unavailable.value.placeholder, where it isn't the default: text, or hex: and digits")
     freshness: Seconds | None = Field(None, description="The table isn't committed more often than this; 0 for demonstrations")
     time_travel: Hours | None = Field(None, description="How far back the table can be read as it was")
     lane: LaneName | None = Field(None, description="The tables of one lane share Spark runs")

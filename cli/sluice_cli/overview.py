@@ -86,6 +86,7 @@ def _table(state: TableState, now: int) -> dict[str, Any]:
         "failures": state.failures,
         "backoff_until": state.backoff_until if backs_off else None,
         "paused": state.paused,
+        "notes": list(state.notes),
     }
 
 

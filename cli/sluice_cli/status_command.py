@@ -100,4 +100,5 @@ def _trouble(table: Mapping[str, Any], now: int) -> str:
         parts.append(f"backs off for {human_age(table['backoff_until'] - now)}")
     if table["last_error"]:
         parts.append(table["last_error"].splitlines()[0][:200])
+    parts += table["notes"]
     return "; ".join(parts) or "-"

@@ -61,6 +61,7 @@ def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
         "BytesCommitted": batch.get("bytes", 0),
         "TablesCommitted": sum(1 for part in parts.values() if part.get("state") == COMMITTED),
         "TablesQuarantined": sum(1 for part in parts.values() if part.get("state") == "quarantined"),
+        "TablesMostlyLosing": sum(1 for part in parts.values() if (part.get("counts") or {}).get("mostly_losing")),
     }
     for part in parts.values():
         for name, n in (part.get("counts") or {}).items():

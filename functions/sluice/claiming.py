@@ -34,7 +34,10 @@ class PendingObject:
 
 @dataclass(frozen=True)
 class TableState:
-    """What the ledger knows of a table. Times are epoch ms; `pinned` is what its data was written with, None without data."""
+    """What the ledger knows of a table. Times are epoch ms; `pinned` is what its data was written with, None without data.
+
+    `notes` are what an operator should look at: of the last batch that had any, until one has rows to write and none.
+    """
 
     table: str
     last_commit_at: Optional[int] = None
@@ -46,6 +49,7 @@ class TableState:
     paused: bool = False
     pinned: Optional[Mapping[str, Any]] = field(default=None, hash=False)
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
+    notes: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ ROW = "_sluice_row"
 
 ORDERING_FIELD = POSITION  # what Hudi compares to choose between two changes of one row
 
+# Not stored: which columns a change came without, as an array of names; null for nearly all changes.
+UNCHANGED = "_sluice_unchanged"
+
 
 @dataclass(frozen=True)
 class HiddenColumn:
@@ -51,7 +54,10 @@ LINEAGE: Mapping[str, str] = MappingProxyType({
 })
 LINEAGE_WORDS: Tuple[str, ...] = tuple(LINEAGE)
 
-OPS: Tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
+ROW_OPS: Tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
+TRUNCATE, MESSAGE = "t", "m"  # of the whole table; of no table: a message written to the source's log
+OPS: Tuple[str, ...] = (*ROW_OPS, TRUNCATE, MESSAGE)
+CREATE, DELETE = "c", "d"
 
 _TAKEN = frozenset(name.lower() for name in NAMES)
 _TAKEN_PREFIXES = ("_sluice_", "_hoodie_")

@@ -16,6 +16,9 @@ REWRITE = "insert_overwrite_table"  # every file group is replaced, in one commi
 METADATA_PREFIX = "sluice."
 BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
 
+# A table's own file of properties keeps what must live as long as the table; commit metadata goes with its commit.
+FLOOR_PROPERTY = "sluice.truncated_at"
+
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
 CLEANING_POLICY = "KEEP_LATEST_BY_HOURS"
 

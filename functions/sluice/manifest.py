@@ -172,7 +172,8 @@ class Outcome:
     """What became of one table's part: committed (with its instant, or `no_change`), or quarantined whole.
 
     `quarantined` are single objects of a part whose rest was committed, `quarantined_rows` how many rows
-    of which committed objects; `counts` are rows and objects by name.
+    of which committed objects; `counts` are rows and objects by name. `notes` are what an operator should look at,
+    though nothing failed.
     """
 
     batch: str
@@ -185,6 +186,7 @@ class Outcome:
     quarantined: Tuple[ObjectError, ...] = ()
     reason: Optional[str] = None
     quarantined_rows: Tuple[RowErrorCount, ...] = ()
+    notes: Tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Canonical JSON."""
@@ -198,7 +200,8 @@ class Outcome:
         try:
             errors = tuple(ObjectError(**item) for item in content.pop("quarantined"))
             rows = tuple(RowErrorCount(**item) for item in content.pop("quarantined_rows", ()))
-            return cls(**content, quarantined=errors, quarantined_rows=rows)
+            notes = tuple(content.pop("notes", ()))
+            return cls(**content, quarantined=errors, quarantined_rows=rows, notes=notes)
         except (KeyError, TypeError) as error:
             raise UnreadableManifest(f"An outcome lacks or misnames a field: {error}", found=text[:200]) from error
 

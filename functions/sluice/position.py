@@ -11,22 +11,37 @@ from sluice.errors import Unordered
 POSTGRES = "postgres"
 MYSQL = "mysql"  # and MariaDB
 SQLSERVER = "sqlserver"
+ORACLE = "oracle"
+MONGODB = "mongodb"
 OFFSET_ONLY = "offset"
 
 MAX_GENERATION = 9_999
 _LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
+# A rollback segment id as LogMiner prints it: " 0x0000c1.0000bd4a.0010 ", redo log sequence, block and byte.
+_RS_ID = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{1,8})\.([0-9a-fA-F]{1,8})\.([0-9a-fA-F]{1,4})\s*")
 _LIMIT_20 = 10**20
 _LIMIT_10 = 10**10
 
-# Field names by kind, in comparison order, as the source block calls them.
-_SOURCE_FIELDS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
-    (SQLSERVER, ("commit_lsn", "change_lsn", "event_serial_no")),
-    (MYSQL, ("file", "pos", "row")),
-    (POSTGRES, ("lsn",)),
+@dataclass(frozen=True)
+class _Source:
+    """Field names of one kind of source in comparison order, as its source block calls them; `optional` ones may be absent."""
+
+    kind: str
+    names: Tuple[str, ...]
+    optional: Tuple[str, ...] = ()
+    telling: Optional[str] = None  # the field without which a record isn't of this kind at all
+
+
+# Where each field is documented: https://debezium.io/documentation/reference/3.5/connectors/, "About values in change events"
+# of sqlserver (commit_lsn, change_lsn, event_serial_no), oracle (scn, commit_scn, rs_id, ssn), mysql and mariadb
+# (file, pos, row), mongodb (ord and ts_ms: the two halves of the cluster time), postgresql (lsn).
+_SOURCES: Tuple[_Source, ...] = (
+    _Source(SQLSERVER, ("commit_lsn", "change_lsn", "event_serial_no")),
+    _Source(ORACLE, ("commit_scn", "scn", "rs_id", "ssn"), optional=("rs_id", "ssn"), telling="scn"),
+    _Source(MYSQL, ("file", "pos", "row")),
+    _Source(MONGODB, ("ts_ms", "ord"), telling="ord"),
+    _Source(POSTGRES, ("lsn",)),
 )
-_CONNECTOR_KINDS: Dict[str, str] = {
-    "postgresql": POSTGRES, "mysql": MYSQL, "mariadb": MYSQL, "sqlserver": SQLSERVER,
-}
 
 
 @dataclass(frozen=True)
@@ -46,30 +61,43 @@ def detect(field_names: Collection[str], prefixes: Sequence[str] = ("",)) -> Pos
 
     A partial position (a file without a row) is not used: rows of one statement share the rest, and
     the order by Kafka offset alone is the safer one. Then, and without any, the kind is OFFSET_ONLY.
+    An absent optional field has the name "".
     """
     partial: Optional[Tuple[str, ...]] = None
-    for kind, fields in _SOURCE_FIELDS:
-        names = tuple(_first_present(field, prefixes, field_names) for field in fields)
-        found = tuple(name for name in names if name is not None)
-        if len(found) == len(fields):
-            return PositionFields(kind, found)
-        if found and kind != POSTGRES and partial is None:
-            partial = tuple(field for field, name in zip(fields, names) if name is None)
+    for source in _SOURCES:
+        names = tuple(_present(field, prefixes, field_names) for field in source.names)
+        missing = tuple(field for field, name in zip(source.names, names) if not name and field not in source.optional)
+        told = names[source.names.index(source.telling)] if source.telling else "".join(names)
+        if not missing:
+            return PositionFields(source.kind, names)
+        if told and partial is None:
+            partial = missing
     if partial is not None:
         return PositionFields(OFFSET_ONLY, (), f"add {','.join(partial)} to add.fields: the log position is incomplete without")
-    return PositionFields(OFFSET_ONLY, (), "add the log position to add.fields (lsn, or file,pos,row): changes are ordered by Kafka offset alone")
+    return PositionFields(OFFSET_ONLY, (), f"{NO_POSITION}: changes are ordered by Kafka offset alone")
 
 
-def _first_present(field: str, prefixes: Sequence[str], present: Collection[str]) -> Optional[str]:
-    return next((prefix + field for prefix in prefixes if prefix + field in present), None)
+NO_POSITION = (
+    "add the log position to add.fields (PostgreSQL lsn; MySQL and MariaDB file,pos,row; SQL Server commit_lsn,change_lsn,event_serial_no; "
+    "Oracle commit_scn,scn,rs_id,ssn; MongoDB ord,source.ts_ms)"
+)
+
+
+def _present(field: str, prefixes: Sequence[str], present: Collection[str]) -> str:
+    if field == "ts_ms" and len(prefixes) > 1:  # under the bare prefix of flattened fields it is the connector's own clock
+        prefixes = prefixes[1:]
+    return next((prefix + field for prefix in prefixes if prefix + field in present), "")
 
 
 def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -> str:
     """The stored position. Order of strings equals order of (generation, components, offset).
 
     Components are unsigned: numbers for PostgreSQL (lsn) and the last two of MySQL (file, pos, row);
-    a binlog file counts by its number, so `.999999` precedes `.1000000`. Raises Unordered for a
-    missing or out-of-range component. Called once per record, hence the plain formatting.
+    a binlog file counts by its number, so `.999999` precedes `.1000000`. Oracle's changes count by
+    their commit, since a snapshot holds what was committed before it, and then by their own SCN and
+    place in the redo log. MongoDB's cluster time is (ts_ms, ord); changes of one transaction share it,
+    and the offset orders them. Raises Unordered for a missing or out-of-range component. Called once
+    per record, hence the plain formatting.
     """
     try:
         if not (0 <= generation <= MAX_GENERATION and 0 <= offset < _LIMIT_20):
@@ -87,6 +115,17 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
             serial = 0 if serial is None else serial
             if commit is not None and 0 <= serial < _LIMIT_10:
                 return "%04d.%s.%s.%010d.%020d" % (generation, _sqlserver_lsn(commit), _sqlserver_lsn(change), serial, offset)
+        elif kind == ORACLE:
+            commit, scn, segment, number = components
+            own, number = _scn(scn), 0 if number is None else number
+            # A snapshot's rows name no commit: they are as of their own SCN, and older than what was committed later.
+            committed = own if commit is None or commit == "" else _scn(commit)
+            if max(own, committed) < _LIMIT_20 and 0 <= number < _LIMIT_10:
+                return "%04d.%020d.%020d.%s.%010d.%020d" % (generation, committed, own, _segment(segment), number, offset)
+        elif kind == MONGODB:
+            ts_ms, order = components
+            if 0 <= ts_ms < _LIMIT_20 and -1 <= order < _LIMIT_10 - 1:
+                return "%04d.%020d.%010d.%020d" % (generation, ts_ms, order + 1, offset)
         elif kind == OFFSET_ONLY and not components:
             return "%04d.%020d" % (generation, offset)
     except (TypeError, ValueError) as error:
@@ -121,3 +160,36 @@ def _sqlserver_lsn(text: Optional[str]) -> str:
     if not _LSN.fullmatch(text):
         raise ValueError(f"{text[:100]!r} is not an LSN")
     return text.replace(":", "").lower()
+
+
+@lru_cache(maxsize=65536)
+def _scn(value: Any) -> int:
+    """A system change number, as number or text; of a list by redo thread ("5:1:tx,7:2:tx") the highest."""
+    if isinstance(value, int):
+        number = value
+    elif isinstance(value, str) and len(value) <= 4096:
+        number = max(_digits(part.partition(":")[0]) for part in value.split(","))
+    else:
+        raise ValueError(f"{str(value)[:100]!r} is not an SCN")
+    if number < 0:
+        raise ValueError(f"{number} is not an SCN")
+    return number
+
+
+def _digits(text: str) -> int:
+    text = text.strip()
+    if not text.isascii() or not text.isdigit() or len(text) > 40:
+        raise ValueError(f"{text[:100]!r} is not a number")
+    return int(text)
+
+
+@lru_cache(maxsize=65536)
+def _segment(text: Optional[str]) -> str:
+    """A rollback segment id as 20 hexadecimal digits; a snapshot's rows have none, which is lowest."""
+    if text is None or text == "":
+        return "0" * 20
+    found = _RS_ID.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:100]!r} is not a rollback segment id")
+    log, block, byte = found.groups()
+    return f"{log.lower():0>8}{block.lower():0>8}{byte.lower():0>4}"

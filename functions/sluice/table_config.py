@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from sluice import unavailable
 from sluice.errors import ChangeRefused, InvalidConfiguration
 from sluice.hidden_columns import LINEAGE_WORDS, ROW
 from sluice.limits import DEFAULTS, Limits
@@ -49,6 +50,7 @@ class TableConfig:
     table_type: str = COW
     delete_mode: str = SOFT
     keep_deleted_values: bool = False
+    unavailable_value: str = unavailable.DEFAULT
     freshness_s: int = 60
     time_travel_h: int = 168
     lane: str = "main"
@@ -116,6 +118,7 @@ class TableRule:
     table_type: str = COW
     delete_mode: str = SOFT
     keep_deleted_values: bool = False
+    unavailable_value: str = unavailable.DEFAULT
     freshness_s: int = 60
     time_travel_h: int = 168
     lane: str = "main"
@@ -163,7 +166,7 @@ class TableRule:
             raise InvalidConfiguration(f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {wrong[0]!r}", topic=topic, column=wrong[0])
         return TableConfig(
             table=table, database=database, name=name, topic=topic, record_key=record_key, partition_by=partition_by,
-            table_type=self.table_type, delete_mode=self.delete_mode, keep_deleted_values=self.keep_deleted_values,
+            table_type=self.table_type, delete_mode=self.delete_mode, keep_deleted_values=self.keep_deleted_values, unavailable_value=self.unavailable_value,
             freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
             generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits, lineage=self.lineage,
             raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
@@ -262,7 +265,10 @@ def _told(rule: TableRule) -> Dict[str, Any]:
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
 
 
-_LATER: Dict[str, Any] = {"limits": {}, "json_types": {}, "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES, "lineage": list(LINEAGE_WORDS)}
+_LATER: Dict[str, Any] = {
+    "limits": {}, "json_types": {}, "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
+    "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT,
+}
 
 
 def _rule(values: Mapping[str, Any]) -> TableRule:

@@ -129,6 +129,7 @@ class SettlingLedger:
         return self._table.update_action(items.part_key(outcome.batch, outcome.table), {
             "state": outcome.state, "instant": outcome.instant, "no_change": outcome.no_change, "counts": dict(outcome.counts),
             "run": run_id, "lane": lane, "committed_at": outcome.committed_at, "settled_at": now, "reason": outcome.reason,
+            "notes": list(outcome.notes) or None,
         }, condition=when(state=items.CLAIMED))
 
     def _table_action(self, outcome: Outcome, counts: Mapping[str, int]) -> Values:
@@ -139,6 +140,8 @@ class SettlingLedger:
             changes.update(last_commit_at=outcome.committed_at, last_batch=outcome.batch, last_error=None, failures=0, backoff_until=None)
             if outcome.instant is not None:
                 changes["last_instant"] = outcome.instant
+            if outcome.notes or outcome.instant is not None:
+                changes["notes"] = list(outcome.notes) or None
         add = {TOTAL_PREFIX + name: number for name, number in counts.items() if number}
         return self._table.update_action(items.table_key(outcome.table), changes, add=add)
 

@@ -54,4 +54,4 @@ class TableLedger:
 
 def _state(table: str, stored: Mapping[str, Any]) -> TableState:
     totals = {name[len(TOTAL_PREFIX):]: number for name, number in stored.items() if name.startswith(TOTAL_PREFIX)}
-    return TableState(table, totals=totals, **{name: stored[name] for name in PLAIN if name in stored})
+    return TableState(table, totals=totals, notes=tuple(stored.get("notes") or ()), **{name: stored[name] for name in PLAIN if name in stored})

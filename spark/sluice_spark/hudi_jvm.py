@@ -59,6 +59,11 @@ class HudiJvm:
         found = meta_client.getTableConfig().propsMap()
         return {str(name): str(found.get(name)) for name in list(found.keySet())}
 
+    def table_property(self, meta_client: Any, name: str) -> Optional[str]:
+        """One property of the table's file."""
+        found = meta_client.getTableConfig().propsMap().get(name)
+        return None if found is None else str(found)
+
     def table_schema(self, meta_client: Any) -> Optional[StructType]:
         """The schema of the newest commit without Hudi's own columns; None while there is none."""
         resolver = self._hudi.common.table.TableSchemaResolver(meta_client)

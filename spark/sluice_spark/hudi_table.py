@@ -29,14 +29,15 @@ class TableFacts:
     """What one look at the table tells.
 
     `newest` is the newest instant of any kind, `schema` the columns without Hudi's own (None before the
-    first commit), `commits` how many the active timeline has, `properties_added` what readers needed and the table's file lacked, `meta_client` Hudi's
-    own view of that moment.
+    first commit), `commits` how many the active timeline has, `properties_added` what readers needed and the table's file lacked, `floor` the position of
+    the newest truncate, `meta_client` Hudi's own view of that moment.
     """
 
     newest: Optional[str]
     schema: Optional[StructType]
     commits: int
     properties_added: Tuple[str, ...] = ()
+    floor: Optional[str] = None
     meta_client: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -104,8 +105,16 @@ class HudiTable:
             newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
             schema=self._jvm.table_schema(meta_client) if count else None,
             commits=count,
+            floor=self._jvm.table_property(meta_client, hudi_options.FLOOR_PROPERTY),
             meta_client=meta_client,
         )
+
+    def raise_floor(self, position: str) -> None:
+        """Remember durably that what is not newer than a position loses, also for keys that the table never had."""
+        meta_client = self._jvm.meta_client(self.path)
+        found = self._jvm.table_property(meta_client, hudi_options.FLOOR_PROPERTY)
+        if found is None or found < position:
+            self._jvm.update_properties(meta_client, {hudi_options.FLOOR_PROPERTY: position})
 
     def stored(self, facts: TableFacts, *columns: str) -> DataFrame:
         """The table's rows as of its newest commit, deleted ones included, with only these columns.

@@ -2,19 +2,18 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StructType
 
-from sluice import hidden_columns as hidden
 from sluice import hudi_options
+from sluice.avro_schema import PLAIN, WriterSchema
 from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart
-from sluice.table_config import IGNORE, MOR, TableConfig
+from sluice.table_config import MOR, TableConfig
 from sluice_spark import merging
 from sluice_spark.housekeeping import keep_house
 from sluice_spark.hudi_errors import CleaningUnfinished
@@ -23,10 +22,11 @@ from sluice_spark.hudi_table import CommitResult, HudiTable, TableFacts
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.lineage import with_lineage
 from sluice_spark.merge_services import MergeServices
-from sluice_spark.normalizing import UNHELD, normalized, quoted
+from sluice_spark.normalizing import normalized
 from sluice_spark.object_errors import SetAside, leave_error, read_set_aside
 from sluice_spark.reader_plan import PlannedRead, plan_read
 from sluice_spark.reading import read_changes
+from sluice_spark.row_merge import RowMerge
 from sluice_spark.run_log import describe
 from sluice_spark.schema_notes import remember_columns, remember_schemas
 from sluice_spark.schema_scan import Scanned, scan_schemas
@@ -66,6 +66,7 @@ class _Part:
         self._services = services
         self._still_held = still_held
         self._seconds: Dict[str, float] = {}
+        self._notes: Tuple[str, ...] = ()
         self._hudi = HudiTable(spark, services.table_path(self._config.database, self._config.name), self._config)
 
     def resolve(self) -> Optional[Outcome]:
@@ -92,6 +93,7 @@ class _Part:
         history, clock = self._services.history, self._services.clock
         remember_schemas(history, self._config, writers=schemas.in_order, verdicts=planned.verdicts, at=clock.now_ms(), batch=self._manifest.batch)
         remember_columns(history, self._config, facts.schema)  # what a run that died after its commit didn't
+        self._notes += without_position(schemas.in_order)
         refused = [*schemas.errors, *_refused(planned, self._part.objects, schemas.of_object)]
         left = [item for item in self._part.objects if item.id.hash not in {error.object for error in refused}]
         for error in refused:
@@ -121,36 +123,33 @@ class _Part:
     def _merge_rows(self, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> Outcome:
         raw = read_changes(self._spark, objects=objects, plan=planned.plan, source=self._services.source)
         changes = normalized(raw, plan=planned.plan, target=planned.target)
-        if self._config.delete_mode == IGNORE:
-            changes = changes.where(~quoted(hidden.DELETED))
-        key = self._config.record_key
-        latest = merging.latest_changes(changes, record_key=key)
-        latest = merging.as_tombstones(latest, record_key=key, keep_values=self._config.keep_deleted_values)
-        held: List[DataFrame] = [latest.persist(StorageLevel.MEMORY_AND_DISK)]
-        try:
-            if facts.empty:
-                marked = latest.withColumn(merging.WINS, F.lit(True))
-            else:
-                marked = merging.against_stored(
-                    latest, stored=self._hudi.stored(facts, *key, hidden.POSITION), record_key=key,
-                    few=sum(item.size for item in objects) < BROADCAST_BYTES,
-                ).persist(StorageLevel.MEMORY_AND_DISK)
-                held.append(marked)
+        few = sum(item.size for item in objects) < BROADCAST_BYTES
+        with RowMerge(self._hudi, self._config, target=planned.target, facts=facts, few=few) as merge:
             with self._stage("read"):
-                counts = _counts(marked)
+                merged = merge.merge(changes)
                 aside = self._set_aside()
-            if not counts["winning"]:
+            counts = merged.counts
+            if counts.get("mostly_losing"):
+                self._notes += (LOG_BEGAN_AGAIN.format(batch=self._manifest.batch),)
+            if merged.truncated_at is not None:
+                self._raise_floor(merged.truncated_at, facts)
+                facts = replace(facts, floor=max(facts.floor or "", merged.truncated_at))
+            if merged.changes_nothing:
                 self._services.known.keep(self._config, facts)
                 return self._outcome(None, aside, counts)
             with self._stage("commit"):
-                commit = self._commit(merging.winners(marked), planned, objects, facts)
+                commit = self._commit(merged.rows, planned, objects, facts)
             if commit.facts is not None:
                 remember_columns(self._services.history, self._config, commit.facts.schema)
             self._keep_known(commit)
             return self._outcome(commit, aside, {**counts, **commit.counts})
-        finally:
-            for frame in held:
-                frame.unpersist()
+
+    def _raise_floor(self, position: str, facts: TableFacts) -> None:
+        """Before the commit: what is older than the truncate loses whether or not this attempt ends well, since the batch is merged in the end."""
+        if position > (facts.floor or ""):
+            self._check_held()
+            self._hudi.raise_floor(position)
+            self._event("floor_raised", position=position)
 
     def _commit(self, rows: DataFrame, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> CommitResult:
         self._check_held()
@@ -201,6 +200,8 @@ class _Part:
 
     def _outcome(self, commit: Optional[CommitResult], aside: SetAside, counts: Dict[str, int]) -> Outcome:
         self._event("merged", seconds=self._seconds, **counts)
+        for note in self._notes:
+            self._event("noted", level="warning", note=note)
         errors = aside.objects
         whole = len(errors) == len(self._part.objects) and bool(errors)
         return Outcome(
@@ -214,6 +215,7 @@ class _Part:
             quarantined=tuple(sorted(errors, key=lambda error: error.object)),
             reason="every object of this part was quarantined" if whole and commit is None else None,
             quarantined_rows=tuple(sorted(aside.rows, key=lambda found: found.object)),
+            notes=self._notes,
         )
 
     @contextmanager
@@ -230,27 +232,20 @@ class _Part:
         self._services.log.event(name, batch=self._manifest.batch, table=self._config.table, **fields)
 
 
+LOG_BEGAN_AGAIN = (
+    "most changes of batch {batch} lost to older records of Kafka: if the source's log began again lower (a restore, a new connector, RESET MASTER), "
+    "raise this table's generation"
+)
+
+
+def without_position(writers: Sequence[WriterSchema]) -> Tuple[str, ...]:
+    """What to change at the connectors whose changes carry no log position, each once. Plain records have none to carry."""
+    return tuple(sorted({writer.meta.position.advice for writer in writers if writer.shape != PLAIN and writer.meta.position.advice}))
+
+
 def _columns_of(facts: TableFacts) -> Tuple[str, ...]:
     """Every column of the table as it is."""
     return tuple(facts.schema.names) if facts.schema is not None else ()
-
-
-def _counts(marked: DataFrame) -> Dict[str, int]:
-    """What the part's changes came to, in one pass that also computes the rows to write."""
-    wins, deleted = F.col(merging.WINS), quoted(hidden.DELETED)
-    found = marked.agg(
-        F.sum(merging.CHANGES).alias("read"),
-        F.count(F.lit(1)).alias("keys"),
-        F.count(F.when(wins, 1)).alias("winning"),
-        F.count(F.when(wins & deleted, 1)).alias("deleted"),
-        F.sum(F.when(wins, quoted(UNHELD))).alias("infinite"),
-    ).first()
-    assert found is not None
-    read, keys, winning = found["read"] or 0, found["keys"], found["winning"]
-    # Changes that lost to another of the same batch, and keys whose latest change was not newer than the table's.
-    counts = {"read": read, "winning": winning, "deleted": found["deleted"], "overtaken": read - keys, "losing": keys - winning}
-    # Infinite dates and timestamps of the written rows, stored as null.
-    return {**counts, "infinite": found["infinite"]} if found["infinite"] else counts
 
 
 def _refused(planned: PlannedRead, objects: Tuple[ManifestObject, ...], schemas_of: Mapping[str, Tuple[str, ...]]) -> List[ObjectError]:

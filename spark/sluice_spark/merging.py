@@ -1,8 +1,9 @@
-"""Decides which changes of a batch become rows: the latest per key, newer than what is stored, deletes as tombstones."""
+"""Decides which changes of a batch become rows: the latest per key, newer than what is stored and than the last truncate, deletes as tombstones."""
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Optional, Sequence
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -11,21 +12,45 @@ from sluice import hidden_columns as hidden
 from sluice_spark.normalizing import UNHELD, quoted
 
 CHANGES = "_sluice_changes"  # how many changes of the batch a row stands for
+NEWEST = "_sluice_newest"  # whether a row is its key's newest change in the batch
+STORED_POSITION = "_sluice_stored_position"
+STORED_OWED = "_sluice_stored_owed"
 WINS = "_sluice_wins"
-_STORED = "_sluice_stored_position"
+FILLS = "_sluice_fills"  # whether a key needs its history to be folded (filling.py)
 _KEY = "_sluice_key_"
 _RANK = "_sluice_rank"
+_INCOMPLETE = "_sluice_incomplete"
 
 
-def latest_changes(changes: DataFrame, *, record_key: Sequence[str]) -> DataFrame:
+def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_deletes: bool) -> DataFrame:
     """One row per key: the change with the highest position; the CHANGES column counts how many it was chosen from.
+
+    Where the latest change left columns unchanged (or is a deletion that is ignored), all changes of its key are
+    kept, and NEWEST tells which is the latest: an older one may tell those columns. Truncates and messages, which have
+    no key, are kept too.
 
     By a window and not by max_by: that aggregates by sorting twice, and took a third longer.
     """
     of_key = Window.partitionBy(*[quoted(name) for name in record_key])
-    rank = F.row_number().over(of_key.orderBy(quoted(hidden.POSITION).desc()))
-    ranked = changes.withColumn(_RANK, rank).withColumn(CHANGES, F.count(F.lit(1)).over(of_key))
-    return ranked.where(F.col(_RANK) == 1).drop(_RANK)
+    newest_first = of_key.orderBy(quoted(hidden.POSITION).desc())
+    ranked = changes.withColumns({
+        _RANK: F.row_number().over(newest_first),
+        _INCOMPLETE: F.first(_incomplete(ignore_deletes)).over(newest_first),
+    }).withColumn(CHANGES, F.count(F.lit(1)).over(of_key))
+    kept = ranked.where((F.col(_RANK) == 1) | F.col(_INCOMPLETE) | of_no_row())
+    return kept.withColumn(NEWEST, F.col(_RANK) == 1).drop(_RANK)
+
+
+def of_no_row() -> SparkColumn:
+    """Whether a change is a truncate or a message."""
+    return F.coalesce(quoted(hidden.OP).isin(hidden.TRUNCATE, hidden.MESSAGE), F.lit(False))
+
+
+def _incomplete(ignore_deletes: bool) -> SparkColumn:
+    """Whether a change alone doesn't say what its row becomes."""
+    deleted = quoted(hidden.DELETED)
+    unchanged = quoted(hidden.UNCHANGED).isNotNull()
+    return unchanged | deleted if ignore_deletes else unchanged & ~deleted
 
 
 def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values: bool) -> DataFrame:
@@ -36,7 +61,7 @@ def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values:
     """
     if keep_values:
         return changes
-    kept = {*record_key, *hidden.NAMES, CHANGES, UNHELD}
+    kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, CHANGES, NEWEST, UNHELD, _INCOMPLETE}
     return changes.select(*[
         quoted(field.name) if field.name in kept
         else F.when(~quoted(hidden.DELETED), quoted(field.name)).alias(field.name)
@@ -44,28 +69,56 @@ def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values:
     ])
 
 
-def against_stored(latest: DataFrame, *, stored: DataFrame, record_key: Sequence[str], few: bool) -> DataFrame:
-    """Mark in the WINS column which rows are newer than the table's.
+def beside_stored(latest: DataFrame, *, stored: Optional[DataFrame], record_key: Sequence[str], few: bool) -> DataFrame:
+    """The changes with their rows' stored position and owed columns beside, null where the table has no such row.
 
-    `stored` has the key and position columns of the whole table: one read, narrowed here to the
-    batch's keys before anything of it moves. `few` says that the keys are few enough to send them to
+    `stored` has the key, position and owed columns of the whole table (None: the table is empty): one read, narrowed here
+    to the batch's keys before anything of it moves. `few` says that the keys are few enough to send them to
     every task of that read.
     """
+    if stored is None:
+        return latest.withColumns({STORED_POSITION: F.lit(None).cast("string"), STORED_OWED: F.lit(None).cast("string")})
     names = [f"{_KEY}{number}" for number in range(len(record_key))]
-    keys = latest.select(*[quoted(name).alias(alias) for name, alias in zip(record_key, names)])
+    keys = latest.where(F.col(NEWEST)).select(*[quoted(name).alias(alias) for name, alias in zip(record_key, names)])
     types = {field.name: field.dataType for field in latest.schema.fields}
     held = stored.select(
         *[quoted(name).cast(types[name]).alias(alias) for name, alias in zip(record_key, names)],
-        quoted(hidden.POSITION).alias(_STORED),
+        quoted(hidden.POSITION).alias(STORED_POSITION), quoted(hidden.OWED).alias(STORED_OWED),
     ).join(F.broadcast(keys) if few else keys, names, "left_semi")
     joined = latest.join(held, [quoted(name) == held[alias] for name, alias in zip(record_key, names)], "left")
-    newer = F.col(_STORED).isNull() | (quoted(hidden.POSITION) > F.col(_STORED))
-    return joined.select(*[quoted(name) for name in latest.columns], newer.alias(WINS))
+    return joined.select(*[quoted(name) for name in latest.columns], STORED_POSITION, STORED_OWED)
 
 
-def winners(marked: DataFrame) -> DataFrame:
-    """The rows to write, with the table's columns only."""
-    return marked.where(F.col(WINS)).drop(CHANGES, WINS, UNHELD)
+def marked(beside: DataFrame, *, floor: str) -> DataFrame:
+    """Mark in the WINS column which rows are newer than the table's, and in FILLS those that need their key's history.
+
+    `floor` is the position of the newest truncate: what is not newer loses, also for keys that the table never had.
+    """
+    position, stored, owed = quoted(hidden.POSITION), F.col(STORED_POSITION), F.col(STORED_OWED)
+    alive = F.col(NEWEST) & ~of_no_row() & (position > F.lit(floor))
+    newer = stored.isNull() | (position > stored)
+    # A change that loses still supplies columns that the row owes; one that is stored already may have older ones with it.
+    supplies = ~newer & owed.isNotNull() & (F.col(_INCOMPLETE) | (position < stored))
+    return beside.withColumns({WINS: alive & newer, FILLS: alive & ((newer & F.col(_INCOMPLETE)) | supplies)})
+
+
+def winners(rows: DataFrame, *, target: StructType) -> DataFrame:
+    """The rows to write as they are, with the table's columns only."""
+    return rows.where(F.col(WINS) & ~F.col(FILLS)).select(*[quoted(name) for name in target.names])
+
+
+def keys_of(rows: DataFrame, condition: SparkColumn, *, record_key: Sequence[str], beside: Sequence[str] = ()) -> DataFrame:
+    """The keys of some newest changes, each once, under the names that `same_key` compares; with the columns of `beside`."""
+    keys = [quoted(name).alias(f"{_KEY}{number}") for number, name in enumerate(record_key)]
+    return rows.where(F.col(NEWEST) & condition).select(*keys, *beside)
+
+
+def same_key(rows: DataFrame, keys: DataFrame, *, record_key: Sequence[str]) -> SparkColumn:
+    """The condition of a join of rows with `keys_of` others; no key has a null."""
+    condition = F.lit(True)
+    for number, name in enumerate(record_key):
+        condition = condition & (rows["`" + name.replace("`", "``") + "`"] == keys[f"{_KEY}{number}"])
+    return condition
 
 
 def replacing(stored: DataFrame, rows: DataFrame, *, target: StructType, record_key: Sequence[str]) -> DataFrame:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice import column_types as kinds
+from sluice import hidden_columns
 from sluice.column_types import Column
 from sluice.temporal_bounds import REAL
 from sluice_spark.reader_plan import ReaderPlan, stored_type
@@ -20,7 +21,7 @@ UNHELD = "_sluice_unheld"  # how many values of a row became null because no dat
 
 
 def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataFrame:
-    """The raw columns as the table's: its names, types and order, and UNHELD last; a column that the batch lacks is null.
+    """The raw columns as the table's: its names, types and order, and UNCHANGED and UNHELD beside; a column that the batch lacks is null.
 
     An infinity becomes null, and is counted in UNHELD: it would be a wrong date anywhere else.
     """
@@ -39,7 +40,7 @@ def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataF
             value = F.lit(None).cast(field.dataType)
         chosen.append(value.alias(field.name))
     unheld = [_unheld(quoted(column.name), column) for column in plan.columns if _may_be_unheld(column)]
-    return raw.select(*chosen, (reduce(add, unheld) if unheld else F.lit(0)).alias(UNHELD))
+    return raw.select(*chosen, quoted(hidden_columns.UNCHANGED), (reduce(add, unheld) if unheld else F.lit(0)).alias(UNHELD))
 
 
 def meaning(raw: SparkColumn, column: Column) -> SparkColumn:

@@ -10,7 +10,7 @@ from pyspark.sql.types import (
     StringType, StructField, StructType, TimestampType,
 )
 
-from sluice import hidden_columns
+from sluice import hidden_columns, unavailable
 from sluice.avro_schema import WriterSchema
 from sluice.column_types import Column, RowSchema
 from sluice.errors import Incompatible
@@ -41,6 +41,7 @@ class ReaderPlan:
     inferred: Mapping[str, str] = field(default_factory=dict)
     position: Optional[str] = None  # the column that orders rows, where the source's log doesn't
     append_only: bool = False
+    unavailable_value: str = unavailable.DEFAULT
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,10 @@ def plan_read(
             verdicts[writer.fingerprint] = refused(error)
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
-    plan = ReaderPlan(batch, config.table, config.record_key, config.generation, agreed.columns, config.limits, inferred or {}, config.position, config.append_only)
+    plan = ReaderPlan(
+        batch, config.table, config.record_key, config.generation, agreed.columns, config.limits, inferred or {}, config.position, config.append_only,
+        config.unavailable_value,
+    )
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, hidden=stored is None), turned_away, verdicts, widened, rewritten)
 

@@ -10,11 +10,15 @@ from sluice.avro_schema import ENVELOPE, WriterSchema
 from sluice.errors import SluiceError, Unordered
 from sluice.manifest import ManifestObject
 from sluice.position import encode
+from sluice.unavailable import placeholders
 from sluice.watermark import encode_watermark
 from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
 from sluice_spark.reader_plan import ReaderPlan
+from sluice_spark.unchanged_values import without_placeholders
 
 _HIDDEN_ARROW: Dict[str, pa.DataType] = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64(), "int": pa.int32()}
+_NAMES = pa.list_(pa.string())
+_OF_NO_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
 
 
 class NullRecordKey(SluiceError):
@@ -25,22 +29,23 @@ class NullRecordKey(SluiceError):
 
 
 class UnsupportedOperation(SluiceError):
-    """A change that is neither create, update, delete nor snapshot read; facts: `op`, `record`."""
+    """A change that is none of create, update, delete, snapshot read, truncate and message; facts: `op`, `record`."""
 
     code = "unsupported_operation"
     next_step = "Let the connector skip this operation (skipped.operations)"
 
 
 def batch_schema(plan: ReaderPlan) -> pa.Schema:
-    """The plan's columns in raw form, then the hidden ones."""
+    """The plan's columns in raw form, then the hidden ones, then which columns the change left unchanged."""
     data = [pa.field(column.name, arrow_type(column)) for column in plan.columns]
-    return pa.schema(data + [pa.field(column.name, _HIDDEN_ARROW[column.spark_type]) for column in hidden.HIDDEN])
+    own = [pa.field(column.name, _HIDDEN_ARROW[column.spark_type]) for column in hidden.HIDDEN]
+    return pa.schema([*data, *own, pa.field(hidden.UNCHANGED, _NAMES)])
 
 
 def spark_fields(plan: ReaderPlan) -> Tuple[Tuple[str, str], ...]:
     """Name and Spark type of every column of `batch_schema`, in order."""
     data = tuple((column.name, spark_type(column)) for column in plan.columns)
-    return data + tuple((column.name, column.spark_type) for column in hidden.HIDDEN)
+    return data + tuple((column.name, column.spark_type) for column in hidden.HIDDEN) + ((hidden.UNCHANGED, "array<string>"),)
 
 
 def record_batch(
@@ -56,9 +61,11 @@ def record_batch(
         source = [record["source"] for record in records]
     ops = _column(records, meta.op)
     _known_operations(ops, numbers)
+    if ops is not None and not _OF_NO_ROW.isdisjoint(ops):
+        rows = [_NO_ROW if op in _OF_NO_ROW else row for row, op in zip(rows, ops)]
     # An append-only table holds what happened, deletes among it: nothing of it is ever gone.
     deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted)
-    arrays = _data(rows, numbers, writer, item, plan)
+    arrays, unchanged = _data(rows, numbers, writer, item, plan)
     offsets: Sequence[int] = [first_offset + number for number in numbers]
     own = {
         hidden.POSITION: _positions(rows, source, offsets, writer, plan),
@@ -75,6 +82,7 @@ def record_batch(
         kind_of = _HIDDEN_ARROW[column.spark_type]
         values = own[column.name]
         arrays.append(pa.nulls(len(records), kind_of) if values is None else pa.array(values, type=kind_of))
+    arrays.append(pa.nulls(len(records), _NAMES) if unchanged is None else unchanged)
     return pa.RecordBatch.from_arrays(arrays, schema=batch_schema(plan))
 
 
@@ -93,11 +101,21 @@ def _positions(rows: Sequence[Any], source: Sequence[Any], offsets: Sequence[int
     if ordering is not None:
         return [encode_watermark(plan.generation, ordering, row[ordering.name], offset) for row, offset in zip(rows, offsets)]
     kind, names = writer.meta.position.kind, writer.meta.position.names
-    components = list(zip(*(_column(source, name) for name in names))) if names else [()] * len(offsets)
+    components = list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
     return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
 
 
-def _data(rows: Sequence[Any], numbers: Sequence[int], writer: WriterSchema, item: ManifestObject, plan: ReaderPlan) -> List[pa.Array]:
+class _NoRow(Dict[str, Any]):
+    """What a truncate or a message has for a row: no value in any column."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+_NO_ROW = _NoRow()
+
+
+def _data(rows: Sequence[Any], numbers: Sequence[int], writer: WriterSchema, item: ManifestObject, plan: ReaderPlan) -> Tuple[List[pa.Array], Optional[pa.Array]]:
     if None in rows:
         raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=numbers[rows.index(None)])
     arrays: List[pa.Array] = []
@@ -113,19 +131,26 @@ def _data(rows: Sequence[Any], numbers: Sequence[int], writer: WriterSchema, ite
         name = wanted.name
         values = [row[name] for row in rows]
         if name in plan.record_key and None in values:
-            raise NullRecordKey(f"The key column {name} is null", column=name, record=numbers[values.index(None)])
+            missing = next((number for number, row in zip(numbers, rows) if row is not _NO_ROW and row[name] is None), None)
+            if missing is not None:
+                raise NullRecordKey(f"The key column {name} is null", column=name, record=missing)
         arrays.append(raw_array(values, written, wanted))
-    return arrays
+    return without_placeholders(arrays, [column.name for column in plan.columns], found=placeholders(plan.unavailable_value), never=plan.record_key)
 
 
 def _column(records: Sequence[Any], name: Optional[str]) -> Optional[List[Any]]:
     return None if name is None else [record[name] for record in records]
 
 
+def _part(records: Sequence[Any], name: str) -> List[Any]:
+    """A part of the position; one without a name is one that this source can do without."""
+    return [record[name] for record in records] if name else [None] * len(records)
+
+
 def _known_operations(ops: Optional[List[Any]], numbers: Sequence[int]) -> None:
     for op in set(ops or ()):
         if op is not None and op not in hidden.OPS:
-            raise UnsupportedOperation(f"The operation {op[:20]!r} is not a row's change", op=op[:20], record=numbers[(ops or []).index(op)])
+            raise UnsupportedOperation(f"The operation {op[:20]!r} is not known", op=op[:20], record=numbers[(ops or []).index(op)])
 
 
 def _deleted(records: Sequence[Any], ops: Optional[List[Any]], name: Optional[str]) -> List[bool]:

@@ -37,13 +37,13 @@ def test_the_order_of_mysql_positions_is_the_order_of_their_parts_with_the_binlo
     assert (encode(first[0], "mysql", first[1:-1], first[-1]) < encode(second[0], "mysql", second[1:-1], second[-1])) == (by_number[0] < by_number[1])
 
 
-@given(st.one_of(st.integers(-10, 10_010), st.none(), st.text(max_size=3)), st.sampled_from(["postgres", "mysql", "sqlserver", "offset"]), st.lists(JSON, max_size=4), st.one_of(st.integers(), st.none()))
+@given(st.one_of(st.integers(-10, 10_010), st.none(), st.text(max_size=3)), st.sampled_from(["postgres", "mysql", "sqlserver", "oracle", "mongodb", "offset"]), st.lists(JSON, max_size=4), st.one_of(st.integers(), st.none()))
 def test_a_position_is_either_of_the_stored_form_or_refused(generation, kind, components, offset):
     try:
         stored = encode(generation, kind, components, offset)
     except Unordered:
         return
-    assert set(stored) <= set(string.hexdigits + ".") and len(stored) == {"offset": 25, "postgres": 46, "mysql": 78, "sqlserver": 78}[kind]
+    assert set(stored) <= set(string.hexdigits + ".") and len(stored) == {"offset": 25, "postgres": 46, "mysql": 78, "sqlserver": 78, "oracle": 99, "mongodb": 57}[kind]
 
 
 @given(KEYS, st.booleans())

@@ -109,7 +109,7 @@ def test_an_object_that_cannot_be_read_costs_itself_only(bench: Workbench) -> No
 
     assert (outcome.state, outcome.counts["winning"], outcome.counts["quarantined_objects"], outcome.quarantined_rows) == (COMMITTED, 1, 4, ())
     assert {error.object: error.code for error in outcome.quarantined} == {
-        cut.id.hash: "corrupt_object", garbage.id.hash: "corrupt_object", gone.id.hash: "lost_before_read", json_lines.id.hash: "unsupported_format"}
+        cut.id.hash: "corrupt_object", garbage.id.hash: "corrupt_object", gone.id.hash: "lost_before_read", json_lines.id.hash: "unusable_schema"}
     assert bench.rows(config, "id") == [(1,)]
 
 

@@ -73,7 +73,7 @@ def test_a_batch_that_became_committed_is_told_with_its_tables_instants_and_coun
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     metrics = {name: line[name] for line in told if "_aws" in line for name in line if name[0].isupper()}
     assert metrics == {
-        "BatchesCommitted": [1.0], "ObjectsCommitted": [3.0], "BytesCommitted": [4096.0], "TablesCommitted": [2.0], "TablesQuarantined": [0.0],
+        "BatchesCommitted": [1.0], "ObjectsCommitted": [3.0], "BytesCommitted": [4096.0], "TablesCommitted": [2.0], "TablesQuarantined": [0.0], "TablesMostlyLosing": [0.0],
         "RowsRead": [12.0], "RowsWritten": [7.0], "RowsLosing": [3.0], "BatchSeconds": [1.5],
     }
     assert [line["batch"] for line in told if line.get("message") == "batch_committed"] == ["b-1"]

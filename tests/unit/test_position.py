@@ -61,3 +61,53 @@ def test_a_source_without_position_gets_advice():
 
 def test_a_binlogs_base_name_tells_its_server():
     assert binlog_base("mysql-bin.000001") == "mysql-bin"
+
+
+# From the event values in Debezium's documentation of each connector ("About values in change events"), cut to what is asked here.
+ORACLE = {"version": "3.5.0.Final", "connector": "oracle", "ts_ms": 1520085154000, "snapshot": "false", "txId": "6.28.807", "scn": "2122185", "commit_scn": "2122186",
+          "lcr_position": None, "rs_id": "001234.00012345.0124", "ssn": 1, "redo_thread": 1}
+MONGO = {"version": "3.5.0.Final", "connector": "mongodb", "ts_ms": 1558965508000, "snapshot": False, "db": "inventory", "collection": "customers", "ord": 31, "h": 1546547425148721999}
+
+
+def encoded(source, *, offset=0, prefixes=("",)):
+    found = detect(source, prefixes)
+    return encode(0, found.kind, tuple(source[name] if name else None for name in found.names), offset)
+
+
+def test_an_oracle_change_goes_by_its_commit_then_its_own_place_in_the_redo_log():
+    assert encoded(ORACLE) == "0000.00000000000002122186.00000000000002122185.00001234000123450124.0000000001.00000000000000000000"
+    earlier_written_later_committed = encoded({**ORACLE, "scn": "2122000", "commit_scn": "2122190"})
+    assert encoded(ORACLE) < encoded({**ORACLE, "ssn": 2}) < encoded({**ORACLE, "rs_id": " 0x001234.00012346.0000 ", "ssn": 0}) < earlier_written_later_committed
+    assert encoded({**ORACLE, "commit_scn": "2122100:1:tx,2122186:2:tx"}) == encoded(ORACLE)
+
+
+def test_an_oracle_snapshot_row_is_older_than_what_was_committed_after_it_and_newer_than_what_was_before():
+    snapshot = encoded({**ORACLE, "snapshot": "true", "scn": "2122185", "commit_scn": None, "rs_id": None, "ssn": None}, offset=5)
+    assert encoded({**ORACLE, "scn": "2122100", "commit_scn": "2122184"}) < snapshot < encoded({**ORACLE, "scn": "2122100", "commit_scn": "2122186"})
+
+
+def test_a_mongodb_change_goes_by_cluster_time_and_those_of_one_transaction_by_offset():
+    assert encoded(MONGO) == "0000.00000001558965508000.0000000032.00000000000000000000"
+    assert encoded(MONGO) < encoded(MONGO, offset=1) < encoded({**MONGO, "ord": 32}) < encoded({**MONGO, "ts_ms": 1558965509000, "ord": 1})
+    assert encoded({**MONGO, "ord": -1}) < encoded({**MONGO, "ord": 0})
+
+
+def test_flattened_fields_are_found_under_either_prefix_and_the_connectors_own_clock_is_no_cluster_time():
+    prefixes = ("__", "__source_")
+    assert detect(("__op", "__source_ts_ms", "__ts_ms", "__ord"), prefixes) == PositionFields("mongodb", ("__source_ts_ms", "__ord"))
+    found = detect(("__ts_ms", "__ord"), prefixes)
+    assert found.kind == "offset" and "ts_ms" in found.advice
+    assert detect(("__source_commit_scn", "__scn"), prefixes) == PositionFields("oracle", ("__source_commit_scn", "__scn", "", ""))
+    assert "commit_scn" in detect(("__scn",), prefixes).advice
+
+
+@pytest.mark.parametrize("change", [{"scn": None}, {"scn": "x"}, {"scn": "-1"}, {"scn": "9" * 21}, {"commit_scn": ","}, {"rs_id": "1.2"}, {"ssn": -1}, {"ssn": "a"}])
+def test_an_oracle_position_that_is_missing_or_malformed_is_refused(change):
+    with pytest.raises(Unordered):
+        encoded({**ORACLE, **change})
+
+
+def test_a_mongodb_position_that_is_missing_or_malformed_is_refused():
+    for change in ({"ts_ms": None}, {"ord": None}, {"ord": -2}, {"ts_ms": -1}, {"ts_ms": "1"}):
+        with pytest.raises(Unordered):
+            encoded({**MONGO, **change})

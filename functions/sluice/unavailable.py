@@ -1,0 +1,61 @@
+"""What a connector writes in place of a value that a change left unchanged and its log didn't hold."""
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import FrozenSet, Tuple
+
+DEFAULT = "__debezium_unavailable_value"
+_HEX_PREFIX = "hex:"
+
+
+@dataclass(frozen=True)
+class Placeholders:
+    """The forms that one placeholder takes, by the raw type of the column.
+
+    `texts` are those of text columns and of an array's single item, `bytes_` those of byte strings, `codes`
+    the whole of an array of integers, `pair` the single key and value of a map.
+    """
+
+    texts: FrozenSet[str]
+    bytes_: FrozenSet[bytes]
+    codes: Tuple[int, ...]
+    pair: Tuple[str, str]
+
+    @property
+    def text_lengths(self) -> FrozenSet[int]:
+        """Lengths in bytes of the texts: a column without a text so long holds no placeholder."""
+        return frozenset(len(text.encode("utf-8")) for text in self.texts)
+
+
+@lru_cache(maxsize=64)
+def placeholders(value: str = DEFAULT) -> Placeholders:
+    """The forms of a connector's `unavailable.value.placeholder` (text, or "hex:" and hexadecimal digits).
+
+    Binary columns come as bytes, as base64, as URL-safe base64 or as hexadecimal digits, by the connector's
+    `binary.handling.mode`; hstore as JSON or as a map; an array of uuid holds the UUID that Java names by the bytes.
+    https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-property-unavailable-value-placeholder
+    Raises ValueError for an empty placeholder and for digits that aren't hexadecimal.
+    """
+    raw = bytes.fromhex(value[len(_HEX_PREFIX):]) if value.startswith(_HEX_PREFIX) else value.encode("utf-8")
+    if not raw:
+        raise ValueError("The placeholder of unavailable values is empty")
+    text = raw.decode("utf-8", "replace")
+    texts = frozenset((
+        text, base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode(), raw.hex(), raw.hex().upper(), _named_uuid(raw),
+        json.dumps({text: text}, separators=(",", ":")),
+    ))
+    signed = tuple(byte - 256 if byte > 127 else byte for byte in raw)  # as Java's bytes are
+    return Placeholders(texts, frozenset((raw,)), signed, (text, text))
+
+
+def _named_uuid(name: bytes) -> str:
+    """The UUID that Java's `UUID.nameUUIDFromBytes` makes: the MD5 digest with the marks of version 3."""
+    digest = bytearray(hashlib.md5(name, usedforsecurity=False).digest())
+    digest[6] = digest[6] & 0x0F | 0x30
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

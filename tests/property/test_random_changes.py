@@ -1,0 +1,136 @@
+"""Random histories of a table through the merge's own decisions: any order, grouping and repetition gives what the source holds."""
+from __future__ import annotations
+
+import random
+from typing import Any, Optional
+
+from change_histories import COLUMNS, KEYS, Event, deliveries, history, source_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from sluice.folding import EVERY_COLUMN, NEVER, Change, Row, folded
+
+
+SEEDS = st.integers(0, 2**48)
+
+
+class Table:
+    """A stored table: rows by key, and the position of the newest truncate."""
+
+    def __init__(self, ignore_deletes: bool = False) -> None:
+        self.rows: dict[int, Row] = {}
+        self.floor = NEVER
+        self.ignore_deletes = ignore_deletes
+
+    def merge(self, batch: list[Event]) -> int:
+        """One batch, as the merge does it; how many rows it wrote."""
+        self.floor = max([event.change.position for event in batch if event.key is None] + [self.floor])
+        written = 0
+        for key in KEYS:
+            changes = [event.change for event in batch if event.key == key]
+            row = folded(self.rows.get(key), changes, columns=COLUMNS, floor=self.floor, ignore_deletes=self.ignore_deletes)
+            if row is not None:
+                written += _differs(row, self.rows.get(key))
+                self.rows[key] = row
+        return written
+
+    def live(self) -> dict[int, Optional[dict[str, Any]]]:
+        return {key: None if row.deleted else dict(row.values) for key, row in self.rows.items()}
+
+
+def _differs(row: Row, before: Optional[Row]) -> bool:
+    return before is None or (row.position, row.deleted, row.values, row.owed) != (before.position, before.deleted, before.values, before.owed)
+
+
+def live_in_source(events: list[Event]) -> dict[int, Any]:
+    return {key: row for key, row in source_rows(events).items() if row is not None}
+
+
+def live_in_table(table: Table) -> dict[int, Any]:
+    return {key: row for key, row in table.live().items() if row is not None}
+
+
+class SourceAndTable(RuleBasedStateMachine):
+    """A source whose changes arrive in any order, in batches, more than once; after each batch the table is what arrived, applied in order."""
+
+    @initialize(seed=SEEDS)
+    def begin(self, seed: int) -> None:
+        self.events, self.arrived, self.table = history(random.Random(seed), most=20), [], Table()
+
+    @rule(numbers=st.lists(st.integers(0, 40), min_size=1, max_size=6))
+    def batch_arrives(self, numbers: list[int]) -> None:
+        batch = [self.events[number % len(self.events)] for number in numbers]
+        self.table.merge(batch)
+        self.arrived += batch
+
+    @precondition(lambda self: self.arrived)
+    @rule(numbers=st.lists(st.integers(0, 40), min_size=1, max_size=4))
+    def what_was_merged_arrives_again(self, numbers: list[int]) -> None:
+        assert self.table.merge([self.arrived[number % len(self.arrived)] for number in numbers]) == 0
+
+    @invariant()
+    def the_table_is_what_arrived_applied_in_position_order(self) -> None:
+        if hasattr(self, "arrived"):
+            assert live_in_table(self.table) == live_in_source(self.arrived)
+
+    @invariant()
+    def a_row_owes_only_columns_known_no_later_than_itself(self) -> None:
+        for row in self.table.rows.values() if hasattr(self, "arrived") else ():
+            assert all(known_at <= row.position for known_at in row.owed.values()) and not (row.deleted and row.owed)
+
+
+TestSourceAndTable = SourceAndTable.TestCase
+TestSourceAndTable.settings = settings(max_examples=60, stateful_step_count=10, deadline=None)
+
+
+@settings(max_examples=2_500, deadline=None)
+@given(SEEDS)
+def test_any_order_grouping_and_repetition_gives_what_the_source_holds(seed: int) -> None:
+    draw = random.Random(seed)
+    events = history(draw)
+    table, arrived = Table(), []
+    for objects in deliveries(draw, events):
+        batch = [event for item in objects for event in item]
+        table.merge(batch)
+        arrived += batch
+        assert live_in_table(table) == live_in_source(arrived)
+    assert live_in_table(table) == live_in_source(events)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(SEEDS)
+def test_what_a_row_is_does_not_depend_on_how_its_changes_were_batched(seed: int) -> None:
+    draw = random.Random(seed)
+    events = history(draw)
+    at_once, in_batches = Table(), Table()
+    at_once.merge(events)
+    for objects in deliveries(draw, events):
+        in_batches.merge([event for item in objects for event in item])
+    for key, row in at_once.rows.items():
+        other = in_batches.rows[key]
+        assert (row.position, row.deleted, row.values, row.owed) == (other.position, other.deleted, other.values, other.owed)
+
+
+@settings(max_examples=500, deadline=None)
+@given(SEEDS)
+def test_where_deletes_are_ignored_no_row_with_values_ever_goes_and_positions_only_grow(seed: int) -> None:
+    table, draw = Table(ignore_deletes=True), random.Random(seed)
+    for objects in deliveries(draw, history(draw)):
+        before = dict(table.rows)
+        table.merge([event for item in objects for event in item])
+        for key, row in before.items():
+            assert table.rows[key].position >= row.position and (row.deleted or not table.rows[key].deleted)
+
+
+def test_a_change_that_an_ignored_delete_came_before_loses_and_one_is_taken_where_nothing_was_known() -> None:
+    def write(number: str, name: str) -> Change:
+        return Change(number, "u", False, {"name": name})
+
+    known = folded(Row("10", False, {"name": "a"}), [Change("30", "d", True)], columns=("name",), ignore_deletes=True)
+    assert known == Row("30", False, {"name": "a"}) and known.values == {"name": "a"}
+    assert folded(known, [write("20", "late")], columns=("name",), ignore_deletes=True).values == {"name": "a"}
+    unknown = folded(None, [Change("30", "d", True)], columns=("name",), ignore_deletes=True)
+    assert unknown.deleted and unknown.owed == {EVERY_COLUMN: NEVER}
+    supplied = folded(unknown, [write("20", "late")], columns=("name",), ignore_deletes=True)
+    assert (supplied.position, supplied.deleted, supplied.values) == ("30", False, {"name": "late"})

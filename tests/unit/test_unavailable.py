@@ -1,0 +1,50 @@
+"""The forms of a connector's placeholder, and how they are found in raw columns."""
+import hashlib
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from sluice.unavailable import DEFAULT, placeholders
+from sluice_spark.unchanged_values import without_placeholders
+
+RAW = DEFAULT.encode()
+
+
+def test_the_placeholder_has_a_form_for_every_way_in_which_a_value_is_written():
+    found = placeholders()
+    # io.debezium.connector.postgresql.UnchangedToastedPlaceholder lists the values by type.
+    assert {DEFAULT, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", RAW.hex(), '{"%s":"%s"}' % (DEFAULT, DEFAULT)} <= found.texts
+    java = hashlib.md5(RAW).digest()
+    assert str(uuid.UUID(bytes=java, version=3)) in found.texts
+    assert (found.bytes_, found.codes, found.pair) == ({RAW}, tuple(RAW), (DEFAULT, DEFAULT))
+
+
+def test_a_placeholder_may_be_given_in_hexadecimal_digits():
+    found = placeholders("hex:ff00ff00ff00ff00")
+    assert (found.bytes_, found.codes[:2]) == ({bytes.fromhex("ff00ff00ff00ff00")}, (-1, 0))
+    for wrong in ("hex:xyz", "hex:", ""):
+        with pytest.raises(ValueError):
+            placeholders(wrong)
+
+
+ARRAYS = {
+    "text": pa.array([DEFAULT, "a", None, DEFAULT + "x"]), "raw": pa.array([None, RAW, b"", b"x" * 28]), "number": pa.array([1, 2, 3, 4]),
+    "texts": pa.array([[DEFAULT], [DEFAULT, "a"], [], None]), "codes": pa.array([list(RAW), list(RAW)[:-1], [1] * 28, None], pa.list_(pa.int32())),
+    "pairs": pa.array([[(DEFAULT, DEFAULT)], [("a", DEFAULT)], [], None], pa.map_(pa.string(), pa.string())), "key": pa.array([DEFAULT] * 4),
+}
+
+
+def test_placeholders_become_null_and_their_columns_are_named_by_row():
+    kept, unchanged = without_placeholders(list(ARRAYS.values()), list(ARRAYS), found=placeholders(), never=("key",))
+    assert unchanged.to_pylist() == [["text", "texts", "codes", "pairs"], ["raw"], None, None]
+    for name, before, after in zip(ARRAYS, ARRAYS.values(), kept):
+        assert after.type == before.type
+        for row, (was, found) in enumerate(zip(before.to_pylist(), after.to_pylist())):
+            assert found == (None if name in (unchanged[row].as_py() or ()) else was)
+
+
+def test_columns_without_a_placeholder_are_left_as_they_are():
+    arrays = [pa.array(["a" * 28, None]), pa.array([["x"], []]), pa.nulls(2)]
+    kept, unchanged = without_placeholders(arrays, ["a", "b", "c"], found=placeholders(), never=())
+    assert unchanged is None and all(after is before for before, after in zip(arrays, kept))
