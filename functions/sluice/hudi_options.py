@@ -171,13 +171,13 @@ def read_options() -> Dict[str, str]:
     return {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type": "snapshot"}
 
 
-def housekeeping_due(commits: int) -> bool:
+def housekeeping_due(config: TableConfig, commits: int) -> bool:
     """Whether archival, and a look at what to clean, come after a commit, by the number of commits in the active timeline.
 
     Not by when something was last done: what finds nothing to do leaves no trace, and would be due for
-    ever. Two numbers, since a delta commit and its compaction count twice.
+    ever. In merge-on-read two numbers, since a delta commit and its compaction count twice.
     """
-    return commits >= COMMITS_PER_HOUSEKEEPING and commits % COMMITS_PER_HOUSEKEEPING in (0, 1)
+    return commits >= COMMITS_PER_HOUSEKEEPING and commits % COMMITS_PER_HOUSEKEEPING in ((0, 1) if config.table_type == MOR else (0,))
 
 
 def cleaning_due(config: TableConfig, *, last_cleaned_ms: Optional[int], now_ms: int) -> bool:

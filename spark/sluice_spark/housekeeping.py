@@ -8,6 +8,7 @@ from sluice import hudi_options
 from sluice_spark.hudi_errors import CleaningUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
 from sluice_spark.hudi_table import HudiTable, instant_ms, instant_of_ms
+from sluice_spark.known_tables import KnownTables
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,21 @@ class Housekept:
     archived: int
 
 
-def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int) -> Housekept:
+def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, known: KnownTables) -> Housekept:
     """Clean by age if that is due, then archive by number. For the lane's holder, between two commits.
 
-    A cut at any place is mended by what every take-over does first: a cleaning that was requested is
+    `known` remembers cleanings that found nothing. A cut at any place is mended by what every take-over does first: a cleaning that was requested is
     carried out, and archival starts anew. Raises CleaningUnfinished.
     """
     before = jvm.meta_client(hudi.path)
     commits = _commits(before)
     cleaned = before.getActiveTimeline().getCleanerTimeline().filterCompletedInstants().lastInstant()
-    last_ms = instant_ms(str(cleaned.get().requestedTime())) if cleaned.isPresent() else None
+    done_ms = instant_ms(str(cleaned.get().requestedTime())) if cleaned.isPresent() else None
+    looked_ms = known.cleaned_at(hudi.config)
+    last_ms = max((moment for moment in (done_ms, looked_ms) if moment is not None), default=None)
     instant, files = None, 0
     if hudi_options.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
+        known.keep_cleaned(hudi.config, now_ms)
         instant, files = _clean(hudi, jvm, horizon=instant_of_ms(hudi_options.cleaning_horizon_ms(hudi.config, now_ms)))
     if commits > hudi_options.MAX_COMMITS:
         _archive(hudi)
@@ -41,7 +45,8 @@ def _clean(hudi: HudiTable, jvm: HudiJvm, *, horizon: str) -> Tuple[Optional[str
     client = hudi.client(hudi_options.cleaning_options())
     try:
         instant = str(client.createNewInstantTime())
-        planned = jvm.save_cleaner_plan(jvm.hudi_table(client), client, instant, horizon=horizon, policy=hudi_options.CLEANING_POLICY)
+        planned = jvm.save_cleaner_plan(
+            jvm.hudi_table(client), client, instant, horizon=horizon, policy=hudi_options.CLEANING_POLICY, partitioned=bool(hudi.config.partition_by))
         if not planned:
             return None, 0
         client.clean(instant, False, False)

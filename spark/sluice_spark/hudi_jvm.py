@@ -113,7 +113,7 @@ class HudiJvm:
         """Hudi's empty option."""
         return self._hudi.common.util.Option.empty()
 
-    def save_cleaner_plan(self, table: Any, client: Any, instant: str, *, horizon: str, policy: str) -> Dict[str, int]:
+    def save_cleaner_plan(self, table: Any, client: Any, instant: str, *, horizon: str, policy: str, partitioned: bool) -> Dict[str, int]:
         """Request a cleaning at `instant` of all files that no reader as of `horizon` or later needs; how many by partition.
 
         The choice of files is Hudi's own (CleanPlanner), given the horizon instead of taking it from the
@@ -124,7 +124,8 @@ class HudiJvm:
         completed = self._jvm.org.apache.hudi.common.table.timeline.HoodieInstant.State.COMPLETED
         earliest = generator.createNewInstant(completed, "commit", horizon)
         planner = self._hudi.table.action.clean.CleanPlanner(client.getEngineContext(), table, client.getConfig())
-        partitions = list(planner.getPartitionPathsToClean(option.of(earliest)))
+        # Hudi finds the partitions by a task for every entry of the table's folder, which here are all of its files.
+        partitions = list(planner.getPartitionPathsToClean(option.of(earliest))) if partitioned else [""]
         with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # each is a listing
             found = list(pool.map(lambda partition: planner.getDeletePaths(partition, option.of(earliest)).getRight(), partitions))
         files, counts = self._jvm.java.util.HashMap(), {}

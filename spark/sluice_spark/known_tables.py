@@ -17,6 +17,7 @@ class KnownTables:
 
     def __init__(self) -> None:
         self._facts: Dict[Tuple[object, ...], TableFacts] = {}
+        self._cleaned: Dict[Tuple[object, ...], int] = {}
         self._lock = threading.Lock()
 
     def take(self, config: TableConfig) -> Optional[TableFacts]:
@@ -28,6 +29,16 @@ class KnownTables:
         """Remember the table as it is now."""
         with self._lock:
             self._facts[_identity(config)] = facts
+
+    def cleaned_at(self, config: TableConfig) -> Optional[int]:
+        """When this run last looked for files to clean (epoch ms). One that found none leaves no trace on the timeline."""
+        with self._lock:
+            return self._cleaned.get(_identity(config))
+
+    def keep_cleaned(self, config: TableConfig, at_ms: int) -> None:
+        """Remember that there is nothing to clean until some of the window has passed."""
+        with self._lock:
+            self._cleaned[_identity(config)] = at_ms
 
 
 def _identity(config: TableConfig) -> Tuple[object, ...]:

@@ -178,13 +178,13 @@ class _Part:
         """
         if commit.facts is None:
             return
-        if not hudi_options.housekeeping_due(commit.facts.commits):
+        if not hudi_options.housekeeping_due(self._config, commit.facts.commits):
             self._services.known.keep(self._config, commit.facts)
             return
         self._check_held()
         try:
             with self._stage("housekeeping"):
-                done = keep_house(self._hudi, HudiJvm(self._spark), now_ms=self._services.clock.now_ms())
+                done = keep_house(self._hudi, HudiJvm(self._spark), now_ms=self._services.clock.now_ms(), known=self._services.known)
                 self._services.known.keep(self._config, self._hudi.look())
         except (Py4JJavaError, PySparkException, CleaningUnfinished) as failure:  # Java's exceptions, some under Spark's own names
             self._event("housekeeping_failed", level="error", error=describe(failure))

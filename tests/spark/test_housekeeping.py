@@ -14,6 +14,7 @@ from sluice.table_config import TableConfig
 from sluice_spark.housekeeping import Housekept, keep_house
 from sluice_spark.hudi_jvm import HudiJvm
 from sluice_spark.hudi_table import HudiTable, instant_ms
+from sluice_spark.known_tables import KnownTables
 
 SCHEMA = flattened({"id": "int", "place": "string", "name": ["null", "string"]})
 COMMITS, KEPT, MOST = 9, 3, 5
@@ -43,7 +44,7 @@ def history(bench: Workbench, config: TableConfig) -> list[tuple[str, list[tuple
 def house(bench: Workbench, config: TableConfig, *, horizon: str) -> Housekept:
     """Housekeeping at the moment when the window begins at an instant."""
     now_ms = instant_ms(horizon) + config.time_travel_h * hudi_options.HOUR_MS
-    done = keep_house(HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms)
+    done = keep_house(HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables())
     bench.new_run()
     return done
 
@@ -59,7 +60,7 @@ def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> list[tupl
     return sorted((row["id"], row["place"], row["name"]) for row in rows)
 
 
-@pytest.mark.parametrize("layout", [{"table_type": "cow"}, {"table_type": "mor"}, {"table_type": "cow", "partition_by": ("place",)}], ids=["cow", "mor", "partitioned"])
+@pytest.mark.parametrize("layout", [{"table_type": "cow"}, {"table_type": "mor", "partition_by": ("place",)}], ids=["cow", "mor partitioned"])
 def test_every_moment_of_the_window_is_readable_when_its_commit_is_archived_and_nothing_older_stays(bench: Workbench, layout: dict[str, Any]) -> None:
     config = table(time_travel_h=1, **layout)
     states = history(bench, config)
@@ -90,7 +91,7 @@ def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(
     hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
     client = hudi.client(hudi_options.cleaning_options())
     instant = str(client.createNewInstantTime())
-    planned = jvm.save_cleaner_plan(jvm.hudi_table(client), client, instant, horizon=states[4][0], policy=hudi_options.CLEANING_POLICY)
+    planned = jvm.save_cleaner_plan(jvm.hudi_table(client), client, instant, horizon=states[4][0], policy=hudi_options.CLEANING_POLICY, partitioned=False)
     client.close()
 
     assert hudi.rollback_unfinished() == (instant,)
@@ -98,3 +99,15 @@ def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(
     assert sum(planned.values()) == 3  # the newest before the horizon is what a reader of the horizon sees
     assert len(list(bench.local_path(config).glob("*.parquet"))) == COMMITS - 3
     assert [by_spark(bench, config, moment) for moment, _ in states[4:]] == [rows for _, rows in states[4:]]
+
+
+def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_the_window_has_passed(bench: Workbench) -> None:
+    config, known = table(time_travel_h=24), KnownTables()
+    states = history(bench, config)
+    hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
+    horizon_ms = instant_ms(states[6][0])
+    window_ms = config.time_travel_h * hudi_options.HOUR_MS
+
+    assert keep_house(hudi, jvm, now_ms=horizon_ms, known=known).files == 0
+    assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms // hudi_options.CLEANINGS_PER_WINDOW - 1, known=known).cleaning is None
+    assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms, known=known).files > 0

@@ -95,5 +95,5 @@ def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
 
 
 def test_housekeeping_comes_with_every_twentieth_commit_and_is_not_skipped_when_one_counts_twice() -> None:
-    due = [commits for commits in range(65) if hudi_options.housekeeping_due(commits)]
-    assert due == [20, 21, 40, 41, 60, 61]
+    due = {kind: [commits for commits in range(65) if hudi_options.housekeeping_due(table(table_type=kind), commits)] for kind in ("cow", "mor")}
+    assert due == {"cow": [20, 40, 60], "mor": [20, 21, 40, 41, 60, 61]}
