@@ -6,6 +6,7 @@ import os
 import threading
 from contextlib import contextmanager
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, Optional, Tuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -87,6 +88,7 @@ def emulated_aws() -> Iterator[None]:
         if handler not in botocore.handlers.BUILTIN_HANDLERS:  # as moto does: every session that is made from now on has it
             botocore.handlers.BUILTIN_HANDLERS.append(handler)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dynamodb, "copy", SimpleNamespace(deepcopy=_copied))  # of every item that it writes, several times
         patch.setattr("moto.core.models.RESPONSES_METHODS", [])  # over a thousand answers for the `requests` package, which nothing here uses
         with mock_aws():
             _turn(on=True)
@@ -127,6 +129,13 @@ def _turn(*, on: bool) -> None:
         module.reset()
     for service in _MINISTACK.values():
         service.on = on
+
+
+def _copied(item: Any) -> Any:
+    """A deep copy of what an item can hold, which is what JSON can."""
+    if isinstance(item, dict):
+        return {name: _copied(value) for name, value in item.items()}
+    return [_copied(value) for value in item] if isinstance(item, list) else item
 
 
 def _result(coroutine: Any) -> Any:

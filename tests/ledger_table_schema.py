@@ -10,7 +10,7 @@ import yaml
 TEMPLATE = Path(__file__).resolve().parent.parent / "template.yaml"
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Reads CloudFormation's short tags as plain values."""
 
 
