@@ -13,6 +13,7 @@ from workbench import Workbench, change, flattened, table
 from sluice_local.jars import ensure_jars, hudi_bundle
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+MARK = "__debezium_unavailable_value"
 COLUMNS = ("id", "place", "name", "_sluice_position", "__deleted")
 READ_BY_OLD = Path(__file__).with_name("read_with_old_bundle.py")
 
@@ -39,13 +40,15 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: W
     bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
     late = [bench.put([row("u", 20, 1, "B", "late")], SCHEMA), bench.put([row("u", 21, 2, "B", "late")], SCHEMA)]
     bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
-    bench.merge(config, late)
+    # 4 and 5 don't tell their names, and get them at the position that they have: over a log block, and in another partition.
+    bench.merge(config, [bench.put([row("u", 32, 4, "A", MARK), row("u", 33, 5, "B", MARK)], SCHEMA)])
+    bench.merge(config, [*late, bench.put([row("u", 22, 4, "A", "told"), row("u", 23, 5, "A", "told")], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 40, 3, "B", "once"), row("u", 41, 3, "A", "twice")], SCHEMA)])
     path = bench.local_path(config)
     assert any(".log." in entry.name for entry in path.rglob("*")), "nothing to merge: the readers would agree on base files alone"
 
     here = bench.rows(config, *COLUMNS)
 
-    assert [item[:3] for item in here] == [(0, "A", "n"), (1, "C", "newest"), (2, None, None), (3, "A", "twice"), (4, "A", "n"), (5, "A", "n")]
+    assert [item[:3] for item in here] == [(0, "A", "n"), (1, "C", "newest"), (2, None, None), (3, "A", "twice"), (4, "A", "told"), (5, "B", "told")]
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == here
     assert by_old_bundle(path.as_uri(), old_bundle) == here
