@@ -33,7 +33,9 @@ _META_NAMES = frozenset(
     + ["op", "deleted", "id", "total_order", "data_collection_order"]
     + ["transaction_id", "transaction_total_order", "transaction_data_collection_order"]
 )
-_TELLING = ("lsn", "source_lsn", "commit_lsn", "source_ts_ms", "source_ts_us", "source_ts_ns")
+# What tells that fields under a prefix are metadata: alone, and beside an `op` of the same prefix.
+_ALONE = ("deleted", "lsn", "source_lsn", "commit_lsn", "source_ts_ms", "source_ts_us", "source_ts_ns")
+_TELLING = tuple(struct + name for name in ("lsn", "commit_lsn", "file", "scn", "ts_ms", "ts_us", "ts_ns") for struct in ("", "source_"))
 
 
 @dataclass(frozen=True)
@@ -105,15 +107,16 @@ def metadata_names(names: Sequence[str]) -> FrozenSet[str]:
 def _prefix(names: Sequence[Any]) -> Optional[str]:
     """The prefix of the metadata fields, None when there are none.
 
-    Another prefix than the default counts only where `op` and a log position or source time stand under it.
+    Another prefix than the default counts only where `op` and a log position or time stand under it. None at all
+    (`add.fields.prefix` empty) isn't taken for one: `id`, `name` or `table` would then be metadata.
     """
     present = {name for name in names if isinstance(name, str)}
     if DEFAULT_PREFIX + "op" in present:
         return DEFAULT_PREFIX
-    for prefix in sorted(name[:-2] for name in present if name.endswith(("_op", "-op", ".op"))):
+    for prefix in sorted(name[:-2] for name in present if name.endswith("op") and len(name) > len("op")):
         if any(prefix + name in present for name in _TELLING):
             return prefix
-    return DEFAULT_PREFIX if any(DEFAULT_PREFIX + name in present for name in ("deleted", *_TELLING)) else None
+    return DEFAULT_PREFIX if any(DEFAULT_PREFIX + name in present for name in _ALONE) else None
 
 
 def _is_meta(name: str, prefix: str) -> bool:

@@ -23,6 +23,11 @@ _EXTENSIONS = (
 # <topic>+<partition>+<first offset>: Confluent's S3 sink. <topic>(<partition>_<last offset>): Lenses'.
 _CONFLUENT = re.compile(r"(?P<topic>.+)\+(?P<partition>[0-9]{1,9})\+(?P<offset>[0-9]{1,18})")
 _LENSES = re.compile(r"(?P<topic>.+)\((?P<partition>[0-9]{1,9})_(?P<offset>[0-9]{1,18})\)")
+# <topic>/<partition>/<last offset>[_<earliest>_<latest timestamp>]: Lenses' without PARTITIONBY. The offset is padded (8 digits, later 12)
+# or has its timestamps: a bare number in a folder called by a number is as well a day in a month.
+# https://github.com/lensesio/stream-reactor, sink/naming/FileNamer.scala: OffsetFileNamer
+_LENSES_OFFSET = re.compile(r"(?P<offset>[0-9]{8,18}|[0-9]{1,18}(?=_))(_[0-9]{1,19}_[0-9]{1,19})?")
+_LENSES_FOLDERS = re.compile(r"(?:.*/)?(?P<topic>[^/]+)/(?P<partition>[0-9]{1,12})")
 _PARTITION = re.compile(r"partition=([0-9]{1,9})")
 _TOPICS_FOLDER = "topics"
 _TOMBSTONE_FOLDER = "tombstone"
@@ -61,7 +66,9 @@ def classify(key: str, size: Optional[int]) -> Route:
     extension, file_format = next(((end, name) for end, name in _EXTENSIONS if file.endswith(end)), ("", None))
     stem = file[: len(file) - len(extension)]
     named = _CONFLUENT.fullmatch(stem) or _LENSES.fullmatch(stem) if file_format else None
-    topic = named["topic"] if named else _topic_folder(folders)
+    counted = _LENSES_OFFSET.fullmatch(stem) if file_format else None
+    above = _LENSES_FOLDERS.fullmatch(folders) if counted else None
+    topic = named["topic"] if named else above["topic"] if above else _topic_folder(folders)
     # A topic may be called tombstone itself: its own folder is then no tombstone folder.
     if folders.split("/").count(_TOMBSTONE_FOLDER) > (1 if topic == _TOMBSTONE_FOLDER else 0):
         return Route(IGNORED, rule="tombstone_folder")
@@ -76,6 +83,8 @@ def classify(key: str, size: Optional[int]) -> Route:
         return Route(UNROUTABLE, reason="neither the file's name nor a topics/<topic>/ folder tells a topic")
     if not TOPIC.fullmatch(topic):
         return Route(UNROUTABLE, reason="the topic's name is not one that Kafka allows")
+    if counted is not None and above is not None:
+        return Route(CHANGE_FILE, topic, int(above["partition"]), int(counted["offset"]), file_format, LAST)
     if named is None:
         return Route(CHANGE_FILE, topic, _folder_partition(folders), None, file_format)
     offset_is = FIRST if named.re is _CONFLUENT else LAST

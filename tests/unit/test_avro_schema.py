@@ -78,6 +78,26 @@ def test_metadata_under_another_prefix_is_found_by_its_company():
     assert schema.meta.position.names == ("cdc_lsn",)
 
 
+# The orders in which Debezium's releases add fields: 1.x puts __deleted last (delete.handling.mode=rewrite), 2.x and 3.x put it first
+# (delete.tombstone.handling.mode=rewrite); `source.x` in add.fields is named with its struct, add.fields.prefix replaces __.
+# https://debezium.io/documentation/reference/1.9/transformations/event-flattening.html
+# https://debezium.io/documentation/reference/3.5/transformations/event-flattening.html
+@pytest.mark.parametrize(("names", "op", "position", "source_ts"), [
+    (("__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms", "__deleted"), "__op", ("__lsn",), "__source_ts_ms"),
+    (("__deleted", "__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms"), "__op", ("__lsn",), "__source_ts_ms"),
+    (("__deleted", "__op", "__source_lsn", "__source_ts_ms", "__source_ts_us", "__source_ts_ns"), "__op", ("__source_lsn",), "__source_ts_ms"),
+    (("__op", "__source_file", "__source_pos", "__source_row", "__source_ts_ms"), "__op", ("__source_file", "__source_pos", "__source_row"), "__source_ts_ms"),
+    (("cdc_op", "cdc_source_lsn", "cdc_source_ts_ms", "cdc_table", "__deleted"), "cdc_op", ("cdc_source_lsn",), "cdc_source_ts_ms"),
+    (("dbzop", "dbzlsn", "dbzts_ms", "__deleted"), "dbzop", ("dbzlsn",), "dbzts_ms"),
+    (("_op", "_file", "_pos", "_row"), "_op", ("_file", "_pos", "_row"), None),
+    (("__deleted",), None, (), None),
+])
+def test_a_flattened_record_is_recognized_by_its_fields_whatever_their_order_and_prefix(names, op, position, source_ts):
+    schema = read_writer_schema(record(("id", "long"), ("name", "string"), ("table", "string"), meta=[{"name": name, "type": "string"} for name in names]))
+    assert (schema.shape, schema.row.names) == ("flattened", ("id", "name", "table"))
+    assert (schema.meta.op, schema.meta.position.names, schema.meta.source_ts_ms) == (op, position, source_ts)
+
+
 def test_a_column_that_ends_in_op_is_data_where_nothing_else_is_metadata():
     schema = read_writer_schema(record(("id", "long"), ("shop_op", "string"), ("shop_table", "string"), meta=()))
     assert (schema.shape, schema.row.names) == ("plain", ("id", "shop_op", "shop_table"))

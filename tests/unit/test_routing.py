@@ -26,6 +26,38 @@ def test_a_change_file_tells_topic_partition_and_offset(key, topic, partition, o
     assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == ("change_file", topic, partition, offset, offset_is, "avro")
 
 
+# Where the sinks put their objects, by their own documentation:
+# https://docs.confluent.io/kafka-connectors/s3-sink/current/overview.html#s3-object-names
+# https://docs.lenses.io/latest/connectors/kafka-connectors/sinks/aws-s3
+@pytest.mark.parametrize("key, partition, offset, offset_is, file_format", [
+    ("topics/src.s.t/partition=3/src.s.t+3+0000000012.avro", 3, 12, "first", "avro"),  # DefaultPartitioner
+    ("topics/src.s.t/customer_id=a b+c/order_id=Ünï/src.s.t+3+0000000012.snappy.parquet", 3, 12, "first", "parquet"),  # FieldPartitioner
+    ("topics/src.s.t/VICTE/10251/src.s.t+3+0000000012.json", 3, 12, "first", "json"),  # partition.field.format.path=false
+    ("topics/src.s.t/year=2026/month=11/day=21/hour=07/src.s.t+3+0000000012.json.gz", 3, 12, "first", "json"),  # HourlyPartitioner
+    ("topics/src.s.t/year=2026/month=11/day=21/src.s.t+3+0000000012.avro", 3, 12, "first", "avro"),  # DailyPartitioner
+    ("topics/src.s.t/2026/11-21/07/src.s.t+3+0000000012.gz.parquet", 3, 12, "first", "parquet"),  # TimeBasedPartitioner with a path.format
+    ("a/b/c/src.s.t+3+0000000012.avro", 3, 12, "first", "avro"),  # topics.dir of several folders, and a partitioner without the topic
+    ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009.avro", 3, 12, "last", "avro"),  # Lenses, no PARTITIONBY
+    ("src.s.t/3/00000012.parquet", 3, 12, "last", "parquet"),  # the same of earlier releases, padded, without prefix
+    ("topics/src.s.t/3/12_1700000000000_1700000000009.json", 3, 12, "last", "json"),  # unpadded, under a prefix that is called topics
+    ("cdc/region=a(1_2)/src.s.t(3_12).json", 3, 12, "last", "json"),  # Lenses, PARTITIONBY
+    ("cdc/2026/11/21/src.s.t(000003_000000000012).jsonl", 3, 12, "last", "json"),  # with padding
+])
+def test_the_topic_is_found_whatever_the_partitioner_and_the_depth(key, partition, offset, offset_is, file_format):
+    route = classify(key, 1)
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == ("change_file", "src.s.t", partition, offset, offset_is, file_format)
+
+
+@pytest.mark.parametrize("key", ["exports/2026/11/21.avro", "exports/orders/2026.avro", "2026/11/0000001.json"])
+def test_a_bare_number_in_numbered_folders_is_no_offset(key):
+    assert classify(key, 1).kind == "unroutable"
+
+
+def test_what_a_sink_writes_beside_json_and_parquet_is_ignored_too():
+    keys = ["topics/t/t+0+1.keys.json", "topics/t/t+0+1.headers.json.gz", "topics/t/t+0+1.keys.snappy.parquet"]
+    assert [classify(key, 1).rule for key in keys] == ["keys_file", "headers_file", "keys_file"]
+
+
 @pytest.mark.parametrize("key, rule", [
     ("topics/t/partition=0/t+0+0000000000.keys.avro", "keys_file"),
     ("topics/t/partition=0/t+0+0000000000.headers.avro", "headers_file"),
