@@ -1,6 +1,7 @@
 """What every test shares: AWS's service models, read once, and few looks for garbage."""
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from functools import lru_cache
@@ -11,18 +12,19 @@ import botocore.useragent
 import pytest
 
 
+def pytest_sessionstart() -> None:
+    """What is imported for the tests stays: there is no garbage to look for meanwhile."""
+    gc.disable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was imported stays until the end, and the collector need not go through it again for every few hundred objects."""
+    """The collector need not go through what was imported again for every few hundred objects."""
     if "hypothesis" not in sys.modules:  # its plugin would import it for a last word about tests that there are none of
         session.config.pluginmanager.unregister(name="hypothesispytest")
-    gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # so that what extension modules hold can go with the process; no earlier, since pytest collects at its end
     gc.set_threshold(100_000, 50, 50)
-
-
-def pytest_sessionfinish() -> None:
-    """So that what extension modules hold can go with the process."""
-    gc.unfreeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
