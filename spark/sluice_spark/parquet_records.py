@@ -16,6 +16,7 @@ from sluice.errors import ExpansionLimit
 from sluice.limits import Limits
 from sluice.parquet_footer import DamagedParquet, read_footer
 from sluice.parquet_schema import UUID
+from sluice_spark.parquet_bounds import bounded_batches
 from sluice_spark.records import CHUNK_ROWS, Chunk, Records
 
 _UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
@@ -27,7 +28,7 @@ def parquet_records(body: bytes, limits: Limits) -> Records:
     if footer.unpacked_bytes > limits.decoded_bytes:
         raise ExpansionLimit(f"The object's columns take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes")
     text = json.dumps(footer.schema)
-    return Records(lambda: footer.rows, _chunks(body, _understood(text), text))
+    return Records(lambda: footer.rows, _chunks(body, _understood(text), text, limits))
 
 
 @lru_cache(maxsize=64)
@@ -35,18 +36,18 @@ def _understood(schema: str) -> WriterSchema:
     return read_writer_schema(json.loads(schema))
 
 
-def _chunks(body: bytes, writer: WriterSchema, schema: str) -> Iterator[Chunk]:
+def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
     try:
-        file = pq.ParquetFile(pa.BufferReader(body))
+        names = set(pq.read_schema(pa.BufferReader(body)).names)
         written = {field["name"] for field in json.loads(schema)["fields"]}
-        if not written <= set(file.schema_arrow.names):
-            raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - set(file.schema_arrow.names))[:10])
-        for batch in file.iter_batches(batch_size=CHUNK_ROWS, use_threads=False):
-            names = batch.schema.names
-            columns = [_as_written(column, writer.row.column(name), name in uuids) for name, column in zip(names, batch.columns)]
+        if not written <= names:
+            raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - names)[:10])
+        for batch in bounded_batches(body, limits, CHUNK_ROWS):
+            in_order = batch.schema.names
+            columns = [_as_written(column, writer.row.column(name), name in uuids) for name, column in zip(in_order, batch.columns)]
             if batch.num_rows:
-                yield Chunk(writer, [dict(zip(names, row)) for row in zip(*columns)])
+                yield Chunk(writer, [dict(zip(in_order, row)) for row in zip(*columns)])
     except (pa.ArrowException, OSError, ValueError) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
         raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
 

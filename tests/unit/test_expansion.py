@@ -1,18 +1,14 @@
 """A small object that becomes huge is refused while it is decompressed: by a budget, and never by running out of memory."""
 from __future__ import annotations
 
-import bz2
 import io
-import json
-import lzma
 import tracemalloc
-import zlib
 from dataclasses import replace
 from typing import Any
 
-import cramjam
 import fastavro
 import pytest
+from avro_containers import PACK, SCHEMA, SYNC, container, deflated, record
 
 from sluice.avro_schema import read_writer_schema
 from sluice.errors import ExpansionLimit
@@ -24,37 +20,9 @@ from sluice_spark.avro_blocks import PlainContainer, encoded_long
 from sluice_spark.decoding import decode
 from sluice_spark.reader_plan import plan_read
 
-SCHEMA = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}]}
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
 ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
-SYNC = bytes(16)
 HUGE = 16 * MIB
-
-
-def deflated(plain: bytes) -> bytes:
-    packer = zlib.compressobj(1, zlib.DEFLATED, -15)
-    return packer.compress(plain) + packer.flush()
-
-
-def snappied(plain: bytes) -> bytes:
-    return bytes(cramjam.snappy.compress_raw(plain)) + zlib.crc32(plain).to_bytes(4, "big")
-
-
-PACK = {
-    "deflate": deflated, "snappy": snappied, "bzip2": bz2.compress, "xz": lambda plain: lzma.compress(plain, preset=0),
-    "zstandard": lambda plain: bytes(cramjam.zstd.compress(plain)), "null": bytes,
-}
-
-
-def container(codec: str, *blocks: tuple[int, bytes], schema: Any = SCHEMA) -> bytes:
-    """A container of blocks as they are given: a number of records and their packed bytes."""
-    pairs = [(b"avro.schema", json.dumps(schema).encode()), (b"avro.codec", codec.encode())]
-    head = b"Obj\x01" + encoded_long(len(pairs)) + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair) + b"\x00" + SYNC
-    return head + b"".join(encoded_long(records) + encoded_long(len(data)) + data + SYNC for records, data in blocks)
-
-
-def record(id: int, text: bytes) -> bytes:
-    return encoded_long(id) + encoded_long(len(text)) + text
 
 
 def plan(limits: Limits = Limits(), schema: Any = SCHEMA) -> Any:

@@ -1,0 +1,56 @@
+"""Keeps what a Parquet file becomes within limits: some kilobytes of it can say gigabytes of rows."""
+from __future__ import annotations
+
+from typing import Any, Iterator, List
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sluice.errors import ExpansionLimit
+from sluice.limits import Limits
+
+_DICTIONARY = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
+_SHARED_PREFIXES = "DELTA_BYTE_ARRAY"
+_FEWEST_ROWS = 16
+
+
+def bounded_batches(body: bytes, limits: Limits, rows: int) -> Iterator[pa.RecordBatch]:
+    """The file's records in batches of at most `rows`. Raises ExpansionLimit, and what pyarrow raises for a damaged file.
+
+    Values of a dictionary stay references until it is known what they come to: a value of a megabyte
+    that every row refers to is stored once. The sizes in the footer are believed.
+    """
+    source = pa.BufferReader(body)
+    metadata = pq.read_metadata(source)
+    if metadata.num_rows > limits.object_rows:
+        raise ExpansionLimit(f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records")
+    chunks = [metadata.row_group(group).column(column) for group in range(metadata.num_row_groups) for column in range(metadata.num_columns)]
+    values = max((chunk.num_values for chunk in chunks), default=0)
+    if values > limits.block_bytes:
+        raise ExpansionLimit(f"A column of the object holds {values:,} values", limit=limits.block_bytes, unit="values")
+    by_reference = sorted({chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY" and set(_DICTIONARY) & set(chunk.encodings)})
+    prefixed = max((chunk.total_uncompressed_size for chunk in chunks if _SHARED_PREFIXES in chunk.encodings), default=0)
+    if prefixed:  # each value may repeat all but a byte of the one before it
+        rows = max(_FEWEST_ROWS, min(rows, limits.block_bytes // prefixed))
+    file = pq.ParquetFile(source, metadata=metadata, read_dictionary=by_reference)
+    for batch in file.iter_batches(batch_size=rows, use_threads=False):
+        if sum(map(_whole_bytes, batch.columns)) > limits.block_bytes:
+            raise ExpansionLimit(f"{batch.num_rows:,} records of the object take more than {limits.block_bytes:,} bytes", limit=limits.block_bytes, unit="bytes")
+        yield batch
+
+
+def _whole_bytes(column: Any) -> int:
+    """What a column takes once its references are values."""
+    if pa.types.is_dictionary(column.type):
+        lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+        return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0)
+    return sum(map(_whole_bytes, _members(column))) or column.nbytes
+
+
+def _members(column: Any) -> List[Any]:
+    if pa.types.is_map(column.type):
+        return [column.keys, column.items]
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return [column.values]
+    return list(column.flatten()) if pa.types.is_struct(column.type) else []

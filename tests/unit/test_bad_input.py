@@ -1,0 +1,153 @@
+"""Whatever comes is refused under a code of its own, at its head or in its task, and every code that refuses input has a case."""
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections import Counter
+from typing import Any, Iterator
+
+import pytest
+from bad_input import CASES, GOOD, KEYS, LIMITS, TOPIC, Case, avro, change
+
+import sluice
+import sluice_aws
+import sluice_spark
+from sluice.avro_schema import read_writer_schema
+from sluice.errors import SluiceError
+from sluice.identity import ObjectId
+from sluice.ledger_items import PENDING
+from sluice.manifest import ManifestObject
+from sluice.routing import JSON
+from sluice.table_config import Configuration, TableRule
+from sluice_aws.admission import Admission
+from sluice_aws.heads import Heads, read_head
+from sluice_aws.objects import Head, ObjectGone
+from sluice_spark.decoding import decode
+from sluice_spark.json_records import json_schemas
+from sluice_spark.reader_plan import plan_read
+
+RULE = TableRule(table="db.t", record_key=("id",), topic=TOPIC, limits=LIMITS)
+CONFIGURATION = Configuration((RULE,))
+CONFIG = CONFIGURATION.table_for_topic(TOPIC)
+STORED = plan_read(CONFIG, batch="b", writers=[read_writer_schema(json.loads(json.dumps(GOOD)))], stored=None).target
+
+#: Codes that are not about what an object or a row holds: each says who meets it instead.
+OF_OTHERS = {
+    "error": "the base", "header_cut": "never leaves its package: more is read", "unchanged": "an answer to a question", "schema_not_inferred": "a mistake of the program",
+    "announcement_refused": "announce", "batch_taken": "the driver", "change_refused": "config push", "cleaning_unfinished": "housekeeping", "clock_behind": "the driver",
+    "commit_not_newest": "the driver", "configuration_unreadable": "admit", "foreign_objects": "settling", "invalid_configuration": "config push", "lane_lost": "the driver",
+    "lanes_failed": "supervise", "ledger_busy": "every user of the ledger", "manifest_missing": "a take-over", "message_unfinished": "admit", "settings_missing": "every function",
+    "spark_died": "the driver", "still_unfinished": "the driver", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
+    "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
+}
+#: Codes of input that no bytes of an object can bring about, and the test that does.
+ELSEWHERE = {"lost_before_read", "unsupported_format"}
+
+
+class Bucket:
+    """S3 with one object."""
+
+    def __init__(self, body: bytes | None) -> None:
+        self.body = body
+
+    def head_bytes(self, id: ObjectId, limit: int) -> Head:
+        return Head(self._there()[:limit], len(self._there()) <= limit)
+
+    def tail_bytes(self, id: ObjectId, limit: int) -> Head:
+        return Head(self._there()[-limit:], len(self._there()) <= limit)
+
+    def _there(self) -> bytes:
+        if self.body is None:
+            raise ObjectGone("The object was gone before it could be read")
+        return self.body
+
+
+class Schemas:
+    def keep(self, schema: Any) -> str:
+        return "f" * 32
+
+
+class NoTableYet:
+    """What a schema is compared with at admission: here nothing, so that the plan of the batch refuses it."""
+
+    def check(self, writer: Any, config: Any) -> None: ...
+
+
+def judged(key: str, size: int | None, body: bytes | None) -> tuple[str, str]:
+    """State, and code, rule or reason, by admission alone."""
+    admission = Admission(ledger=None, heads=Heads(Bucket(body)), schemas=Schemas(), fit=NoTableYet(), now=lambda: 0)
+    _, verdict, _ = admission.judge(ObjectId("bronze", key, "v"), size, CONFIGURATION)
+    return verdict.state, verdict.code or verdict.rule or verdict.reason or ""
+
+
+def becomes(case: Case) -> tuple[str, str, int]:
+    """What becomes of an object: refused at its head, in its table's plan or in its task, or merged less some rows."""
+    key = f"topics/{TOPIC}/partition=0/{TOPIC}+0+0000000500.{case.ending}"
+    state, code = judged(key, len(case.body), case.body)
+    if state != PENDING:
+        return state, code, 0
+    item = ManifestObject("bronze", key, "v", len(case.body), None, JSON if "json" in case.ending else case.ending, TOPIC, 0, 500, 0)
+    try:
+        if item.format == JSON:
+            schemas, inferred = json_schemas(case.body, {}, LIMITS)
+        else:
+            schemas, inferred = [read_head(Bucket(case.body), item.id, item.format, LIMITS).schema], False
+        writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in schemas]
+        planned = plan_read(CONFIG, batch="b", writers=writers, stored=STORED if code_of_stored(case) else None,
+                            inferred={item.id.hash: json.dumps(schemas[0])} if inferred else None)
+        if planned.refused:
+            return "quarantined", next(iter(planned.refused.values())).code, 0
+        found = decode(case.body, item, planned.plan)
+    except SluiceError as error:
+        assert not error.retriable and error.next_step, "a refusal says what to do"
+        return "quarantined", error.code, 0
+    return "merged", found.rows[0].code if found.rows else "", len(found.rows)
+
+
+def code_of_stored(case: Case) -> bool:
+    """Whether the case is about the table that is there already."""
+    return case.code == "incompatible_schema"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_bad_input_is_refused_under_its_code(case: Case) -> None:
+    assert becomes(case) == (("merged", case.code, case.rows) if case.rows else ("quarantined", case.code, 0))
+
+
+@pytest.mark.parametrize(("key", "size", "state", "why"), KEYS, ids=[key[-40:] for key, *_ in KEYS])
+def test_a_key_that_leads_nowhere_is_parked_or_ignored_with_the_reason(key: str, size: int, state: str, why: str) -> None:
+    found = judged(key, size, avro(change()))
+    assert found[0] == state and why in found[1]
+
+
+def test_an_object_that_is_gone_before_it_was_read_is_lost() -> None:
+    assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.avro", 10, None) == ("quarantined", "lost_before_read")
+
+
+def test_a_format_that_no_reader_has_is_refused_in_its_task() -> None:
+    plan = plan_read(CONFIG, batch="b", writers=[], stored=None).plan
+    with pytest.raises(SluiceError) as refused:
+        decode(b"x", ManifestObject("bronze", "k.orc", "v", 1, None, "orc", TOPIC, 0, 0, 0), plan)
+    assert refused.value.code == "unsupported_format"
+
+
+def test_every_code_that_refuses_input_has_a_case() -> None:
+    told = {case.code for case in CASES} | ELSEWHERE
+    known = {each.code for each in errors_of(SluiceError)}
+    assert known - set(OF_OTHERS) - told == set(), "a refusal that no bad input brings about"
+    assert told - known == set() and set(OF_OTHERS) - known - {"error"} == set()
+    assert len(CASES) + len(KEYS) >= 50 and max(Counter(case.name for case in CASES).values()) == 1
+
+
+def errors_of(root: type[SluiceError]) -> Iterator[type[SluiceError]]:
+    """Every kind of error of the functions and the job."""
+    for package in (sluice, sluice_aws, sluice_spark):
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    pending = [root]
+    while pending:
+        for each in pending.pop().__subclasses__():
+            if each.__module__.split(".")[0] in ("sluice", "sluice_aws", "sluice_spark"):
+                yield each
+            pending.append(each)
