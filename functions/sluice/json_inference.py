@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-from typing import Any, Collection, Dict, List, Mapping, Sequence
+from typing import Any, Collection, Dict, FrozenSet, List, Mapping, Sequence
 
 from sluice.avro_schema import metadata_names
 from sluice.errors import Incompatible, UnusableSchema
@@ -11,7 +11,6 @@ from sluice.json_types import JSON_TEXT, METADATA, NUMBER_TEXT, declared_type
 
 MAX_FIELDS = 4_096
 EXACT_IN_DOUBLE = "sluice.exact_in_double"  # attribute of a `long` whose values a double holds too
-UNAVAILABLE = "__debezium_unavailable_value"  # stands for a value of any type
 
 _BOOLEAN, _SMALL, _LONG, _BIG, _FLOAT, _PRECISE, _TEXT, _NESTED, _UNKNOWN = (1 << bit for bit in range(9))
 _NUMBERS = _SMALL | _LONG | _BIG | _FLOAT | _PRECISE
@@ -22,10 +21,14 @@ _LIMIT = 2**63
 
 
 class Inference:
-    """Takes every record of one object, then gives its schema. `types` are the table's `json_types`."""
+    """Takes every record of one object, then gives its schema.
 
-    def __init__(self, types: Mapping[str, str]) -> None:
+    `types` are the table's `json_types`; `unavailable` are the texts that stand for a value of any type (unavailable.py).
+    """
+
+    def __init__(self, types: Mapping[str, str], unavailable: FrozenSet[str]) -> None:
         self._types = types
+        self._unavailable = unavailable
         self._flat: Dict[str, int] = {}
         self._row: Dict[str, int] = {}
         self._source: Dict[str, int] = {}
@@ -39,10 +42,10 @@ class Inference:
             self._envelopes += 1
             self._flat.update(dict.fromkeys(record, _UNKNOWN))
             for side in ("before", "after"):
-                _see(self._row, record.get(side) or {})
-            _see(self._source, record["source"])
+                _see(self._row, record.get(side) or {}, self._unavailable)
+            _see(self._source, record["source"], self._unavailable)
         else:
-            _see(self._flat, record)
+            _see(self._flat, record, self._unavailable)
 
     def schema(self, name: str = "sluice.json.Value") -> Dict[str, Any]:
         """The records' schema. Raises Incompatible for a column of two types, UnusableSchema when shapes are mixed."""
@@ -109,11 +112,11 @@ def _records(schema: Mapping[str, Any]) -> List[Mapping[str, Any]]:
     return [schema, *(kind for kind in nested if isinstance(kind, dict) and "fields" in kind)]
 
 
-def _see(seen: Dict[str, int], record: Mapping[str, Any]) -> None:
+def _see(seen: Dict[str, int], record: Mapping[str, Any], unavailable: FrozenSet[str]) -> None:
     for name, value in record.items():
         kind = type(value)
         if kind is str:
-            found = _TEXT if value != UNAVAILABLE else _UNKNOWN
+            found = _TEXT if value not in unavailable else _UNKNOWN
         elif value is None:
             found = 0
         elif kind is int:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from sluice import json_lines
+from sluice import json_lines, unavailable
 from sluice.avro_schema import WriterSchema, read_writer_schema
 from sluice.connect_schema import avro_form
 from sluice.errors import SluiceError
@@ -34,7 +34,7 @@ def json_records(body: bytes, inferred: Optional[str], limits: Limits) -> Record
     return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred))
 
 
-def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits) -> Tuple[List[Dict[str, Any]], bool]:
+def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT) -> Tuple[List[Dict[str, Any]], bool]:
     """The different schemas of an object's records in Avro form, and whether they had to be inferred.
 
     `types` are the table's `json_types`. Broken records say nothing, unless all are. Raises as `json_records` does, and Incompatible.
@@ -47,7 +47,7 @@ def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits) -> Tuple
         if isinstance(value, SluiceError):
             broken = broken or value
         elif schema is None:
-            inference = inference or Inference(types)
+            inference = inference or Inference(types, unavailable.placeholders(unavailable_value).texts)
             inference.add(value)
         else:
             carried[id(schema)] = schema

@@ -109,7 +109,7 @@ class _Part:
         return planned
 
     def _scan(self, objects: Sequence[ManifestObject]) -> Scanned:
-        return scan_schemas(self._spark, objects=objects, types=self._config.json_types, limits=self._config.limits, source=self._services.source)
+        return scan_schemas(self._spark, objects=objects, config=self._config, source=self._services.source)
 
     def _first_look(self) -> TableFacts:
         """Before a run's first write to a table, and after whatever went wrong: create it, check it, read its timeline."""

@@ -61,6 +61,8 @@ def record_batch(
         source = [record["source"] for record in records]
     ops = _column(records, meta.op)
     _known_operations(ops, numbers)
+    if plan.append_only and ops is not None and hidden.TRUNCATE in ops:
+        raise UnsupportedOperation("A truncate takes nothing out of an append-only table", op=hidden.TRUNCATE, record=numbers[ops.index(hidden.TRUNCATE)])
     if ops is not None and not _OF_NO_ROW.isdisjoint(ops):
         rows = [_NO_ROW if op in _OF_NO_ROW else row for row, op in zip(rows, ops)]
     # An append-only table holds what happened, deletes among it: nothing of it is ever gone.

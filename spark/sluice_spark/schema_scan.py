@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from sluice.avro_schema import fingerprint
 from sluice.errors import SluiceError
-from sluice.limits import Limits
 from sluice.manifest import ManifestObject, ObjectError
+from sluice.table_config import TableConfig
 from sluice_aws.task_objects import ObjectSource, task_objects
 from sluice_spark.json_records import json_schemas
 from sluice_spark.reading import balanced, bodies, task_count, told
@@ -31,13 +31,13 @@ class Scanned:
     errors: Tuple[ObjectError, ...]
 
 
-def scan_schemas(spark: SparkSession, *, objects: Sequence[ManifestObject], types: Mapping[str, str], limits: Limits, source: ObjectSource) -> Scanned:
+def scan_schemas(spark: SparkSession, *, objects: Sequence[ManifestObject], config: TableConfig, source: ObjectSource) -> Scanned:
     """Read JSON objects for their schemas alone; a few lines per object come back, never data.
 
     An object that can't be read is in `errors`; S3's passing troubles raise, and Spark runs the task again.
     """
     shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
-    found = spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, dict(types), limits, source), _FIELDS).collect()
+    found = spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, config, source), _FIELDS).collect()
     texts: Dict[str, str] = {row["fingerprint"]: row["schema"] for row in found if row["schema"] is not None}
     of_object: Dict[str, Tuple[str, ...]] = {}
     for row in found:
@@ -52,7 +52,7 @@ def scan_schemas(spark: SparkSession, *, objects: Sequence[ManifestObject], type
 
 
 def _task(
-    shares: Sequence[Sequence[ManifestObject]], types: Dict[str, str], limits: Limits, source: ObjectSource
+    shares: Sequence[Sequence[ManifestObject]], config: TableConfig, source: ObjectSource
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         s3 = task_objects(source)
@@ -60,17 +60,17 @@ def _task(
             for number in batch.column(0).to_pylist():
                 rows: List[Dict[str, Any]] = []
                 sent: Set[str] = set()
-                for item, body in bodies(s3, shares[number], limits.object_bytes):
-                    rows.extend(_scan(item, body, types, limits, sent))
+                for item, body in bodies(s3, shares[number], config.limits.object_bytes):
+                    rows.extend(_scan(item, body, config, sent))
                 yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
     return run
 
 
-def _scan(item: ManifestObject, body: Callable[[], bytes], types: Mapping[str, str], limits: Limits, sent: Set[str]) -> Iterator[Dict[str, Any]]:
+def _scan(item: ManifestObject, body: Callable[[], bytes], config: TableConfig, sent: Set[str]) -> Iterator[Dict[str, Any]]:
     """One row per schema of the object; its text only the first time that a task meets it."""
     try:
-        schemas, inferred = json_schemas(body(), types, limits)
+        schemas, inferred = json_schemas(body(), config.json_types, config.limits, config.unavailable_value)
     except SluiceError as error:
         if error.retriable:
             raise

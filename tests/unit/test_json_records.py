@@ -127,6 +127,11 @@ def test_a_column_of_two_types_is_refused_with_the_advice_to_declare_it() -> Non
     assert refused.value.facts["column"] == "v"
 
 
+def test_a_value_that_a_change_left_out_is_of_the_type_of_the_others() -> None:
+    rows = json_rows(lines(flat(id=1, doc={"a": 1}), flat(id=2, doc="__debezium_unavailable_value")))
+    assert picked(rows, "doc", "_sluice_unchanged") == [('{"a":1}', None), (None, ["doc"])]
+
+
 def test_declared_types_give_schemaless_columns_their_meaning() -> None:
     declared = {"day": "date", "also": "date", "at": "timestamp_micros", "price": "decimal(9,2)", "unscaled": "base64 decimal(9,2)", "raw": "bytes", "v": "json"}
     values = {"day": 9685, "also": "1996-07-08", "at": 10**15, "price": "12.5", "unscaled": "BNI=", "raw": "AQI=", "v": {"a": 1}}

@@ -114,6 +114,12 @@ def test_a_delete_in_an_append_only_table_is_a_row_like_the_others() -> None:
     assert (row["__deleted"], row["name"], row["_sluice_op"]) == (False, "x", "d")
 
 
+def test_a_truncate_takes_nothing_out_of_an_append_only_table_and_is_kept_beside_it() -> None:
+    bad: list[RowError] = []
+    rows = json_rows(lines({"id": 1, "__op": "c", "__deleted": "false", "__lsn": 5}, {"id": None, "__op": "t", "__deleted": "false", "__lsn": 6}), append(), bad=bad)
+    assert picked(rows, "id") == [(1,)] and [(row.record, row.code) for row in bad] == [(1, "unsupported_operation")]
+
+
 def test_what_orders_and_what_identifies_rows_does_not_change_in_place() -> None:
     for before, after in ((config(), config(position="seq")), (config(position="a"), config(position="b")), (config(), append()), (append(), config())):
         with pytest.raises(ChangeRefused):
