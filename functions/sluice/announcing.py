@@ -55,9 +55,12 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
 
 def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> Dict[str, int]:
     """Sums over a batch's tables, for metrics by lane. By table they stand in the event and the log: a metric costs by its dimensions."""
+    aside = {name: sum((part.get("counts") or {}).get(name, 0) for part in parts.values()) for name in ("quarantined_objects", "quarantined_rows")}
     metrics = {
         "BatchesCommitted": 1,
-        "ObjectsCommitted": batch.get("objects", 0),
+        "ObjectsCommitted": batch.get("objects", 0) - aside["quarantined_objects"],
+        "ObjectsSetAside": aside["quarantined_objects"],
+        "RowsSetAside": aside["quarantined_rows"],
         "BytesCommitted": batch.get("bytes", 0),
         "TablesCommitted": sum(1 for part in parts.values() if part.get("state") == COMMITTED),
         "TablesQuarantined": sum(1 for part in parts.values() if part.get("state") == "quarantined"),

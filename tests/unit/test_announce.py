@@ -74,7 +74,7 @@ def test_a_batch_that_became_committed_is_told_with_its_tables_instants_and_coun
     metrics = {name: line[name] for line in told if "_aws" in line for name in line if name[0].isupper()}
     assert metrics == {
         "BatchesCommitted": [1.0], "ObjectsCommitted": [3.0], "BytesCommitted": [4096.0], "TablesCommitted": [2.0], "TablesQuarantined": [0.0], "TablesMostlyLosing": [0.0],
-        "RowsRead": [12.0], "RowsWritten": [7.0], "RowsLosing": [3.0], "BatchSeconds": [1.5],
+        "ObjectsSetAside": [0.0], "RowsSetAside": [0.0], "RowsRead": [12.0], "RowsWritten": [7.0], "RowsLosing": [3.0], "BatchSeconds": [1.5],
     }
     assert [line["batch"] for line in told if line.get("message") == "batch_committed"] == ["b-1"]
 
@@ -174,4 +174,6 @@ def test_an_event_always_fits_and_says_what_it_leaves_out(tables):
 def test_metrics_are_sums_over_tables():
     assert lane_metrics(BATCH, {})["TablesCommitted"] == 0
     assert lane_metrics(BATCH, {"a.x": {"state": "quarantined"}})["TablesQuarantined"] == 1
+    aside = lane_metrics(BATCH, {name: {"counts": {"quarantined_objects": 1, "quarantined_rows": rows}} for name, rows in (("a.x", 2), ("a.y", 0))})
+    assert (aside["ObjectsSetAside"], aside["RowsSetAside"], aside["ObjectsCommitted"]) == (2, 2, BATCH["objects"] - 2)
     assert batch_seconds({}) is None
