@@ -70,6 +70,8 @@ class QuarantineLedger:
     def _decide(self, record: ObjectRecord, changes: Values, decision: Decision, counts: Mapping[str, int], more: Sequence[Values]) -> bool:
         if decision.verb not in (RETRIED, DISCARDED):
             raise ValueError(f"{decision.verb!r} is no decision about what was set aside")
+        if record.state != items.QUARANTINED and not record.quarantined_rows:
+            return False  # nothing of it is set aside
         condition = when(state=record.state, batch=record.batch, quarantined_rows=record.quarantined_rows or None)
         actions = [
             self._table.update_action(items.object_key(record.id), changes, condition=condition),
