@@ -26,7 +26,9 @@ DEFAULT_PREFIX = "__"
 # https://debezium.io/documentation/reference/3.5/transformations/event-flattening.html
 _SOURCE_NAMES = (
     "version connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection txId lsn xmin origin origin_lsn "
-    "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no scn commit_scn lcr_position"
+    "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no "
+    "scn commit_scn lcr_position rs_id ssn redo_thread user_name redo_sql row_id start_scn start_ts_ms commit_ts_ms "
+    "rs ord lsid txnNumber stxnid wallTime"
 ).split()
 _META_NAMES = frozenset(
     _SOURCE_NAMES + [f"source_{name}" for name in _SOURCE_NAMES]
@@ -35,7 +37,7 @@ _META_NAMES = frozenset(
 )
 # What tells that fields under a prefix are metadata: alone, and beside an `op` of the same prefix.
 _ALONE = ("deleted", "lsn", "source_lsn", "commit_lsn", "source_ts_ms", "source_ts_us", "source_ts_ns")
-_TELLING = tuple(struct + name for name in ("lsn", "commit_lsn", "file", "scn", "ts_ms", "ts_us", "ts_ns") for struct in ("", "source_"))
+_TELLING = tuple(struct + name for name in ("lsn", "commit_lsn", "file", "scn", "ord", "ts_ms", "ts_us", "ts_ns") for struct in ("", "source_"))
 
 
 @dataclass(frozen=True)

@@ -205,3 +205,14 @@ def test_every_schema_of_the_larger_recorded_sets_is_understood():
     for path in schemas:
         schema = read_writer_schema(json.loads(path.read_text()))
         assert schema.meta.op and schema.meta.source_ts_ms and schema.meta.position.kind in ("postgres", "mysql"), path.name
+
+
+@pytest.mark.parametrize("added, kind, names", [
+    (("commit_scn", "scn", "rs_id", "ssn"), "oracle", ("__commit_scn", "__scn", "__rs_id", "__ssn")),
+    (("source_ts_ms", "ord", "source_rs"), "mongodb", ("__source_ts_ms", "__ord")),
+    (("commit_lsn", "change_lsn", "event_serial_no"), "sqlserver", ("__commit_lsn", "__change_lsn", "__event_serial_no")),
+])
+def test_flattened_positions_of_every_source_are_metadata_and_no_columns(added, kind, names):
+    fields = [{"name": "id", "type": "int"}, *({"name": f"__{name}", "type": ["null", "long" if name.endswith(("ms", "ord", "ssn", "no")) else "string"]} for name in ("op", *added))]
+    schema = read_writer_schema({"type": "record", "name": "Value", "fields": fields})
+    assert (schema.row.names, schema.meta.position.kind, schema.meta.position.names) == (("id",), kind, names)
