@@ -49,7 +49,6 @@ class RowMerge:
         self._hudi = hudi
         self._key = config.record_key
         self._keep_values = config.keep_deleted_values
-        self._append_only = config.append_only
         self._ignore = config.delete_mode == IGNORE
         self._target = target
         self._facts = facts
@@ -77,8 +76,6 @@ class RowMerge:
             beside = self._cached(merging.beside_stored(latest, stored=stored, record_key=self._key, few=self._few))
         decided = merging.marked(beside, floor=floor)
         counts, found, truncate = _counted(decided)
-        if self._append_only:  # holds what happened, and nothing of it is ever gone
-            truncate = None
         if truncate is not None and truncate.position > floor:
             decided = merging.marked(beside, floor=truncate.position)
             counts, found, _ = _counted(decided)
