@@ -48,7 +48,7 @@ class Case:
     def rules(self, topics: Mapping[str, Keyed]) -> list[dict]:
         """The entries of tables.yaml that take this case's topics, and no other's."""
         return [{"topic": self.topic(topic), "table": self.table(topic), "record_key": list(keyed.record_key),
-                 "partition_by": list(keyed.partition_by), "table_type": self.table_type} for topic, keyed in topics.items()]
+                 "partition_by": list(keyed.partition_by), "table_type": self.table_type, "json_types": dict(keyed.json_types)} for topic, keyed in topics.items()]
 
     def steps(self, fixtures: FixtureSet) -> tuple[tuple[Phase, tuple[Delivered, ...]], ...]:
         """What is put before each judgement: the phase that is then judged, and the recorded objects in delivery order."""
@@ -63,6 +63,7 @@ AXES = (SETS, ("in_order", "shuffled", "reversed", "at_least_once"), (ONE_GO, PH
 SIDE_OBJECTS = Case("moma_keys", "shuffled", ONE_GO, "cow")
 OTHERS = (
     SIDE_OBJECTS, Case("moma_flat_old", "first_object_last", PHASED, "mor"), Case("moma_crash", "neighbours_swapped", PHASED, "mor"), Case("moma_overwrite", "in_order", ONE_GO, "cow"),
+    Case("outbox_json_confluent", "shuffled", PHASED, "mor"), Case("outbox_json_lenses", "at_least_once", PHASED, "cow"),
 )
 
 

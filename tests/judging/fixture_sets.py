@@ -1,7 +1,7 @@
 """Recorded sets of change objects: where they are, their phases, their delivery orders, and how their tables are keyed."""
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,10 +12,14 @@ SIDE_FILES = (".keys.avro", ".headers.avro")
 
 @dataclass(frozen=True)
 class Keyed:
-    """A table's record key, and the columns it is partitioned by: those whose values the recorded changes move, where there are such."""
+    """A table's record key, and the columns it is partitioned by: those whose values the recorded changes move, where there are such.
+
+    `json_types` are what JSON without a schema doesn't tell of its columns.
+    """
 
     record_key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
+    json_types: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class SetMissing(LookupError):
     """The set is neither bundled nor in the folder that SLUICE_FIXTURES names."""
 
 
+_ORDERS = Keyed(("order_id",), ("customer_id",), MappingProxyType({
+    "order_date": "date", "required_date": "date", "shipped_date": "date", "updated_at": "zoned_timestamp"}))
 _ARTISTS, _ARTWORKS = Keyed(("artist_id",), ("nationality",)), Keyed(("artwork_id",), ("classification",))
 
 PLANS: Mapping[str, SetPlan] = MappingProxyType({plan.name: plan for plan in (
@@ -86,6 +92,8 @@ PLANS: Mapping[str, SetPlan] = MappingProxyType({plan.name: plan for plan in (
     SetPlan("moma_flat_old", MappingProxyType({"momaold.public.artists": _ARTISTS, "momaold.public.artworks": _ARTWORKS})),
     SetPlan("moma_crash", MappingProxyType({"momac283.public.artists": _ARTISTS})),
     SetPlan("moma_overwrite", MappingProxyType({"momac181.public.artists": _ARTISTS}), orders=("in_order",), phased=False),
+    SetPlan("outbox_json_confluent", MappingProxyType({"demo.datalake.cdc_events": _ORDERS})),
+    SetPlan("outbox_json_lenses", MappingProxyType({"demo.datalake.cdc_events": _ORDERS})),
 )})
 
 

@@ -66,6 +66,12 @@ def test_a_set_of_overwritten_keys_is_put_version_by_version(tmp_path):
     assert [item.file for item in found.delivery("in_order")] == [folder / "bronze_versions" / name for name in ("a", "b")]
 
 
+def test_a_case_renames_an_object_whose_folder_is_not_its_topic():
+    case = Case("outbox_json_lenses", "shuffled", "one_go", "cow", run="a1")
+    renamed = case.key("cdc-events-local/customer_id=ANTON/order_id=10365/demo.datalake.cdc_events(0_40).json")
+    assert renamed == "cdc-events-local/customer_id=ANTON/order_id=10365/judged_outbox_json_lenses_shuffled_one_go_cow_a1.demo.datalake.cdc_events(0_40).json"
+
+
 def test_an_object_of_no_topic_of_its_set_is_not_renamed():
     with pytest.raises(ValueError, match="does not begin with a topic"):
         Case("moma_keys", "shuffled", "one_go", "cow").key("topics/other/other+0+1.avro")
