@@ -17,13 +17,14 @@ from sluice.temporal_bounds import REAL
 from sluice_spark.reader_plan import ReaderPlan, stored_type
 
 
-UNHELD = "_sluice_unheld"  # how many values of a row became null because no date or timestamp holds them
+UNHELD = "_sluice_unheld"  # how many values of a row no date or timestamp holds as they came
 
 
 def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataFrame:
     """The raw columns as the table's: its names, types and order, and UNCHANGED and UNHELD beside; a column that the batch lacks is null.
 
-    An infinity becomes null, and is counted in UNHELD: it would be a wrong date anywhere else.
+    An infinity becomes null: it would be a wrong date anywhere else. What is below a microsecond is cut. Both are
+    counted in UNHELD.
     """
     written: Dict[str, Column] = {column.name: column for column in plan.columns}
     present = set(raw.columns)
@@ -69,12 +70,16 @@ def _may_be_unheld(column: Column) -> bool:
 
 
 def _unheld(raw: SparkColumn, column: Column) -> SparkColumn:
-    """How many values of a row's column `meaning` makes null."""
+    """How many values of a row's column `meaning` makes null or cuts."""
     if column.element is not None:
         element = column.element
         zero = F.lit(0)
         return F.coalesce(F.aggregate(raw, zero, lambda so_far, item: so_far + _unheld(item, element)), zero)
     lost = ~raw.between(*REAL[column.kind]) if column.kind in REAL else meaning(raw, column).isNull()
+    if column.kind == kinds.TIMESTAMP_NANOS:
+        lost = lost | (F.pmod(raw, F.lit(1_000)) != 0)
+    elif column.kind == kinds.ZONED_TIMESTAMP:
+        lost = lost | F.when(F.length(raw) > _TO_THE_MICROSECOND, raw.rlike(_BELOW_A_MICROSECOND)).otherwise(False)
     return F.when(raw.isNotNull() & lost, 1).otherwise(0)
 
 
@@ -109,6 +114,8 @@ def _whole(count: SparkColumn, unit: int) -> SparkColumn:
 _DAY_MICROS = 86_400_000_000
 
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"  # Debezium's IsoDate ends with one
+_TO_THE_MICROSECOND = len("2021-12-31T18:29:59.123456Z")  # only longer text is looked into
+_BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"
 _PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))  # text whose infinities have no form as a date
 
 _BUILT_INS: Dict[str, Callable[[SparkColumn], SparkColumn]] = {

@@ -179,7 +179,7 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
         F.count(F.when(wins & ~fills, 1)).alias("winning"),
         F.count(F.when(wins & ~fills & deleted, 1)).alias("deleted"),
         F.count(F.when(row & (position == F.col(merging.STORED_POSITION)), 1)).alias("repeated"),
-        F.sum(F.when(wins, F.col(UNHELD))).alias("infinite"),
+        F.sum(F.when(wins, F.col(UNHELD))).alias("inexact"),
         F.count(F.when(fills, 1)).alias("filling"),
         F.count(F.when(fills & ~wins, 1)).alias("supplying"),
         F.count(F.when(truncates, 1)).alias("truncates"),
@@ -203,6 +203,6 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
         "repeated": found["repeated"],
     }
     # Infinite dates and timestamps of the written rows are stored as null.
-    counts.update({name: found[name] for name in ("truncates", "messages", "infinite") if found[name]})
+    counts.update({name: found[name] for name in ("truncates", "messages", "inexact") if found[name]})
     truncate = found["truncate"]
     return counts, _Found(found["filling"], found["supplying"], tuple(sorted(set(found["unchanged"] or ())))), None if truncate is None else Truncate(**truncate.asDict())

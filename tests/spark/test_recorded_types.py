@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
 from judging.readers import json_rows
 from judging.spark_rows import live_rows
+from pyspark.sql.types import ArrayType, DataType, DecimalType
 from workbench import Workbench, table
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -21,6 +25,23 @@ def judged(phase: str, rows: list[str], folder: Path) -> dict:
     (folder / "zoo.jsonl").write_text("".join(row + "\n" for row in rows))
     done = subprocess.run([sys.executable, str(DATA / "judge.py"), str(SET), str(folder), "--phase", phase, "--json"], capture_output=True, text=True)
     return json.loads(done.stdout)["zoo"]
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """What docs/types.md says of the files, in Arrow's words."""
+    if isinstance(kind, ArrayType):
+        return pa.list_(arrow_type(kind.elementType))
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    return {"boolean": pa.bool_(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(),
+            "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC")}[kind.simpleString()]
+
+
+def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Equal types; the name of a list's item is the writer's own."""
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return _same(found.value_type, wanted.value_type)
+    return found == wanted
 
 
 def put_all(bench: Workbench, keys: list[str]) -> list:
@@ -37,6 +58,11 @@ def test_every_type_equals_the_databases_rows_by_both_readers(bench: Workbench, 
         if in_order or number == len(PHASES) - 1:
             name = phase["phase"] if in_order else PHASES[-1]["phase"]
             stored = bench.spark.read.format("hudi").load(bench.path(config))
+            if number == 0:
+                (file,) = bench.local_path(config).glob("*.parquet")
+                written = pq.read_schema(file)
+                different = {field.name: str(written.field(field.name).type) for field in stored.schema.fields if not _same(written.field(field.name).type, arrow_type(field.dataType))}
+                assert different == {}
             by_rust = [row for row in json_rows(bench.table_by_hudi_rs(config)) if not json.loads(row)["__deleted"]]
             for reader, rows in (("spark", [row.row for row in live_rows(stored).collect()]), ("rust", by_rust)):
                 found = judged(name, rows, tmp_path / f"{reader}-{name}")
