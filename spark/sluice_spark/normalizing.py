@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
-from typing import Callable, Dict
+from typing import Callable, Dict, Optional
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -15,7 +15,6 @@ from sluice import hidden_columns
 from sluice.column_types import Column
 from sluice.temporal_bounds import REAL
 from sluice_spark.reader_plan import ReaderPlan, stored_type
-
 
 UNHELD = "_sluice_unheld"  # how many values of a row no date or timestamp holds as they came
 
@@ -46,8 +45,8 @@ def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataF
 
 def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
     """The stored value of a raw one, by Spark's built-ins. Times are UTC; what is below a microsecond is cut."""
-    if column.element is not None:
-        element = column.element
+    element = _item(column)
+    if element is not None:
         return F.transform(raw, lambda item: meaning(item, element)) if _has_meaning(element) else raw
     built_in = _BUILT_INS.get(column.kind)
     if built_in is None:
@@ -61,18 +60,25 @@ def quoted(name: str) -> SparkColumn:
 
 
 def _has_meaning(column: Column) -> bool:
-    return column.kind in _BUILT_INS or column.element is not None and _has_meaning(column.element)
+    element = _item(column)
+    return column.kind in _BUILT_INS or element is not None and _has_meaning(element)
+
+
+def _item(column: Column) -> Optional[Column]:
+    """The item column of an array. Maps have one, too, and are text by now."""
+    return column.element if column.kind == kinds.ARRAY else None
 
 
 def _may_be_unheld(column: Column) -> bool:
     """Whether a value of the column may have no stored form: a count without a date, or text that is none."""
-    return column.kind in REAL or column.kind in _PARSED or column.element is not None and _may_be_unheld(column.element)
+    element = _item(column)
+    return column.kind in REAL or column.kind in _PARSED or element is not None and _may_be_unheld(element)
 
 
 def _unheld(raw: SparkColumn, column: Column) -> SparkColumn:
     """How many values of a row's column `meaning` makes null or cuts."""
-    if column.element is not None:
-        element = column.element
+    element = _item(column)
+    if element is not None:
         zero = F.lit(0)
         return F.coalesce(F.aggregate(raw, zero, lambda so_far, item: so_far + _unheld(item, element)), zero)
     lost = ~raw.between(*REAL[column.kind]) if column.kind in REAL else meaning(raw, column).isNull()

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from judging.readers import json_rows
 from judging.spark_rows import live_rows
 from pyspark.sql.types import ArrayType, DataType, DecimalType
