@@ -91,7 +91,8 @@ class _Part:
             schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects, scan=self._scan, doubles=_doubles(facts.schema))
         planned = self._planned(schemas, facts)
         history, clock = self._services.history, self._services.clock
-        remember_schemas(history, self._config, writers=schemas.in_order, verdicts=planned.verdicts, at=clock.now_ms(), batch=self._manifest.batch)
+        remember_schemas(history, self._config, writers=schemas.in_order, inferred=schemas.inferred.values(), verdicts=planned.verdicts,
+                         at=clock.now_ms(), batch=self._manifest.batch)
         remember_columns(history, self._config, facts.schema)  # what a run that died after its commit didn't
         self._notes += without_position(schemas.in_order)
         refused = [*schemas.errors, *_refused(planned, self._part.objects, schemas.of_object)]
