@@ -156,6 +156,7 @@ class _Part:
         self._check_held()
         operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
         size_bytes = sum(item.size for item in objects)
+        rows = with_lineage(rows, words=self._config.lineage, batch=self._manifest.batch)
         if planned.rewritten:
             operation, size_bytes = hudi_options.REWRITE, self._hudi.size_bytes(facts)
             rows = merging.replacing(self._hudi.stored(facts, *_columns_of(facts)), rows, target=planned.target, record_key=self._config.record_key)
@@ -168,7 +169,7 @@ class _Part:
         self._hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
         self._check_held()
         return self._hudi.write(
-            with_lineage(rows, words=self._config.lineage, batch=self._manifest.batch), operation=operation, batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=size_bytes,
+            rows, operation=operation, batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=size_bytes,
         )
 
     def _keep_known(self, commit: CommitResult) -> None:

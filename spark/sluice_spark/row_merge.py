@@ -202,7 +202,7 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
         "read": read, "winning": winning, "deleted": found["deleted"], "overtaken": read - keys - of_no_row, "losing": keys - winning,
         "repeated": found["repeated"],
     }
-    # Infinite dates and timestamps of the written rows are stored as null.
+    # Values of the written rows that no date or timestamp holds: infinities, stored as null, and digits below a microsecond, cut.
     counts.update({name: found[name] for name in ("truncates", "messages", "inexact") if found[name]})
     truncate = found["truncate"]
     return counts, _Found(found["filling"], found["supplying"], tuple(sorted(set(found["unchanged"] or ())))), None if truncate is None else Truncate(**truncate.asDict())
