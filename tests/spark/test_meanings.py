@@ -4,9 +4,11 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from sluice.column_types import Column, RowSchema, array_column, as_raw, json_column, plain_column
+from sluice.hidden_columns import UNCHANGED
 from sluice_spark.normalizing import UNHELD, normalized
 from sluice_spark.raw_columns import spark_type
 from sluice_spark.reader_plan import ReaderPlan, data_type
@@ -34,7 +36,7 @@ def meant(spark: Any, columns: tuple[Column, ...], rows: list[tuple[Any, ...]]) 
     raw = spark.createDataFrame(rows, ", ".join(f"{column.name} {spark_type(column)}" for column in columns))
     target = StructType([StructField(column.name, data_type(column.spark_type)) for column in columns])
     plan = ReaderPlan("b", "db.t", ("day",), 0, columns)
-    found = normalized(raw, plan=plan, target=target)
+    found = normalized(raw.withColumn(UNCHANGED, F.lit(None)), plan=plan, target=target).drop(UNCHANGED)
     as_text = [f"cast({name} as string) {name}" for name in found.columns if name not in ("days", UNHELD)]  # Python's own types end at year 9999
     return [tuple(row) for row in found.selectExpr(*as_text, "days", UNHELD).collect()]
 
