@@ -1,8 +1,12 @@
 """admit: every announced object is in the ledger once, in the right state, before its message leaves the queue."""
+import gzip
+import io
 import json
 import time
 
 import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from admit.handler import handler
 from botocore.exceptions import ClientError
@@ -401,3 +405,52 @@ def test_objects_of_a_paused_table_are_pending_and_start_nothing(world):
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
     assert world.record(id).state == "pending"
     assert (world.ledger.lane("main").arrivals, world.job_runs()) == (0, [])
+
+
+def wrapped_json():
+    schema = {"type": "struct", "optional": False, "name": "orders.Value", "fields": [{"type": "int64", "optional": False, "field": "id"}]}
+    return (json.dumps({"schema": schema, "payload": {"id": 1}}) + "\n").encode()
+
+
+def parquet(columns=1):
+    body = io.BytesIO()
+    pq.write_table(pa.table({"id": [1], **{f"column_{n}_{'x' * 100}": [None] for n in range(columns)}}), body)
+    return body.getvalue()
+
+
+def admitted_after_another(world, configuration, ending, body):
+    """What is written of an object, and the calls that it takes once the table's columns are at hand."""
+    calls = []
+    admission = counted_admission(calls)
+    first, second = parse_body(s3_body(world.land(key(0), avro()), world.land(key(1).replace(".avro", ending), body))).notices
+    admission.admit(first, configuration)
+    calls.clear()
+    return admission.admit(second, configuration).written, calls
+
+
+@pytest.mark.parametrize("ending, body, known", [
+    (".json", wrapped_json(), True), (".json.gz", gzip.compress(wrapped_json()), True), (".json", gzip.compress(wrapped_json()), True),
+    (".json", b'{"id": 1}\n', False), (".json", b'{"id": 1, "long": "' + b"x" * 100_000, False), (".snappy.parquet", parquet(), True),
+], ids=["wrapped", "gzip", "gzip by another name", "schemaless", "a first record longer than the head", "parquet"])
+def test_json_and_parquet_are_admitted_by_what_their_heads_tell(world, ending, body, known):
+    configuration = world.configure()
+    written, calls = admitted_after_another(world, configuration, ending, body)
+    assert (written.state, written.schema is not None, calls.count("GetObject")) == ("pending", known, 1)
+
+
+def test_a_parquet_footer_longer_than_the_first_read_is_read_again(world):
+    configuration = world.configure()
+    body = parquet(columns=300)
+    written, calls = admitted_after_another(world, configuration, ".parquet", body)
+    assert (written.state, calls.count("GetObject"), len(body) > FIRST_READ_BYTES) == ("pending", 2, True), (written.code, written.reason)
+
+
+@pytest.mark.parametrize("ending, body, code", [
+    (".json", b"Obj\x01", "not_json_lines"), (".json", b"[]", "not_json_lines"), (".json.gz", b"\x1f\x8b" + b"\x00" * 20, "damaged_gzip"),
+    (".json", b"\n \n", "not_json_lines"), (".parquet", wrapped_json(), "not_parquet"), (".parquet", parquet()[:-9] + b"\x7f" + parquet()[-8:], "damaged_parquet"),
+])
+def test_json_and_parquet_whose_head_cannot_be_used_are_quarantined(world, ending, body, code):
+    configuration = world.configure()
+    (notice,) = parse_body(s3_body(world.land(key(1).replace(".avro", ending), body))).notices
+    written = counted_admission([]).admit(notice, configuration).written
+    assert (written.state, written.code) == ("quarantined", code)
