@@ -22,9 +22,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if "hypothesis" not in sys.modules:  # its plugin would import it for a last word about tests that there are none of
         session.config.pluginmanager.unregister(name="hypothesispytest")
     gc.freeze()
-    atexit.register(gc.unfreeze)  # so that what extension modules hold can go with the process; no earlier, since pytest collects at its end
+    atexit.register(_let_go)
     gc.set_threshold(100_000, 50, 50)
     gc.enable()
+
+
+def _let_go() -> None:
+    """At the very end, since pytest collects at its own: what extension modules hold goes with the modules, and needs no look of its own before."""
+    gc.unfreeze()
+    gc.disable()
 
 
 @pytest.fixture(scope="session", autouse=True)
