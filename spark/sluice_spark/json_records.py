@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from sluice import json_lines, unavailable
 from sluice.avro_schema import WriterSchema, read_writer_schema
 from sluice.connect_schema import avro_form
-from sluice.errors import SluiceError
+from sluice.errors import EmptyObject, SluiceError
 from sluice.gzip_bytes import unpacked
 from sluice.json_inference import Inference
 from sluice.limits import Limits
@@ -37,8 +37,10 @@ def json_records(body: bytes, inferred: Optional[str], limits: Limits) -> Record
 def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT) -> Tuple[List[Dict[str, Any]], bool]:
     """The different schemas of an object's records in Avro form, and whether they had to be inferred.
 
-    `types` are the table's `json_types`. Broken records say nothing, unless all are. Raises as `json_records` does, and Incompatible.
+    `types` are the table's `json_types`. Broken records say nothing, unless all are. Raises as `json_records` does, EmptyObject and Incompatible.
     """
+    if not body:
+        raise EmptyObject("The object has no bytes")
     text = unpacked(body, limits.decoded_bytes)
     inference: Optional[Inference] = None
     carried: Dict[int, Mapping[str, Any]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
-from sluice.errors import ExpansionLimit, Incompatible, SluiceError
+from sluice.errors import EmptyObject, ExpansionLimit, Incompatible, SluiceError
 from sluice.gzip_bytes import DamagedGzip, unpacked
 from sluice.json_inference import agreed
 from sluice.json_lines import NotJsonLines, TooManySchemas, schema_in_head
@@ -160,7 +160,7 @@ GOOD = {"id": 1, "__op": "c", "__lsn": 1}
 
 
 @pytest.mark.parametrize(("body", "error"), [
-    (b"", NotJsonLines),
+    (b"", EmptyObject),
     (b"\n\n", NotJsonLines),
     (b"[" + ONE.encode() + b"]", NotJsonLines),
     (b"Obj\x01\x04", NotJsonLines),
