@@ -83,7 +83,7 @@ class BatchLedger:
     def claim(self, manifest: Manifest) -> List[ObjectId]:
         """pending -> claimed for every object of an open batch; gives those that the batch has. Repeatable.
 
-        An object that something else took, dropped or moved to another table since the pending query
+        An object that something else took, dropped or moved to another table or lane since the pending query
         is left out: it must not be read. One that this batch has settled already counts as the batch's.
         """
         listed = [(table, found) for table in sorted(manifest.tables) for found in manifest.tables[table].objects]
@@ -91,7 +91,7 @@ class BatchLedger:
             [
                 self._table.update_action(
                     items.object_key(found.id), {"state": items.CLAIMED, "batch": manifest.batch},
-                    condition=when(state=items.PENDING, table=table)),
+                    condition=when(state=items.PENDING, table=table, lane=manifest.lane)),
                 self._table.delete_action(items.pending_key(manifest.lane, table, found.admitted_at, found.id)),
             ]
             for table, found in listed

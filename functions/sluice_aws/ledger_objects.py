@@ -89,12 +89,12 @@ class ObjectLedger:
         ])
 
     def quarantine_pending(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
-        """pending -> quarantined, for an object that was gone before it could be read; False when it isn't pending any more."""
+        """pending -> quarantined, for an object that was gone before it could be read; False when it isn't pending there any more."""
         listing = items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)
         changes = {"state": items.QUARANTINED, "code": code, "reason": reason, **listing_fields(items.QUARANTINED, record.id, now)}
         return self._together([
             self._table.delete_action(listing),
-            self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PENDING)),
+            self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PENDING, table=record.table, lane=record.lane)),
         ])
 
     def forget(self, record: ObjectRecord) -> bool:

@@ -357,19 +357,22 @@ class TestClaiming:
         for manifest, ids in zip(manifests, taken):
             assert {ledger.get_objects([identity])[identity].batch for identity in ids} <= {manifest.batch}
 
-    def test_an_object_that_went_to_another_table_meanwhile_is_left_out_of_a_claim_and_waits_there(self, ledger):
+    @pytest.mark.parametrize("table", ["shop.people", "shop.orders"])
+    def test_an_object_that_went_to_another_table_or_lane_meanwhile_is_left_out_of_a_claim_and_waits_there(self, ledger, table):
         gone, stays = an_object(1), an_object(2)
         for one in (gone, stays):
             ledger.admit(one)
         held(ledger)
         manifest = a_manifest([gone, stays])
         assert opened(ledger, manifest)
-        other = TableConfig("shop.people", "shop", "people", topic="shop.orders", record_key=("id",), lane="side")
-        assert ledger.reroute(ledger.get_objects([gone.id])[gone.id], other, NOW)
+        other = TableConfig(table, *table.split("."), topic="shop.orders", record_key=("id",), lane="side")
+        gone_before = ledger.get_objects([gone.id])[gone.id]
+        assert ledger.reroute(gone_before, other, NOW)
         assert ledger.claim(manifest) == [stays.id]
-        assert [(item.id, item.table, item.admitted_at) for item in ledger.pending("side", 10)] == [(gone.id, "shop.people", gone.admitted_at)]
+        assert [(item.id, item.table, item.admitted_at) for item in ledger.pending("side", 10)] == [(gone.id, table, gone.admitted_at)]
         assert ledger.pending(LANE, 10) == []
         assert not ledger.reroute(ledger.get_objects([stays.id])[stays.id], other, NOW)
+        assert not ledger.quarantine_pending(gone_before, "lost_before_read", "gone", NOW)
         assert ledger.pending("side", 10)[1:] == []
 
     def test_a_batch_that_is_there_already_is_told_from_a_lane_that_is_lost(self, ledger):
