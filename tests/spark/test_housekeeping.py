@@ -27,14 +27,14 @@ def short_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hudi_options, "DELTA_COMMITS_PER_COMPACTION", 2)  # what a compaction will count stays active
 
 
-def history(bench: Workbench, config: TableConfig) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """Commits that each change one of three rows; every instant with the rows of that moment."""
+def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """Commits that each change one of three rows, all of them the first time; every instant with the rows of that moment."""
     states: list[tuple[str, list[tuple[Any, ...]]]] = []
     now = {id: (id, "north", "at 0") for id in (1, 2, 3)}
-    for number in range(COMMITS):
-        changed = list(now) if number == 0 else [1 + number % 3]
+    for number in range(first, first + COMMITS):
+        changed = list(now) if number == first else [1 + number % 3]
         for id in changed:
-            now[id] = (id, "south" if number == 4 else now[id][1], f"at {number}")
+            now[id] = (id, "south" if number == first + 4 else now[id][1], f"at {number}")
         outcome = bench.merge(config, [bench.put([change("u", 10 + number, id=id, place=now[id][1], name=now[id][2]) for id in changed], SCHEMA)])
         assert outcome.instant is not None
         states.append((outcome.instant, sorted(now.values())))
@@ -111,3 +111,24 @@ def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_th
     assert keep_house(hudi, jvm, now_ms=horizon_ms, known=known).files == 0
     assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms // hudi_options.CLEANINGS_PER_WINDOW - 1, known=known).cleaning is None
     assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms, known=known).files > 0
+
+
+def test_what_replaced_a_whole_table_stays_active_until_what_it_replaced_is_cleaned(bench: Workbench) -> None:
+    config = table(time_travel_h=1)
+    before = history(bench, config)
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    facts = hudi.look()
+    hudi.write(hudi.stored(facts, *facts.schema.names), operation=hudi_options.REWRITE, batch="b-rewrite", run="run-1", facts=facts, size_bytes=0)
+    bench.new_run()
+    after = history(bench, config, first=20)
+
+    house(bench, config, horizon=before[0][0])
+
+    assert [name for name in bench.timeline(config) if name.endswith(".replacecommit")] and len(bench.rows(config, "id")) == 3
+    assert by_spark(bench, config, before[4][0]) == before[4][1] and by_hudi_rs(bench, config, before[4][0]) == before[4][1]
+
+    assert house(bench, config, horizon=after[6][0]).files > 0
+    house(bench, config, horizon=after[6][0])
+
+    assert not [name for name in bench.timeline(config) if name.endswith(".replacecommit")]
+    assert bench.rows(config, "id", "place", "name") == after[-1][1] == sorted(bench.rows_by_hudi_rs(config, "id", "place", "name"))
