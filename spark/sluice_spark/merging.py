@@ -33,9 +33,10 @@ def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_dele
     """
     of_key = Window.partitionBy(*[quoted(name) for name in record_key])
     newest_first = of_key.orderBy(quoted(hidden.POSITION).desc())
+    so_far = newest_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)  # the frame of the rank, so that there is one
     ranked = changes.withColumns({
         _RANK: F.row_number().over(newest_first),
-        _INCOMPLETE: F.first(_incomplete(ignore_deletes)).over(newest_first),
+        _INCOMPLETE: F.first(_incomplete(ignore_deletes)).over(so_far),
     }).withColumn(CHANGES, F.count(F.lit(1)).over(of_key))
     kept = ranked.where((F.col(_RANK) == 1) | F.col(_INCOMPLETE) | of_no_row())
     return kept.withColumn(NEWEST, F.col(_RANK) == 1).drop(_RANK)

@@ -184,15 +184,6 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
         F.count(F.when(fills & ~wins, 1)).alias("supplying"),
         F.count(F.when(truncates, 1)).alias("truncates"),
         F.count(F.when(op == hidden.MESSAGE, 1)).alias("messages"),
-        F.max_by(
-            F.struct(
-                position.alias("position"), quoted(hidden.SOURCE_TS_MS).alias("source_ts_ms"),
-                quoted(hidden.OBJECT).alias("object"), quoted(hidden.OFFSET).alias("offset"),
-                (quoted(hidden.PARTITION) if hidden.PARTITION in decided.columns else F.lit(None)).alias("partition"),
-            ),
-            F.when(truncates, position),
-        ).alias("truncate"),
-        F.flatten(F.collect_set(quoted(hidden.UNCHANGED))).alias("unchanged"),
     ).first()
     assert found is not None
     of_no_row = found["truncates"] + found["messages"]
@@ -204,5 +195,23 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
     }
     # Values of the written rows that no date or timestamp holds: infinities, stored as null, and digits below a microsecond, cut.
     counts.update({name: found[name] for name in ("truncates", "messages", "inexact") if found[name]})
-    truncate = found["truncate"]
-    return counts, _Found(found["filling"], found["supplying"], tuple(sorted(set(found["unchanged"] or ())))), None if truncate is None else Truncate(**truncate.asDict())
+    # Only counts in the first pass, one hash aggregation; what batches of every day don't need is asked for after it.
+    unchanged = _unchanged(decided) if found["filling"] else ()
+    return counts, _Found(found["filling"], found["supplying"], unchanged), _newest_truncate(decided) if found["truncates"] else None
+
+
+def _unchanged(decided: DataFrame) -> Tuple[str, ...]:
+    """The columns that some change came without."""
+    found = decided.agg(F.flatten(F.collect_set(quoted(hidden.UNCHANGED))).alias("names")).first()
+    assert found is not None
+    return tuple(sorted(set(found["names"])))
+
+
+def _newest_truncate(decided: DataFrame) -> Truncate:
+    chosen = [
+        quoted(hidden.POSITION).alias("position"), quoted(hidden.SOURCE_TS_MS).alias("source_ts_ms"), quoted(hidden.OBJECT).alias("object"),
+        quoted(hidden.OFFSET).alias("offset"), (quoted(hidden.PARTITION) if hidden.PARTITION in decided.columns else F.lit(None)).alias("partition"),
+    ]
+    found = decided.where(quoted(hidden.OP) == hidden.TRUNCATE).select(*chosen).orderBy(F.desc("position")).first()
+    assert found is not None
+    return Truncate(**found.asDict())
