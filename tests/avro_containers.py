@@ -9,7 +9,7 @@ from typing import Any
 
 import cramjam
 
-from sluice_spark.avro_blocks import encoded_long
+from sluice_aws.avro_blocks import encoded_long
 
 SCHEMA: dict[str, Any] = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}]}
 SYNC = bytes(16)

@@ -41,13 +41,14 @@ def everywhere(stack: Stack = None) -> None:
 
 
 def _mount() -> None:
-    from sluice_cli import config_commands, demo_command, doctor_command, lane_commands, local_commands, package_command, put_command, quarantine_commands, query_command, schema_commands, status_command, wait_command
+    from sluice_cli import config_commands, demo_command, discover_command, doctor_command, lane_commands, local_commands, package_command, put_command, quarantine_commands, query_command, schema_commands, status_command, wait_command
 
     app.add_typer(local_commands.app, name="local")
     app.command("put")(put_command.put)
     app.command("wait")(wait_command.wait)
     app.command("status")(status_command.status)
     app.command("query")(query_command.query)
+    config_commands.app.command("discover")(discover_command.discover)
     app.add_typer(config_commands.app, name="config")
     app.add_typer(quarantine_commands.app, name="quarantine")
     app.add_typer(schema_commands.app, name="schema")

@@ -17,7 +17,7 @@ from sluice_aws.objects import Head
 MAGIC = b"Obj\x01"
 CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
 # "Object Container Files" of the Avro specification 1.11; fastavro's own copy is not part of what it exports.
-_HEADER: Dict[str, Any] = {
+HEADER_SCHEMA: Dict[str, Any] = {
     "type": "record",
     "name": "org.apache.avro.file.Header",
     "fields": [
@@ -65,7 +65,7 @@ def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
     if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
         raise NotAvro("The object is not an Avro container file", begins=data[:16].hex())
     try:
-        header = fastavro.schemaless_reader(io.BytesIO(data), _HEADER, None)
+        header = fastavro.schemaless_reader(io.BytesIO(data), HEADER_SCHEMA, None)
     except (EOFError, IndexError) as error:  # both mean: past the end, by truth or by a damaged length
         if head.whole:
             raise CorruptObject("The Avro header ends early", bytes=len(data)) from error

@@ -14,7 +14,7 @@ from sluice.errors import ExpansionLimit, SluiceError
 from sluice.limits import Limits
 from sluice_aws.avro_heads import MAGIC, AvroHeader, CorruptObject, parse_header
 from sluice_aws.objects import Head
-from sluice_spark.avro_blocks import PlainContainer, blocks_of, decompressed
+from sluice_aws.avro_blocks import PlainContainer, blocks_of, decompressed
 from sluice_spark.records import CHUNK_BYTES, CHUNK_ROWS, Records, chunked
 
 # The container's header, "Object Container Files" of the Avro specification 1.11.

@@ -16,7 +16,7 @@ from sluice.limits import MIB, Limits
 from sluice.manifest import ManifestObject
 from sluice.table_config import TableConfig
 from sluice_aws.avro_heads import CorruptObject
-from sluice_spark.avro_blocks import PlainContainer, encoded_long
+from sluice_aws.avro_blocks import PlainContainer, encoded_long
 from sluice_spark.decoding import decode
 from sluice_spark.reader_plan import plan_read
 

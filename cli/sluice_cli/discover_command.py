@@ -1,0 +1,148 @@
+"""`sluice config discover`: proposes rules for the topics that wait for one, with the evidence for every choice."""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sluice.discovery import Proposal, TopicSample, propose
+from sluice.table_config import COLUMN, NAME, PLACEHOLDER, Configuration
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_cli.config_source import read_tables
+from sluice_cli.failures import FAILED, UsageError
+from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
+from sluice_cli.proposals import rules_text, told, whole_text, with_rules
+from sluice_cli.waiting_topics import sample_topics, waiting_topics
+
+NO_COLUMN = "none"
+_NEW_FILE = "# Which Kafka topics become which Hudi tables. `sluice config check` says every mistake with its line,\n# `sluice config push` puts it to use with the next batch.\n"
+
+Chosen = dict[str, dict[str, tuple[str, ...]]]
+
+
+def discover(
+    write: Annotated[bool, typer.Option("--write", help="Add the decided rules to the file. Open ones are refused until they are chosen.")] = False,
+    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="The tables.yaml that is added to, or made.")] = Path("tables.yaml"),
+    key: Annotated[list[str] | None, typer.Option("--key", metavar="TOPIC=COLUMN[,COLUMN]", help="Choose a topic's record key.")] = None,
+    partition: Annotated[list[str] | None, typer.Option("--partition", metavar="TOPIC=COLUMN|none", help="Choose a topic's partition columns.")] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", metavar="TOPIC=DATABASE.TABLE", help="Choose a topic's table.")] = None,
+    database: Annotated[str | None, typer.Option("--database", metavar="NAME", help="The database of tables whose topic doesn't name one, and of all others.")] = None,
+    objects: Annotated[int, typer.Option("--objects", metavar="N", min=1, max=100, help="Objects to read of each topic, 1 MiB of each at most.")] = 20,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Propose rules for all topics whose objects wait for one.
+
+    A few objects of each topic are read. Every choice says what speaks for it and how sure it is: certain (the Kafka
+    key's own fields), likely, or ambiguous. Ambiguous ones are commented out, and --write leaves them out, until you choose.
+    Exit code 1 says that some are open.
+
+    Examples:
+
+      sluice config discover
+
+      sluice config discover --write --key shop.public.basket=basket_id,line
+
+      sluice config push tables.yaml
+    """
+    chosen = _chosen(key, partition, table, database)
+    before = _configuration(file)
+    target = chosen_target(stack)
+    waiting = waiting_topics(Ledger(target.client("dynamodb"), target.ledger_table))
+    if waiting.more:
+        say("warning: more objects wait than were looked at: topics may be missing here. Discover again after the push")
+    if waiting.unnamed:
+        say(f"warning: {counted(waiting.unnamed, 'parked object')} whose key tells no topic; `sluice status` shows examples. No rule takes these")
+    _known_topics(chosen, waiting.topics)
+    console = stderr_console()
+    with console.status(f"Reading samples of {counted(len(waiting.topics), 'topic')}") as status:
+        samples = sample_topics(Objects(target.client("s3")), waiting, per_topic=objects, said=lambda topic: status.update(f"Read {topic}"))
+    ruled = [sample.topic for sample in samples if before is not None and before.match_topic(sample.topic).config is not None]
+    proposals = _proposals([sample for sample in samples if sample.topic not in ruled], before, chosen, database)
+    if ruled:
+        say(f"{counted(len(ruled), 'topic')} already with a rule in {file}: `sluice config push {file}` puts it in force")
+    still_open = [proposal for proposal in proposals if proposal.open]
+    written = _write(file, [proposal for proposal in proposals if not proposal.open]) if write else None
+    if as_json:
+        print_json({"proposals": [told(proposal) for proposal in proposals], "ruled": ruled, "written": written is not None, "file": str(file)})
+    elif write:
+        print(written or f"Nothing to add to {file}")
+    elif proposals:
+        print(whole_text(proposals) if before is None else f"# rules to add to {file}; --write does it\n{rules_text(proposals)}", end="")
+    else:
+        print("No topic waits for a rule")
+    for proposal in still_open:
+        say(f"open: {proposal.topic}: {', '.join(proposal.open)}. {_how(proposal)}")
+    if still_open:
+        raise typer.Exit(FAILED)
+
+
+def _proposals(samples: Sequence[TopicSample], before: Configuration | None, chosen: Chosen, database: str | None) -> list[Proposal]:
+    taken = {rule.table for rule in before.rules if not PLACEHOLDER.search(rule.table)} if before is not None else set()
+    found = []
+    for sample in samples:
+        proposal = propose(sample, database=database, chosen=chosen.get(sample.topic, {}), taken=frozenset(taken))
+        taken.update(proposal.table.value)
+        found.append(proposal)
+    return found
+
+
+def _write(file: Path, proposals: Sequence[Proposal]) -> str | None:
+    """Add rules and say where; None when there are none. What can't be read back as a whole is not written."""
+    if not proposals:
+        return None
+    if file.exists():
+        text, first, last = with_rules(file.read_text(encoding="utf-8"), proposals)
+    else:
+        text = _NEW_FILE + whole_text(proposals)
+        first, last = 1, text.count("\n")
+    read_tables(text)  # mistakes of the new whole, before anything is changed
+    beside = file.with_name(f".{file.name}.new")
+    beside.write_text(text, encoding="utf-8")
+    if file.exists():
+        beside.chmod(file.stat().st_mode)
+    os.replace(beside, file)
+    return f"{counted(len(proposals), 'rule')} added to {file}, lines {first} to {last}. Look at them, then `sluice config push {file}`"
+
+
+def _how(proposal: Proposal) -> str:
+    options = {"table": f"--table {proposal.topic}=DATABASE.TABLE", "record_key": f"--key {proposal.topic}=COLUMN", "partition_by": f"--partition {proposal.topic}=COLUMN or =none"}
+    return f"Choose with {', '.join(options[name] for name in proposal.open)}"
+
+
+def _configuration(file: Path) -> Configuration | None:
+    """What the file says already; None where it isn't there. Raises ConfigurationMistakes and UsageError."""
+    try:
+        return read_tables(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
+
+
+def _chosen(key: list[str] | None, partition: list[str] | None, table: list[str] | None, database: str | None) -> Chosen:
+    """The operator's choices by topic. Raises UsageError for what can't be one."""
+    if database is not None and not NAME.fullmatch(database):
+        raise UsageError(f"{database!r} is no database's name", next_step="Use lower-case letters, digits and _")
+    found: Chosen = {}
+    for name, written in (("record_key", key), ("partition_by", partition), ("table", table)):
+        for entry in written or ():
+            topic, equals, value = entry.partition("=")
+            if not equals or not topic or not value:
+                raise UsageError(f"{entry!r} is not TOPIC=VALUE", next_step="As in --key tickit.ecomm.sale=salesid")
+            parts = (value,) if name == "table" else () if name == "partition_by" and value == NO_COLUMN else tuple(value.split(","))
+            wrong = [part for part in parts if not (all(map(NAME.fullmatch, part.split("."))) and part.count(".") == 1 if name == "table" else COLUMN.fullmatch(part))]
+            if wrong:
+                raise UsageError(f"{wrong[0]!r} is no {'table (database.table)' if name == 'table' else 'column name'}", next_step="As in --key tickit.ecomm.sale=salesid")
+            found.setdefault(topic, {})[name] = parts
+    return found
+
+
+def _known_topics(chosen: Chosen, topics: Mapping[str, object]) -> None:
+    unknown = sorted(set(chosen) - set(topics))
+    if unknown:
+        raise UsageError(f"No object of topic {unknown[0]} waits for a rule", next_step="`sluice config discover` without choices shows the topics that do")

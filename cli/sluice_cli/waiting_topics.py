@@ -1,0 +1,157 @@
+"""Looks at the topics that wait for a rule: what the ledger has parked of each, and a bounded sample of their objects."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sluice.avro_schema import WriterSchema, read_writer_schema
+from sluice.connect_schema import avro_form
+from sluice.discovery import TopicSample
+from sluice.errors import SluiceError
+from sluice.identity import ObjectId
+from sluice.json_inference import Inference
+from sluice.ledger_items import PARKED
+from sluice.ledger_records import ObjectRecord
+from sluice.routing import AVRO, JSON
+from sluice.row_samples import SampledRow, sampled_row
+from sluice.table_config import TOPIC
+from sluice_aws.object_samples import ObjectSample, key_fields, sample_object
+from sluice_aws.objects import Objects
+
+LOOKED_AT = 20_000  # parked objects; more are said to be more
+ROWS = 2_000  # of one topic
+KEYED = 2  # objects whose Kafka keys are looked for
+THREADS = 8
+_KEY_FORMATS = {".keys.avro": AVRO, ".keys.json": JSON}
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Parked objects by topic, each oldest first; how many name no topic, and whether there are more than were looked at."""
+
+    topics: Mapping[str, Sequence[ObjectRecord]]
+    unnamed: int
+    more: bool
+
+
+@dataclass(frozen=True)
+class _Read:
+    record: ObjectRecord
+    found: ObjectSample | None
+    problem: str | None
+
+
+def waiting_topics(ledger: Any) -> Waiting:
+    """What is parked for want of a rule. Objects parked for another reason carry a code and aren't among these."""
+    topics: dict[str, list[ObjectRecord]] = {}
+    unnamed = 0
+    found = iter(ledger.objects_in_state(PARKED))
+    for record in islice(found, LOOKED_AT):
+        if record.code is not None:
+            continue
+        if record.topic is None or not TOPIC.fullmatch(record.topic):
+            unnamed += 1
+        else:
+            topics.setdefault(record.topic, []).append(record)
+    more = next(found, None) is not None
+    return Waiting({topic: sorted(topics[topic], key=_age) for topic in sorted(topics)}, unnamed, more)
+
+
+def sample_topics(objects: Objects, waiting: Waiting, *, per_topic: int, said: Callable[[str], None]) -> list[TopicSample]:
+    """A sample of each topic: the oldest and newest of its objects and some between, the first MiB of each."""
+    def one(topic: str) -> TopicSample:
+        found = _sample(objects, topic, waiting.topics[topic], per_topic)
+        said(topic)
+        return found
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="discover") as pool:
+        return list(pool.map(one, waiting.topics))
+
+
+def spread(records: Sequence[ObjectRecord], count: int) -> list[ObjectRecord]:
+    """At most `count` of them, the first and the last among them, the rest evenly between."""
+    if len(records) <= count:
+        return list(records)
+    if count == 1:
+        return [records[-1]]
+    return [records[place * (len(records) - 1) // (count - 1)] for place in range(count)]
+
+
+def _age(record: ObjectRecord) -> tuple[int, int, ObjectId]:
+    return (record.admitted_at, record.offset or 0, record.id)
+
+
+def _sample(objects: Objects, topic: str, records: Sequence[ObjectRecord], per_topic: int) -> TopicSample:
+    chosen = spread(records, per_topic)
+    read = [_read(objects, record, max(1, ROWS // len(chosen))) for record in chosen]
+    problems = tuple(dict.fromkeys(each.problem for each in read if each.problem))
+    sound = [each for each in read if each.found is not None]
+    writer, rows, inferred, trouble = _understood([each.found for each in sound if each.found is not None])
+    fields, file = _keys(objects, [each.record for each in sound][-KEYED:])
+    return TopicSample(
+        topic, len(records), sum(record.size for record in records), len(sound), tuple(sorted({record.format or "" for record in records})), writer,
+        len({record.schema for record in records if record.schema}) or 1, inferred, fields, file, rows,
+        all(record.offset is not None for record in records), problems + trouble,
+    )
+
+
+def _read(objects: Objects, record: ObjectRecord, rows: int) -> _Read:
+    try:
+        found = sample_object(objects, record.id, record.format or AVRO, rows)
+    except SluiceError as error:
+        return _Read(record, None, f"{error.code}: {error.message}")
+    return _Read(record, found, found.problem)
+
+
+def _understood(samples: Sequence[ObjectSample]) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool, tuple[str, ...]]:
+    """The newest writer schema, the rows, whether the schema was inferred, and what is wrong with schemas."""
+    problems: dict[str, None] = {}
+    rows: list[SampledRow] = []
+    newest: WriterSchema | None = None
+    bare = [record for sample in samples if sample.schema is None for record in sample.records]
+    inferred = _tried(lambda: _inferred(bare), problems) if bare else None
+    for sample in samples:
+        schema = sample.schema
+        writer = inferred if schema is None else _tried(lambda written=schema: read_writer_schema(_avro(written)), problems)
+        if writer is None:
+            continue
+        newest = writer
+        rows += [row for row in (sampled_row(record, writer) for record in sample.records) if row is not None]
+    return newest, tuple(rows), newest is not None and newest is inferred, tuple(problems)
+
+
+def _avro(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Connect's own form of a schema has a `type` of struct."""
+    return avro_form(schema) if schema.get("type") == "struct" else schema
+
+
+def _inferred(records: Sequence[Mapping[str, Any]]) -> WriterSchema:
+    inference = Inference({}, frozenset())
+    for record in records:
+        inference.add(record)
+    return read_writer_schema(inference.schema())
+
+
+def _tried(make: Callable[[], WriterSchema], problems: dict[str, None]) -> WriterSchema | None:
+    try:
+        return make()
+    except SluiceError as error:
+        problems[f"{error.code}: {error.message}"] = None
+        return None
+
+
+def _keys(objects: Objects, records: Sequence[ObjectRecord]) -> tuple[tuple[str, ...] | None, str | None]:
+    """The fields of the Kafka keys beside the newest of these objects that has some, and the file's name."""
+    for record in reversed(records):
+        stem = record.id.key.rpartition(".")[0]
+        for version in objects.version_page(record.id.bucket, prefix=f"{stem}.keys.", page_size=4).versions:
+            format = _KEY_FORMATS.get(version.key[len(stem):])
+            if format is None:
+                continue
+            fields = key_fields(objects, ObjectId(version.bucket, version.key, version.version_id), format)
+            if fields:
+                return fields, version.key.rpartition("/")[2]
+    return None, None

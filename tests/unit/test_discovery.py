@@ -1,0 +1,133 @@
+"""What rules are proposed for a topic, with which evidence, and what is left to the operator."""
+from dataclasses import replace
+
+import pytest
+
+from sluice.avro_schema import read_writer_schema
+from sluice.choices import AMBIGUOUS, CERTAIN, LIKELY
+from sluice.discovery import SMALL_BYTES, TopicSample, propose
+from sluice.row_samples import SampledRow, sampled_row
+from sluice_cli.config_source import read_tables
+from sluice_cli.proposals import NoPlaceForRules, whole_text, with_rules
+
+META = [{"name": "__op", "type": ["null", "string"]}, {"name": "__lsn", "type": ["null", "long"]}]
+
+
+def schema(*columns, meta=META):
+    return read_writer_schema({"type": "record", "name": "V", "fields": [*({"name": name, "type": kind} for name, kind in columns), *meta]})
+
+
+SALES = schema(("salesid", "int"), ("listid", "int"), ("dateid", "int"), ("price", "double"), ("note", ["null", "string"]))
+
+
+def sales(count, op="r", **values):
+    return [{"salesid": n, "listid": n % 7, "dateid": n % 3, "price": n / 2, "note": None, "__op": op, "__lsn": 5, **values} for n in range(1, count + 1)]
+
+
+def sample(records, writer=SALES, topic="tickit.ecomm.sale", **more):
+    rows = tuple(row for row in (sampled_row(record, writer) for record in records) if row is not None)
+    return replace(TopicSample(topic, 3, 1000, 3, ("avro",), writer, rows=rows), **more)
+
+
+def test_a_unique_column_named_as_its_table_is_the_likely_key():
+    found = propose(sample(sales(40)))
+    assert (found.table.value, found.record_key.value, found.record_key.confidence, found.open) == (("ecomm.sale",), ("salesid",), LIKELY, ())
+    assert "unique and never null in 40 rows" in found.record_key.evidence
+
+
+def test_the_kafka_keys_fields_are_certain_and_go_before_every_name():
+    found = propose(sample(sales(40), key_fields=("listid", "dateid"), key_file="x.keys.avro")).record_key
+    assert (found.value, found.confidence) == (("listid", "dateid"), CERTAIN)
+    assert "x.keys.avro" in found.evidence[0]
+
+
+def test_a_kafka_key_that_rows_lack_is_not_taken_without_asking():
+    rows = [{**row, "note": None if row["salesid"] == 3 else "x"} for row in sales(12)]
+    assert propose(sample(rows, key_fields=("note",))).record_key.confidence == AMBIGUOUS
+
+
+def test_updates_of_a_row_and_repeated_deliveries_do_not_make_its_key_less_unique():
+    records = sales(20) + sales(20) + sales(5, op="u", price=9.0)
+    assert propose(sample(records)).record_key.confidence == LIKELY
+
+
+def test_the_one_column_that_deletions_still_tell_is_the_key_whatever_it_is_called():
+    writer = schema(("a", "int"), ("b", "int"), ("c", "string"))
+    rows = [{"a": n, "b": n + 100, "c": f"t{n}", "__op": "r", "__lsn": 1} for n in range(1, 30)]
+    gone = [{"a": 0, "b": n + 100, "c": "", "__op": "d", "__lsn": 2} for n in range(1, 4)]
+    assert propose(sample(rows, writer)).record_key.confidence == AMBIGUOUS
+    found = propose(sample(rows + gone, writer)).record_key
+    assert (found.value, found.confidence) == (("b",), LIKELY)
+
+
+def test_several_columns_that_deletions_tell_are_a_key_together():
+    writer = schema(("basket", "int"), ("line", "int"), ("what", "string"), ("price", "double"))
+    rows = [{"basket": n // 4 + 1, "line": n % 4 + 1, "what": "x", "price": 1.0, "__op": "c", "__lsn": 1} for n in range(40)]
+    gone = [{**row, "what": "", "price": 0.0, "__op": "d"} for row in rows[:6]]
+    assert propose(sample(rows + gone, writer)).record_key.value == ("basket", "line")
+
+
+@pytest.mark.parametrize("records", [sales(4), [{**row, "salesid": row["salesid"] // 2} for row in sales(40)], []])
+def test_too_few_rows_repeated_keys_and_no_rows_are_left_to_the_operator(records):
+    found = propose(sample(records))
+    assert found.open == ("record_key",)
+    assert found.record_key.evidence
+
+
+def test_of_several_unique_columns_without_a_telling_name_none_is_guessed():
+    writer = schema(("x", "int"), ("y", "int"))
+    rows = [{"x": n, "y": -n, "__op": "r", "__lsn": 1} for n in range(20)]
+    assert propose(sample(rows, writer)).open == ("record_key",)
+
+
+def test_a_choice_on_the_command_line_decides_and_one_of_an_absent_column_does_not():
+    assert propose(sample(sales(4)), chosen={"record_key": ("salesid", "listid")}).open == ()
+    assert propose(sample(sales(40)), chosen={"record_key": ("salesno",)}).open == ("record_key",)
+
+
+def test_partition_columns_are_named_and_only_a_large_table_must_be_decided():
+    small = propose(sample(sales(60))).partition_by
+    assert (small.value, small.alternatives) == ((), (("dateid",),))
+    large = propose(sample(sales(60), bytes=SMALL_BYTES))
+    assert large.open == ("partition_by",)
+    assert propose(sample(sales(60), bytes=SMALL_BYTES), chosen={"partition_by": ()}).partition_by.decided
+
+
+@pytest.mark.parametrize(("topic", "taken", "table"), [
+    ("orders", (), ()), ("A.Pub.My-Orders", (), ("pub.my_orders",)), ("x.public.9lives", (), ("public._9lives",)), ("s.db.t", ("db.t",), ())])
+def test_a_topics_name_makes_the_tables_name_or_none(topic, taken, table):
+    assert propose(sample(sales(40), topic=topic), taken=frozenset(taken)).table.value == table
+    assert propose(sample(sales(40), topic="orders"), database="shop").table.value == ("shop.orders",)
+
+
+def test_truncates_and_messages_are_no_rows():
+    assert sampled_row({"__op": "t"}, SALES) is None
+    assert sampled_row({"salesid": 1, "__op": "d"}, SALES) == SampledRow(dict.fromkeys(SALES.row.names) | {"salesid": 1}, True, False)
+
+
+def test_what_is_proposed_is_a_tables_yaml_that_is_read_back():
+    odd = propose(sample(sales(40), topic="1.2"), database="shop")
+    text = whole_text([propose(sample(sales(40))), odd, propose(sample([], topic="a.b.open"))])
+    read = read_tables(text)
+    assert [(rule.topic, rule.record_key) for rule in read.rules] == [("tickit.ecomm.sale", ("salesid",))] + [("1.2", ("salesid",))] * (not odd.open)
+    assert "# - topic: a.b.open" in text
+
+
+def test_names_in_objects_cannot_end_a_comment():
+    evil = propose(replace(sample([]), problems=("bad\n- topic: evil",)))
+    assert not [line for line in whole_text([evil]).splitlines()[1:] if not line.strip().startswith("#")]
+
+
+@pytest.mark.parametrize("rest", ["", "\n# what follows\nlanes:\n  main: {linger: 1m}\n"])
+def test_rules_are_added_at_the_end_of_the_list_and_nothing_else_changes(rest):
+    text = "tables:   # mine\n    - {topic: a.b, table: a.b, record_key: id}  # first\n" + rest
+    whole, first, last = with_rules(text, [propose(sample(sales(40)))])
+    assert [rule.table for rule in read_tables(whole).rules] == ["a.b", "ecomm.sale"]
+    lines = whole.splitlines(keepends=True)
+    assert "".join(lines[: first - 2] + lines[last:]) == text
+    assert lines[last - 1].strip() == "record_key: salesid"
+
+
+def test_a_list_in_one_line_is_not_added_to():
+    with pytest.raises(NoPlaceForRules):
+        with_rules("tables: [{topic: a.b, table: a.b, record_key: id}]", [propose(sample(sales(40)))])
