@@ -16,7 +16,8 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
 from sluice.identity import ObjectId
-from sluice.table_config import Configuration, LaneConfig, TableRule
+from sluice.lane_config import LaneConfig
+from sluice.table_config import Configuration, TableRule
 from sluice_aws.ledger import Ledger
 
 REGION = "us-west-2"

@@ -1,7 +1,6 @@
 """The form of tables.yaml: its keys, their types and what they mean, for validation and for editors."""
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -9,52 +8,28 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from sluice.column_types import RAW_ALL
 from sluice.hidden_columns import LINEAGE_WORDS
 from sluice.json_types import TYPE_PATTERN, UnknownType, declared_type
+from sluice.lane_config import LaneConfig
 from sluice.limits import Limits
 from sluice.override_policy import refusal
-from sluice.table_config import LANE, LaneConfig
+from sluice.table_config import LANE
 from sluice.unavailable import placeholders
-
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_DURATION = r"^(0|[1-9][0-9]{0,6}[smhd])$"
-_BYTES = {"MiB": 1024**2, "GiB": 1024**3}
-_SIZE = r"^[1-9][0-9]{0,5}(MiB|GiB)$"
-
-
-def _seconds(value: Any) -> int:
-    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-    if not re.fullmatch(_DURATION, text):
-        raise ValueError("is a number with its unit: 0, 30s, 15m, 24h or 7d")
-    return 0 if text == "0" else int(text[:-1]) * _SECONDS[text[-1]]
+from sluice_cli.service_model import Services
+from sluice_cli.units import DURATION_SCHEMA, SECONDS, Bytes, Names, Seconds, names, seconds
 
 
 def _lifetime(value: Any) -> int:
     """A run that ended before its first look would be started again for ever, and never claim anything."""
-    seconds = _seconds(value)
-    if not 60 <= seconds <= 7 * _SECONDS["d"]:
+    found = seconds(value)
+    if not 60 <= found <= 7 * SECONDS["d"]:
         raise ValueError("is from 1m to 7d")
-    return seconds
+    return found
 
 
 def _whole_hours(value: Any) -> int:
-    hours, rest = divmod(_seconds(value), 3_600)
+    hours, rest = divmod(seconds(value), 3_600)
     if rest or not hours:
         raise ValueError("is at least one hour, and whole hours, such as 24h or 7d")
     return hours
-
-
-def _bytes(value: Any) -> int:
-    if not isinstance(value, str) or not re.fullmatch(_SIZE, value):
-        raise ValueError("is a size such as 512MiB or 4GiB")
-    return int(value[:-3]) * _BYTES[value[-3:]]
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(item, str) and item for item in listed):
-        raise ValueError("is a column name or a list of column names")
-    if len(set(listed)) < len(listed):
-        raise ValueError("names a column twice")
-    return tuple(listed)
 
 
 def _raw(value: Any) -> tuple[str, ...]:
@@ -62,7 +37,7 @@ def _raw(value: Any) -> tuple[str, ...]:
         return (RAW_ALL,) if value else ()
     if not isinstance(value, (str, list)):
         raise ValueError("is true, a column name or a list of column names")
-    return _names(value)
+    return names(value)
 
 
 def _options(value: Any) -> dict[str, str]:
@@ -128,15 +103,8 @@ def _placeholder(value: Any) -> str:
     return value
 
 
-_DURATION_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string", "pattern": _DURATION}, {"const": 0}]})
-Seconds = Annotated[int, BeforeValidator(_seconds), _DURATION_SCHEMA]
-Lifetime = Annotated[int, BeforeValidator(_lifetime), _DURATION_SCHEMA]
+Lifetime = Annotated[int, BeforeValidator(_lifetime), DURATION_SCHEMA]
 Hours = Annotated[int, BeforeValidator(_whole_hours), WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"})]
-Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "pattern": _SIZE})]
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(_names),
-    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}]}),
-]
 Raw = Annotated[
     tuple[str, ...], BeforeValidator(_raw),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}]}),
@@ -199,6 +167,7 @@ class Settings(_Strict):
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
     lineage: Lineage | None = Field(None, description="What rows tell of where they came from: on, off, or a list; what is off is null in rows written from then on")
     limits: LimitsOf | None = Field(None, description="What an object may come to before it is quarantined")
+    services: Services | None = Field(None, description="What table services do, and when; off for nothing by itself")
 
 
 class Rule(Settings):

@@ -3,16 +3,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from sluice.column_types import RAW_ALL
 from sluice.hidden_columns import colliding
+from sluice.lane_config import LaneConfig
 from sluice.limits import Limits
-from sluice.table_config import COLUMN, IGNORE, LANE, NAME, PLACEHOLDER, Configuration, LaneConfig, TableRule
+from sluice.table_config import COLUMN, IGNORE, LANE, NAME, PLACEHOLDER, Configuration, TableRule
 from sluice_cli.config_model import Lane, Rule, Settings, TablesFile
+from sluice_cli.service_model import policy
 from sluice_cli.yaml_lines import ConfigurationMistakes, Path, YamlLines
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -61,19 +63,34 @@ def _validated(tree: YamlLines, model: type[_Model], written: Any, path: Path) -
     try:
         return model.model_validate(written)
     except ValidationError as error:
-        wrong = {found["loc"][0]: found for found in error.errors(include_url=False)}
-    for key, found in wrong.items():
+        wrong = {found["loc"]: found for found in error.errors(include_url=False)}
+    for place, found in wrong.items():
         message = found["msg"].removeprefix("Value error, ")
         if found["type"] == "extra_forbidden":
-            message = f"is unknown{_meant(key, model.model_fields)}"
+            message = f"is unknown{_meant(place[-1], _keys(model, place[:-1]))}"
         elif found["type"] == "missing":
             message = "is missing"
-        tree.mistake((*path, key), message)
-    rest = {key: value for key, value in written.items() if key not in wrong}
+        tree.mistake((*path, *place), message)
+    rest = {key: value for key, value in written.items() if key not in {place[0] for place in wrong}}
     try:
         return model.model_validate(rest)
     except ValidationError:  # what is left lacks a key that it needs, and that was told
         return None
+
+
+def _keys(model: type[BaseModel], place: Path) -> Iterable[str]:
+    """The keys that there are at a place within a model."""
+    for key in place:
+        model = next(_models(model.model_fields[key].annotation))
+    return model.model_fields
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a field's type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def _lanes(tree: YamlLines, written: Any) -> dict[str, LaneConfig]:
@@ -104,6 +121,7 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
     said = {**defaults.model_dump(exclude_none=True), **rule.model_dump(exclude_none=True)}
     said["hudi"] = {**(defaults.hudi or {}), **(rule.hudi or {})}
     said["limits"] = Limits.of({**(defaults.limits.model_dump(exclude_none=True) if defaults.limits else {}), **(rule.limits.model_dump(exclude_none=True) if rule.limits else {})})
+    said["services"] = policy(defaults.services, rule.services)
     said["json_types"] = {**(defaults.json_types or {}), **(rule.json_types or {})}
     said["freshness_s"] = said.pop("freshness", TableRule.freshness_s)
     said["rewrite_limit_bytes"] = said.pop("rewrite_limit", TableRule.rewrite_limit_bytes)
@@ -119,6 +137,8 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
     if said.get("keep_deleted_values") and said.get("delete_mode") == IGNORE:
         tree.mistake(path + ("keep_deleted_values",), "says nothing where deletes are ignored")
     built = TableRule(**said)
+    if built.services.interval_s > built.services.latest_s:
+        tree.mistake((*path, "services", "interval"), f"is above latest, {built.services.latest_s}s")
     groups = _groups(tree, built, path)
     if groups is not None:
         _template_mistakes(tree, built, groups, path)
@@ -132,6 +152,10 @@ def _settings_mistakes(tree: YamlLines, settings: Settings, path: Path, lanes: M
                 tree.mistake(path + (key,), f"{column!r} is no column name")
         for column in colliding(columns or ()):
             tree.mistake(path + (key,), f"{column} is a column that Sluice or Hudi keeps itself")
+    clustering = settings.services.clustering if settings.services else None
+    for column in (clustering.by or ()) if clustering else ():
+        if not COLUMN.fullmatch(PLACEHOLDER.sub("a", column)):
+            tree.mistake((*path, "services", "clustering", "by"), f"{column!r} is no column name")
     if settings.lane is not None and settings.lane not in lanes:
         tree.mistake(path + ("lane",), f"{settings.lane} is not under lanes{_meant(settings.lane, lanes)}")
 
@@ -155,7 +179,7 @@ def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | No
 
 def _template_mistakes(tree: YamlLines, rule: TableRule, groups: Mapping[str, int], path: Path) -> None:
     used: set[int] = set()
-    for key, templates in (("table", (rule.table,)), ("record_key", rule.record_key), ("partition_by", rule.partition_by), ("position", (rule.position,) if rule.position else ())):
+    for key, templates in (("table", (rule.table,)), ("record_key", rule.record_key), ("partition_by", rule.partition_by), ("position", (rule.position,) if rule.position else ()), ("services", rule.services.cluster_by)):
         for template in templates:
             for placeholder in PLACEHOLDER.findall(template):
                 if placeholder not in groups:

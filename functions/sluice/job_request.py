@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 from sluice.errors import SluiceError
-from sluice.table_config import LaneConfig
+from sluice.lane_config import LaneConfig
 
 # EMR Serverless takes [A-Za-z0-9._-]{1,64} as clientToken; as a name and a tag value it then fits too.
 RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")

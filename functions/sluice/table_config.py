@@ -11,7 +11,9 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from sluice import unavailable
 from sluice.errors import ChangeRefused, InvalidConfiguration
 from sluice.hidden_columns import LINEAGE_WORDS, ROW
+from sluice.lane_config import LaneConfig
 from sluice.limits import DEFAULTS, Limits
+from sluice.service_config import UNTOLD, ServicePolicy
 
 FORMAT = 1  # of the canonical JSON
 COW, MOR = "cow", "mor"
@@ -39,6 +41,7 @@ class TableConfig:
     than `rewrite_limit_bytes` isn't written anew for a decimal that needs it.
     `json_types` say what columns of JSON without a schema are (json_types.py). `position` is the column that orders the
     rows of a query-based capture, None where the source's log does. An `append_only` table's key is hidden_columns.ROW.
+    `services` is what table services do with it, and when.
     """
 
     table: str
@@ -64,11 +67,12 @@ class TableConfig:
     lineage: Tuple[str, ...] = LINEAGE_WORDS
     position: Optional[str] = None
     append_only: bool = False
+    services: ServicePolicy = UNTOLD
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
         lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw), "lineage": list(self.lineage)}
-        return {**asdict(self), **lists, "hudi": dict(self.hudi), "json_types": dict(self.json_types), "limits": self.limits.changed()}
+        return {**asdict(self), **lists, "hudi": dict(self.hudi), "json_types": dict(self.json_types), "limits": self.limits.changed(), "services": self.services.changed()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableConfig:
@@ -77,30 +81,13 @@ class TableConfig:
         taken = {name: value for name, value in values.items() if name in known}
         lists = {name: tuple(taken.get(name, ())) for name in ("record_key", "partition_by", "raw")}
         lineage = tuple(taken.get("lineage", LINEAGE_WORDS))
-        return cls(**{**taken, **lists, "limits": Limits.of(taken.get("limits", {})), "lineage": lineage})
+        built = {"limits": Limits.of(taken.get("limits", {})), "services": ServicePolicy.of(taken.get("services", {}))}
+        return cls(**{**taken, **lists, **built, "lineage": lineage})
 
     @property
     def pinned(self) -> Dict[str, Any]:
         """What the ledger remembers of a table that has data."""
         return {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "table_type": self.table_type, "topic": self.topic, "position": self.position}
-
-
-@dataclass(frozen=True)
-class LaneConfig:
-    """How a lane's runs are sized: times in seconds, a batch's budget, Spark's driver and executors."""
-
-    name: str = "main"
-    linger_s: int = 60
-    max_age_s: int = 14_400
-    batch_objects: int = 5_000
-    batch_bytes: int = 4 * 1024**3
-    batch_rows: int = 20_000_000
-    driver_cores: int = 2
-    driver_memory_gb: int = 6
-    executor_cores: int = 2
-    executor_memory_gb: int = 6
-    min_executors: int = 1
-    max_executors: int = 5
 
 
 @dataclass(frozen=True)
@@ -132,6 +119,7 @@ class TableRule:
     lineage: Tuple[str, ...] = LINEAGE_WORDS
     position: Optional[str] = None
     append_only: bool = False
+    services: ServicePolicy = UNTOLD
 
     @property
     def pattern(self) -> str:
@@ -160,7 +148,8 @@ class TableRule:
         partition_by = tuple(fill(column) for column in self.partition_by)
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
             raise InvalidConfiguration(f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {table!r}; names are lower-case letters, digits and _", topic=topic, table=table)
-        named = record_key + partition_by + (() if self.position is None else (fill(self.position),))
+        services = replace(self.services, cluster_by=tuple(fill(column) for column in self.services.cluster_by))
+        named = record_key + partition_by + services.cluster_by + (() if self.position is None else (fill(self.position),))
         wrong = [column for column in named if not COLUMN.fullmatch(column)]
         if wrong:
             raise InvalidConfiguration(f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {wrong[0]!r}", topic=topic, column=wrong[0])
@@ -170,7 +159,7 @@ class TableRule:
             freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
             generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits, lineage=self.lineage,
             raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
-            position=None if self.position is None else fill(self.position), append_only=self.append_only,
+            position=None if self.position is None else fill(self.position), append_only=self.append_only, services=services,
         )
 
 
@@ -261,18 +250,19 @@ class Configuration:
 def _told(rule: TableRule) -> Dict[str, Any]:
     """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
     lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw), "lineage": list(rule.lineage)}
-    told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types)}
+    told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types), "services": rule.services.changed()}
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
 
 
 _LATER: Dict[str, Any] = {
     "limits": {}, "json_types": {}, "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
-    "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT,
+    "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT, "services": {},
 }
 
 
 def _rule(values: Mapping[str, Any]) -> TableRule:
-    rule = TableRule(**{**values, "limits": Limits.of(values.get("limits", {})), "lineage": tuple(values.get("lineage", LINEAGE_WORDS))})
+    built = {"limits": Limits.of(values.get("limits", {})), "services": ServicePolicy.of(values.get("services", {}))}
+    rule = TableRule(**{**values, **built, "lineage": tuple(values.get("lineage", LINEAGE_WORDS))})
     return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by), raw=tuple(rule.raw))
 
 

@@ -7,8 +7,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.job_request import JobEnvironment, start_job_run
 from sluice.lane import LaneState
+from sluice.lane_config import LaneConfig
 from sluice.supervision import new_run_id
-from sluice.table_config import Configuration, LaneConfig
+from sluice.table_config import Configuration
 from sluice_aws.job_runs import JobRuns
 
 

@@ -8,8 +8,9 @@ from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tupl
 from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable_at, configured_tables, plan_claim
 from sluice.errors import ChangeRefused
 from sluice.identity import ObjectId
+from sluice.lane_config import LaneConfig
 from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
-from sluice.table_config import Configuration, LaneConfig, TableConfig, refuse_changes
+from sluice.table_config import Configuration, TableConfig, refuse_changes
 
 from sluice_spark.configuration_in_force import ConfigurationInForce
 from sluice_spark.lane_hold import LaneHold

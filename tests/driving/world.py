@@ -17,9 +17,10 @@ from driving.clock import ManualClock
 from driving.merger import FakeMerger, Tables
 from sluice import ledger_items as items
 from sluice.identity import ObjectId
+from sluice.lane_config import LaneConfig
 from sluice.ledger_records import AdmittedObject
 from sluice.manifest import Manifest, Outcome, manifest_key
-from sluice.table_config import Configuration, LaneConfig, TableRule
+from sluice.table_config import Configuration, TableRule
 from sluice_aws.ledger import Ledger
 from sluice_spark.assembly import Ports, run_loop
 from sluice_spark.lane_hold import LaneHold

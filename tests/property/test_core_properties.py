@@ -11,10 +11,11 @@ from sluice.column_types import RowSchema, decimal_column, plain_column
 from sluice.errors import Incompatible, SluiceError, Unordered
 from sluice.events import MAX_EXCERPT, parse_body
 from sluice.identity import ObjectId
+from sluice.lane_config import LaneConfig
 from sluice.position import encode
 from sluice.routing import CHANGE_FILE, IGNORED, UNROUTABLE, classify
 from sluice.schema_evolution import merge_schemas
-from sluice.table_config import TOPIC, Configuration, LaneConfig, TableRule
+from sluice.table_config import TOPIC, Configuration, TableRule
 
 NUMBERS = st.integers(0, 2**63 - 1)
 GENERATIONS = st.integers(0, 9_999)

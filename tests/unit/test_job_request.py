@@ -6,7 +6,7 @@ import pytest
 from botocore.validate import ParamValidator
 
 from sluice.job_request import JobEnvironment, UnusableRequest, execution_timeout_min, start_job_run
-from sluice.table_config import LaneConfig
+from sluice.lane_config import LaneConfig
 
 RUN = "run-main-20240501T100000Z-0a1b2c3d"
 ENVIRONMENT = JobEnvironment(

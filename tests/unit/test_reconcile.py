@@ -6,8 +6,9 @@ from function_world import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3
 from reconcile.handler import handler
 
 from sluice.lane import STARTING
+from sluice.lane_config import LaneConfig
 from sluice.ledger_records import AdmittedObject
-from sluice.table_config import LaneConfig, TableRule
+from sluice.table_config import TableRule
 from sluice_aws import reconciler
 from sluice_aws.objects import Objects
 from sluice_aws.sweeping import ObjectScan

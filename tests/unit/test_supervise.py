@@ -9,8 +9,8 @@ from supervise.handler import handler
 
 from sluice.job_request import start_job_run
 from sluice.lane import BACKOFF_MS, HALT_AFTER, HALTED, IDLE, RUNNING, STARTING, TOKEN_REPEAT_MS
+from sluice.lane_config import LaneConfig
 from sluice.supervision import new_run_id
-from sluice.table_config import LaneConfig
 from sluice_aws.clients import Clients
 from sluice_aws.job_runs import JobRuns
 from sluice_aws.settings import Settings

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sluice.errors import ChangeRefused, InvalidConfiguration
-from sluice.table_config import Configuration, LaneConfig, TableConfig, TableRule, refuse_changes
+from sluice.lane_config import LaneConfig
+from sluice.table_config import Configuration, TableConfig, TableRule, refuse_changes
 
 RULES = (
     TableRule(topic="shop.sales.order", table="sales.orders", record_key=("orderid", "line"), partition_by=("day",), table_type="mor", lane="big"),

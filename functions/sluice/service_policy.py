@@ -1,0 +1,134 @@
+"""Which services of a table are due: a pure decision over what the ledger knows of it and what tables.yaml says."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
+
+from sluice.service_config import ServicePolicy
+from sluice.table_config import HARD, MOR, TableConfig
+
+CATALOG = "catalog"  # not Spark's work: a function does it
+COMPACTION, CLUSTERING, CLEANING, ARCHIVAL, PURGE = "compaction", "clustering", "cleaning", "archival", "purge"
+#: What a lane's run does, in the order in which one run best does them: logs first, old files and the timeline last.
+SPARK_SERVICES = (COMPACTION, PURGE, CLUSTERING, CLEANING, ARCHIVAL)
+
+CATALOG_INTERVAL_S = 60  # a sync that finds nothing new costs two calls; a new column should be seen soon
+FAILED_INTERVAL_S = 3_600  # what was given up after its retries isn't asked for again at once
+
+
+@dataclass(frozen=True)
+class ServiceFacts:
+    """What is known of one service of a table. Times are epoch ms.
+
+    `commits` and `deleted` (rows that became tombstones) are since the service last ended well, at `done_at`.
+    `ended_at` is when one last ended, well or `failed`; `open` says that one is requested or running.
+    """
+
+    commits: int = 0
+    deleted: int = 0
+    done_at: Optional[int] = None
+    ended_at: Optional[int] = None
+    failed: bool = False
+    open: bool = False
+
+
+NOTHING_KNOWN = ServiceFacts()
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What is known of one table. Times are epoch ms.
+
+    `watched_since` is when it was first looked at for services: ages count from it until a service ended once.
+    `deleted` are all rows that ever became tombstones. `services` are by name, `catalog` among them.
+    """
+
+    table: str
+    last_instant: Optional[str] = None
+    last_commit_at: Optional[int] = None
+    watched_since: Optional[int] = None
+    paused: bool = False
+    deleted: int = 0
+    services: Mapping[str, ServiceFacts] = field(default_factory=dict, hash=False)
+
+    def service(self, name: str) -> ServiceFacts:
+        """The facts of one service."""
+        return self.services.get(name, NOTHING_KNOWN)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A service that is due on a table, and why, in words for the log."""
+
+    table: str
+    service: str
+    reason: str
+
+
+def due(facts: TableFacts, config: TableConfig, now: int) -> Tuple[Due, ...]:
+    """The services to ask for now: the catalog's first, then Spark's in their order.
+
+    None while the table has no data or is paused, and none that is switched off, has nothing to do, is
+    open, or ended less than the policy's interval ago.
+    """
+    if facts.last_instant is None or facts.paused or config.paused or not config.services.on:
+        return ()
+    reasons = ((service, _reason(service, facts, config, now)) for service in (CATALOG, *SPARK_SERVICES))
+    return tuple(Due(facts.table, service, reason) for service, reason in reasons if reason is not None)
+
+
+def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
+    """From when a service may be asked for again (epoch ms), by the minimum interval."""
+    if facts.ended_at is None:
+        return 0
+    interval = min(policy.interval_s, CATALOG_INTERVAL_S) if service == CATALOG else policy.interval_s
+    if facts.failed and service != CATALOG:
+        interval = max(interval, FAILED_INTERVAL_S)
+    return facts.ended_at + interval * 1000
+
+
+def _reason(service: str, table: TableFacts, config: TableConfig, now: int) -> Optional[str]:
+    facts, policy = table.service(service), config.services
+    pace = policy.pace(service)
+    if facts.open or not pace.on or not _concerns(service, config) or now < earliest(service, facts, policy):
+        return None
+    if service == PURGE:
+        return _purge_reason(table, facts, policy, now)
+    if facts.commits <= 0:
+        return None
+    if facts.commits >= pace.commits:
+        return f"{facts.commits} commits since the last one"
+    since = facts.done_at if facts.done_at is not None else table.watched_since
+    age = policy.age_s(service)
+    if since is not None and now - since >= age * 1000:
+        return f"{facts.commits} commits, and the last one was {age} s ago or longer"
+    return None
+
+
+def _concerns(service: str, config: TableConfig) -> bool:
+    """Whether a service has anything to do with a table of this kind."""
+    if service == COMPACTION:
+        return config.table_type == MOR
+    if service == CLUSTERING:
+        return bool(config.services.cluster_by)
+    if service == PURGE:
+        return config.delete_mode == HARD
+    return True
+
+
+def _purge_reason(table: TableFacts, facts: ServiceFacts, policy: ServicePolicy, now: int) -> Optional[str]:
+    """Deleted rows come past the horizon without any commit: what counts is whether there can be such rows by now.
+
+    There are none where the last purge came after the horizon of the last commit and nothing was deleted since.
+    """
+    if table.deleted <= 0:
+        return None
+    horizon, age = policy.purge_horizon_s * 1000, policy.age_s(PURGE) * 1000
+    if facts.done_at is None:
+        if table.watched_since is None or now - table.watched_since < horizon:
+            return None
+        return f"{table.deleted} rows were deleted, and the first of them {policy.purge_horizon_s} s ago or longer"
+    all_gone = facts.deleted <= 0 and (table.last_commit_at or 0) + horizon <= facts.done_at
+    if all_gone or now - facts.done_at < age:
+        return None
+    return f"{table.deleted} rows were deleted, and the last purge was {policy.age_s(PURGE)} s ago or longer"
