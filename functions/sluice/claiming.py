@@ -37,6 +37,7 @@ class TableState:
     """What the ledger knows of a table. Times are epoch ms; `pinned` is what its data was written with, None without data.
 
     `notes` are what an operator should look at: of the last batch that had any, until one has rows to write and none.
+    `services` is by service when and where the last one ended well, and the totals when it began (service_requests.since).
     """
 
     table: str
@@ -50,6 +51,7 @@ class TableState:
     pinned: Optional[Mapping[str, Any]] = field(default=None, hash=False)
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
     notes: Tuple[str, ...] = ()
+    services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

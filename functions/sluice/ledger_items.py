@@ -95,6 +95,16 @@ def table_key(table: str) -> Key:
     return {"pk": f"table#{table}", "sk": "table"}
 
 
+def services_partition(lane: str) -> str:
+    """The partition of a lane's requests for table services."""
+    return f"service#{lane}"
+
+
+def service_key(lane: str, table: str, service: str) -> Key:
+    """The open or last request for a service on a table."""
+    return {"pk": services_partition(lane), "sk": f"{table}#{service}"}
+
+
 def run_key(run_id: str) -> Key:
     """A run's history."""
     return {"pk": f"run#{run_id}", "sk": "run"}

@@ -10,6 +10,7 @@ from sluice_aws.ledger_lanes import LaneLedger
 from sluice_aws.ledger_objects import ObjectLedger
 from sluice_aws.ledger_pending import PendingLedger
 from sluice_aws.ledger_quarantine import QuarantineLedger
+from sluice_aws.ledger_services import ServiceLedger
 from sluice_aws.ledger_settling import SettlingLedger
 from sluice_aws.ledger_table import LedgerTable
 from sluice_aws.ledger_tables import TableLedger
@@ -28,7 +29,7 @@ class Ledger:
         objects, lanes, batches = ObjectLedger(table), LaneLedger(table), BatchLedger(table)
         pending, tables, history = PendingLedger(table), TableLedger(table), HistoryLedger(table)
         self._lanes = lanes
-        quarantine = QuarantineLedger(table)
+        quarantine, services = QuarantineLedger(table), ServiceLedger(table)
         self._settling = settling = SettlingLedger(table, objects, batches)
 
         self.admit = objects.admit
@@ -77,6 +78,16 @@ class Ledger:
         self.record_table_error = tables.record_table_error
         self.pin_table = tables.pin_table
         self.set_table_paused = tables.set_table_paused
+
+        self.request_service = services.request
+        self.service_request = services.read
+        self.service_requests = services.all_of_lane
+        self.open_services = services.open_of_lane
+        self.start_service = services.start
+        self.service_slice_done = services.slice_done
+        self.finish_service = services.finish
+        self.fail_service = services.fail
+        self.withdraw_service = services.withdraw
 
         self.run_started = history.run_started
         self.run_ended = history.run_ended

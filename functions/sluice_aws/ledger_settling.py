@@ -56,7 +56,10 @@ class SettlingLedger:
         ]
         _refuse_foreign(batch, objects, changes, write_groups(self._table, groups))
         quarantined = sum(change["state"] == items.QUARANTINED for change in changes)
-        counts = {**_counts(outcome), "objects": len(objects) - quarantined, "objects_quarantined": quarantined}
+        counts = {
+            **_counts(outcome), "objects": len(objects) - quarantined, "objects_quarantined": quarantined,
+            "commits": int(outcome.instant is not None),  # what table services are due by
+        }
         try:
             self._table.transact([self._part_action(lane, outcome, run_id, now), self._table_action(outcome, counts)])
         except TransactionRefused as answer:

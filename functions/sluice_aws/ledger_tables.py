@@ -5,12 +5,14 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from sluice.claiming import TableState
 from sluice.ledger_items import TABLES_LISTED_AS, listed_at, table_key
+from sluice.service_requests import SERVICES
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_settling import TOTAL_PREFIX
 from sluice_aws.ledger_table import LedgerTable
 
 LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
+SERVICE_PREFIX = "service_"  # of the field that remembers a service's last good end
 PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned")
 
 
@@ -52,6 +54,11 @@ class TableLedger:
         return _state(table, stored)
 
 
+def totals_of(stored: Mapping[str, Any]) -> Dict[str, int]:
+    """The totals of a table's item, by name."""
+    return {name[len(TOTAL_PREFIX):]: number for name, number in stored.items() if name.startswith(TOTAL_PREFIX)}
+
+
 def _state(table: str, stored: Mapping[str, Any]) -> TableState:
-    totals = {name[len(TOTAL_PREFIX):]: number for name, number in stored.items() if name.startswith(TOTAL_PREFIX)}
-    return TableState(table, totals=totals, notes=tuple(stored.get("notes") or ()), **{name: stored[name] for name in PLAIN if name in stored})
+    services = {service: stored[SERVICE_PREFIX + service] for service in SERVICES if SERVICE_PREFIX + service in stored}
+    return TableState(table, totals=totals_of(stored), services=services, notes=tuple(stored.get("notes") or ()), **{name: stored[name] for name in PLAIN if name in stored})
