@@ -2,11 +2,12 @@
 
     transition   from                 to                  what it is
     opened       none, done, failed   requested           somebody found the service due, or asked for it
-    start        requested, running   running             the lane's holder begins it, or takes it over from a dead run
-    slice_done   running              running             one bounded piece of it is on the table's timeline
+    start        requested            running             the lane's holder begins a slice of it
+    slice_done   running              requested           that bounded piece is on the table's timeline, and there is more
     finish       running              done                nothing of it is left
-    fail         running              requested, failed   a slice failed: tried again after a back-off, or given up
-    withdraw     requested, running   failed              it can't be done at all: the table left the lane or the configuration
+    fail         running              requested, failed   the slice failed: tried again after a back-off, or given up
+    interrupt    running              requested, failed   likewise, for a run that died in the slice: the next one finds it
+    withdraw     requested            failed              it can't be done at all: the table left the lane or the configuration
 
 A table and a service have at most one open request: it stands under their names, and the next one takes its
 place. Like the lane's transitions these give the next state or a Refused; the ledger writes it on
@@ -33,6 +34,7 @@ OPEN: FrozenSet[str] = frozenset({REQUESTED, RUNNING})
 MIN_INTERVAL_MS = 10 * 60_000  # between the end of a service and the next of its kind on a table
 MAX_WAIT_MS = 24 * 3_600_000  # behind ingest; after it a slice goes before claimable work
 GIVEN_UP_AFTER = 5  # failures in a row of one request
+GIVEN_UP_AFTER_DEATHS = 3  # of runs: fewer than halt a lane, so that no service keeps a table from being merged
 MESSAGE_CHARACTERS = 2_000
 
 
@@ -91,7 +93,7 @@ class ServiceError:
 class ServiceRequest:
     """One request for a service on a table. Times are epoch milliseconds.
 
-    `request` is its id, new for each; `run` the run that last began it. `not_before` is when a slice may be done at the
+    `request` is its id, new for each; `run` the run that last began a slice of it. `not_before` is when a slice may be done at the
     earliest (the minimum interval, a back-off), `overdue_at` from when on ingest waits for a slice of it. `slices` are
     those done, `failures` those that failed in a row, `slice_at` when the last one ended. `seen` are the table's
     totals when it began: what comes after is the next service's work.
@@ -154,8 +156,8 @@ def opened(
 
 
 def start(state: ServiceRequest, run: str, now: int, seen: Mapping[str, int]) -> Result:
-    """The holder of the lane begins it. One that a dead run left running is taken over and keeps what was done of it."""
-    if not state.open:
+    """The holder of the lane begins a slice. Repeatable by the same run, since the answer to the first write can be lost."""
+    if state.state != REQUESTED and not (state.state == RUNNING and state.run == run):
         return Refused("start", f"the request is {state.state}", state)
     if now < state.not_before:
         return Refused("start", "the request waits", state)
@@ -167,7 +169,7 @@ def slice_done(state: ServiceRequest, run: str, report: ServiceReport, now: int)
     """A slice ended well and there is more to do."""
     if state.state != RUNNING or state.run != run:
         return Refused("slice_done", f"the request is {state.state} under run {state.run}", state)
-    return replace(state, slices=state.slices + 1, failures=0, error=None, slice_at=now, report=state.report.plus(report))
+    return replace(state, state=REQUESTED, slices=state.slices + 1, failures=0, error=None, slice_at=now, report=state.report.plus(report))
 
 
 def finish(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
@@ -180,17 +182,28 @@ def fail(state: ServiceRequest, run: str, error: ServiceError, now: int) -> Resu
     """A slice failed: tried again after a back-off, unless no repetition helps or it failed too often in a row."""
     if state.state != RUNNING or state.run != run:
         return Refused("fail", f"the request is {state.state} under run {state.run}", state)
+    return _failed(state, error, now, GIVEN_UP_AFTER)
+
+
+def interrupt(state: ServiceRequest, run: str, now: int) -> Result:
+    """The run that now holds the lane found a slice that a dead one had begun. What it left on the timeline is undone before the table is next written."""
+    if state.state != RUNNING or state.run == run:
+        return Refused("interrupt", f"the request is {state.state} under run {state.run}", state)
+    return _failed(state, ServiceError("run_died", f"run {state.run} ended in the middle of a slice"), now, GIVEN_UP_AFTER_DEATHS)
+
+
+def _failed(state: ServiceRequest, error: ServiceError, now: int, limit: int) -> ServiceRequest:
     failures = state.failures + 1
     told = replace(error, message=error.message[:MESSAGE_CHARACTERS])
     after = replace(state, failures=failures, error=told, slice_at=now)
-    if not error.retriable or failures >= GIVEN_UP_AFTER:
+    if not error.retriable or failures >= limit:
         return replace(after, state=FAILED, ended_at=now)
     return replace(after, state=REQUESTED, not_before=now + backoff_ms(failures))
 
 
 def withdraw(state: ServiceRequest, error: ServiceError, now: int) -> Result:
-    """End an open request that nobody will ever do."""
-    if not state.open:
+    """End a request that nobody will ever do."""
+    if state.state != REQUESTED:
         return Refused("withdraw", f"the request is {state.state}", state)
     return replace(state, state=FAILED, ended_at=now, error=replace(error, message=error.message[:MESSAGE_CHARACTERS]))
 

@@ -87,6 +87,7 @@ class Ledger:
         self.service_slice_done = services.slice_done
         self.finish_service = services.finish
         self.fail_service = services.fail
+        self.interrupt_service = services.interrupt
         self.withdraw_service = services.withdraw
 
         self.run_started = history.run_started

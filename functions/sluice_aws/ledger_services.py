@@ -75,14 +75,14 @@ class ServiceLedger:
         return [request for request in self.all_of_lane(lane) if request.open]
 
     def start(self, request: ServiceRequest, run_id: str, job_run_id: str, now: int) -> Optional[ServiceRequest]:
-        """requested, or running under a dead run -> running under this one; None when the lane isn't held or the request can't begin."""
+        """requested -> running, for one slice; None when the lane isn't held or the request can't begin."""
         totals = totals_of(self._table.get(items.table_key(request.table)) or {})
         seen = {name: totals.get(name, 0) for name in machine.TOTALS}
         held = self._table.check_action(items.lane_key(request.lane), held_by(run_id, job_run_id))
         return self._apply(request, lambda state: machine.start(state, run_id, now, seen), lambda after: [held])
 
     def slice_done(self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int) -> Optional[ServiceRequest]:
-        """Add a slice to a running request; None when another run has begun it since."""
+        """running -> requested, for the next slice; None when another run has begun it since."""
         return self._apply(request, lambda state: machine.slice_done(state, run_id, report, now))
 
     def finish(self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int) -> Optional[ServiceRequest]:
@@ -93,8 +93,12 @@ class ServiceLedger:
         """running -> requested after a back-off, or failed; None when another run has begun it since."""
         return self._apply(request, lambda state: machine.fail(state, run_id, error, now))
 
+    def interrupt(self, request: ServiceRequest, run_id: str, now: int) -> Optional[ServiceRequest]:
+        """running under a dead run -> requested after a back-off, or failed; `run_id` holds the lane now."""
+        return self._apply(request, lambda state: machine.interrupt(state, run_id, now))
+
     def withdraw(self, request: ServiceRequest, error: ServiceError, now: int) -> Optional[ServiceRequest]:
-        """open -> failed, for what can't be done at all."""
+        """requested -> failed, for what can't be done at all."""
         return self._apply(request, lambda state: machine.withdraw(state, error, now))
 
     def _apply(

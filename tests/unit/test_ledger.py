@@ -400,7 +400,7 @@ class TestSettling:
         assert {record.state for record in ledger.get_objects(one.id for one in admitted).values()} == {"committed"}
         state = ledger.table_state("shop.orders")
         assert (state.last_commit_at, state.last_instant, state.last_batch) == (NOW + 5, "20260101000000000", manifest.batch)
-        assert state.totals == {"read": 3, "written": 2, "objects": 3}
+        assert state.totals == {"read": 3, "written": 2, "objects": 3, "commits": 1}
         assert ledger.unsettled(LANE)[0].settled_tables == {"shop.orders"}
 
     def test_settling_again_changes_and_counts_nothing(self, ledger):

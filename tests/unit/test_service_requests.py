@@ -13,8 +13,9 @@ from sluice.identity import ObjectId
 from sluice.ledger_records import AdmittedObject
 from sluice.service_requests import (
     CLEANING, COMPACTION, DONE, FAILED, GIVEN_UP_AFTER, PURGE, REQUESTED, RUNNING, Refused, ServiceError, ServiceReport, executable_at, fail, finish,
-    impossible, opened, plan_services, since, slice_done, start, withdraw,
+    impossible, interrupt, opened, plan_services, since, slice_done, start, withdraw,
 )
+from sluice.lane import HALT_AFTER
 from sluice.table_config import TableConfig
 from sluice_aws.ledger import Ledger
 
@@ -28,7 +29,11 @@ def a_request(before=None, service=COMPACTION, request="q-1", now=NOW, table=TAB
 
 
 def begun(now=NOW, **more):
-    return start(a_request(**more), "run-1", now, {"commits": 3})
+    return start(a_request(now=now, **more), "run-1", now, {"commits": 3})
+
+
+def begun_again(state, run="run-1"):
+    return start(state, run, NOW + 1, {"commits": 8})
 
 
 def config(**more):
@@ -51,7 +56,7 @@ class TestTransitions:
 
     def test_slices_add_up_in_the_report(self):
         one = ServiceReport(4, 1, 400, 90, 7, 1_500, "i1", {"plans": 1})
-        after = finish(slice_done(begun(), "run-1", one, NOW + 1), "run-1", one.plus(ServiceReport(instant="i2")), NOW + 2)
+        after = finish(begun_again(slice_done(begun(), "run-1", one, NOW + 1)), "run-1", one.plus(ServiceReport(instant="i2")), NOW + 2)
         assert (after.state, after.slices, after.ended_at) == (DONE, 2, NOW + 2)
         assert after.report == ServiceReport(8, 2, 800, 180, 14, 3_000, "i2", {"plans": 2}) and after.report.seconds == 3.0
         assert ServiceReport.from_dict(after.report.to_dict()) == after.report
@@ -65,13 +70,23 @@ class TestTransitions:
         assert waits == [30_000, 60_000, 120_000, 240_000, FAILED] and state.error == PASSING
         assert fail(begun(), "run-1", LASTING, NOW).state == FAILED
 
-    def test_a_run_that_takes_over_keeps_what_was_done_and_the_dead_one_can_say_nothing_more(self):
-        left = slice_done(begun(), "run-1", ServiceReport(rows=5), NOW)
-        taken = start(left, "run-2", NOW + 9, {"commits": 8})
+    def test_a_slice_that_a_run_died_in_is_tried_again_keeps_what_was_done_and_the_dead_run_can_say_nothing_more(self):
+        left = begun_again(slice_done(begun(), "run-1", ServiceReport(rows=5), NOW))
+        assert isinstance(interrupt(left, "run-1", NOW), Refused), "its own run knows better"
+        found = interrupt(left, "run-2", NOW)
+        assert (found.state, found.error.code, found.not_before) == (REQUESTED, "run_died", NOW + 30_000)
+        taken = start(found, "run-2", NOW + 30_000, {"commits": 8})
         assert (taken.run, taken.started_at, taken.slices, taken.report.rows, taken.seen) == ("run-2", NOW, 1, 5, {"commits": 3})
         for late in (slice_done, finish):
             assert isinstance(late(taken, "run-1", ServiceReport(), NOW), Refused)
         assert isinstance(fail(taken, "run-1", PASSING, NOW), Refused)
+
+    def test_a_slice_in_which_runs_keep_dying_is_given_up_before_the_lane_is_halted(self):
+        state, deaths = a_request(), 0
+        while state.state != FAILED:
+            deaths += 1
+            state = interrupt(start(state, f"run-{deaths}", state.not_before, {}), "run-x", state.not_before)
+        assert deaths < HALT_AFTER
 
     def test_nothing_begins_before_its_time_or_after_its_end(self):
         done = finish(begun(), "run-1", ServiceReport(), NOW)
@@ -105,7 +120,7 @@ class TestTurns:
         assert plan.now == late and plan.overdue and plan.due_at == 0
 
     def test_a_request_of_many_slices_takes_turns_with_others(self):
-        many = slice_done(begun(now=NOW - 60), "run-1", ServiceReport(), NOW - 1)
+        many = slice_done(begun(now=NOW - 60), "run-1", ServiceReport(), NOW - 1)  # waits for its next slice
         other = a_request(table="shop.items", now=NOW - 2)
         assert plan_services([many, other], {(TABLE, COMPACTION): 0, ("shop.items", COMPACTION): 0}, NOW).now == other
 
@@ -163,7 +178,9 @@ class TestLedger:
         settle_one(ledger)
         request = ledger.start_service(asked(ledger).request, "run-1", "job-run-1", NOW)
         settle_one(ledger, 1)  # what is committed between two slices is the next compaction's
-        assert ledger.service_slice_done(request, "run-1", ServiceReport(rows=2, ms=1_200), NOW + 1).slices == 1
+        waits = ledger.service_slice_done(request, "run-1", ServiceReport(rows=2, ms=1_200), NOW + 1)
+        assert (waits.slices, waits.state) == (1, REQUESTED) and ledger.open_services(LANE) == [waits]
+        request = ledger.start_service(waits, "run-1", "job-run-1", NOW + 1)
         done = ledger.finish_service(request, "run-1", ServiceReport(rows=1, instant="i9"), NOW + 2)
         assert (done.state, done.report.rows, done.slices) == (DONE, 3, 2) and ledger.open_services(LANE) == []
         assert ledger.service_requests(LANE) == [done] == [ledger.service_request(LANE, TABLE, COMPACTION)]
@@ -178,6 +195,8 @@ class TestLedger:
         assert (failed.state, failed.error) == (REQUESTED, PASSING) == (ledger.service_request(LANE, TABLE, COMPACTION).state, PASSING)
         assert ledger.start_service(request, "run-1", "job-run-1", NOW) is None, "it backs off"
         assert ledger.finish_service(request, "run-2", ServiceReport(), NOW) is None
+        again = ledger.start_service(request, "run-1", "job-run-1", failed.not_before)
+        assert ledger.interrupt_service(again, "run-2", NOW).error.code == "run_died"
         assert ledger.withdraw_service(request, LASTING, NOW).state == FAILED
         assert ledger.withdraw_service(request, LASTING, NOW) is None
 
