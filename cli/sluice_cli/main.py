@@ -41,13 +41,33 @@ def everywhere(stack: Stack = None) -> None:
 
 
 def _mount() -> None:
-    from sluice_cli import config_commands, demo_command, discover_command, doctor_command, lane_commands, local_commands, package_command, put_command, quarantine_commands, query_command, schema_commands, status_command, wait_command
+    from sluice_cli import (
+        config_commands,
+        demo_command,
+        discover_command,
+        doctor_command,
+        history_command,
+        lane_commands,
+        local_commands,
+        package_command,
+        put_command,
+        quarantine_commands,
+        query_command,
+        row_command,
+        schema_commands,
+        status_command,
+        trace_command,
+        wait_command,
+    )
 
     app.add_typer(local_commands.app, name="local")
     app.command("put")(put_command.put)
     app.command("wait")(wait_command.wait)
     app.command("status")(status_command.status)
     app.command("query")(query_command.query)
+    app.command("history")(history_command.history)
+    app.command("trace")(trace_command.trace)
+    app.command("row")(row_command.row)
     config_commands.app.command("discover")(discover_command.discover)
     app.add_typer(config_commands.app, name="config")
     app.add_typer(quarantine_commands.app, name="quarantine")

@@ -50,7 +50,8 @@ class ObjectRecord(AdmittedObject):
     """An object as the ledger holds it; `batch` from its claim on.
 
     `quarantined_rows` of a committed object are those of its rows that could not be merged, by code in
-    `row_codes`; `listed_at` is when it was set aside (epoch ms, as the index sorts it).
+    `row_codes`; `listed_at` is when it was set aside (epoch ms, as the index sorts it). `unparked_at` is when a
+    table took what had been parked (epoch ms).
     """
 
     batch: Optional[str] = None
@@ -58,6 +59,7 @@ class ObjectRecord(AdmittedObject):
     row_codes: Mapping[str, int] = field(default_factory=dict, hash=False)
     discarded_rows: int = 0
     listed_at: Optional[str] = None
+    unparked_at: Optional[int] = None
 
 
 #: What can be decided about an object, or rows of one, that was set aside.

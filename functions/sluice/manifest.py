@@ -168,12 +168,30 @@ class RowErrorCount:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """One stretch of the time that a part took: when it began (epoch ms) and how long it was (ms)."""
+
+    name: str
+    began_at: int
+    ms: int
+
+    @property
+    def ended_at(self) -> int:
+        """Epoch ms."""
+        return self.began_at + self.ms
+
+
+SPARK_STAGE = "spark"  # the wait for a session that was still starting
+COMMIT_STAGE = "commit"
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of one table's part: committed (with its instant, or `no_change`), or quarantined whole.
 
     `quarantined` are single objects of a part whose rest was committed, `quarantined_rows` how many rows
     of which committed objects; `counts` are rows and objects by name. `notes` are what an operator should look at,
-    though nothing failed.
+    though nothing failed. `stages` say where the time of the attempt that got this far went, in order.
     """
 
     batch: str
@@ -187,6 +205,12 @@ class Outcome:
     reason: Optional[str] = None
     quarantined_rows: Tuple[RowErrorCount, ...] = ()
     notes: Tuple[str, ...] = ()
+    stages: Tuple[Stage, ...] = ()
+
+    @property
+    def readable_at(self) -> int:
+        """From when readers saw what this part brought (epoch ms): its commit's end, as its writer's clock had it."""
+        return max((stage.ended_at for stage in self.stages if stage.name == COMMIT_STAGE), default=self.committed_at)
 
     def to_json(self) -> str:
         """Canonical JSON."""
@@ -201,7 +225,8 @@ class Outcome:
             errors = tuple(ObjectError(**item) for item in content.pop("quarantined"))
             rows = tuple(RowErrorCount(**item) for item in content.pop("quarantined_rows", ()))
             notes = tuple(content.pop("notes", ()))
-            return cls(**content, quarantined=errors, quarantined_rows=rows, notes=notes)
+            stages = tuple(Stage(**item) for item in content.pop("stages", ()))
+            return cls(**content, quarantined=errors, quarantined_rows=rows, notes=notes, stages=stages)
         except (KeyError, TypeError) as error:
             raise UnreadableManifest(f"An outcome lacks or misnames a field: {error}", found=text[:200]) from error
 

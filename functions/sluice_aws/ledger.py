@@ -34,6 +34,7 @@ class Ledger:
 
         self.admit = objects.admit
         self.get_objects = objects.get_objects
+        self.object_versions = objects.object_versions
         self.objects_in_state = objects.objects_in_state
         self.unpark = objects.unpark
         self.reroute = objects.reroute

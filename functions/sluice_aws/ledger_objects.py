@@ -47,6 +47,11 @@ class ObjectLedger:
         found = (record_of(stored) for stored in self._table.get_many(keys))
         return {record.id: record for record in found}
 
+    def object_versions(self, bucket: str, key: str) -> List[ObjectRecord]:
+        """The records of every version of one key, oldest first; strongly consistent."""
+        found = [record_of(stored) for page in self._table.query(items.object_partition(bucket, key)) for stored in page]
+        return sorted(found, key=lambda record: (record.admitted_at, record.id))
+
     def objects_in_state(self, state: str, *, since: Optional[int] = None) -> Iterator[ObjectRecord]:
         """Every object in a listed state (quarantined, parked, superseded, ignored), oldest first within each shard.
 

@@ -144,6 +144,16 @@ class Objects:
             raise
         return True
 
+    def modified_at(self, id: ObjectId) -> Optional[int]:
+        """When exactly this version was put (epoch ms; S3 keeps whole seconds), in one call; None when it is no longer there."""
+        try:
+            answer = self._s3.head_object(**_exactly(id))
+        except ClientError as error:
+            if _code(error) in GONE:
+                return None
+            raise
+        return int(answer["LastModified"].timestamp() * 1000)
+
     def get(self, bucket: str, key: str, *, unless: Optional[str] = None) -> Optional[Document]:
         """Read a whole small object of ours. None when it is not there.
 
@@ -178,6 +188,12 @@ class Objects:
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for entry in page.get("Contents", ()):
                 yield entry["Key"]
+
+    def put_times(self, bucket: str, prefix: str) -> Iterator[Tuple[str, int]]:
+        """Every key under a prefix, in the order of their UTF-8 bytes, and when it was put last (epoch ms)."""
+        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            for entry in page.get("Contents", ()):
+                yield entry["Key"], int(entry["LastModified"].timestamp() * 1000)
 
     def version_page(self, bucket: str, marker: Optional[Tuple[str, str]] = None, *, prefix: str = "", page_size: int = 1000) -> VersionPage:
         """One page of object versions after `marker` (key, version id); delete markers are left out."""

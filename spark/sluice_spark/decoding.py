@@ -16,10 +16,10 @@ from sluice.row_errors import RowError, row_error
 from sluice_spark.avro_records import avro_records
 from sluice_spark.json_records import json_records
 from sluice_spark.parquet_records import parquet_records
-from sluice_spark.reader_plan import ReaderPlan
 from sluice_spark.record_batches import position_of, record_batch
 from sluice_spark.records import Records
 from sluice_spark.row_quarantine import BadRow, sound_batch
+from sluice_spark.task_plan import ReaderPlan
 
 _READERS: Dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     AVRO: lambda body, item, plan: avro_records(body, plan.limits),

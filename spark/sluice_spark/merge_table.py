@@ -12,7 +12,7 @@ from pyspark.sql.types import DoubleType, StructType
 
 from sluice import hudi_options
 from sluice.avro_schema import PLAIN, WriterSchema
-from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart
+from sluice.manifest import COMMIT_STAGE, COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, Stage, TablePart
 from sluice.table_config import MOR, TableConfig
 from sluice_spark import merging
 from sluice_spark.housekeeping import keep_house
@@ -36,14 +36,16 @@ from sluice_spark.writer_schemas import WriterSchemas, writer_schemas
 BROADCAST_BYTES = 32 * 1024**2
 
 
-def merge_part(spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]) -> Outcome:
-    """Read, merge and commit one table's part.
+def merge_part(
+    spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool], before: Sequence[Stage] = ()
+) -> Outcome:
+    """Read, merge and commit one table's part. `before` is where the part's time went until now.
 
     `still_held` is asked immediately before the commit; LaneLost is raised when it says no. An object
     that can't be merged is in the outcome with its reason, and the rest goes on. Any other exception
     leaves open whether the commit is there: call `resolve_part` before anything else (rule 4).
     """
-    return _Part(spark, manifest, table, services, still_held).merge()
+    return _Part(spark, manifest, table, services, still_held, before).merge()
 
 
 def resolve_part(spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]) -> Optional[Outcome]:
@@ -58,14 +60,14 @@ def resolve_part(spark: SparkSession, *, manifest: Manifest, table: str, service
 class _Part:
     """One call's work; nothing of it is shared, so several tables run side by side in threads."""
 
-    def __init__(self, spark: SparkSession, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]) -> None:
+    def __init__(self, spark: SparkSession, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool], before: Sequence[Stage] = ()) -> None:
         self._spark = spark
         self._manifest = manifest
         self._part: TablePart = manifest.tables[table]
         self._config: TableConfig = self._part.table_config
         self._services = services
         self._still_held = still_held
-        self._seconds: Dict[str, float] = {}
+        self._stages: List[Stage] = list(before)
         self._notes: Tuple[str, ...] = ()
         self._hudi = HudiTable(spark, services.table_path(self._config.database, self._config.name), self._config)
 
@@ -138,7 +140,7 @@ class _Part:
             if merged.changes_nothing:
                 self._services.known.keep(self._config, facts)
                 return self._outcome(None, aside, counts)
-            with self._stage("commit"):
+            with self._stage(COMMIT_STAGE):
                 commit = self._commit(merged.rows, planned, objects, facts)
             if commit.facts is not None:
                 remember_columns(self._services.history, self._config, commit.facts.schema)
@@ -201,7 +203,7 @@ class _Part:
             raise LaneLost(f"The lane was taken over before {self._config.table} was committed", table=self._config.table, batch=self._manifest.batch)
 
     def _outcome(self, commit: Optional[CommitResult], aside: SetAside, counts: Dict[str, int]) -> Outcome:
-        self._event("merged", seconds=self._seconds, **counts)
+        self._event("merged", seconds={stage.name: stage.ms / 1000 for stage in self._stages}, **counts)
         for note in self._notes:
             self._event("noted", level="warning", note=note)
         errors = aside.objects
@@ -218,17 +220,18 @@ class _Part:
             reason="every object of this part was quarantined" if whole and commit is None else None,
             quarantined_rows=tuple(sorted(aside.rows, key=lambda found: found.object)),
             notes=self._notes,
+            stages=tuple(self._stages),
         )
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
-        """Add the time that passes inside to a stage of this part, for the log."""
+        """Note the time that passes inside, also when it raises: for the log, and with the outcome for whoever asks later where it went."""
         clock = self._services.clock
         began = clock.now_ms()
         try:
             yield
         finally:
-            self._seconds[name] = round(self._seconds.get(name, 0.0) + (clock.now_ms() - began) / 1000, 3)
+            self._stages.append(Stage(name, began, clock.now_ms() - began))
 
     def _event(self, name: str, **fields: object) -> None:
         self._services.log.event(name, batch=self._manifest.batch, table=self._config.table, **fields)

@@ -14,7 +14,8 @@ from sluice import column_types as kinds
 from sluice import hidden_columns
 from sluice.column_types import Column
 from sluice.temporal_bounds import REAL
-from sluice_spark.reader_plan import ReaderPlan, stored_type
+from sluice_spark.reader_plan import stored_type
+from sluice_spark.task_plan import ReaderPlan
 
 UNHELD = "_sluice_unheld"  # how many values of a row no date or timestamp holds as they came
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from pyspark.sql.types import (
@@ -10,38 +10,21 @@ from pyspark.sql.types import (
     StringType, StructField, StructType, TimestampType,
 )
 
-from sluice import hidden_columns, unavailable
+from sluice import hidden_columns
 from sluice.avro_schema import WriterSchema
 from sluice.column_types import Column, RowSchema
 from sluice.errors import Incompatible
-from sluice.limits import DEFAULTS, Limits
 from sluice.schema_evolution import merge_schemas
 from sluice.stored_types import incompatible
 from sluice.table_config import TableConfig
 from sluice.table_evolution import Evolution, refused, rewritten_columns
 from sluice.table_rows import evolve_table, row_for_table
+from sluice_spark.task_plan import ReaderPlan, reader_plan
 
 _TYPES: Dict[str, DataType] = {
     "boolean": BooleanType(), "int": IntegerType(), "bigint": LongType(), "float": FloatType(), "double": DoubleType(),
     "string": StringType(), "binary": BinaryType(), "date": DateType(), "timestamp": TimestampType(),
 }
-
-
-@dataclass(frozen=True)
-class ReaderPlan:
-    """Pickled into read tasks. `columns` are the batch's, by name; order and nullability of a writer don't matter."""
-
-    batch: str
-    table: str
-    record_key: Tuple[str, ...]
-    generation: int
-    columns: Tuple[Column, ...]
-    limits: Limits = DEFAULTS
-    # Schemas (Avro form, as JSON) that the objects themselves don't tell, inferred before the read; by the object's hash.
-    inferred: Mapping[str, str] = field(default_factory=dict)
-    position: Optional[str] = None  # the column that orders rows, where the source's log doesn't
-    append_only: bool = False
-    unavailable_value: str = unavailable.DEFAULT
 
 
 @dataclass(frozen=True)
@@ -89,10 +72,7 @@ def plan_read(
             verdicts[writer.fingerprint] = refused(error)
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
-    plan = ReaderPlan(
-        batch, config.table, config.record_key, config.generation, agreed.columns, config.limits, inferred or {}, config.position, config.append_only,
-        config.unavailable_value,
-    )
+    plan = reader_plan(config, batch=batch, columns=agreed.columns, inferred=inferred or {})
     rewritten = rewritten_columns(before or {}, target)
     return PlannedRead(plan, _schema(target, hidden=stored is None), turned_away, verdicts, widened, rewritten)
 

@@ -15,8 +15,8 @@ from sluice_aws.objects import Objects
 from sluice_aws.task_objects import READ_AHEAD_OBJECTS, ObjectSource, task_objects
 from sluice_spark.decoding import decode
 from sluice_spark.object_errors import leave_error, leave_rows
-from sluice_spark.reader_plan import ReaderPlan
 from sluice_spark.record_batches import spark_fields
+from sluice_spark.task_plan import ReaderPlan
 
 # A task reads ahead while it decodes: small objects would otherwise wait one round trip each.
 READ_AHEAD_BYTES = 64 * 1024**2

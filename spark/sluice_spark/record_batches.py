@@ -13,7 +13,7 @@ from sluice.position import encode
 from sluice.unavailable import placeholders
 from sluice.watermark import encode_watermark
 from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
-from sluice_spark.reader_plan import ReaderPlan
+from sluice_spark.task_plan import ReaderPlan
 from sluice_spark.unchanged_values import without_placeholders
 
 _HIDDEN_ARROW: Dict[str, pa.DataType] = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64(), "int": pa.int32()}

@@ -8,7 +8,7 @@ from typing import Callable, Iterator, Optional
 
 from pyspark.sql import SparkSession
 
-from sluice.manifest import Manifest, Outcome
+from sluice.manifest import SPARK_STAGE, Manifest, Outcome, Stage
 
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.merge_table import merge_part, resolve_part
@@ -37,8 +37,10 @@ class SparkMerger:
 
     def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
         """Read, merge and commit one table's part."""
+        asked_at, ready = self._services.clock.now_ms(), self._spark.ready()
         with self._pool(manifest, table) as spark:
-            return merge_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
+            waited = () if ready else (Stage(SPARK_STAGE, asked_at, self._services.clock.now_ms() - asked_at),)
+            return merge_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held, before=waited)
 
     def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
         """Roll back what is unfinished and look the part up."""

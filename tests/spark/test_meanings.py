@@ -11,7 +11,8 @@ from sluice.column_types import Column, RowSchema, array_column, as_raw, json_co
 from sluice.hidden_columns import UNCHANGED
 from sluice_spark.normalizing import UNHELD, normalized
 from sluice_spark.raw_columns import spark_type
-from sluice_spark.reader_plan import ReaderPlan, data_type
+from sluice_spark.reader_plan import data_type
+from sluice_spark.task_plan import ReaderPlan
 
 LATE, EARLY = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
 

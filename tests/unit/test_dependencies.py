@@ -17,7 +17,7 @@ ALLOWED = {
     "handlers": {"sluice", "sluice_aws"},
     "sluice_spark": {"sluice", "sluice_aws", "sluice_spark"},
     "spark_entry": {"sluice", "sluice_aws", "sluice_spark"},
-    "sluice_cli": {"sluice", "sluice_aws", "sluice_cli", "sluice_local"},
+    "sluice_cli": {"sluice", "sluice_aws", "sluice_cli", "sluice_local", "sluice_spark"},  # of the job, what needs no Spark: see below
     "sluice_local": {"sluice", "sluice_aws", "sluice_cli", "sluice_local"},
 }
 PROJECT = {"sluice", "sluice_aws", "sluice_spark", "sluice_cli", "sluice_local"}
@@ -103,6 +103,24 @@ def test_a_module_imports_only_parts_that_are_below_its_own():
     known = PROJECT | {"a relative import, which hides the part that is meant"}
     beyond = {relative(path): (imports(tree_of(path)) & known) - ALLOWED[part_of(path)] for path in MODULES}
     assert {path: found for path, found in beyond.items() if found} == {}
+
+
+def test_what_the_command_uses_of_the_job_needs_no_spark():
+    """`sluice row` decodes objects as a read task does, on machines without a JVM and without pyspark."""
+    by_name = {f"sluice_spark.{path.stem}": path for path in MODULES if part_of(path) == "sluice_spark"}
+    pending = [name for path in MODULES if part_of(path) == "sluice_cli" for name in job_modules(tree_of(path))]
+    seen = set()
+    while pending:
+        name = pending.pop()
+        if name not in seen:
+            seen.add(name)
+            pending += job_modules(tree_of(by_name[name]))
+    assert seen, "the command uses nothing of the job: take this test and the permission out"
+    assert {name: imports(tree_of(by_name[name])) & {"pyspark", "py4j"} for name in seen if imports(tree_of(by_name[name])) & {"pyspark", "py4j"}} == {}
+
+
+def job_modules(tree):
+    return [node.module for node in nodes_of(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sluice_spark.")]
 
 
 def test_the_core_imports_the_standard_library_only():

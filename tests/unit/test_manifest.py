@@ -60,3 +60,12 @@ def test_everything_of_a_batch_lies_under_its_own_name():
     assert m.outcome_key("b-1", "shop.a") == "_sluice/outcomes/b-1/shop.a.json"
     assert m.error_key("b-1", "shop.a", "h").startswith(m.error_prefix("b-1", "shop.a"))
     assert m.schema_key("f") == "_sluice/schemas/f.avsc"
+
+
+def test_an_outcome_keeps_where_the_time_went_and_one_of_an_older_release_has_no_stages():
+    written = m.Outcome("b-1", "shop.a", m.COMMITTED, 90, "20260101000000000", stages=(m.Stage("read", 10, 20), m.Stage("commit", 30, 40), m.Stage("housekeeping", 70, 15)))
+    assert m.Outcome.from_json(written.to_json()) == written
+    assert written.readable_at == 70
+    older = json.loads(written.to_json())
+    del older["stages"]
+    assert m.Outcome.from_json(json.dumps(older)).readable_at == 90

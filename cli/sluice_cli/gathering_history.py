@@ -1,0 +1,128 @@
+"""Collects the newest objects of a stack, or all versions of one key, from manifests, the ledger and bronze, within bounds."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sluice.identity import ObjectId
+from sluice.ledger_items import DISCARDED, LISTED_STATES
+from sluice.ledger_records import ObjectRecord
+from sluice.manifest import Manifest, Outcome, manifest_key, outcome_key
+from sluice_aws.objects import Objects
+from sluice_cli.object_history import Entry, by_object, claims_of
+from sluice_cli.past_batches import PastBatch, PastBatches
+from sluice_cli.tracking import Tracker
+
+MANIFESTS_AT_MOST = 5_000  # that one history reads
+SET_ASIDE_AT_MOST = 10_000  # objects of one listed state that are looked at
+THREADS = 16
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which objects: of a table, admitted within [since, before) (epoch ms), and how many of the newest."""
+
+    limit: int
+    table: str | None = None
+    since: int | None = None
+    before: int | None = None
+
+    def takes(self, admitted_at: int) -> bool:
+        """Whether an object of that age is meant."""
+        return (self.since is None or admitted_at >= self.since) and (self.before is None or admitted_at < self.before)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was found, oldest first. `more`: there are older ones; `unread`: manifests that were not read, for there are too many."""
+
+    entries: tuple[Entry, ...]
+    batches: tuple[PastBatch, ...]
+    more: bool = False
+    unread: int = 0
+
+
+class Histories:
+    """The histories of one stack's objects."""
+
+    def __init__(self, *, ledger: Any, objects: Objects, silver: str, tracker: Tracker) -> None:
+        self._ledger = ledger
+        self._objects = objects
+        self._silver = silver
+        self._tracker = tracker
+
+    def newest(self, asked: Asked) -> Gathered:
+        """The newest objects that are meant: claimed ones by their manifests, the others by the ledger."""
+        admitted: dict[ObjectId, int] = {}
+        batches: list[PastBatch] = []
+        past = PastBatches(self._objects, self._silver)
+        for lane in self._ledger.lanes():
+            self._add(admitted, asked, ((item.id, item.admitted_at) for item in self._ledger.pending(lane.lane, asked.limit) if asked.table in (None, item.table)))
+        for state in LISTED_STATES:
+            records = islice(self._ledger.objects_in_state(state, since=asked.since), SET_ASIDE_AT_MOST)
+            self._add(admitted, asked, ((record.id, record.admitted_at) for record in records if asked.table in (None, record.table)))
+        stopped = False
+        for batch in past.newest(table=asked.table, since=asked.since, at_most=MANIFESTS_AT_MOST):
+            # Nothing in a batch was admitted after its claim: once the newest are all younger than that, no older batch has one of them.
+            if len(admitted) > asked.limit and _nth_newest(admitted, asked.limit) >= batch.manifest.created_at:
+                stopped = True
+                break
+            batches.append(batch)
+            parts = [part for table, part in batch.manifest.tables.items() if asked.table in (None, table)]
+            self._add(admitted, asked, ((item.id, item.admitted_at) for part in parts for item in part.objects))
+        newest = sorted(admitted, key=lambda identity: (admitted[identity], identity))[-asked.limit:]
+        unread = 0 if stopped or asked.since is not None else past.listed - past.read
+        return Gathered(self._entries(newest, batches), tuple(batches), more=len(admitted) > len(newest), unread=max(0, unread))
+
+    def of_key(self, key: str) -> Gathered:
+        """Every version of one key, with the batches that its records and the decisions about it name."""
+        versions = self._tracker.versions(key)
+        batches: dict[str, PastBatch] = {}
+        entries = []
+        for identity, record in versions.items():
+            decisions = tuple(self._ledger.decisions_about(identity)) if record else ()
+            named = {name for name in (record.batch if record else None, *(decision.batch for decision in decisions)) if name}
+            for name in sorted(named - set(batches)):
+                found = self._batch(name)
+                if found is not None:
+                    batches[name] = found
+            own = [batches[name] for name in named if name in batches]
+            entries.append(Entry(identity, record, self._objects.modified_at(identity), claims_of(identity, record, own), decisions))
+        return Gathered(tuple(sorted(entries, key=lambda entry: (entry.since, entry.id))), tuple(batches.values()))
+
+    def _entries(self, ids: list[ObjectId], batches: Iterable[PastBatch]) -> tuple[Entry, ...]:
+        records = self._ledger.get_objects(ids)
+        claimed = by_object(batches)
+
+        def entry(identity: ObjectId) -> Entry:
+            record: ObjectRecord | None = records.get(identity)
+            decisions = tuple(self._ledger.decisions_about(identity)) if record is not None and _decided_about(record) else ()
+            return Entry(identity, record, self._objects.modified_at(identity), claims_of(identity, record, claimed.get(identity, ())), decisions)
+
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="history") as pool:
+            return tuple(sorted(pool.map(entry, ids), key=lambda found: (found.since, found.id)))
+
+    def _batch(self, name: str) -> PastBatch | None:
+        stored = self._ledger.batch(name)
+        document = self._objects.get(self._silver, manifest_key(stored["lane"], name)) if stored else None
+        if document is None:
+            return None
+        manifest = Manifest.from_json(document.data.decode("utf-8"))
+        outcomes = {table: self._objects.get(self._silver, outcome_key(name, table)) for table in manifest.tables}
+        return PastBatch(manifest, {table: Outcome.from_json(found.data.decode("utf-8")) for table, found in outcomes.items() if found is not None})
+
+    @staticmethod
+    def _add(admitted: dict[ObjectId, int], asked: Asked, found: Iterable[tuple[ObjectId, int]]) -> None:
+        admitted.update({identity: at for identity, at in found if asked.takes(at)})
+
+
+def _decided_about(record: ObjectRecord) -> bool:
+    """Whether the record says that something was decided: spares a call for the others."""
+    return bool(record.attempt or record.discarded_rows or record.rule == DISCARDED)
+
+
+def _nth_newest(admitted: dict[ObjectId, int], n: int) -> int:
+    return sorted(admitted.values(), reverse=True)[n - 1]

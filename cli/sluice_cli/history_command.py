@@ -1,0 +1,126 @@
+"""`sluice history`: what happened to objects, oldest first."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_cli.failures import UsageError
+from sluice_cli.gathering_history import MANIFESTS_AT_MOST, Asked, Gathered, Histories
+from sluice_cli.object_history import Claim, Entry, told, totals
+from sluice_cli.output import Json, Stack, chosen_target, counted, human_bytes, print_json, print_table, say, stderr_console
+from sluice_cli.plain_text import shortened, visible
+from sluice_cli.points_in_time import clock, iso, point_in_time
+from sluice_cli.target import Target
+from sluice_cli.tracking import tracker
+
+LIMIT, LARGEST_LIMIT = 50, 100_000
+NAME_CHARACTERS = 14  # of batches and runs, in a terminal
+
+
+def history(
+    table: Annotated[str | None, typer.Option("--table", "-t", metavar="T", help="Only objects of this table.", show_default=False)] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="All versions of one object.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=LARGEST_LIMIT, help="The newest N objects.")] = LIMIT,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only what was admitted from then on: 15min, 2h, 7d, or ISO 8601 (UTC).", show_default=False)] = None,
+    before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Only what was admitted before; gives the page before a page.", show_default=False)] = None,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Show what happened to objects: when each was put, admitted, claimed and readable, in which batch and run, and how many changes its batch merged.
+
+    Changes are counted per batch and table, in the outcome that lies beside the batch's manifest; "12 / 3" are 12 changes in 3 objects. The last line adds up every
+    batch and table once. Oldest first; times are UTC, and what follows is after the put.
+
+    Examples:
+
+      sluice history
+
+      sluice history --table crm.user --since 2h
+
+      sluice history --key topics/crm.public.user/partition=0/crm.public.user+0+0000000000.avro
+
+      sluice history --json --limit 10000 | jq '.objects[] | select(.state == "quarantined") | .key'
+    """
+    if key is not None and (table is not None or since is not None or before is not None):
+        raise UsageError("--key names one object, and --table, --since and --before choose among many", next_step="Give one or the other")
+    target = chosen_target(stack)
+    now = epoch_ms()
+    asked = Asked(limit, table, None if since is None else point_in_time(since, now), None if before is None else point_in_time(before, now))
+    with stderr_console().status("Reading manifests and the ledger"):
+        found = histories(target).of_key(key) if key is not None else histories(target).newest(asked)
+    if key is not None and not found.entries:
+        raise UsageError(f"Neither the ledger nor bronze knows the key {key!r}", next_step="`sluice history` lists the objects that came last")
+    sums = totals(found.entries, found.batches)
+    if as_json:
+        print_json({"objects": [told(entry) for entry in found.entries], "totals": sums, "more": found.more, "unread_manifests": found.unread})
+        return
+    _print(found, sums)
+
+
+def histories(target: Target) -> Histories:
+    """The histories of a stack."""
+    return Histories(
+        ledger=Ledger(target.client("dynamodb"), target.ledger_table), objects=Objects(target.client("s3")), silver=target.silver, tracker=tracker(target))
+
+
+def _print(found: Gathered, sums: Mapping[str, Any]) -> None:
+    short = sys.stdout.isatty()
+    print_table(
+        ("put", "admitted", "claimed", "readable", "state", "table", "batch", "run", "changes", "bytes", "key"),
+        [_row(entry, short) for entry in found.entries],
+        right=(1, 2, 3, 8, 9),
+    )
+    states = ", ".join(f"{count:,} {state}" for state, count in sorted(sums["states"].items()))
+    counts = sums["counts"]
+    say(f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}{f': {states}' if states else ''}")
+    if sums["parts"]:
+        rows = f", {counted(counts['quarantined_rows'], 'row')} quarantined" if counts.get("quarantined_rows") else ""
+        say(f"{counted(counts.get('read', 0), 'change')} in {sums['batches']} batches and {sums['parts']} parts of tables{rows}")
+    if found.more:
+        say(f"There are older ones: `--before {iso(found.entries[0].since)}` shows the page before, and --limit a longer one")
+    if found.unread:
+        say(f"{found.unread:,} older manifests were not read, since one history reads {MANIFESTS_AT_MOST:,}. Use --table, --since or --key")
+
+
+def _row(entry: Entry, short: bool) -> tuple[str, ...]:
+    claim = entry.last_claim
+    began = (entry.record.noticed_at if entry.record else None) or entry.put_at
+    return (
+        clock(began) + (" (gone)" if entry.put_at is None else ""), _after(entry.record.admitted_at if entry.record else None, began),
+        _after(claim.claimed_at if claim else None, began), _after(claim.readable_at if claim else None, began), _state(entry),
+        (entry.record.table if entry.record else None) or "-", _name(claim.batch if claim else None, short), _name(claim.run if claim else None, short),
+        _changes(claim), str(entry.record.size) if entry.record else "-", visible(entry.id.key),
+    )
+
+
+def _state(entry: Entry) -> str:
+    record = entry.record
+    more = [f"attempt {record.attempt + 1}"] if record and record.attempt else []
+    if record and record.quarantined_rows:
+        more.append(f"{counted(record.quarantined_rows, 'row')} quarantined")
+    why = record and (record.code or record.rule or record.reason)
+    if why and entry.last_claim is None or record and record.code:
+        more.append(shortened(visible(why or ""), 40))
+    return entry.state + (f" ({', '.join(more)})" if more else "")
+
+
+def _changes(claim: Claim | None) -> str:
+    read = claim.part.get("read") if claim else None
+    if claim is None or read is None:
+        return "-"
+    return f"{read:,}" if claim.part_objects == 1 else f"{read:,} / {claim.part_objects:,}"
+
+
+def _name(name: str | None, short: bool) -> str:
+    return "-" if name is None else shortened(name, NAME_CHARACTERS) if short else name
+
+
+def _after(at: int | None, began: int | None) -> str:
+    """Seconds after the put."""
+    return "-" if at is None or began is None else f"+{max(0, at - began) / 1000:,.1f} s"

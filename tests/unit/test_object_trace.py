@@ -1,0 +1,100 @@
+"""The way of one object in time, and how it is drawn."""
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+from sluice.identity import ObjectId
+from sluice.ledger_records import Decision, ObjectRecord
+from sluice.manifest import Manifest, ManifestObject, Outcome, Stage, TablePart
+from sluice_cli.object_trace import TraceFacts, told, trace_of
+from sluice_cli.plain_text import marked_up, shortened, visible
+from sluice_cli.waterfall import summary, svg, text_lines
+
+T = 1_700_000_000_000
+ID = ObjectId("bronze", 'topics/crm.user/<"é"&\x07>+0+1.avro', "v1")
+RECORD = ObjectRecord(ID, "committed", T + 400, table="crm.user", lane="main", noticed_at=T + 50, via="s3", batch="b-1")
+MANIFEST = Manifest("b-1", "main", "run-1", T + 9_000, "c", {
+    "crm.user": TablePart({}, (ManifestObject("bronze", ID.key, "v1", 10, None, "avro", "crm.user", 0, 1, T + 400),))})
+OUTCOME = Outcome("b-1", "crm.user", "committed", T + 13_000, "20260101000000000", counts={"read": 3}, stages=(
+    Stage("table", T + 9_200, 300), Stage("schemas", T + 9_500, 100), Stage("read", T + 9_700, 1_300), Stage("commit", T + 11_000, 1_500), Stage("housekeeping", T + 12_500, 500)))
+FACTS = TraceFacts(
+    ID, T, RECORD, manifest=MANIFEST, outcome=OUTCOME, batch={"committed_at": T + 13_050, "announced_at": T + 13_400}, part={"settled_at": T + 13_040},
+    run={"requested_at": T + 420, "started_at": T + 8_000})
+
+
+def spans(trace):
+    return [(span.name, span.began_at - T, span.ms) for span in trace.spans]
+
+
+def test_an_object_that_woke_its_lane_waited_for_the_start_of_the_run():
+    assert spans(trace_of(FACTS)) == [
+        ("notice", 50, 350), ("wait", 400, 20), ("start", 420, 7_580), ("claim", 8_000, 1_000), ("open", 9_000, 200), ("table", 9_200, 300), ("schemas", 9_500, 100),
+        ("read", 9_700, 1_300), ("commit", 11_000, 1_500), ("housekeeping", 12_500, 500), ("settle", 13_000, 40), ("announce", 13_050, 350)]
+
+
+def test_an_object_that_met_a_living_run_waited_for_its_next_look():
+    assert spans(trace_of(replace(FACTS, run={"requested_at": T - 60_000, "started_at": T - 50_000})))[:3] == [("notice", 50, 350), ("wait", 400, 8_600), ("open", 9_000, 200)]
+
+
+def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it():
+    trace = trace_of(FACTS)
+    assert trace.readable_at == T + 12_500
+    assert trace.to_readable_ms == 12_500  # since S3's LastModified, the first that is known of it
+
+
+def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
+    record = replace(RECORD, state="quarantined", code="corrupt_object", reason="a block is damaged", listed_at=f"{T + 13_040:013d}")
+    trace = trace_of(replace(FACTS, record=record))
+    assert trace.readable_at is None and trace.reason == "a block is damaged"
+    assert "quarantined" in [moment.name for moment in trace.moments]
+
+
+def test_an_object_that_the_ledger_has_not_seen_has_its_put_alone():
+    trace = trace_of(TraceFacts(ID, T))
+    assert trace.state == "unseen" and [moment.name for moment in trace.moments] == ["put"] and trace.spans == ()
+    assert text_lines(trace, 100) == [] and ET.fromstring(svg(trace)) is not None
+
+
+def test_the_time_in_quarantine_is_told_from_the_wait_for_a_run():
+    decision = Decision(ID, "retried", T + 5_000, "sluice quarantine retry --all", "me", "quarantined", code="corrupt_object")
+    trace = trace_of(replace(FACTS, decisions=(decision,), run={}))
+    assert spans(trace)[:3] == [("notice", 50, 350), ("set aside", 400, 4_600), ("wait", 5_000, 4_000)]
+
+
+def test_an_outcome_without_stages_is_one_stretch():
+    trace = trace_of(replace(FACTS, outcome=replace(OUTCOME, stages=())))
+    assert ("merge", 9_000, 4_000) in spans(trace)
+    assert trace.readable_at == OUTCOME.committed_at
+
+
+def test_clocks_that_disagree_make_no_negative_times():
+    trace = trace_of(replace(FACTS, record=replace(RECORD, noticed_at=T + 900)))
+    assert spans(trace)[0] == ("notice", 900, 0)
+    assert all(span["ms"] >= 0 for span in told(trace)["spans"])
+
+
+def test_the_lines_tell_every_stretch_within_the_width():
+    lines = [line.plain for line in text_lines(trace_of(FACTS), 100)]
+    assert [line.split()[0] for line in lines[1:]] == [*(name for name, *_ in spans(trace_of(FACTS))), "readable"]
+    assert max(map(len, lines)) <= 100
+    assert "7.580 s" in lines[3] and lines[3].count("█") > lines[10].count("█") > 0
+
+
+def test_the_picture_is_one_document_with_nothing_to_fetch_and_every_name_escaped():
+    picture = svg(trace_of(FACTS))
+    root = ET.fromstring(picture)  # well-formed, though the key holds what XML can't
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == 'topics/crm.user/<"é"&\\x07>+0+1.avro'
+    assert not re.search(r"(?:href|src|url\(|<script)", picture) and "prefers-color-scheme:dark" in picture
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}title"))) == len(trace_of(FACTS).spans) + 1
+
+
+def test_the_summary_is_one_line():
+    assert summary(trace_of(FACTS)) == "crm.user · committed · readable 12.500 s after its put · put 2023-11-14 22:13:20 UTC"
+
+
+def test_text_that_would_steer_a_terminal_is_shown_instead():
+    assert visible("a\x1b[2J\n\u202eb\U000e0001") == "a\\x1b[2J\\x0a\\u202eb\\U000e0001"
+    assert visible("Zürich 東京 ✓") == "Zürich 東京 ✓"
+    assert marked_up("<b a='\"'>\x00\ud800") == "&lt;b a=&#x27;&quot;&#x27;&gt;\\x00\\ud800"
+    assert shortened("abcdefghij", 7) == "ab…ghij" and len(shortened("abcdefghij", 6)) == 6
