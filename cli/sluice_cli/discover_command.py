@@ -1,7 +1,6 @@
 """`sluice config discover`: proposes rules for the topics that wait for one, with the evidence for every choice."""
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +14,10 @@ from sluice_aws.objects import Objects
 from sluice_cli.config_source import read_tables
 from sluice_cli.failures import FAILED, UsageError
 from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
-from sluice_cli.proposals import rules_text, told, whole_text, with_rules
+from sluice_cli.proposals import add_rules, rules_text, told, whole_text
 from sluice_cli.waiting_topics import sample_topics, waiting_topics
 
 NO_COLUMN = "none"
-_NEW_FILE = "# Which Kafka topics become which Hudi tables. `sluice config check` says every mistake with its line,\n# `sluice config push` puts it to use with the next batch.\n"
 
 Chosen = dict[str, dict[str, tuple[str, ...]]]
 
@@ -66,7 +64,8 @@ def discover(
     if ruled:
         say(f"{counted(len(ruled), 'topic')} already with a rule in {file}: `sluice config push {file}` puts it in force")
     still_open = [proposal for proposal in proposals if proposal.open]
-    written = _write(file, [proposal for proposal in proposals if not proposal.open]) if write else None
+    decided = [proposal for proposal in proposals if not proposal.open]
+    written = add_rules(file, len(decided), lambda indent: rules_text(decided, indent)) if write and decided else None
     if as_json:
         print_json({"proposals": [told(proposal) for proposal in proposals], "ruled": ruled, "written": written is not None, "file": str(file)})
     elif write:
@@ -89,24 +88,6 @@ def _proposals(samples: Sequence[TopicSample], before: Configuration | None, cho
         taken.update(proposal.table.value)
         found.append(proposal)
     return found
-
-
-def _write(file: Path, proposals: Sequence[Proposal]) -> str | None:
-    """Add rules and say where; None when there are none. What can't be read back as a whole is not written."""
-    if not proposals:
-        return None
-    if file.exists():
-        text, first, last = with_rules(file.read_text(encoding="utf-8"), proposals)
-    else:
-        text = _NEW_FILE + whole_text(proposals)
-        first, last = 1, text.count("\n")
-    read_tables(text)  # mistakes of the new whole, before anything is changed
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_text(text, encoding="utf-8")
-    if file.exists():
-        beside.chmod(file.stat().st_mode)
-    os.replace(beside, file)
-    return f"{counted(len(proposals), 'rule')} added to {file}, lines {first} to {last}. Look at them, then `sluice config push {file}`"
 
 
 def _how(proposal: Proposal) -> str:

@@ -47,6 +47,7 @@ def _mount() -> None:
         discover_command,
         doctor_command,
         history_command,
+        import_command,
         lane_commands,
         local_commands,
         package_command,
@@ -69,6 +70,7 @@ def _mount() -> None:
     app.command("trace")(trace_command.trace)
     app.command("row")(row_command.row)
     config_commands.app.command("discover")(discover_command.discover)
+    config_commands.app.command("import")(import_command.import_properties)
     app.add_typer(config_commands.app, name="config")
     app.add_typer(quarantine_commands.app, name="quarantine")
     app.add_typer(schema_commands.app, name="schema")

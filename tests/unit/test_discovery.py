@@ -8,7 +8,7 @@ from sluice.choices import AMBIGUOUS, CERTAIN, LIKELY
 from sluice.discovery import SMALL_BYTES, TopicSample, propose
 from sluice.row_samples import SampledRow, sampled_row
 from sluice_cli.config_source import read_tables
-from sluice_cli.proposals import NoPlaceForRules, whole_text, with_rules
+from sluice_cli.proposals import NoPlaceForRules, rules_text, whole_text, with_rules
 
 META = [{"name": "__op", "type": ["null", "string"]}, {"name": "__lsn", "type": ["null", "long"]}]
 
@@ -121,7 +121,7 @@ def test_names_in_objects_cannot_end_a_comment():
 @pytest.mark.parametrize("rest", ["", "\n# what follows\nlanes:\n  main: {linger: 1m}\n"])
 def test_rules_are_added_at_the_end_of_the_list_and_nothing_else_changes(rest):
     text = "tables:   # mine\n    - {topic: a.b, table: a.b, record_key: id}  # first\n" + rest
-    whole, first, last = with_rules(text, [propose(sample(sales(40)))])
+    whole, first, last = with_rules(text, lambda indent: rules_text([propose(sample(sales(40)))], indent))
     assert [rule.table for rule in read_tables(whole).rules] == ["a.b", "ecomm.sale"]
     lines = whole.splitlines(keepends=True)
     assert "".join(lines[: first - 2] + lines[last:]) == text
@@ -130,4 +130,4 @@ def test_rules_are_added_at_the_end_of_the_list_and_nothing_else_changes(rest):
 
 def test_a_list_in_one_line_is_not_added_to():
     with pytest.raises(NoPlaceForRules):
-        with_rules("tables: [{topic: a.b, table: a.b, record_key: id}]", [propose(sample(sales(40)))])
+        with_rules("tables: [{topic: a.b, table: a.b, record_key: id}]", lambda indent: "")
