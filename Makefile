@@ -29,7 +29,7 @@ $(VENV)/.dev: $(VENV)/.local
 
 setup: $(VENV)/.dev  ## make the virtual environment
 
-demo: $(VENV)/.local  ## land the bundled seven tables on this machine, print their rows, leave nothing running
+demo: $(VENV)/.local  ## land seven tables on this machine, change and delete a row, account for everything, leave nothing running
 	@$(BIN)/sluice demo
 
 test: setup  ## unit, property, Spark and integration tests
