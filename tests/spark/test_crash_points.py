@@ -39,7 +39,7 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(bench: Workben
     from sluice_spark import merging
 
     whole = merging.winners
-    monkeypatch.setattr(merging, "winners", lambda marked: boom(whole(marked)))
+    monkeypatch.setattr(merging, "winners", lambda marked, **named: boom(whole(marked, **named)))
     with pytest.raises(Exception, match="killed here"):
         bench.merge_manifest(manifest, config)
     monkeypatch.undo()
@@ -74,7 +74,7 @@ def test_a_writer_that_wakes_up_after_the_rollback_commits_nothing(bench: Workbe
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="sleeper")], SCHEMA)])
-    client = hudi_table(bench, config)._client()
+    client = hudi_table(bench, config).client({})
     instant = client.startCommit()
     try:
         assert hudi_table(bench, config).rollback_unfinished() == (instant,)
