@@ -39,7 +39,7 @@ OF_OTHERS = {
     "commit_not_newest": "the driver", "configuration_unreadable": "admit", "foreign_objects": "settling", "invalid_configuration": "config push", "lane_lost": "the driver",
     "lanes_failed": "supervise", "ledger_busy": "every user of the ledger", "manifest_missing": "a take-over", "message_unfinished": "admit", "settings_missing": "every function",
     "spark_died": "the driver", "still_unfinished": "the driver", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
-    "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
+    "no_such_commit": "reading a timeline", "unreadable_commit": "reading a timeline", "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
 }
 #: Codes of input that no bytes of an object can bring about, and the test that does.
 ELSEWHERE = {"lost_before_read", "unsupported_format"}
