@@ -44,6 +44,7 @@ def _mount() -> None:
     from sluice_cli import (
         config_commands,
         demo_command,
+        diff_command,
         discover_command,
         doctor_command,
         history_command,
@@ -54,9 +55,11 @@ def _mount() -> None:
         put_command,
         quarantine_commands,
         query_command,
+        read_command,
         row_command,
         schema_commands,
         status_command,
+        table_commands,
         trace_command,
         wait_command,
     )
@@ -66,6 +69,9 @@ def _mount() -> None:
     app.command("wait")(wait_command.wait)
     app.command("status")(status_command.status)
     app.command("query")(query_command.query)
+    app.command("read")(read_command.read)
+    app.command("diff")(diff_command.diff)
+    app.add_typer(table_commands.app, name="table")
     app.command("history")(history_command.history)
     app.command("trace")(trace_command.trace)
     app.command("row")(row_command.row)

@@ -1,44 +1,32 @@
-"""Silver tables as Arrow batches, read by hudi-rs: no JVM, and no code shared with the writer."""
+"""Silver tables as Arrow batches, now, as of a moment or changed since one; merged by hudi-rs: no JVM, and no code shared with the writer."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
-from sluice import hidden_columns
-from sluice.table_config import COLUMN
+from sluice import hidden_columns, hudi_options
+from sluice.file_slices import FileSlice
 from sluice_cli.failures import CommandFailed, UsageError
+from sluice_cli.moments import NOW, Span
+from sluice_cli.silver_place import READ_OPTIMIZED, SilverPlace, TableFolder, UnknownTable, find_table
+from sluice_cli.table_state import TableState, table_state
 
-READ_OPTIMIZED, REAL_TIME, PLAIN = "_ro", "_rt", ""
-_PROPERTIES = ".hoodie/hoodie.properties"  # Hudi's mark of a table, written when it is created
+COMMIT_TIME, RECORD_KEY = "_hoodie_commit_time", "_hoodie_record_key"
+BATCH_ROWS = 8_192  # of one batch of an answer
 _META_PREFIX = "_hoodie_"
 _LINEAGE_PREFIX = "_sluice_"
 
 
-class SilverPlace(Protocol):
-    """Where silver tables are and how to get at them; `Target` is one."""
+class UnknownColumn(UsageError):
+    """A column that the table doesn't have, or that is hidden; facts: `table`, `column`, `columns`."""
 
-    @property
-    def silver_url(self) -> str:
-        """`s3://bucket`, or `file:///folder`."""
-
-    def storage_options(self) -> Mapping[str, str]:
-        """The object store's settings: endpoint, region, credentials."""
-
-    def client(self, service: str) -> Any:
-        """A boto3 client; only asked for where `silver_url` is S3's."""
-
-
-class UnknownTable(UsageError):
-    """The name is no table that has a commit; facts: `table`, `tables`."""
-
-    code = "unknown_table"
+    code = "unknown_column"
 
 
 class Unreadable(CommandFailed):
@@ -48,41 +36,95 @@ class Unreadable(CommandFailed):
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What of a table's rows and columns a reader sees.
+
+    `columns` are names in the order that they are wanted in, None for all that aren't hidden.
+    """
+
+    with_deleted: bool = False
+    lineage: bool = False
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class SilverTable:
-    """One opened table under the name it was asked for; `view` is "", "_ro" or "_rt"."""
+    """One opened table under the name it was asked for; `view` is "", "_ro" or "_rt", `instant` the commit that is seen."""
 
     table: str
     view: str
+    span: Span
     hudi: Any
+    state: TableState
+    instant: str
 
-    def schema(self, *, with_deleted: bool = False, lineage: bool = False) -> pa.Schema:
-        """The columns that a reader sees, in the table's order. Raises Unreadable."""
-        whole = self._guarded(self.hudi.get_schema_with_meta_fields)
-        return pa.schema([item for item in whole if is_shown(item.name, with_deleted=with_deleted, lineage=lineage)])
+    def schema(self, shown: Shown = Shown()) -> pa.Schema:
+        """The columns that a reader sees, in the table's order or the wanted one. They are the newest commit's, whatever the moment. Raises Unreadable, UnknownColumn."""
+        # Changes without their deletions would be no changes.
+        with_deleted = shown.with_deleted or self.span.changes
+        visible = [item for item in self.stored_schema if is_shown(item.name, with_deleted=with_deleted, lineage=shown.lineage)]
+        if shown.columns is None:
+            return pa.schema(visible)
+        return pa.schema([self._column(name, visible) for name in shown.columns])
 
-    def batches(self, *, with_deleted: bool = False, lineage: bool = False) -> Iterator[pa.RecordBatch]:
-        """The rows of the newest commit, as they are read; all batches have `schema`. Raises Unreadable."""
-        schema = self.schema(with_deleted=with_deleted, lineage=lineage)
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """All columns that are stored, hidden ones included. Raises Unreadable."""
+        return self._guarded(self.hudi.get_schema_with_meta_fields)
+
+    @property
+    def record_key(self) -> tuple[str, ...]:
+        """The columns that the table's key is made of."""
+        return hudi_options.record_key_of(self.hudi.hudi_options())
+
+    def slices(self) -> tuple[FileSlice, ...]:
+        """The file slices to read, those left out that can't hold a row of the span."""
+        slices = self.state.slices(self.instant)
+        if self.view == READ_OPTIMIZED:
+            slices = tuple(FileSlice(item.partition, item.file_id, item.base) for item in slices if item.base is not None)
+        since = self.span.since
+        # A row carries the instant of its own last change, and a file nothing newer than itself. A log file's name tells only its base file's instant.
+        return slices if since is None else tuple(item for item in slices if item.logs or item.base is not None and item.base.instant > since)
+
+    def batches(self, shown: Shown = Shown(), *, slices: Sequence[FileSlice] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of the span, as they are read, one file slice after the other; all batches have `schema`. Raises Unreadable.
+
+        Each slice is merged whole, by position, before anything is left out of it, so a change that lost isn't taken for a row's last one.
+        """
+        schema = self.schema(shown)
         names = list(schema.names)
-        stored = set(self._guarded(self.hudi.get_schema_with_meta_fields).names)
-        marked = hidden_columns.DELETED in stored
-        wanted = names if hidden_columns.DELETED in names or not marked else [*names, hidden_columns.DELETED]
-        stream = self._guarded(lambda: self.hudi.read_stream(HudiReadOptions().with_projection(wanted)))
-        while True:
-            batch = self._guarded(lambda: next(stream, None))
-            if batch is None:
-                return
-            if marked and not with_deleted:
-                deleted = pc.fill_null(batch.column(hidden_columns.DELETED), False)
-                batch = batch.filter(pc.invert(deleted))
-            if batch.num_rows:
-                yield batch.select(names).cast(schema)
+        stored = set(self.stored_schema.names)
+        hide_deleted = hidden_columns.DELETED in stored and not shown.with_deleted and not self.span.changes
+        needed = [*([hidden_columns.DELETED] if hide_deleted else []), *([COMMIT_TIME] if self.span.since is not None else [])]
+        options = self._options().with_projection([*names, *(name for name in needed if name not in names)]).with_batch_size(BATCH_ROWS)
+        reader = self._guarded(lambda: self.hudi.create_file_group_reader_with_options(self._options()))
+        for item in self.slices() if slices is None else slices:
+            base = item.base.path if item.base is not None else ""
+            stream = self._guarded(lambda: reader.read_file_slice_from_paths_stream(base, [log.path for log in item.logs], options))
+            while (batch := self._guarded(lambda: next(stream, None))) is not None:
+                if hide_deleted:
+                    batch = batch.filter(pc.invert(pc.fill_null(batch.column(hidden_columns.DELETED), False)))
+                if self.span.since is not None:
+                    batch = batch.filter(pc.greater(batch.column(COMMIT_TIME), self.span.since))
+                if batch.num_rows:
+                    yield batch.select(names).cast(schema)
 
-    def reader(self, *, with_deleted: bool = False, lineage: bool = False) -> pa.RecordBatchReader:
+    def reader(self, shown: Shown = Shown(), *, slices: Sequence[FileSlice] | None = None) -> pa.RecordBatchReader:
         """`batches` in the form that Arrow's consumers take; it can be read once."""
-        return pa.RecordBatchReader.from_batches(
-            self.schema(with_deleted=with_deleted, lineage=lineage), self.batches(with_deleted=with_deleted, lineage=lineage)
-        )
+        return pa.RecordBatchReader.from_batches(self.schema(shown), self.batches(shown, slices=slices))
+
+    def _options(self) -> HudiReadOptions:
+        return HudiReadOptions().with_as_of_timestamp(self.instant)
+
+    def _column(self, name: str, visible: Sequence[pa.Field]) -> pa.Field:
+        found = next((item for item in visible if item.name == name), None)
+        if found is None:
+            names = tuple(item.name for item in visible)
+            raise UnknownColumn(
+                f"{self.table} shows no column {name!r}", table=self.table, column=name, columns=names,
+                next_step=f"Its columns: {', '.join(names[:40])}. _sluice_* and _hoodie_* need --lineage, {hidden_columns.DELETED} needs --with-deleted",
+            )
+        return found
 
     def _guarded(self, read: Callable[[], Any]) -> Any:
         return _guarded(self.table, read)
@@ -95,90 +137,33 @@ def is_shown(column: str, *, with_deleted: bool, lineage: bool) -> bool:
     return lineage or not column.startswith((_META_PREFIX, _LINEAGE_PREFIX))
 
 
-def read_table(place: SilverPlace, name: str, *, with_deleted: bool = False, lineage: bool = False) -> pa.Table:
-    """All rows of `database.table` (merge-on-read also `_ro` and `_rt`). Raises UnknownTable, Unreadable."""
-    return open_table(place, name).reader(with_deleted=with_deleted, lineage=lineage).read_all()
+def read_table(place: SilverPlace, name: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW) -> pa.Table:
+    """All rows of `database.table` (merge-on-read also `_ro` and `_rt`). Raises what `open_table` does."""
+    return open_table(place, name, span=span).reader(Shown(with_deleted=with_deleted, lineage=lineage)).read_all()
 
 
-def open_table(place: SilverPlace, name: str) -> SilverTable:
+def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTable:
     """Find a table by the name a reader uses; a table that is really called so wins over a suffix.
 
     Merge-on-read: the plain name and `_rt` are the merged state, `_ro` the base files alone.
-    Raises UnknownTable, Unreadable.
+    Raises UnknownTable, Unreadable, NoCommit, NotRetained, UnsettledMoment.
     """
-    for database, stored, view in _candidates(name):
-        if not _exists(place, database, stored):
-            continue
-        opened = _open(place, f"{database}.{stored}", view)
-        if view and not opened.hudi.is_mor:
-            raise UnknownTable(
-                f"{database}.{stored} is copy-on-write and has no view {view}", table=name, next_step=f"Ask for {database}.{stored}"
-            )
-        return opened
-    raise _unknown(place, name)
+    folder, view = find_table(place, name)
+    opened = _guarded(folder.table, _builder(folder, view).build)
+    if view and not opened.is_mor:
+        raise UnknownTable(
+            f"{folder.table} is copy-on-write and has no view {view}", table=name, next_step=f"Ask for {folder.table}"
+        )
+    version = hudi_options.version_of(opened.hudi_options())
+    if version != str(hudi_options.TABLE_VERSION):
+        raise Unreadable(f"{folder.table} is of Hudi's table version {version or 'none'}, not {hudi_options.TABLE_VERSION}", table=folder.table, next_step="Read it with Spark")
+    state = table_state(folder)
+    return SilverTable(table=folder.table, view=view, span=span, hudi=opened, state=state, instant=state.newest_until(span.as_of))
 
 
-def tables_in(place: SilverPlace) -> tuple[str, ...]:
-    """Every `database.table` that silver holds, sorted."""
-    found = _folders(place, "")
-    return tuple(sorted(f"{database}.{table}" for database in found for table in _folders(place, f"{database}/") if _exists(place, database, table)))
-
-
-def _candidates(name: str) -> Iterator[tuple[str, str, str]]:
-    """The (database, table, view) that a name can mean, as it is written and then in lower case, which configured names have."""
-    for spelled in dict.fromkeys((name, name.lower())):
-        database, _, table = spelled.partition(".")
-        yield database, table, PLAIN
-        for view in (READ_OPTIMIZED, REAL_TIME):
-            if table.endswith(view) and len(table) > len(view):
-                yield database, table[: -len(view)], view
-
-
-def _open(place: SilverPlace, table: str, view: str) -> SilverTable:
-    builder = HudiTableBuilder.from_base_uri(f"{place.silver_url}/{table.replace('.', '/', 1)}")
-    builder = builder.with_storage_options(dict(place.storage_options()))
-    if view == READ_OPTIMIZED:
-        builder = builder.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE, "true")
-    return SilverTable(table=table, view=view, hudi=_guarded(table, builder.build))
-
-
-def _exists(place: SilverPlace, database: str, table: str) -> bool:
-    # Names come from SQL and become a path: only what can be a table's name gets that far.
-    if not (COLUMN.fullmatch(database) and COLUMN.fullmatch(table)):
-        return False
-    mark = f"{database}/{table}/{_PROPERTIES}"
-    folder = _local_folder(place)
-    if folder is not None:
-        return (folder / mark).is_file()
-    found = place.client("s3").list_objects_v2(Bucket=_bucket(place), Prefix=mark, MaxKeys=1)
-    return any(item["Key"] == mark for item in found.get("Contents", ()))
-
-
-def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
-    """The names one level below `under` that can be a database's or a table's."""
-    folder = _local_folder(place)
-    if folder is not None:
-        names = [item.name for item in (folder / under).iterdir() if item.is_dir()]
-    else:
-        pages = place.client("s3").get_paginator("list_objects_v2").paginate(Bucket=_bucket(place), Prefix=under, Delimiter="/")
-        names = [item["Prefix"][len(under) : -1] for page in pages for item in page.get("CommonPrefixes", ())]
-    # `_sluice` holds manifests and outcomes, not tables.
-    return tuple(name for name in names if COLUMN.fullmatch(name) and name != "_sluice")
-
-
-def _local_folder(place: SilverPlace) -> Path | None:
-    parts = urlsplit(place.silver_url)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
-def _bucket(place: SilverPlace) -> str:
-    return urlsplit(place.silver_url).netloc
-
-
-def _unknown(place: SilverPlace, name: str) -> UnknownTable:
-    tables = tables_in(place)
-    known = f"Tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}" if tables else "A table appears with its first commit: `sluice wait`"
-    return UnknownTable(f"No table {name!r} in {place.silver_url}", table=name, tables=tables, next_step=known)
+def _builder(folder: TableFolder, view: str) -> HudiTableBuilder:
+    builder = HudiTableBuilder.from_base_uri(folder.url).with_storage_options(dict(folder.place.storage_options()))
+    return builder.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE, "true") if view == READ_OPTIMIZED else builder
 
 
 def _guarded(table: str, read: Callable[[], Any]) -> Any:

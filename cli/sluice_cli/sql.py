@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from sluice import hidden_columns
 from sluice_cli.failures import UsageError
-from sluice_cli.reading import SilverPlace, open_table, tables_in
+from sluice_cli.moments import NOW, Span
+from sluice_cli.reading import Shown, open_table
+from sluice_cli.silver_place import SilverPlace, tables_in
 
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
 
@@ -52,11 +55,25 @@ def _walk(node: Any) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def run_query(place: SilverPlace, sql: str, *, with_deleted: bool = False, lineage: bool = False) -> Iterator[duckdb.DuckDBPyRelation]:
-    """The result of one SELECT, readable inside the `with`.
+def run_query(place: SilverPlace, sql: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW) -> Iterator[duckdb.DuckDBPyRelation]:
+    """The result of one SELECT, readable inside the `with`; every table that it names is seen over the same span.
 
-    Raises InvalidQuery, UnknownTable, Unreadable.
+    Raises InvalidQuery and what `open_table` does.
     """
+    with opened_duckdb() as connection:
+        # DuckDB compares names without case, so two spellings are one table.
+        named = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)}
+        for schema, table in (pair for folded, pair in named.items() if folded[0] not in _OWN_SCHEMAS):
+            _load(connection, place, schema, table, Shown(with_deleted=with_deleted, lineage=lineage), span)
+        try:
+            yield connection.sql(sql)
+        except duckdb.Error as error:
+            raise _explained(place, error) from error
+
+
+@contextmanager
+def opened_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB of its own that holds tables in memory and, where they don't fit, in a folder that goes with it."""
     with tempfile.TemporaryDirectory(prefix="sluice-query-") as spill:
         # Nothing is fetched from elsewhere, and no Python variable becomes a table by its name.
         config = {
@@ -66,28 +83,27 @@ def run_query(place: SilverPlace, sql: str, *, with_deleted: bool = False, linea
             "python_enable_replacements": "false",
         }
         with duckdb.connect(config=config) as connection:
-            # DuckDB compares names without case, so two spellings are one table.
-            named = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)}
             connection.execute("SET TimeZone = 'UTC'")
-            for schema, table in (pair for folded, pair in named.items() if folded[0] not in _OWN_SCHEMAS):
-                _load(connection, place, schema, table, with_deleted=with_deleted, lineage=lineage)
-            try:
-                yield connection.sql(sql)
-            except duckdb.Error as error:
-                raise _explained(place, error) from error
+            yield connection
 
 
-def _load(connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str, table: str, *, with_deleted: bool, lineage: bool) -> None:
-    # Into DuckDB's own storage, which a statement may scan twice and which spills to disk.
-    reader = open_table(place, f"{schema}.{table}").reader(with_deleted=with_deleted, lineage=lineage)
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(schema)}")
+def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatchReader) -> None:
+    """Make a table of batches, batch by batch. `name` is SQL: quoted by the caller."""
     connection.register("sluice_reader", reader)
-    connection.execute(f"CREATE TABLE {_quoted(schema)}.{_quoted(table)} AS FROM sluice_reader")
+    connection.execute(f"CREATE TABLE {name} AS FROM sluice_reader")
     connection.unregister("sluice_reader")
 
 
-def _quoted(identifier: str) -> str:
+def quoted(identifier: str) -> str:
+    """A name as SQL has it, whatever it holds."""
     return '"' + identifier.replace('"', '""') + '"'
+
+
+def _load(connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str, table: str, shown: Shown, span: Span) -> None:
+    # Into DuckDB's own storage, which a statement may scan twice and which spills to disk.
+    reader = open_table(place, f"{schema}.{table}", span=span).reader(shown)
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    load(connection, f"{quoted(schema)}.{quoted(table)}", reader)
 
 
 def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:

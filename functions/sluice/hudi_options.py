@@ -107,6 +107,26 @@ def absent(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, s
     return {name: value for name, value in properties.readers.items() if name not in found}
 
 
+def record_key_of(found: Mapping[str, str]) -> Tuple[str, ...]:
+    """The columns of a table's key, as its own properties name them."""
+    return tuple(name for name in found.get("hoodie.table.recordkey.fields", "").split(",") if name)
+
+
+def partition_fields_of(found: Mapping[str, str]) -> Tuple[str, ...]:
+    """The columns of a table's partition path, as its own properties name them; some releases add `:SIMPLE` to a name."""
+    return tuple(name.split(":", 1)[0] for name in found.get("hoodie.table.partition.fields", "").split(",") if name)
+
+
+def is_merge_on_read(found: Mapping[str, str]) -> bool:
+    """Whether a table's own properties name it merge-on-read."""
+    return found.get("hoodie.table.type") == "MERGE_ON_READ"
+
+
+def version_of(found: Mapping[str, str]) -> str:
+    """The table version that a table's own properties name."""
+    return found.get("hoodie.table.version", "")
+
+
 def key_generator(config: TableConfig) -> str:
     """The class that makes keys and partition paths.
 

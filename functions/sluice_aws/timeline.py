@@ -70,7 +70,7 @@ class TimelineReader:
     def properties(self, table: str) -> Optional[Mapping[str, str]]:
         """The table's own properties (`hoodie.properties`); None where there is no table."""
         document = self._objects.get(self._bucket, table_prefix(table) + PROPERTIES_FILE)
-        return None if document is None else _properties(document.data.decode("utf-8"))
+        return None if document is None else properties_of(document.data.decode("utf-8"))
 
     def partition_paths(self, table: str, fields: Tuple[str, ...]) -> Iterator[str]:
         """Every partition folder of a table that is partitioned by `fields`, in order: `nationality=German`, `year=2024/month=1`.
@@ -96,7 +96,7 @@ def table_prefix(table: str) -> str:
     return f"{database}/{name}/"
 
 
-def _properties(text: str) -> Dict[str, str]:
+def properties_of(text: str) -> Dict[str, str]:
     r"""Java's properties as Hudi writes them: name=value, with `\` before `:`, `=`, `#`, `!` and `\` itself."""
     found = {}
     for line in text.splitlines():

@@ -9,7 +9,8 @@ import pytest
 
 from sluice_cli import query_command
 from sluice_cli.main import run
-from sluice_cli.reading import UnknownTable, Unreadable, open_table, read_table, tables_in
+from sluice_cli.reading import Unreadable, open_table, read_table
+from sluice_cli.silver_place import UnknownTable, tables_in
 from sluice_cli.sql import InvalidQuery, run_query, table_references
 
 SILVER = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"

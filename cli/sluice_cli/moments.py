@@ -1,0 +1,83 @@
+"""Moments as people write them, as a timeline has them: an instant of 17 digits, or a wall-clock time with its zone."""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Annotated
+
+import typer
+
+from sluice_cli.failures import UsageError
+
+_INSTANT = re.compile(r"[0-9]{17}")
+_EXAMPLES = "an instant such as 20260501101500123 (`sluice table commits`), or a time with its zone: 2026-05-01T10:15:00Z, '2026-05-01 12:15:00+02:00'"
+
+AsOf = Annotated[str | None, typer.Option("--as-of", metavar="MOMENT", help="The table as it was: an instant, or a time with its zone.", show_default=False)]
+Since = Annotated[str | None, typer.Option("--since", metavar="MOMENT", help="Only rows that changed after this moment, each as it was last.", show_default=False)]
+Until = Annotated[str | None, typer.Option("--until", metavar="MOMENT", help="With --since or alone: as of this moment, changes after it left out.", show_default=False)]
+
+
+class InvalidMoment(UsageError):
+    """A moment that can't be understood, or moments that don't go together; facts: `given`."""
+
+    code = "invalid_moment"
+
+
+@dataclass(frozen=True)
+class Span:
+    """What of a table's history is asked for. Instants; None is without a limit.
+
+    `as_of` alone is the table as it was then. `changes` leaves only rows whose last change is after `since` and not after `as_of`.
+    """
+
+    as_of: str | None = None
+    since: str | None = None
+    changes: bool = False
+
+
+NOW = Span()
+
+
+def span_of(*, as_of: str | None = None, since: str | None = None, until: str | None = None) -> Span:
+    """The span that a command line asks for. Raises InvalidMoment."""
+    if as_of is not None and (since is not None or until is not None):
+        raise InvalidMoment("--as-of is a state, --since and --until are changes", given=as_of, next_step="Give either")
+    if as_of is not None:
+        return Span(as_of=instant_at(as_of))
+    first = None if since is None else instant_at(since)
+    last = None if until is None else instant_at(until)
+    if first is not None and last is not None and first > last:
+        raise InvalidMoment(f"--since {since} is after --until {until}", given=since, next_step="Exchange them")
+    return Span(as_of=last, since=first, changes=since is not None or until is not None)
+
+
+def instant_at(moment: str) -> str:
+    """The instant of a moment, in UTC as tables' timelines are. A time without its zone is refused: it would mean something else elsewhere.
+
+    Raises InvalidMoment.
+    """
+    text = moment.strip()
+    if _INSTANT.fullmatch(text):
+        try:
+            datetime.strptime(text[:14], "%Y%m%d%H%M%S")
+        except ValueError as error:
+            raise InvalidMoment(f"{moment!r} is no instant: {error}", given=moment, next_step=f"Give {_EXAMPLES}") from error
+        return text
+    try:
+        told = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidMoment(f"{moment!r} is no moment", given=moment, next_step=f"Give {_EXAMPLES}") from error
+    if told.tzinfo is None:
+        raise InvalidMoment(f"{moment!r} has no zone", given=moment, next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {_EXAMPLES}")
+    try:
+        there = told.astimezone(timezone.utc)
+    except OverflowError as error:
+        raise InvalidMoment(f"{moment!r} is out of range", given=moment, next_step=f"Give {_EXAMPLES}") from error
+    return f"{there.year:04d}{there:%m%d%H%M%S}{there.microsecond // 1000:03d}"
+
+
+def moment_of(instant: str) -> str:
+    """An instant as people read it: 2026-05-01T10:15:00.123Z. One of 14 digits has no milliseconds."""
+    date, clock = f"{instant[:4]}-{instant[4:6]}-{instant[6:8]}", f"{instant[8:10]}:{instant[10:12]}:{instant[12:14]}"
+    return f"{date}T{clock}{'.' + instant[14:17] if len(instant) > 14 else ''}Z"

@@ -1,0 +1,274 @@
+"""Time travel, changes between moments and differences, on tables that Spark wrote (tests/data/hudi_tables), without a JVM."""
+import csv
+import io
+import json
+import shutil
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+from test_cli_reading import SILVER, Folder, rows
+
+from sluice_cli import diff_command, query_command, read_command, table_commands
+from sluice_cli.main import run
+from sluice_cli.moments import InvalidMoment, Span, instant_at, moment_of, span_of
+from sluice_cli.reading import Shown, UnknownColumn, open_table, read_table
+from sluice_cli.silver_place import find_table
+from sluice_cli.table_diff import differences
+from sluice_cli.table_state import NoCommit, NotRetained, UnsettledMoment, table_state
+
+LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
+ARTISTS_LOADED, ARTISTS_MOVED = "20261121080005027", "20261121080008725"
+CLEANED = {
+    "type": "record", "name": "HoodieCleanMetadata",
+    "fields": [{"name": "earliestCommitToRetain", "type": "string"}, {"name": "lastCompletedCommitTimestamp", "type": "string"}],
+}
+PLANNED = {
+    "type": "record", "name": "HoodieCleanerPlan",
+    "fields": [{"name": "earliestInstantToRetain", "type": ["null", {"type": "record", "name": "A", "fields": [{"name": "timestamp", "type": "string"}]}]}],
+}
+ROLLED_BACK = {
+    "type": "record", "name": "HoodieRollbackMetadata",
+    "fields": [{"name": "commitsRollback", "type": {"type": "array", "items": "string"}}, {"name": "partitionMetadata", "type": {"type": "map", "values": "string"}}],
+}
+
+
+@pytest.fixture
+def silver():
+    return Folder(SILVER)
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A copy of the tables, to be changed."""
+    shutil.copytree(SILVER, tmp_path / "silver")
+    return Folder(tmp_path / "silver"), tmp_path / "silver"
+
+
+@pytest.fixture
+def on_silver(silver, monkeypatch):
+    for module in (read_command, diff_command, query_command, table_commands):
+        monkeypatch.setattr(module, "chosen_target", lambda stack: silver)
+
+
+def avro_file(path, schema, record):
+    body = io.BytesIO()
+    fastavro.writer(body, fastavro.parse_schema(schema), [record])
+    path.write_bytes(body.getvalue())
+
+
+def names(table):
+    return {number: (row["name"], row["nationality"]) for number, row in rows(table).items()}
+
+
+@pytest.mark.parametrize(("moment", "instant"), [
+    ("20260501101500123", "20260501101500123"),
+    ("2026-05-01T10:15:00.123Z", "20260501101500123"),
+    ("2026-05-01 12:15:00.123999+02:00", "20260501101500123"),
+    (" 2026-12-31T23:59:59-00:30 ", "20270101002959000"),
+])
+def test_a_moment_is_an_instant_or_a_time_with_its_zone(moment, instant):
+    assert instant_at(moment) == instant
+
+
+@pytest.mark.parametrize("moment", ["2026-05-01T10:15:00", "2026-05-01", "20260501101500", "20269901101500123", "yesterday", "", "1'; drop", "0001-01-01T00:00:00+23:00", "２０260501101500123"])
+def test_a_moment_that_could_mean_two_things_or_nothing_is_refused(moment):
+    with pytest.raises(InvalidMoment):
+        instant_at(moment)
+
+
+def test_a_moment_is_shown_as_it_is_read():
+    assert instant_at(moment_of(NOTED)) == NOTED
+    assert moment_of("20261121080013") == "2026-11-21T08:00:13Z"
+
+
+def test_a_state_and_changes_are_not_asked_for_at_once_and_not_backwards():
+    for wrong in ({"as_of": NOTED, "since": LOADED}, {"as_of": NOTED, "until": NOTED}, {"since": NOTED, "until": LOADED}):
+        with pytest.raises(InvalidMoment):
+            span_of(**wrong)
+    assert span_of(until=NOTED) == Span(as_of=NOTED, changes=True)
+
+
+@pytest.mark.parametrize("name", ["moma.artists", "moma.works"])
+def test_a_moved_and_a_deleted_row_are_where_they_were(silver, name):
+    first, second = (LOADED, MOVED) if name == "moma.works" else (ARTISTS_LOADED, ARTISTS_MOVED)
+    then = names(read_table(silver, name, span=Span(as_of=first)))
+    assert (then[1], then[2], then[6]) == (("one", "American"), ("two", "German"), ("six", "German"))
+    later = names(read_table(silver, name, span=Span(as_of=second)))
+    assert later[1] == ("one moved", "German") and 2 not in later and later[6] == ("six b", "German")
+
+
+def test_between_two_commits_the_older_one_is_seen(silver):
+    between = str(int(NOTED) - 1)
+    assert open_table(silver, "moma.works", span=Span(as_of=between)).instant == MOVED
+    assert names(read_table(silver, "moma.works", span=Span(as_of=between))) == names(read_table(silver, "moma.works", span=Span(as_of=MOVED)))
+
+
+def test_a_log_of_a_later_commit_is_left_out_and_a_later_column_is_null(silver):
+    then = rows(read_table(silver, "moma.works", span=Span(as_of=MOVED)))
+    assert (then[6]["name"], then[6]["note"]) == ("six b", None) and 7 not in then
+
+
+def test_before_the_first_commit_the_answer_names_it(silver):
+    with pytest.raises(NotRetained, match=LOADED) as refused:
+        open_table(silver, "moma.works", span=Span(as_of=str(int(LOADED) - 1)))
+    assert refused.value.facts["earliest"] == LOADED
+
+
+def test_before_what_cleaning_keeps_the_answer_names_the_earliest_moment(own):
+    place, folder = own
+    avro_file(folder / "moma/works/.hoodie/20261121080020000.clean", CLEANED, {"earliestCommitToRetain": MOVED, "lastCompletedCommitTimestamp": NOTED})
+    with pytest.raises(NotRetained, match=MOVED):
+        read_table(place, "moma.works", span=Span(as_of=LOADED))
+    assert names(read_table(place, "moma.works", span=Span(as_of=MOVED)))[6] == ("six b", "German")
+
+
+def test_a_cleaning_that_is_planned_counts_since_files_may_be_gone(own):
+    place, folder = own
+    avro_file(folder / "moma/works/.hoodie/20261121080020000.clean.requested", PLANNED, {"earliestInstantToRetain": {"timestamp": NOTED}})
+    with pytest.raises(NotRetained, match=NOTED):
+        read_table(place, "moma.works", span=Span(as_of=MOVED))
+
+
+def test_a_cleaning_that_tells_no_moment_leaves_the_newest_state_only(own):
+    place, folder = own
+    avro_file(folder / "moma/works/.hoodie/20261121080020000.clean", CLEANED, {"earliestCommitToRetain": "", "lastCompletedCommitTimestamp": NOTED})
+    with pytest.raises(NotRetained, match=NOTED):
+        read_table(place, "moma.works", span=Span(as_of=MOVED))
+
+
+def test_archived_commits_are_read_like_active_ones(own):
+    place, folder = own
+    for name in ("moma.works", "moma.artists"):
+        before = {moment: names(read_table(place, name, span=Span(as_of=moment))) for moment in ((LOADED, MOVED) if name == "moma.works" else (ARTISTS_LOADED,))}
+        for moment in before:
+            for file in (folder / name.replace(".", "/") / ".hoodie").glob(f"{moment}*"):
+                file.unlink()
+        assert {moment: names(read_table(place, name, span=Span(as_of=moment))) for moment in before} == before
+
+
+def test_among_archived_commits_a_moment_with_a_write_that_was_undone_later_is_refused(own):
+    place, folder = own
+    timeline = folder / "moma/works/.hoodie"
+    for moment in (LOADED, MOVED):
+        for file in timeline.glob(f"{moment}*"):
+            file.unlink()
+    undone, at = str(int(MOVED) + 10), str(int(MOVED) + 500)
+    record = {"commitsRollback": [undone], "partitionMetadata": {"p": "x"}}
+    avro_file(timeline / f"{at}.rollback", ROLLED_BACK, record)
+    with pytest.raises(UnsettledMoment, match=at):
+        open_table(place, "moma.works", span=Span(as_of=str(int(MOVED) + 20)))
+    assert names(read_table(place, "moma.works", span=Span(as_of=at)))[6] == ("six b", "German")
+    assert names(read_table(place, "moma.works", span=Span(as_of=MOVED)))[6] == ("six b", "German")
+    avro_file(timeline / f"{at}.rollback", ROLLED_BACK, {**record, "partitionMetadata": {}})  # undone before it had written anything
+    assert open_table(place, "moma.works", span=Span(as_of=str(int(MOVED) + 20)))
+
+
+def test_an_unfinished_write_is_not_seen_at_any_moment(own):
+    place, folder = own
+    table = folder / "moma/artists"
+    newest, = (table / "nationality=American").glob(f"*{ARTISTS_MOVED}.parquet")
+    unfinished = "20261121080009000"
+    shutil.copy(newest, newest.with_name(newest.name.replace(ARTISTS_MOVED, unfinished)))
+    (table / ".hoodie" / f"{unfinished}.commit.requested").touch()
+    (table / ".hoodie" / f"{unfinished}.inflight").touch()
+    for moment in (None, unfinished, "29991231235959999"):
+        assert open_table(place, "moma.artists", span=Span(as_of=moment)).instant == ARTISTS_MOVED
+        assert all(item.base.instant != unfinished for item in open_table(place, "moma.artists", span=Span(as_of=moment)).slices())
+
+
+def test_a_table_without_a_commit_says_so(own):
+    place, folder = own
+    for file in (folder / "crm/user/.hoodie").glob("2*"):
+        file.unlink()
+    for file in (folder / "crm/user").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(NoCommit):
+        table_state(find_table(place, "crm.user")[0]).newest_until(None)
+
+
+def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):
+    found = rows(read_table(silver, "moma.works", span=span_of(since=LOADED, until=MOVED)))
+    assert {number: (row["name"], row["__deleted"]) for number, row in found.items()} == {1: ("one moved", False), 2: (None, True), 6: ("six b", False)}
+    assert sorted(rows(read_table(silver, "moma.works", span=span_of(since=MOVED)))) == [6, 7]
+    assert sorted(rows(read_table(silver, "moma.works", span=span_of(until=LOADED)))) == [1, 2, 3, 4, 5, 6]
+    assert read_table(silver, "moma.works", span=span_of(since=NOTED)).num_rows == 0
+
+
+def test_files_without_a_change_are_not_opened(silver):
+    assert [item.partition for item in open_table(silver, "moma.artists", span=span_of(since=ARTISTS_LOADED)).slices()] == [
+        "nationality=American", "nationality=German", "nationality=__HIVE_DEFAULT_PARTITION__"]
+
+
+def test_columns_are_chosen_and_unknown_or_hidden_ones_are_named(silver):
+    table = open_table(silver, "moma.works")
+    assert table.reader(Shown(columns=("name", "id"))).read_all().column_names == ["name", "id"]
+    for wrong in ("nam", "_sluice_op", "__deleted"):
+        with pytest.raises(UnknownColumn, match="nationality"):
+            table.schema(Shown(columns=(wrong,)))
+
+
+def test_a_difference_names_the_columns_and_knows_a_moved_row_for_the_same(silver):
+    first, last = (open_table(silver, "moma.works", span=Span(as_of=moment)) for moment in (LOADED, NOTED))
+    with differences(first, last) as found:
+        told = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else None) for item in found}
+    assert told == {1: ("changed", ("nationality", "name")), 2: ("removed", None), 6: ("changed", ("name", "note")), 7: ("added", None)}
+    with differences(last, last) as found:
+        assert list(found) == []
+
+
+def test_read_writes_json_csv_and_parquet_in_which_null_and_empty_text_differ(on_silver, capsys, tmp_path):
+    assert run(["read", "moma.artists", "--as-of", ARTISTS_MOVED, "-c", "id", "-c", "nationality", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = {line["id"]: line["nationality"] for line in lines}
+    assert (told[3], told[4], told[5]) == (None, "", "Côte/d Ivoire=x")
+    assert run(["read", "moma.artists", "-c", "id", "-c", "nationality", "--csv"]) == 0
+    text = capsys.readouterr().out
+    assert "3,\n" in text and '4,""\n' in text and sorted(csv.reader(io.StringIO(text)))[-1] == ["id", "nationality"]
+    file = tmp_path / "artists.parquet"
+    assert run(["read", "moma.artists", "--parquet", str(file)]) == 0
+    assert {row["id"]: row["nationality"] for row in pq.read_table(file).to_pylist()} == told
+    assert list(tmp_path.iterdir()) == [file]
+    assert run(["read", "moma.artists", "--parquet", str(tmp_path / "nowhere" / "x.parquet")]) == 1
+    assert "can't be written" in capsys.readouterr().err
+
+
+def test_a_query_sees_every_table_as_of_the_moment(on_silver, capsys):
+    statement = "select (select count(*) from moma.works) w, (select string_agg(name, '|' order by name) from moma.works where nationality = 'German') names"
+    assert run(["query", "--as-of", "2026-11-21T09:00:12.700+01:00", "--json", statement]) == 0
+    assert json.loads(capsys.readouterr().out) == {"w": 5, "names": "one moved|six b"}
+    assert run(["query", "--since", LOADED, "--json", "select id from moma.works where __deleted"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": 2}
+
+
+def test_diff_is_told_as_json_and_as_lines(on_silver, capsys):
+    assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--json"]) == 0
+    told = capsys.readouterr()
+    lines = {line["key"]["id"]: line for line in map(json.loads, told.out.splitlines())}
+    assert lines[1] == {"difference": "changed", "key": {"id": 1}, "columns": ["nationality", "name"],
+                        "before": {"nationality": "American", "name": "one"}, "after": {"nationality": "German", "name": "one moved"}}
+    assert lines[2]["after"] is None and lines[2]["before"]["name"] == "two"
+    assert told.err.splitlines()[-1] == "0 added, 2 changed, 1 removed"
+    assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--csv"]) == 0
+    assert "changed,1,name,one,one moved" in capsys.readouterr().out
+
+
+def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, capsys):
+    def told(*arguments):
+        assert run(["table", *arguments, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    about = told("show", "moma.works")
+    assert (about["type"], about["record_key"], about["partition_by"], about["newest_commit"], about["earliest_readable"]) == ("merge-on-read", ["id"], ["nationality"], NOTED, LOADED)
+    assert {"name": "fee", "type": "decimal(10,2)", "nullable": True, "comment": "", "hidden": False} in about["columns"]
+    commits = told("commits", "moma.works", "--limit", "2")
+    assert [(row["instant"], row["operation"], row["inserted"], row["updated"], row["deleted"]) for row in commits] == [(NOTED, "upsert", 1, 1, 0), (MOVED, "upsert", 2, 1, 2)]
+    assert told("commits", "moma.works", "--all")[2]["rows_written"] == 6
+    german, = (row for row in told("files", "moma.works", "--partition", "nationality=German"))
+    assert (german["instant"], german["logs"], german["small"]) == (MOVED, 1, True) and german["log_bytes"] > 1000
+    stats = told("stats", "moma.works")
+    assert (stats["partitions"], stats["base"]["files"], stats["pending_logs"]["files"], stats["older_versions"]["files"], stats["commits"]) == (4, 5, 2, 2, 3)
+    assert stats["bytes_written"] == sum(row["bytes_written"] for row in told("commits", "moma.works", "--all")) and stats["write_amplification"] >= 1
+    for verb in ("show", "commits", "files", "stats"):
+        assert run(["table", verb, "moma.works"]) == 0
+    assert capsys.readouterr().out
