@@ -103,6 +103,21 @@ def _placeholder(value: Any) -> str:
     return value
 
 
+def _catalog(value: Any) -> dict[str, Any]:
+    """`off` keeps a table out of the catalog; under `views` it means none. The patterns are looked at with the rule that they make."""
+    if value in (False, "off"):
+        return {"sync": False}
+    if value in (True, "on"):
+        return {"sync": True}
+    if not isinstance(value, dict) or not set(value) <= {"database", "tables", "views"}:
+        raise ValueError("is off, or a mapping of database, tables and views to patterns")
+    patterns = {str(key): None if key == "views" and pattern in (False, "off") else pattern for key, pattern in value.items()}
+    wrong = [key for key, pattern in patterns.items() if not isinstance(pattern, str) and not (key == "views" and pattern is None)]
+    if wrong:
+        raise ValueError(f"has {wrong[0]}, which is a pattern such as {{table}}_all")
+    return {"sync": True, **patterns}
+
+
 Lifetime = Annotated[int, BeforeValidator(_lifetime), DURATION_SCHEMA]
 Hours = Annotated[int, BeforeValidator(_whole_hours), WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"})]
 Raw = Annotated[
@@ -120,6 +135,14 @@ JsonTypes = Annotated[
 Lineage = Annotated[
     tuple[str, ...], BeforeValidator(_lineage),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["on", "off", *LINEAGE_WORDS]}, {"type": "array", "items": {"enum": list(LINEAGE_WORDS)}, "uniqueItems": True}]}),
+]
+_PATTERN_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 255}
+Catalog = Annotated[
+    dict[str, Any], BeforeValidator(_catalog),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["on", "off"]}, {
+        "type": "object", "additionalProperties": False,
+        "properties": {"database": _PATTERN_SCHEMA, "tables": _PATTERN_SCHEMA, "views": {"anyOf": [_PATTERN_SCHEMA, {"const": False}]}},
+    }]}),
 ]
 Placeholder = Annotated[str, BeforeValidator(_placeholder), WithJsonSchema({"type": "string", "minLength": 8, "maxLength": 1_000})]
 LaneName = Annotated[str, BeforeValidator(_lane_name), WithJsonSchema({"type": "string", "pattern": f"^{LANE.pattern}$"})]
@@ -166,6 +189,7 @@ class Settings(_Strict):
     json_types: JsonTypes | None = Field(None, description="What columns of JSON without a schema are: date, timestamp_micros, decimal(10,2) …")
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
     lineage: Lineage | None = Field(None, description="What rows tell of where they came from: on, off, or a list; what is off is null in rows written from then on")
+    catalog: Catalog | None = Field(None, description="Names in the Glue catalog, as patterns of {database} and {table}: of the database, the Hudi tables and the views over them; off keeps the table out, views: off makes none")
     limits: LimitsOf | None = Field(None, description="What an object may come to before it is quarantined")
     services: Services | None = Field(None, description="What table services do, and when; off for nothing by itself")
 

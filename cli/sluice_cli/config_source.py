@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from sluice.catalog_names import CatalogRule
 from sluice.column_types import RAW_ALL
 from sluice.hidden_columns import colliding
 from sluice.lane_config import LaneConfig
@@ -122,6 +123,9 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
     said["hudi"] = {**(defaults.hudi or {}), **(rule.hudi or {})}
     said["limits"] = Limits.of({**(defaults.limits.model_dump(exclude_none=True) if defaults.limits else {}), **(rule.limits.model_dump(exclude_none=True) if rule.limits else {})})
     said["services"] = policy(defaults.services, rule.services)
+    said["catalog"] = CatalogRule.of({**(defaults.catalog or {}), **(rule.catalog or {})})
+    for key, wrong in said["catalog"].mistakes().items():
+        tree.mistake((*path, "catalog", key), wrong)
     said["json_types"] = {**(defaults.json_types or {}), **(rule.json_types or {})}
     said["freshness_s"] = said.pop("freshness", TableRule.freshness_s)
     said["rewrite_limit_bytes"] = said.pop("rewrite_limit", TableRule.rewrite_limit_bytes)

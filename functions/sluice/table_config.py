@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from sluice import unavailable
+from sluice.catalog_names import DEFAULTS as CATALOG_DEFAULTS
+from sluice.catalog_names import CatalogRule
 from sluice.errors import ChangeRefused, InvalidConfiguration
 from sluice.hidden_columns import LINEAGE_WORDS, ROW
 from sluice.lane_config import LaneConfig
@@ -68,11 +70,12 @@ class TableConfig:
     position: Optional[str] = None
     append_only: bool = False
     services: ServicePolicy = UNTOLD
+    catalog: CatalogRule = CATALOG_DEFAULTS
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
         lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw), "lineage": list(self.lineage)}
-        return {**asdict(self), **lists, "hudi": dict(self.hudi), "json_types": dict(self.json_types), "limits": self.limits.changed(), "services": self.services.changed()}
+        return {**asdict(self), **lists, "hudi": dict(self.hudi), "json_types": dict(self.json_types), "limits": self.limits.changed(), "services": self.services.changed(), "catalog": self.catalog.changed()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableConfig:
@@ -81,7 +84,7 @@ class TableConfig:
         taken = {name: value for name, value in values.items() if name in known}
         lists = {name: tuple(taken.get(name, ())) for name in ("record_key", "partition_by", "raw")}
         lineage = tuple(taken.get("lineage", LINEAGE_WORDS))
-        built = {"limits": Limits.of(taken.get("limits", {})), "services": ServicePolicy.of(taken.get("services", {}))}
+        built = {"limits": Limits.of(taken.get("limits", {})), "services": ServicePolicy.of(taken.get("services", {})), "catalog": CatalogRule.of(taken.get("catalog", {}))}
         return cls(**{**taken, **lists, **built, "lineage": lineage})
 
     @property
@@ -120,6 +123,7 @@ class TableRule:
     position: Optional[str] = None
     append_only: bool = False
     services: ServicePolicy = UNTOLD
+    catalog: CatalogRule = CATALOG_DEFAULTS
 
     @property
     def pattern(self) -> str:
@@ -159,7 +163,7 @@ class TableRule:
             freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
             generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits, lineage=self.lineage,
             raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
-            position=None if self.position is None else fill(self.position), append_only=self.append_only, services=services,
+            position=None if self.position is None else fill(self.position), append_only=self.append_only, services=services, catalog=self.catalog,
         )
 
 
@@ -250,18 +254,18 @@ class Configuration:
 def _told(rule: TableRule) -> Dict[str, Any]:
     """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
     lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw), "lineage": list(rule.lineage)}
-    told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types), "services": rule.services.changed()}
+    told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types), "services": rule.services.changed(), "catalog": rule.catalog.changed()}
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
 
 
 _LATER: Dict[str, Any] = {
     "limits": {}, "json_types": {}, "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
-    "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT, "services": {},
+    "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT, "services": {}, "catalog": {},
 }
 
 
 def _rule(values: Mapping[str, Any]) -> TableRule:
-    built = {"limits": Limits.of(values.get("limits", {})), "services": ServicePolicy.of(values.get("services", {}))}
+    built = {"limits": Limits.of(values.get("limits", {})), "services": ServicePolicy.of(values.get("services", {})), "catalog": CatalogRule.of(values.get("catalog", {}))}
     rule = TableRule(**{**values, **built, "lineage": tuple(values.get("lineage", LINEAGE_WORDS))})
     return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by), raw=tuple(rule.raw))
 

@@ -43,6 +43,10 @@ class Clients:
     def events(self) -> Any:
         return self._client("events")
 
+    @property
+    def glue(self) -> Any:
+        return self._client("glue")
+
     def _client(self, service: str) -> Any:
         with self._lock:  # making a client is not safe in two threads of one session
             if service not in self._made:

@@ -40,6 +40,9 @@ OF_OTHERS = {
     "lanes_failed": "supervise", "ledger_busy": "every user of the ledger", "manifest_missing": "a take-over", "message_unfinished": "admit", "settings_missing": "every function",
     "spark_died": "the driver", "still_unfinished": "the driver", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
     "no_such_commit": "reading a timeline", "unreadable_commit": "reading a timeline", "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
+    "catalog_name_taken": "catalog sync", "catalog_partition_keys_differ": "catalog sync", "catalog_raced": "catalog sync", "catalog_refused": "catalog sync",
+    "table_not_configured": "catalog sync", "unexpected_partition": "catalog sync",
+    "unusable_catalog_request": "catalog sync", "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object can bring about, and the test that does.
 ELSEWHERE = {"lost_before_read", "unsupported_format"}

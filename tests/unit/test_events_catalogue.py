@@ -9,6 +9,7 @@ from announce.handler import handler as announce
 from function_world import REGION, avro, context, world  # noqa: F401
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
+from sync_catalog.handler import handler as sync_catalog
 
 from sluice.events import parse_body
 from sluice.identity import ObjectId
@@ -16,7 +17,7 @@ from sluice.lane import IDLE, STARTING
 from sluice.table_config import TableRule
 
 EVENTS = Path(__file__).resolve().parents[2] / "events"
-FUNCTIONS = {"admit": ("AdmitFunction", admit), "supervise": ("SuperviseFunction", supervise), "reconcile": ("ReconcileFunction", reconcile), "announce": ("AnnounceFunction", announce)}
+FUNCTIONS = {"admit": ("AdmitFunction", admit), "supervise": ("SuperviseFunction", supervise), "reconcile": ("ReconcileFunction", reconcile), "announce": ("AnnounceFunction", announce), "sync": ("SyncCatalogFunction", sync_catalog)}
 BRONZE = "sluice-bronze-123456789012-us-west-2"
 PLAIN_KEY = "topics/shop.public.orders/partition=0/shop.public.orders+0+0000000042.avro"
 SPECIAL_KEY = "topics/shop.public.orders/a b/red flower + 100% é.avro"
@@ -154,3 +155,8 @@ def test_a_committed_batch_is_announced(stack, monkeypatch):
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus()))
     assert announce(sample("announce-batch-committed"), context()) == NOTHING_FAILED
     assert [(entry["DetailType"], json.loads(entry["Detail"])["batch"]) for entry in told] == [("Batch Committed", "b-0f5c1de2a4b34a6f9d5e8c7b6a594837")]
+
+
+def test_a_table_without_a_commit_leaves_the_catalog_as_it_is(stack):
+    answer = sync_catalog(sample("sync-table"), context())
+    assert (answer["table"], answer["changed"], answer["instant"]) == ("public.orders", False, None)

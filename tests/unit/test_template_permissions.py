@@ -1,5 +1,6 @@
 """What template.yaml lets each part do, where an emulator that asks for no permission would hide a missing one."""
 import json
+import re
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -57,3 +58,11 @@ def test_the_notes_that_announce_makes_do_not_call_it_again() -> None:
     (filtered,) = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"]["FilterCriteria"]["Filters"]
     wanted = json.loads(filtered["Pattern"])["dynamodb"]
     assert (wanted["OldImage"]["state"]["S"], wanted["NewImage"]["state"]["S"]) == ([CLAIMED], [COMMITTED])
+
+
+def test_the_catalog_sync_may_call_what_it_calls_and_delete_no_table() -> None:
+    (keeps,) = [one for one in statements("SyncCatalogRole") if any(action.startswith("glue:") for action in actions(one))]
+    source = (Path(__file__).resolve().parents[2] / "functions" / "sluice_aws" / "glue_catalog.py").read_text(encoding="utf-8")
+    called = set(re.findall(r"self\._glue\.([a-z_]+)\(", source)) - {"get_paginator"} | set(re.findall(r'get_paginator\("([a-z_]+)"', source))
+    assert {f"glue:{''.join(word.title() for word in name.split('_'))}" for name in called} == set(actions(keeps))
+    assert [one["Resource"]["Fn::Sub"][0].rsplit(":::", 1)[1] for one in statements("SyncCatalogRole") if actions(one) == ["s3:GetObject"]] == ["${Bucket}/*/.hoodie/*", "${Bucket}/config/*"]

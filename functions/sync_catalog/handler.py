@@ -1,0 +1,35 @@
+"""sync_catalog: brings the Glue catalog up to a table's newest commit; {"table": "moma.artists", "instant": optional} in, a report out."""
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, Dict
+
+from sluice_aws.catalog import CatalogSync
+from sluice_aws.catalog_requests import CatalogRequests
+from sluice_aws.clients import Clients
+from sluice_aws.config_store import ConfigStore
+from sluice_aws.glue_catalog import GlueCatalog
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_aws.settings import Settings
+from sluice_aws.telemetry import Telemetry, observed
+from sluice_aws.timeline import TimelineReader
+
+NEEDED = ("region", "ledger_table", "silver_bucket", "artifact_bucket")
+
+
+@observed("sync_catalog")
+def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+    """Lambda entry: one table. Ends with the error's own name where it can't be done, so that a state machine can tell them apart."""
+    return requests_of(telemetry).answer(event)
+
+
+@functools.lru_cache(maxsize=1)
+def requests_of(telemetry: Telemetry) -> CatalogRequests:
+    """Make what answers requests from the environment, on the first invocation."""
+    settings = Settings.from_env(os.environ, needed=NEEDED)
+    clients = Clients(settings)
+    sync = CatalogSync(catalog=GlueCatalog(clients.glue), timelines=TimelineReader(clients.s3, settings.silver_bucket), silver_bucket=settings.silver_bucket)
+    configuration = ConfigStore(Objects(clients.s3), settings.artifact_bucket)
+    return CatalogRequests(sync=sync, configuration=configuration, ledger=Ledger(clients.dynamodb, settings.ledger_table), report=telemetry)

@@ -1,0 +1,122 @@
+"""A Glue catalog and a silver bucket in an emulator's memory, hand-made commits, and the calls that are counted."""
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import pytest
+from emulated_aws import EMULATOR_VARIABLE, SharedSession, emulated_aws
+from ministack.core.responses import request_scope
+from ministack.services import s3
+from moto.core import DEFAULT_ACCOUNT_ID
+
+from sluice.catalog_names import CatalogRule
+from sluice.table_config import COW, TableConfig
+from sluice_aws.catalog import CatalogSync
+from sluice_aws.glue_catalog import GlueCatalog
+from sluice_aws.timeline import TimelineReader
+
+SILVER = "lake"
+SHARED = SharedSession("eu-central-1")
+HIDDEN = [{"name": "_sluice_position", "type": "string"}, {"name": "__deleted", "type": "boolean"}, {"name": "_sluice_op", "type": ["null", "string"], "default": None}]
+ARTIST = [("artist_id", "int"), ("name", "string"), ("nationality", "string"), ("birth_year", "int")]
+
+
+class CatalogWorld:
+    """What a test of the sync works with. `calls` are the operations that reached AWS, in order."""
+
+    def __init__(self) -> None:
+        self.glue, self.s3 = SHARED.client("glue"), SHARED.client("s3")
+        self.calls: List[str] = []
+        self.sent: List[Tuple[str, Dict[str, Any]]] = []
+        self.s3.create_bucket(Bucket=SILVER, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        self.sync = self.process()
+
+    def process(self) -> CatalogSync:
+        """A sync that remembers nothing, as in a new process."""
+        return CatalogSync(catalog=GlueCatalog(self.glue), timelines=TimelineReader(self.s3, SILVER), silver_bucket=SILVER)
+
+    def counted(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+        self.calls.append(model.name)
+        self.sent.append((model.name, dict(params)))
+
+    def commit(self, config: TableConfig, number: int, columns: Sequence[Tuple[str, Any]] = ARTIST, partitions: Iterable[str] = ("",), *, operation: str = "UPSERT",
+               replaced: Optional[Mapping[str, List[str]]] = None, docs: Optional[Mapping[str, str]] = None, action: str = "") -> str:  # fmt: skip
+        """Write a completed commit, and a file into each of its partitions; its instant."""
+        instant = f"202405011015{number:05d}"
+        fields = [{"name": name, "type": ["null", kind], "default": None, **({"doc": docs[name]} if docs and name in docs else {})} for name, kind in columns]
+        schema = {"type": "record", "name": "row", "fields": fields + HIDDEN}
+        listed = list(partitions)
+        body = {"partitionToWriteStats": {path: [{"fileId": "f", "path": f"{path}/f.parquet", "numWrites": 1}] for path in listed}, "operationType": operation,
+                "compacted": False, "extraMetadata": {"schema": json.dumps(schema)}}  # fmt: skip
+        if replaced:
+            body["partitionToReplaceFileIds"] = replaced
+        root = config.table.replace(".", "/")
+        kind = action or ("deltacommit" if config.table_type != COW else "replacecommit" if replaced else "commit")
+        for suffix in ("", ".requested"):
+            self.s3.put_object(Bucket=SILVER, Key=f"{root}/.hoodie/{instant}.{kind}{suffix}", Body=b"" if suffix else json.dumps(body).encode())
+        files = [f"{root}/{path}/f_{instant}.parquet".replace("//", "/") for path in listed]
+        by_request = files if os.environ.get(EMULATOR_VARIABLE) == "moto" else files[:20]
+        for key in by_request:
+            self.s3.put_object(Bucket=SILVER, Key=key, Body=b"x")
+        if len(files) > len(by_request):
+            with request_scope(DEFAULT_ACCOUNT_ID, "eu-central-1"):  # thousands of requests would take longer than all else
+                stored = s3._buckets[SILVER]["objects"]
+                stored.update({key: stored[files[0]] for key in files[20:]})
+        return instant
+
+    def archive(self, config: TableConfig, instant: str) -> None:
+        """Take a commit out of the active timeline."""
+        root = config.table.replace(".", "/")
+        for key in [item["Key"] for item in self.s3.list_objects_v2(Bucket=SILVER, Prefix=f"{root}/.hoodie/{instant}")["Contents"]]:
+            self.s3.delete_object(Bucket=SILVER, Key=key)
+
+    def table(self, database: str, name: str) -> Dict[str, Any]:
+        found: Dict[str, Any] = self.glue.get_table(DatabaseName=database, Name=name)["Table"]
+        return found
+
+    def names(self, database: str) -> List[str]:
+        return sorted(table["Name"] for table in self.glue.get_tables(DatabaseName=database)["TableList"])
+
+    def partitions(self, database: str, name: str) -> Dict[Tuple[str, ...], str]:
+        pages = self.glue.get_paginator("get_partitions").paginate(DatabaseName=database, TableName=name)
+        return {tuple(one["Values"]): one["StorageDescriptor"]["Location"] for page in pages for one in page["Partitions"]}
+
+    def counting(self) -> Counter[str]:
+        """What was called since the last time this was asked."""
+        found = Counter(self.calls)
+        self.calls.clear()
+        self.sent.clear()
+        return found
+
+    def edit(self, database: str, name: str, **changes: Any) -> None:
+        """Change a table as a user would: `parameters`, `description`, `comments` by column, `columns` to add, `types` by column."""
+        table = self.table(database, name)
+        storage = table["StorageDescriptor"]
+        columns = [{**column, **({"Comment": changes["comments"][column["Name"]]} if column["Name"] in changes.get("comments", {}) else {})} for column in storage["Columns"]]
+        columns = [{**column, "Type": changes.get("types", {}).get(column["Name"], column["Type"])} for column in columns] + changes.get("columns", [])
+        made = {key: table[key] for key in ("Name", "TableType", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "Owner") if key in table}
+        made.update(Parameters={**table["Parameters"], **changes.get("parameters", {})}, StorageDescriptor={**storage, "Columns": columns})
+        if "description" in changes:
+            made["Description"] = changes["description"]
+        self.glue.update_table(DatabaseName=database, TableInput=made)
+
+
+def artists(table_type: str = COW, *, partition_by: Tuple[str, ...] = ("nationality",), catalog: CatalogRule = CatalogRule(), table: str = "moma.artists") -> TableConfig:
+    """The table of the published demonstration."""
+    database, _, name = table.partition(".")
+    return TableConfig(table, database, name, f"moma.public.{name}", ("artist_id",), partition_by, table_type, catalog=catalog)
+
+
+@pytest.fixture
+def world() -> Iterator[CatalogWorld]:
+    """An empty catalog."""
+    with emulated_aws():
+        made = CatalogWorld()
+        for client in (made.glue, made.s3):
+            client.meta.events.register("before-parameter-build.*.*", made.counted)
+        yield made
+        for client in (made.glue, made.s3):
+            client.meta.events.unregister("before-parameter-build.*.*", made.counted)

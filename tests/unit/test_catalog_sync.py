@@ -1,0 +1,288 @@
+"""Catalog sync: what Glue says afterwards, by how many calls, and what of a user's own survives."""
+import json
+import time
+
+import pytest
+from botocore.exceptions import ClientError
+from catalog_world import ARTIST, SILVER, artists, world  # noqa: F401
+
+from sluice.catalog_changes import NameTaken, PartitionKeysDiffer
+from sluice.catalog_names import CatalogRule
+from sluice.catalog_views import decoded
+from sluice.table_config import MOR
+
+DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
+
+
+def spark_fields(table):
+    parameters = table["Parameters"]
+    text = "".join(parameters[f"spark.sql.sources.schema.part.{number}"] for number in range(int(parameters["spark.sql.sources.schema.numParts"])))
+    return {field["name"]: (field["type"], field["nullable"]) for field in json.loads(text)["fields"]}
+
+
+def test_the_published_demonstrations_real_time_table_has_the_properties_that_hudis_sync_gives_it(world):  # noqa: F811
+    config = artists(MOR, catalog=DEMONSTRATION)
+    instant = world.commit(config, 1, partitions=["nationality=German", "nationality=American"])
+    world.sync.sync(config)
+    assert world.names("moma") == ["artists_ro", "artists_rt"]
+    table = world.table("moma", "artists_rt")
+    storage, parameters = table["StorageDescriptor"], table["Parameters"]
+    assert table["TableType"] == "EXTERNAL_TABLE" and parameters["EXTERNAL"] == "TRUE"
+    assert storage["Location"] == f"s3://{SILVER}/moma/artists"
+    assert storage["InputFormat"] == "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
+    assert storage["OutputFormat"] == "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+    assert storage["SerdeInfo"]["SerializationLibrary"] == "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+    assert storage["SerdeInfo"]["Parameters"] == {"hoodie.query.as.ro.table": "false", "path": f"s3://{SILVER}/moma/artists", "serialization.format": "1"}
+    assert {name: parameters[name] for name in (
+        "last_commit_time_sync", "spark.sql.sources.provider", "spark.sql.partitionProvider", "spark.sql.sources.schema.numParts", "spark.sql.sources.schema.numPartCols",
+        "spark.sql.sources.schema.partCol.0")} == {
+        "last_commit_time_sync": instant, "spark.sql.sources.provider": "hudi", "spark.sql.partitionProvider": "catalog", "spark.sql.sources.schema.numParts": "1",
+        "spark.sql.sources.schema.numPartCols": "1", "spark.sql.sources.schema.partCol.0": "nationality"}
+    fields = spark_fields(table)
+    assert list(fields)[:7] == ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path", "_hoodie_file_name", "artist_id", "name"]
+    assert list(fields)[-1] == "nationality" and fields["artist_id"] == ("integer", True) and fields["__deleted"] == ("boolean", False)
+    assert table["PartitionKeys"] == [{"Name": "nationality", "Type": "string"}]
+    assert "nationality" not in [column["Name"] for column in storage["Columns"]]
+    optimized = world.table("moma", "artists_ro")["StorageDescriptor"]
+    assert optimized["InputFormat"] == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+    assert optimized["SerdeInfo"]["Parameters"]["hoodie.query.as.ro.table"] == "true"
+    for name in ("artists_ro", "artists_rt"):
+        assert world.partitions("moma", name) == {("German",): f"s3://{SILVER}/moma/artists/nationality=German", ("American",): f"s3://{SILVER}/moma/artists/nationality=American"}
+
+
+def test_the_names_are_those_of_the_design_unless_told(world):  # noqa: F811
+    for kind, expected in (("cow", ["artists", "artists_all"]), (MOR, ["artists_all_ro", "artists_all_rt", "artists_ro", "artists_rt"])):
+        config = artists(kind, partition_by=(), catalog=CatalogRule(database=f"lake_{kind}_{{database}}"))
+        world.commit(config, 1, action="commit")
+        world.process().sync(config)
+        assert world.names(f"lake_{kind}_moma") == expected
+
+
+def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_types(world):  # noqa: F811
+    config = artists(MOR)
+    micros, decimal = {"type": "long", "logicalType": "timestamp-micros"}, {"type": "fixed", "name": "d", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 2}
+    columns = [*ARTIST, ("born", {"type": "int", "logicalType": "date"}), ("Seen", micros), ("worth", decimal), ("tags", {"type": "array", "items": ["null", "string"]}), ("raw", "bytes"), ("odd", "float")]
+    world.commit(config, 1, columns, ["nationality=German"])
+    world.sync.sync(config)
+    view = world.table("moma", "artists_ro")
+    assert (view["TableType"], view["Parameters"]["presto_view"], view["ViewExpandedText"]) == ("VIRTUAL_VIEW", "true", "/* Presto View */")
+    document = decoded(view["ViewOriginalText"])
+    assert {column["name"]: column["type"] for column in document["columns"]} == {
+        "artist_id": "integer", "name": "varchar", "nationality": "varchar", "birth_year": "integer", "born": "date", "seen": "timestamp(3)", "worth": "decimal(10,2)",
+        "tags": "array(varchar)", "raw": "varbinary", "odd": "real"}
+    assert (document["catalog"], document["schema"]) == ("awsdatacatalog", "moma")
+    assert document["originalSql"].endswith('CAST("seen" AS timestamp(3)) AS "seen", "worth", "tags", "raw", "odd" FROM "moma"."artists_all_ro" WHERE NOT coalesce("__deleted", false)')
+    real_time = decoded(world.table("moma", "artists_rt")["ViewOriginalText"])
+    assert """date_add('millisecond', "seen" / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS "seen\"""" in real_time["originalSql"]
+    assert real_time["columns"] == document["columns"]
+    types = {name: {column["Name"]: column["Type"] for column in world.table("moma", f"artists_all_{name}")["StorageDescriptor"]["Columns"]} for name in ("ro", "rt")}
+    assert (types["ro"]["seen"], types["rt"]["seen"], types["ro"]["tags"]) == ("timestamp", "bigint", "array<string>")
+
+
+def test_two_thousand_partitions_take_thirty_calls_and_nothing_new_takes_two_and_no_second(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
+    world.counting()
+    world.sync.sync(config)
+    added = {tuple(one["Values"]) for name, sent in world.sent if name == "BatchCreatePartition" for one in sent["PartitionInputList"]}
+    assert len(added) == 2000
+    first = world.counting()
+    assert first["BatchCreatePartition"] == 20 and sum(first.values()) <= 30, first
+    again = world.process()
+    world.counting()
+    began = time.perf_counter()
+    assert again.sync(config).nothing
+    assert time.perf_counter() - began < 1
+    assert world.counting() == {"GetTables": 1, "ListObjectsV2": 1}
+
+
+def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German"])
+    world.sync.sync(config)
+    second = world.commit(config, 2, partitions=["nationality=German"])
+    world.counting()
+    plan = world.sync.sync(config)
+    assert world.counting() == {"GetTables": 1, "ListObjectsV2": 1, "GetObject": 1, "BatchGetPartition": 1, "UpdateTable": 1}
+    assert plan.instant == second == world.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
+    assert [len(change.told) for change in (plan.tables[0].change,)] == [1] and plan.views == ()
+
+
+def test_partitions_are_added_and_emptied_ones_dropped_by_what_commits_say(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German", "nationality=Dutch"])
+    world.sync.sync(config)
+    world.commit(config, 2, partitions=["nationality=C%2FD é"])
+    world.commit(config, 3, partitions=["nationality=German"], operation="INSERT_OVERWRITE_TABLE", replaced={"nationality=German": ["f"], "nationality=Dutch": ["f"], "nationality=C%2FD é": ["f"]})
+    world.commit(config, 4, partitions=["nationality=__HIVE_DEFAULT_PARTITION__", "nationality=Dutch"])
+    world.counting()
+    world.sync.sync(config)
+    assert not world.counting()["GetPartitions"]
+    assert set(world.partitions("moma", "artists_all")) == {("German",), ("Dutch",), ("__HIVE_DEFAULT_PARTITION__",)}
+    world.commit(config, 5, partitions=["nationality=C%2FD é"])
+    world.commit(config, 6, partitions=[], operation="DELETE_PARTITION", replaced={"nationality=Dutch": ["f"]})
+    world.sync.sync(config)
+    assert world.partitions("moma", "artists_all")[("C/D é",)] == f"s3://{SILVER}/moma/artists/nationality=C%2FD é"
+    assert ("Dutch",) not in world.partitions("moma", "artists_all")
+
+
+def test_a_sync_that_is_behind_the_active_timeline_lists_the_folders(world):  # noqa: F811
+    config = artists()
+    first = world.commit(config, 1, partitions=["nationality=German"])
+    world.sync.sync(config)
+    world.archive(config, world.commit(config, 2, partitions=["nationality=Dutch"]))
+    world.archive(config, first)
+    world.commit(config, 3, partitions=["nationality=Danish"])
+    world.glue.batch_create_partition(DatabaseName="moma", TableName="artists_all", PartitionInputList=[{"Values": ["Gone"], "StorageDescriptor": {"Location": "s3://x"}}])
+    world.sync.sync(config)
+    assert set(world.partitions("moma", "artists_all")) == {("German",), ("Dutch",), ("Danish",)}
+
+
+def test_columns_are_added_and_widened_and_partitions_get_the_new_types(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German"])
+    world.sync.sync(config)
+    world.commit(config, 2, [("artist_id", "long"), *ARTIST[1:], ("died", "int")], ["nationality=Dutch"])
+    plan = world.sync.sync(config)
+    assert {"artist_id int becomes bigint", "adds died int"} <= set(plan.tables[0].change.told)
+    columns = {column["Name"]: column["Type"] for column in world.table("moma", "artists_all")["StorageDescriptor"]["Columns"]}
+    assert (columns["artist_id"], columns["died"]) == ("bigint", "int")
+    partitions = world.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
+    assert [{column["Name"]: column["Type"] for column in one["StorageDescriptor"]["Columns"]}["artist_id"] for one in partitions] == ["bigint"] * 2
+    assert {column["name"]: column["type"] for column in decoded(world.table("moma", "artists")["ViewOriginalText"])["columns"]}["artist_id"] == "bigint"
+    assert world.process().sync(config).nothing
+
+
+def test_a_users_own_properties_comments_columns_and_description_survive_every_change(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German"], docs={"name": "as the source has it\nin two lines", "birth_year": "y" * 300})
+    world.sync.sync(config)
+    comments = {column["Name"]: column.get("Comment") for column in world.table("moma", "artists_all")["StorageDescriptor"]["Columns"]}
+    assert (comments["name"], len(comments["birth_year"]), comments["__deleted"]) == ("as the source has it in two lines", 255, "Whether the source deleted the row")
+    world.edit("moma", "artists_all", parameters={"owner_team": "art", "hudi.metadata-listing-enabled": "FALSE"}, description="Our artists", comments={"name": "The name"}, columns=[{"Name": "mine", "Type": "int"}])
+    world.edit("moma", "artists", parameters={"comment": "Living artists"}, description="Ask us", comments={"name": "As painted"})
+    world.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"], docs={"name": "another"})
+    world.sync.sync(config)
+    table, view = world.table("moma", "artists_all"), world.table("moma", "artists")
+    columns = {column["Name"]: column for column in table["StorageDescriptor"]["Columns"]}
+    assert (columns["name"]["Comment"], columns["mine"]["Type"], columns["died"]["Type"], table["Description"]) == ("The name", "int", "int", "Our artists")
+    assert {"owner_team": "art", "hudi.metadata-listing-enabled": "FALSE"}.items() <= table["Parameters"].items()
+    assert (view["Description"], view["Parameters"]["comment"]) == ("Ask us", "Living artists")
+    assert {column["Name"]: column.get("Comment") for column in view["StorageDescriptor"]["Columns"]}["name"] == "As painted"
+    world.counting()
+    assert world.process().sync(config).nothing
+    assert not {"UpdateTable", "CreateTable"} & set(world.counting())
+
+
+def test_what_was_changed_by_hand_of_what_the_sync_keeps_is_put_right(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German"])
+    world.sync.sync(config)
+    world.edit("moma", "artists_all", parameters={"spark.sql.sources.provider": "parquet", "spark.sql.sources.schema.part.7": "}"}, types={"birth_year": "string"})
+    told = set(world.sync.sync(config).tables[0].change.told)
+    assert {"birth_year string becomes int", "spark.sql.sources.provider: parquet becomes hudi", "spark.sql.sources.schema.part.7 goes"} <= told
+    table = world.table("moma", "artists_all")
+    assert "spark.sql.sources.schema.part.7" not in table["Parameters"]
+    assert world.process().sync(config).nothing
+
+
+def test_a_table_that_hudis_own_sync_made_is_taken_over_with_what_it_has(world):  # noqa: F811
+    config = artists(catalog=DEMONSTRATION)
+    first = world.commit(config, 1, partitions=["nationality=German"])
+    world.glue.create_database(DatabaseInput={"Name": "moma"})
+    world.glue.create_table(DatabaseName="moma", TableInput={
+        "Name": "artists", "TableType": "EXTERNAL_TABLE", "Parameters": {"EXTERNAL": "TRUE", "last_commit_time_sync": first, "spark.sql.create.version": "3.5.1", "mine": "1"},
+        "PartitionKeys": [{"Name": "nationality", "Type": "string", "Comment": ""}],
+        "StorageDescriptor": {"Columns": [{"Name": "artist_id", "Type": "int", "Comment": ""}], "Location": f"s3a://{SILVER}/moma/artists/", "SerdeInfo": {"Parameters": {"path": "x", "mine": "2"}}}})
+    world.sync.sync(config)
+    table = world.table("moma", "artists")
+    assert {"spark.sql.create.version": "3.5.1", "mine": "1", "last_commit_time_sync": first}.items() <= table["Parameters"].items()
+    assert table["StorageDescriptor"]["SerdeInfo"]["Parameters"]["mine"] == "2"
+    assert world.process().sync(config).nothing
+
+
+def test_a_name_that_something_else_has_is_refused_and_left_as_it_is(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German"])
+    world.glue.create_database(DatabaseInput={"Name": "moma"})
+    world.glue.create_table(DatabaseName="moma", TableInput={"Name": "artists", "TableType": "EXTERNAL_TABLE", "StorageDescriptor": {"Location": "s3://theirs"}})
+    with pytest.raises(NameTaken, match="artists"):
+        world.sync.sync(config)
+    assert world.names("moma") == ["artists"]
+    with pytest.raises(NameTaken):
+        world.sync.sync(artists(catalog=DEMONSTRATION))
+
+
+def test_other_partition_keys_in_the_catalog_are_refused(world):  # noqa: F811
+    config = artists(partition_by=())
+    world.commit(config, 1)
+    world.sync.sync(config)
+    world.commit(config, 2, partitions=["nationality=German"])
+    with pytest.raises(PartitionKeysDiffer):
+        world.sync.sync(artists())
+
+
+def test_another_configuration_is_put_into_effect_without_a_new_commit(world):  # noqa: F811
+    world.commit(artists(), 1, partitions=["nationality=German"])
+    world.sync.sync(artists(catalog=CatalogRule(views=None)))
+    assert world.names("moma") == ["artists_all"]
+    world.sync.sync(artists())
+    assert world.names("moma") == ["artists", "artists_all"]
+
+
+def test_a_table_that_is_kept_out_or_has_no_commit_changes_nothing(world):  # noqa: F811
+    assert world.sync.sync(artists()).nothing
+    world.commit(artists(), 1, partitions=["nationality=German"])
+    world.counting()
+    assert world.sync.sync(artists(catalog=CatalogRule(sync=False))).nothing
+    assert world.counting() == {}
+
+
+def test_a_plan_tells_everything_and_does_nothing(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German"])
+    told = world.sync.plan(config).to_dict()
+    assert (told["changed"], told["creates_database"], [table["does"] for table in told["tables"]], [view["name"] for view in told["views"]]) == (True, True, ["create"], ["artists"])
+    assert told["tables"][0]["partitions"] == {"added": 1, "dropped": 0, "corrected": 0, "first": ["+ nationality=German"]}
+    assert world.glue.get_databases()["DatabaseList"] == []
+
+
+def test_an_instant_that_the_catalog_shows_already_is_not_looked_for_in_s3(world):  # noqa: F811
+    config = artists()
+    first = world.commit(config, 1, partitions=["nationality=German"])
+    world.sync.sync(config)
+    world.counting()
+    assert world.sync.sync(config, first).nothing
+    assert world.counting() == {"GetTables": 1}
+    second = world.commit(config, 2, partitions=["nationality=German"])
+    assert world.sync.sync(config, second).instant == second
+
+
+@pytest.mark.parametrize(("operation", "code"), [("create_table", "AlreadyExistsException"), ("update_table", "ConcurrentModificationException"), ("batch_create_partition", "EntityNotFoundException")])
+def test_what_somebody_else_changes_meanwhile_is_looked_at_again(world, monkeypatch, operation, code):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German"])
+    real, failures = getattr(world.glue, operation), [code]
+
+    def crossed(**arguments):
+        if failures:
+            raise ClientError({"Error": {"Code": failures.pop(), "Message": "meanwhile"}}, operation)
+        return real(**arguments)
+
+    monkeypatch.setattr(world.glue, operation, crossed)
+    world.sync.sync(config)
+    assert not failures
+    assert world.partitions("moma", "artists_all") and world.process().sync(config).nothing
+
+
+def test_a_long_schema_comes_in_parts_of_four_thousand_characters(world):  # noqa: F811
+    config = artists(partition_by=())
+    world.commit(config, 1, [("artist_id", "int"), *((f"column_{number:03d}", "string") for number in range(200))])
+    world.sync.sync(config)
+    table = world.table("moma", "artists_all")
+    parts = int(table["Parameters"]["spark.sql.sources.schema.numParts"])
+    assert parts > 3 and {len(table["Parameters"][f"spark.sql.sources.schema.part.{number}"]) for number in range(parts - 1)} == {4000}
+    assert len(spark_fields(table)) == 5 + 201 + 3
+    world.commit(config, 2, [("artist_id", "int")])
+    assert world.sync.sync(config).tables[0].change is not None
+    assert f"spark.sql.sources.schema.part.{parts - 1}" not in world.table("moma", "artists_all")["Parameters"]
