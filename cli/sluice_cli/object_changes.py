@@ -32,6 +32,7 @@ from sluice_spark.task_plan import reader_plan
 
 _TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
 _UNITS: Mapping[str, str] = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
+NO_BATCH = ""  # a change that is read again belongs to none yet
 _WHOLE = frozenset((kinds.INT, kinds.LONG))
 
 
@@ -63,7 +64,7 @@ class ObjectChanges:
     columns: tuple[str, ...]
 
 
-def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequence[str], *, batch: str = "") -> ObjectChanges:
+def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequence[str]) -> ObjectChanges:
     """Decode an object and take out one row's changes. `key` has the text of every column of the record key, in order.
 
     Raises a SluiceError where the object can't be read to its end.
@@ -72,7 +73,7 @@ def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequ
     writers = [read_writer_schema(json.loads(text)) for text in texts]
     row = union_of(row_for_table(writer.row, config) for writer in writers)
     inferred = {item.id.hash: texts[0]} if item.format == JSON else {}
-    decoded = decode(body, item, reader_plan(config, batch=batch, columns=row.columns, inferred=inferred))
+    decoded = decode(body, item, reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred))
     changes: list[FoundChange] = []
     truncates: list[str] = []
     for made in decoded.batches:

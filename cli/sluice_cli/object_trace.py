@@ -64,12 +64,16 @@ class Span:
 
 @dataclass(frozen=True)
 class Trace:
-    """The way of one version: `moments` and `spans` oldest first, `readable_at` None while readers don't see what it brought."""
+    """The way of one version: `moments` and `spans` oldest first, `readable_at` None while readers don't see what it brought.
+
+    `put_at` is when S3 had it, as exactly as is known (epoch ms).
+    """
 
     id: ObjectId
     state: str
     moments: tuple[Moment, ...]
     spans: tuple[Span, ...]
+    put_at: int | None = None
     readable_at: int | None = None
     table: str | None = None
     lane: str | None = None
@@ -80,14 +84,9 @@ class Trace:
     counts: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
-    def began_at(self) -> int | None:
-        """The first time that is known of it."""
-        return min((moment.at for moment in self.moments), default=None)
-
-    @property
     def to_readable_ms(self) -> int | None:
         """From its put until readers saw its rows."""
-        return None if self.readable_at is None or self.began_at is None else max(0, self.readable_at - self.began_at)
+        return None if self.readable_at is None or self.put_at is None else max(0, self.readable_at - self.put_at)
 
 
 def trace_of(facts: TraceFacts) -> Trace:
@@ -99,6 +98,7 @@ def trace_of(facts: TraceFacts) -> Trace:
         state=UNSEEN if record is None else record.state,
         moments=tuple(sorted(_moments(facts), key=lambda moment: moment.at)),
         spans=tuple(_spans(facts)),
+        put_at=put_time(facts),
         readable_at=outcome.readable_at if committed and outcome is not None else None,
         table=record.table if record else None,
         lane=record.lane if record else None,
@@ -207,7 +207,7 @@ def told(trace: Trace) -> dict[str, Any]:
     return {
         "bucket": trace.id.bucket, "key": trace.id.key, "version": trace.id.version, "id": trace.id.hash,
         "state": trace.state, "reason": trace.reason, "table": trace.table, "lane": trace.lane, "batch": trace.batch, "run": trace.run,
-        "instant": trace.instant, "readable_at": trace.readable_at, "to_readable_ms": trace.to_readable_ms, "counts": dict(trace.counts),
+        "instant": trace.instant, "put_at": trace.put_at, "readable_at": trace.readable_at, "to_readable_ms": trace.to_readable_ms, "counts": dict(trace.counts),
         "moments": [asdict(moment) for moment in trace.moments],
         "spans": [{**asdict(span), "ms": span.ms} for span in trace.spans],
     }

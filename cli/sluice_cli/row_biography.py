@@ -9,6 +9,7 @@ from sluice.folding import NEVER, Change, Row, folded
 from sluice_cli.object_changes import FoundChange
 
 WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED = "won", "overtaken", "lost", "repeated", "truncated", "ignored", "supplied"
+NEWEST = "newest"  # of what was read: whether it won is not known, for what came before was not read
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,23 @@ class Chapter:
     truncated_at: str | None = None
 
 
-def biography(batches: Iterable[MergedBatch], *, columns: Sequence[str], ignore_deletes: bool = False) -> tuple[Chapter, ...]:
-    """Fold the batches in the order of their commits. Only those that concern the row make a chapter."""
+def biography(batches: Iterable[MergedBatch], *, columns: Sequence[str], ignore_deletes: bool = False, from_the_start: bool = True) -> tuple[Chapter, ...]:
+    """Fold the batches in the order of their commits. Only those that concern the row make a chapter.
+
+    Without `from_the_start` something older was not read, and the first chapter says so of what looks like the winner.
+    """
     row: Row | None = None
     floor = NEVER
-    chapters = []
+    chapters: list[Chapter] = []
     for batch in sorted(batches, key=lambda item: (item.committed_at, item.batch)):
         raised = max([floor, *batch.truncates])
         if not batch.changes and (raised == floor or row is None):
             floor = raised
             continue
         after = folded(row, [_change(found) for found in batch.changes], columns=columns, floor=raised, ignore_deletes=ignore_deletes)
-        judged = tuple(_judged(found, row, after, batch.changes, raised, ignore_deletes) for found in sorted(batch.changes, key=lambda found: found.position))
+        judged: Sequence[Judged] = tuple(_judged(found, row, after, batch.changes, raised, ignore_deletes) for found in sorted(batch.changes, key=lambda found: found.position))
+        if not from_the_start and not chapters:
+            judged = [Judged(item.change, NEWEST, "what the table held before is not known: nothing older was read") if item.verdict == WON else item for item in judged]
         truncated = raised if raised > floor else None
         chapters.append(Chapter(batch.batch, batch.instant, batch.committed_at, _once(judged), after, after != row, truncated))
         row, floor = after, raised

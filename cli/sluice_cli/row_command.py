@@ -58,13 +58,14 @@ def row(
             ledger=Ledger(target.client("dynamodb"), target.ledger_table), objects=objects, silver=target.silver,
             configuration=ConfigStore(objects, target.artifacts).load(), tick=lambda read: status.update(f"{counted(read, 'object')} read"))
         found = search.search(table, key, Bounds(max_objects, begins))
-    chapters = biography(found.batches, columns=found.columns, ignore_deletes=found.config.delete_mode == IGNORE)
+    chapters = biography(found.batches, columns=found.columns, ignore_deletes=found.config.delete_mode == IGNORE, from_the_start=found.from_the_start and begins is None)
     document = {
         "table": table, "key": dict(zip(found.config.record_key, key, strict=True)), "chapters": [told(chapter) for chapter in chapters],
         "waiting": [{**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)} for change in found.waiting],
         "set_aside": [{"object": name, **asdict(error)} for name, error in found.set_aside],
         "quarantined_objects": [asdict(item) for item in found.quarantined], "gone": [asdict(item) for item in found.gone],
-        "objects_read": found.objects, "records_read": found.records, "objects_left_out": found.left_out, "complete": found.complete,
+        "objects_read": found.objects, "records_read": found.records, "objects_left_out": found.left_out,
+        "since": begins, "complete": found.complete and begins is None,
     }
     if as_json:
         print_json(document)
@@ -102,6 +103,8 @@ def _say_sources(document: Mapping[str, Any]) -> None:
         if found:
             more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
             say(f"{counted(len(found), 'object')} {what}: {', '.join(visible(item['key']) for item in found[:3])}{more}")
+    if document["since"] is not None:
+        say(f"Only batches claimed from {clock(document['since'])} UTC on were read")
     if document["objects_left_out"]:
         say(f"{counted(document['objects_left_out'], 'object')} of older batches not read, so the story begins in the middle. --max-objects reads more")
 

@@ -9,7 +9,7 @@ from typing import Any
 from sluice.claiming import PendingObject
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
-from sluice.manifest import COMMITTED, ManifestObject
+from sluice.manifest import COMMITTED, ManifestObject, Outcome
 from sluice.row_errors import RowError
 from sluice.table_config import Configuration, TableConfig
 from sluice_aws.objects import ObjectGone, Objects
@@ -31,12 +31,13 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Unread:
-    """An object that could not be read, or whose content was set aside whole, and why."""
+    """An object that could not be read, or whose content was set aside whole, and why. `committed_at` (epoch ms): of the batch that had it."""
 
     key: str
     version: str
     code: str
     reason: str
+    committed_at: int | None = None
 
 
 @dataclass
@@ -58,6 +59,12 @@ class Searched:
     def complete(self) -> bool:
         """Whether every object that the table was made of was read."""
         return not self.left_out and not self.gone
+
+    @property
+    def from_the_start(self) -> bool:
+        """Whether nothing is missing of what the table was made of up to the first batch that concerns the row."""
+        first = min((batch.committed_at for batch in self.batches), default=0)
+        return not self.left_out and all((item.committed_at or 0) > first for item in self.gone)
 
 
 class RowSearch:
@@ -87,7 +94,7 @@ class RowSearch:
         own = self._configuration
         for item in waiting[:max(0, bounds.objects - found.objects)]:
             routed = (own.table_for_topic(item.topic) if own else None) or config
-            for read in self._read([_as_in_a_manifest(item)], routed, key, found, ""):
+            for read in self._read([_as_in_a_manifest(item)], routed, key, found, None):
                 found.waiting += read.changes
         return found
 
@@ -114,7 +121,7 @@ class RowSearch:
             error = aside.get(item.id.hash)
             record = records.get(item.id)
             if error is not None:
-                found.quarantined.append(Unread(item.key, item.version, error.code, error.reason))
+                found.quarantined.append(Unread(item.key, item.version, error.code, error.reason, batch.outcomes[table].committed_at))
             elif record is None or record.batch == batch.manifest.batch or record.attempt > item.attempt:
                 taken.append(item)
         return taken
@@ -123,7 +130,7 @@ class RowSearch:
         outcome = batch.outcomes[table]
         changes: list[FoundChange] = []
         truncates: list[str] = []
-        for read in self._read(items, batch.manifest.tables[table].table_config, key, found, batch.manifest.batch):
+        for read in self._read(items, batch.manifest.tables[table].table_config, key, found, outcome):
             changes += read.changes
             truncates += read.truncates
             found.set_aside += [(read.item.key, error) for error in read.set_aside]
@@ -131,17 +138,17 @@ class RowSearch:
         if changes or truncates:
             found.batches.append(MergedBatch(batch.manifest.batch, outcome.instant, outcome.readable_at, tuple(changes), tuple(truncates)))
 
-    def _read(self, items: Sequence[ManifestObject], config: TableConfig, key: Sequence[str], found: Searched, batch: str) -> Iterator[ObjectChanges]:
+    def _read(self, items: Sequence[ManifestObject], config: TableConfig, key: Sequence[str], found: Searched, outcome: Outcome | None) -> Iterator[ObjectChanges]:
         for item, body in self._bodies(items, config.limits.object_bytes):
             found.objects += 1
             self._tick(found.objects)
             try:
                 data = body()
             except ObjectGone:
-                found.gone.append(Unread(item.key, item.version, "gone", "the version is no longer in bronze"))
+                found.gone.append(Unread(item.key, item.version, "gone", "the version is no longer in bronze", outcome.readable_at if outcome else None))
                 continue
             try:
-                read = changes_in(data, item, config, key, batch=batch)
+                read = changes_in(data, item, config, key)
             except SluiceError as error:
                 found.quarantined.append(Unread(item.key, item.version, error.code, error.message))
                 continue

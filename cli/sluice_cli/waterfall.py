@@ -85,7 +85,7 @@ def svg(trace: Trace) -> str:
 
 def summary(trace: Trace) -> str:
     """One line: what became of it, where, and how long it took."""
-    began = datetime.fromtimestamp(trace.began_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if trace.began_at is not None else None
+    began = datetime.fromtimestamp(trace.put_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if trace.put_at is not None else None
     told = [trace.table or "no table", trace.state]
     if trace.to_readable_ms is not None:
         told.append(f"readable {_seconds(trace.to_readable_ms)} after its put")
@@ -133,7 +133,10 @@ def _readable(trace: Trace, scale: _Scale, height: int) -> Sequence[str]:
     if trace.readable_at is None:
         return ()
     x = _LEFT + scale.at(trace.readable_at)
-    return (f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{height - _FOOT}" stroke-width="2" stroke-dasharray="3 3"><title>readable</title></line>',)
+    return (
+        f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{height - _FOOT}" stroke-width="2" stroke-dasharray="3 3"/>',
+        f'<text class="spark" x="{x:.1f}" y="{_HEAD - 8}" text-anchor="middle" font-size="11">readable</text>',
+    )
 
 
 def _step(ms: int) -> int:

@@ -1,0 +1,192 @@
+"""`sluice history`, `trace` and `row` on an emulated stack, over batches whose documents lie in S3 as a run leaves them."""
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from emulated_stack import NOW, stack, told  # noqa: F401  # fixtures
+
+from sluice import ledger_items as items
+from sluice.ledger_records import AdmittedObject
+from sluice.manifest import COMMITTED, ManifestObject, ObjectError, Outcome, Stage, TablePart, manifest_key, open_manifest, outcome_key
+from sluice.table_config import TableConfig
+from sluice_cli.main import run
+from sluice_cli.points_in_time import iso
+
+CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"))
+NASTY = ['', "NULL", 'qu"o\'te', "東京/=+& ", "<b>\x1b[2J", "-5"]
+
+
+def lines(*rows):
+    """Plain flattened change records as newline-delimited JSON: (lsn, op, id, name, value)."""
+    return "".join(json.dumps({"id": id, "name": name, "v": value, "__op": op, "__lsn": lsn, "__deleted": "true" if op == "d" else "false"}) + "\n" for lsn, op, id, name, value in rows).encode()
+
+
+class World:
+    """A stack and the batches that its only run has committed."""
+
+    def __init__(self, stack):  # noqa: F811
+        self.stack = stack
+        self.at = NOW
+        ledger = stack.ledger
+        ledger.wake("main")
+        assert ledger.request_start("main", "run-1", NOW) and ledger.started("main", "run-1", "job") and ledger.hold("main", "run-1", "job", 1, NOW)
+        ledger.run_started("run-1", "main", NOW - 5_000)
+        ledger.run_started("run-1", "main", NOW - 1_000, "job")
+
+    def put(self, key, *rows, state=items.PENDING, **more):
+        identity = self.stack.write(key, lines(*rows))
+        self.stack.ledger.admit(admitted(identity, state, self.at, **more))
+        self.at += 1_000
+        return identity
+
+    def merged(self, *objects, read, bad=(), instant="20260101000000000"):
+        manifest = open_manifest("main", "run-1", self.at, "c", {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, self.stack) for item in objects))})
+        key = manifest_key("main", manifest.batch)
+        self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=manifest.to_json().encode())
+        ledger = self.stack.ledger
+        assert ledger.open_batch(manifest, key, "run-1", "job") and sorted(ledger.claim(manifest)) == sorted(objects)
+        outcome = Outcome(
+            manifest.batch, "crm.user", COMMITTED, self.at + 900, instant, counts={"objects": len(objects), "quarantined_objects": len(bad), "read": read},
+            quarantined=tuple(ObjectError(item.hash, "corrupt_object", "a block is damaged") for item in bad),
+            stages=(Stage("read", self.at + 100, 300), Stage("commit", self.at + 400, 400)))
+        self.stack.s3.put_object(Bucket="s-silver", Key=outcome_key(manifest.batch, "crm.user"), Body=outcome.to_json().encode())
+        assert ledger.settle("main", manifest.batch, outcome, list(objects), "run-1", self.at + 950) and ledger.close_batch("main", manifest.batch, "run-1", self.at + 960)
+        self.at += 10_000
+        return manifest.batch
+
+
+def admitted(identity, state, at, table="crm.user", **more):
+    return AdmittedObject(identity, state, at, size=10, table=table, lane="main", topic="crm.public.user", format="json", offset=0, kafka_partition=0, noticed_at=at - 200, etag=identity.version, **more)
+
+
+def in_manifest(identity, stack):  # noqa: F811
+    record = stack.ledger.get_objects([identity])[identity]
+    return ManifestObject(identity.bucket, identity.key, identity.version, record.size, None, "json", "crm.public.user", 0, 0, record.admitted_at)
+
+
+@pytest.fixture
+def world(stack):  # noqa: F811
+    return World(stack)
+
+
+def history(capsys, *arguments):
+    assert run(["history", "--json", *arguments]) == 0
+    return told(capsys)
+
+
+def test_objects_are_listed_oldest_first_with_their_batch_run_and_the_changes_of_their_part(world, capsys):
+    first, second = world.put("a.json", (1, "c", 1, "x", "a")), world.put("b.json", (2, "c", 2, "x", "b"))
+    batch = world.merged(first, second, read=2)
+    aside = world.put("c.json", state=items.PARKED, table=None, reason="no rule of tables.yaml takes this topic")
+    waiting = world.put("d.json", (3, "c", 3, "x", "c"))
+    document = history(capsys)
+    assert [entry["key"] for entry in document["objects"]] == [item.key for item in (first, second, aside, waiting)]
+    assert [entry["state"] for entry in document["objects"]] == ["committed", "committed", "parked", "pending"]
+    (claim,) = document["objects"][0]["claims"]
+    assert (claim["batch"], claim["run"], claim["state"], claim["part"]["read"], claim["part_objects"]) == (batch, "run-1", "committed", 2, 2)
+    assert [moment["name"] for moment in document["objects"][0]["moments"]] == ["noticed", "admitted", "claimed", "committed", "put"], "S3's own clock is today's"
+    assert document["totals"]["counts"]["read"] == 2 and document["totals"]["states"] == {"committed": 2, "parked": 1, "pending": 1}
+    assert run(["history"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == 5 and "2 / 2" in out[1] and "no rule of tables.yaml takes" in out[3]
+
+
+def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(world, capsys):
+    for number in range(7):
+        world.merged(world.put(f"{number}.json", (number, "c", number, "x", "v")), read=1, instant=f"2026010100000000{number}")
+    seen = []
+    before = []
+    while True:
+        document = history(capsys, "--limit", "3", *before)
+        seen = [entry["key"] for entry in document["objects"]] + seen
+        if not document["more"]:
+            break
+        before = ["--before", iso(document["objects"][0]["admitted_at"])]
+    assert seen == [f"{number}.json" for number in range(7)]
+    assert document["totals"]["counts"]["read"] == 1, "the sums are those of what is shown"
+
+
+def test_one_table_and_one_key_are_told_apart_from_the_rest(world, capsys):
+    one = world.put("a.json", (1, "c", 1, "x", "a"))
+    world.merged(one, read=1)
+    world.put("a.json", (1, "c", 1, "x", "other"), table="crm.other")
+    assert [entry["version"] for entry in history(capsys, "--table", "crm.user")["objects"]] == [one.version]
+    versions = history(capsys, "--key", "a.json")["objects"]
+    assert [entry["state"] for entry in versions] == ["committed", "pending"] and versions[0]["claims"][0]["part"]["read"] == 1
+    assert run(["history", "--key", "a.json", "--table", "crm.user"]) == 2
+    assert run(["history", "--key", "nowhere"]) == 2
+
+
+def test_an_object_that_is_gone_from_bronze_and_one_that_was_quarantined_are_said_to_be(world, capsys):
+    gone, bad = world.put("gone.json", (1, "c", 1, "x", "a")), world.put("bad.json")
+    world.merged(gone, bad, read=1, bad=[bad])
+    world.stack.s3.delete_object(Bucket="s-bronze", Key="gone.json", VersionId=gone.version)
+    found = {entry["key"]: entry for entry in history(capsys)["objects"]}
+    assert found["gone.json"]["gone"] and not found["bad.json"]["gone"]
+    assert (found["bad.json"]["state"], found["bad.json"]["claims"][0]["code"]) == ("quarantined", "corrupt_object")
+
+
+def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(world, tmp_path, capsys):
+    identity = world.put("topics/<é> \u202e.json", (1, "c", 1, "x", "a"))
+    world.merged(identity, read=1)
+    assert run(["trace", identity.key, "--svg", "w.svg"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("topics/<é> \\u202e.json\ncrm.user · committed · readable 2.000 s after its put")
+    assert [line.split()[0] for line in out.split("\n\n")[1].splitlines()[1:]] == ["notice", "wait", "open", "read", "commit", "settle", "readable"]
+    assert "\\u202e" in "".join(ET.parse(tmp_path / "w.svg").getroot().itertext())
+    assert run(["trace", identity.key, "--json"]) == 0
+    assert told(capsys)["to_readable_ms"] == 2_000
+
+
+def test_a_key_that_nobody_knows_gets_those_that_begin_so(world, capsys):
+    world.put("topics/a.json", (1, "c", 1, "x", "a"))
+    assert run(["trace", "topics/"]) == 2
+    assert "Keys that begin so: topics/a.json" in capsys.readouterr().err
+    assert run(["trace", "topics/a.json", "--version", "nope"]) == 2
+
+
+def test_an_unseen_object_has_a_trace_that_says_so(world, capsys):
+    world.stack.write("new.json")
+    assert run(["trace", "new.json"]) == 0
+    assert "its notice is still on the way" in capsys.readouterr().out
+
+
+def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(world, capsys):
+    created, updated = world.put("1.json", (1, "c", 7, "x", "a"), (1, "c", 8, "x", "other")), world.put("2.json", (3, "u", 7, "x", "c"))
+    late, gone = world.put("3.json", (2, "u", 7, "x", "b")), world.put("4.json", (9, "u", 8, "x", "z"))
+    world.merged(created, updated, read=3, instant="20260101000000001")
+    world.merged(late, gone, read=2, instant="20260101000000002")
+    world.stack.s3.delete_object(Bucket="s-bronze", Key="4.json", VersionId=gone.version)
+    world.put("5.json", (4, "d", 7, "x", None))
+    assert run(["row", "crm.user", "7", "x", "--json"]) == 0
+    document = told(capsys)
+    assert [[(change["key"], change["verdict"]) for change in chapter["changes"]] for chapter in document["chapters"]] == [
+        [("1.json", "overtaken"), ("2.json", "won")], [("3.json", "lost")]]
+    assert [chapter["row"]["values"] for chapter in document["chapters"]] == [{"v": "c"}, {"v": "c"}]
+    assert [change["key"] for change in document["waiting"]] == ["5.json"]
+    assert (document["objects_read"], document["records_read"], [item["key"] for item in document["gone"]], document["complete"]) == (5, 5, ["4.json"], False)
+    assert run(["row", "crm.user", "7", "x", "--max-objects", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert "newest" in out and "won" not in out and "2 objects of older batches not read" in err
+    assert run(["row", "crm.user", "7"]) == 2 and "The key of crm.user is id, name" in capsys.readouterr().err
+    assert run(["row", "crm.user", "99", "x"]) == 1
+    assert run(["row", "crm.nothing", "1"]) == 2
+
+
+def test_every_key_and_value_survives(world, capsys):
+    rows = [(number, "c", number, text, text or None) for number, text in enumerate(NASTY, 1)]
+    world.merged(world.put(NASTY[2] + "/" + NASTY[3] + ".json", *rows), read=len(rows))
+    for number, text in enumerate(NASTY, 1):
+        assert run(["row", "crm.user", "--json", "--", str(number), text]) == 0
+        (chapter,) = told(capsys)["chapters"]
+        assert chapter["row"]["values"] == {"v": text or None}
+        assert run(["row", "crm.user", "--", str(number), text]) == 0
+        assert "\x1b" not in capsys.readouterr().out
+    (entry,) = history(capsys)["objects"]
+    assert run(["history"]) == 0 and run(["trace", entry["key"]]) == 0
+
+
+def test_a_manifest_of_another_release_is_an_error_and_no_gap(world, capsys):
+    world.stack.s3.put_object(Bucket="s-silver", Key=manifest_key("main", "b-x"), Body=b'{"format": 99}')
+    assert run(["history"]) == 1
+    assert "format 99" in capsys.readouterr().err
