@@ -92,6 +92,12 @@ def _lineage(value: Any) -> tuple[str, ...]:
     return tuple(word for word in LINEAGE_WORDS if word in listed)
 
 
+def _coordinates(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) != 2 or not all(isinstance(name, str) and name for name in value) or value[0] == value[1]:
+        raise ValueError("is a list of two columns: that of the Kafka partition, then that of the offset")
+    return tuple(value)
+
+
 def _placeholder(value: Any) -> str:
     """A short one would be taken for real values."""
     if not isinstance(value, str) or not 8 <= len(value) <= 1_000:
@@ -123,6 +129,10 @@ Hours = Annotated[int, BeforeValidator(_whole_hours), WithJsonSchema({"type": "s
 Raw = Annotated[
     tuple[str, ...], BeforeValidator(_raw),
     WithJsonSchema({"anyOf": [{"type": "boolean"}, {"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}]}),
+]
+Coordinates = Annotated[
+    tuple[str, ...], BeforeValidator(_coordinates),
+    WithJsonSchema({"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 2, "maxItems": 2, "uniqueItems": True}),
 ]
 Options = Annotated[
     dict[str, str], BeforeValidator(_options),
@@ -186,6 +196,7 @@ class Settings(_Strict):
     rewrite_limit: Bytes | None = Field(None, description="A table larger than this isn't written anew when a decimal's scale changes; what brings the change waits in quarantine")
     position: ColumnName | None = Field(None, description="The column that orders a row's changes where a query captured them, such as last_update")
     append_only: Annotated[bool, Field(strict=True)] | None = Field(None, description="Rows have no key: each record of each object is a row, however often the object comes")
+    coordinates: Coordinates | None = Field(None, description="Where append_only: the columns in which records carry their Kafka partition and offset; a record is then a row once, whatever objects bring it")
     json_types: JsonTypes | None = Field(None, description="What columns of JSON without a schema are: date, timestamp_micros, decimal(10,2) …")
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
     lineage: Lineage | None = Field(None, description="What rows tell of where they came from: on, off, or a list; what is off is null in rows written from then on")

@@ -134,6 +134,8 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
         if rule.record_key:
             tree.mistake((*path, "record_key"), "says nothing where append_only is true: rows then have no key")
         said["record_key"] = ()
+    elif rule.coordinates:
+        tree.mistake((*path, "coordinates"), "says something only where append_only is true: rows then have no other key")
     elif not said.get("record_key"):
         if not tree.has_mistake(("defaults", "record_key")) and not tree.has_mistake((*path, "record_key")):
             tree.mistake((*path, "record_key"), "is missing, here and under defaults")
@@ -150,7 +152,7 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
 
 
 def _settings_mistakes(tree: YamlLines, settings: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> None:
-    for key, columns in (("record_key", settings.record_key), ("partition_by", settings.partition_by), ("raw", settings.raw), ("position", (settings.position,) if settings.position else ())):
+    for key, columns in (("record_key", settings.record_key), ("partition_by", settings.partition_by), ("raw", settings.raw), ("position", (settings.position,) if settings.position else ()), ("coordinates", settings.coordinates)):
         for column in columns or ():
             if not (key == "raw" and column == RAW_ALL) and not COLUMN.fullmatch(PLACEHOLDER.sub("a", column)):
                 tree.mistake(path + (key,), f"{column!r} is no column name")

@@ -38,6 +38,7 @@ class TableState:
 
     `notes` are what an operator should look at: of the last batch that had any, until one has rows to write and none.
     `services` is by service when and where the last one ended well, and the totals when it began (service_requests.since).
+    `watch` is KafkaWatch.to_dict().
     """
 
     table: str
@@ -52,6 +53,7 @@ class TableState:
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
     notes: Tuple[str, ...] = ()
     services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ class ObjectRecord(AdmittedObject):
 
     `quarantined_rows` of a committed object are those of its rows that could not be merged, by code in
     `row_codes`; `listed_at` is when it was set aside (epoch ms, as the index sorts it). `unparked_at` is when a
-    table took what had been parked (epoch ms).
+    table took what had been parked (epoch ms). An object that is parked for its source's log waits until the table's
+    generation is above `parked_generation`.
     """
 
     batch: Optional[str] = None
@@ -60,6 +61,7 @@ class ObjectRecord(AdmittedObject):
     discarded_rows: int = 0
     listed_at: Optional[str] = None
     unparked_at: Optional[int] = None
+    parked_generation: Optional[int] = None
 
 
 #: What can be decided about an object, or rows of one, that was set aside.

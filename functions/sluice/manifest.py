@@ -15,6 +15,7 @@ FORMAT = 1  # of both JSON documents
 PREFIX = "_sluice"
 COMMITTED, QUARANTINED = "committed", "quarantined"
 ROW_COUNT_SUFFIX = ".rows.json"  # beside the errors of whole objects, so that one listing finds both
+PARKED_SUFFIX = ".parked.json"  # likewise, of objects that are no error of theirs
 
 
 class UnreadableManifest(SluiceError):
@@ -51,10 +52,14 @@ class ManifestObject:
 
 @dataclass(frozen=True)
 class TablePart:
-    """One table's part of a batch. `config` is TableConfig.to_dict(): pinned, so a take-over writes as its author would have."""
+    """One table's part of a batch. `config` is TableConfig.to_dict(): pinned, so a take-over writes as its author would have.
+
+    `watch` is KafkaWatch.to_dict() as it was before the batch, pinned likewise: a take-over parks what its author would have.
+    """
 
     config: Mapping[str, Any] = field(hash=False)
     objects: Tuple[ManifestObject, ...] = ()
+    watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def table_config(self) -> TableConfig:
@@ -89,7 +94,7 @@ class Manifest:
             "format": FORMAT, "batch": self.batch, "lane": self.lane, "run": self.run, "created_at": self.created_at,
             "configuration_version": self.configuration_version,
             "tables": {
-                table: {"config": dict(part.config), "objects": [asdict(item) for item in part.objects]}
+                table: {"config": dict(part.config), "objects": [asdict(item) for item in part.objects], **({"watch": dict(part.watch)} if part.watch else {})}
                 for table, part in self.tables.items()
             },
         })
@@ -100,7 +105,7 @@ class Manifest:
         content = _content(text, "manifest")
         try:
             tables = {
-                table: TablePart(part["config"], tuple(ManifestObject(**item) for item in part["objects"]))
+                table: TablePart(part["config"], tuple(ManifestObject(**item) for item in part["objects"]), part.get("watch", {}))
                 for table, part in content["tables"].items()
             }
             return cls(content["batch"], content["lane"], content["run"], content["created_at"], content["configuration_version"], tables)
@@ -192,6 +197,8 @@ class Outcome:
     `quarantined` are single objects of a part whose rest was committed, `quarantined_rows` how many rows
     of which committed objects; `counts` are rows and objects by name. `notes` are what an operator should look at,
     though nothing failed. `stages` say where the time of the attempt that got this far went, in order.
+    `parked` are objects that wait until the table's generation is above `parked_generation`;
+    `watch` is KafkaWatch.to_dict() after the batch, empty where it is not known.
     """
 
     batch: str
@@ -206,6 +213,9 @@ class Outcome:
     quarantined_rows: Tuple[RowErrorCount, ...] = ()
     notes: Tuple[str, ...] = ()
     stages: Tuple[Stage, ...] = ()
+    parked: Tuple[ObjectError, ...] = ()
+    parked_generation: Optional[int] = None
+    watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def readable_at(self) -> int:
@@ -226,7 +236,8 @@ class Outcome:
             rows = tuple(RowErrorCount(**item) for item in content.pop("quarantined_rows", ()))
             notes = tuple(content.pop("notes", ()))
             stages = tuple(Stage(**item) for item in content.pop("stages", ()))
-            return cls(**content, quarantined=errors, quarantined_rows=rows, notes=notes, stages=stages)
+            parked = tuple(ObjectError(**item) for item in content.pop("parked", ()))
+            return cls(**content, quarantined=errors, quarantined_rows=rows, notes=notes, stages=stages, parked=parked)
         except (KeyError, TypeError) as error:
             raise UnreadableManifest(f"An outcome lacks or misnames a field: {error}", found=text[:200]) from error
 
@@ -249,6 +260,11 @@ def error_prefix(batch: str, table: str) -> str:
 def error_key(batch: str, table: str, object_hash: str) -> str:
     """Where a read task leaves one object's error."""
     return f"{error_prefix(batch, table)}{object_hash}.json"
+
+
+def parked_key(batch: str, table: str, object_hash: str) -> str:
+    """Where the driver leaves why one object is parked, before the others are committed."""
+    return f"{error_prefix(batch, table)}{object_hash}{PARKED_SUFFIX}"
 
 
 def row_count_key(batch: str, table: str, object_hash: str) -> str:

@@ -133,6 +133,17 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
     raise Unordered(f"A {kind} position is out of range", field=kind, value=repr(tuple(components))[:200])
 
 
+def log_place(kind: str, position: str) -> Optional[int]:
+    """How far into its source's log a stored position is: a byte of PostgreSQL's, a binlog's or a virtual log file's number, a commit's SCN.
+
+    None where there is no log to be far in: MongoDB orders by its clock, and offsets are Kafka's.
+    """
+    place = position.split(".")[1]
+    if kind == SQLSERVER:
+        return int(place[:8], 16)
+    return int(place) if kind in (POSTGRES, MYSQL, ORACLE) else None
+
+
 def generation_of(position: str) -> int:
     """The generation that a stored position belongs to."""
     return int(position[:4])

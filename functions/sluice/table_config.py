@@ -32,7 +32,7 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
 
 REWRITE_LIMIT_BYTES = 10 * 1024**3  # some minutes of one run's work
 
-PINNED = ("record_key", "partition_by", "table_type", "position")  # what must not change once a table has data
+PINNED = ("record_key", "partition_by", "table_type", "position", "coordinates")  # what must not change once a table has data
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class TableConfig:
     `raw` are the columns whose dates and times are stored as the connector counts them ("*" for all); a table larger
     than `rewrite_limit_bytes` isn't written anew for a decimal that needs it.
     `json_types` say what columns of JSON without a schema are (json_types.py). `position` is the column that orders the
-    rows of a query-based capture, None where the source's log does. An `append_only` table's key is hidden_columns.ROW.
+    rows of a query-based capture, None where the source's log does. An `append_only` table's key is hidden_columns.ROW;
+    `coordinates` are the columns in which its records carry their Kafka partition and offset, empty where they don't.
     `services` is what table services do with it, and when.
     """
 
@@ -71,10 +72,12 @@ class TableConfig:
     append_only: bool = False
     services: ServicePolicy = UNTOLD
     catalog: CatalogRule = CATALOG_DEFAULTS
+    coordinates: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
-        lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw), "lineage": list(self.lineage)}
+        lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw), "lineage": list(self.lineage),
+                 "coordinates": list(self.coordinates)}
         return {**asdict(self), **lists, "hudi": dict(self.hudi), "json_types": dict(self.json_types), "limits": self.limits.changed(), "services": self.services.changed(), "catalog": self.catalog.changed()}
 
     @classmethod
@@ -82,7 +85,7 @@ class TableConfig:
         """Read what `to_dict` wrote, also by a release that knew fewer keys."""
         known = {item.name for item in fields(cls)}
         taken = {name: value for name, value in values.items() if name in known}
-        lists = {name: tuple(taken.get(name, ())) for name in ("record_key", "partition_by", "raw")}
+        lists = {name: tuple(taken.get(name, ())) for name in ("record_key", "partition_by", "raw", "coordinates")}
         lineage = tuple(taken.get("lineage", LINEAGE_WORDS))
         built = {"limits": Limits.of(taken.get("limits", {})), "services": ServicePolicy.of(taken.get("services", {})), "catalog": CatalogRule.of(taken.get("catalog", {}))}
         return cls(**{**taken, **lists, **built, "lineage": lineage})
@@ -90,7 +93,8 @@ class TableConfig:
     @property
     def pinned(self) -> Dict[str, Any]:
         """What the ledger remembers of a table that has data."""
-        return {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "table_type": self.table_type, "topic": self.topic, "position": self.position}
+        return {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "table_type": self.table_type, "topic": self.topic,
+                "position": self.position, "coordinates": list(self.coordinates)}
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ class TableRule:
     append_only: bool = False
     services: ServicePolicy = UNTOLD
     catalog: CatalogRule = CATALOG_DEFAULTS
+    coordinates: Tuple[str, ...] = ()
 
     @property
     def pattern(self) -> str:
@@ -164,6 +169,7 @@ class TableRule:
             generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits, lineage=self.lineage,
             raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
             position=None if self.position is None else fill(self.position), append_only=self.append_only, services=services, catalog=self.catalog,
+            coordinates=self.coordinates,
         )
 
 
@@ -253,13 +259,14 @@ class Configuration:
 
 def _told(rule: TableRule) -> Dict[str, Any]:
     """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
-    lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw), "lineage": list(rule.lineage)}
+    lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw), "lineage": list(rule.lineage),
+             "coordinates": list(rule.coordinates)}
     told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types), "services": rule.services.changed(), "catalog": rule.catalog.changed()}
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
 
 
 _LATER: Dict[str, Any] = {
-    "limits": {}, "json_types": {}, "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
+    "limits": {}, "json_types": {}, "coordinates": [], "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
     "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT, "services": {}, "catalog": {},
 }
 
@@ -267,7 +274,7 @@ _LATER: Dict[str, Any] = {
 def _rule(values: Mapping[str, Any]) -> TableRule:
     built = {"limits": Limits.of(values.get("limits", {})), "services": ServicePolicy.of(values.get("services", {})), "catalog": CatalogRule.of(values.get("catalog", {}))}
     rule = TableRule(**{**values, **built, "lineage": tuple(values.get("lineage", LINEAGE_WORDS))})
-    return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by), raw=tuple(rule.raw))
+    return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by), raw=tuple(rule.raw), coordinates=tuple(rule.coordinates))
 
 
 def _canonical(content: Any) -> str:

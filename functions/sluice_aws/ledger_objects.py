@@ -70,10 +70,14 @@ class ObjectLedger:
     def unpark(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
         """parked -> pending under the table that takes its topic now; the caller wakes that table's lane.
 
-        It keeps the time it was admitted at, so it is as old as it is. False when it isn't parked any more.
+        It keeps the time it was admitted at, so it is as old as it is. One that a batch had read is of another attempt, so that
+        its next batch is another. False when it isn't parked any more.
         """
-        moved = replace(record, state=items.PENDING, table=config.table, lane=config.lane, reason=None)
+        attempt = record.attempt + 1 if record.batch is not None else record.attempt
+        moved = replace(record, state=items.PENDING, table=config.table, lane=config.lane, reason=None, attempt=attempt)
         changes = {"state": moved.state, "table": moved.table, "lane": moved.lane, "reason": None, "unparked_at": now, "listed_as": None, "listed_at": None}
+        if record.batch is not None:
+            changes.update(attempt=attempt, batch=None, code=None, parked_generation=None)
         return self._together([
             self._table.put_action(pending_item(moved)),
             self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED)),

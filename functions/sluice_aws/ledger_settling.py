@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from sluice import ledger_items as items
@@ -49,15 +50,19 @@ class SettlingLedger:
         """
         errors = {error.object: error for error in outcome.quarantined}
         rows = {found.object: found for found in outcome.quarantined_rows}
-        changes = [self._object_change(outcome, identity, errors, rows, now) for identity in objects]
+        parked = {error.object: error for error in outcome.parked}
+        changes = [
+            _parking(parked[identity.hash], outcome.parked_generation, identity, now) if identity.hash in parked else self._object_change(outcome, identity, errors, rows, now)
+            for identity in objects
+        ]
         groups = [
             [self._table.update_action(items.object_key(identity), change, condition=when(state=items.CLAIMED, batch=batch))]
             for identity, change in zip(objects, changes)
         ]
         _refuse_foreign(batch, objects, changes, write_groups(self._table, groups))
-        quarantined = sum(change["state"] == items.QUARANTINED for change in changes)
+        ended = Counter(change["state"] for change in changes)
         counts = {
-            **_counts(outcome), "objects": len(objects) - quarantined, "objects_quarantined": quarantined,
+            **_counts(outcome), "objects": ended[items.COMMITTED], "objects_quarantined": ended[items.QUARANTINED],
             "commits": int(outcome.instant is not None),  # what table services are due by
         }
         try:
@@ -145,8 +150,14 @@ class SettlingLedger:
                 changes["last_instant"] = outcome.instant
             if outcome.notes or outcome.instant is not None:
                 changes["notes"] = list(outcome.notes) or None
+            if outcome.watch:
+                changes["watch"] = dict(outcome.watch)
         add = {TOTAL_PREFIX + name: number for name, number in counts.items() if number}
         return self._table.update_action(items.table_key(outcome.table), changes, add=add)
+
+
+def _parking(why: ObjectError, generation: Optional[int], identity: ObjectId, now: int) -> Values:
+    return {"state": items.PARKED, "code": why.code, "reason": why.reason, "parked_generation": generation, **listing_fields(items.PARKED, identity, now)}
 
 
 def _counts(outcome: Outcome) -> Dict[str, int]:

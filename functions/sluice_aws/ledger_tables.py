@@ -13,7 +13,7 @@ from sluice_aws.ledger_table import LedgerTable
 LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
 SERVICE_PREFIX = "service_"  # of the field that remembers a service's last good end
-PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned")
+PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned", "watch")
 
 
 class TableLedger:

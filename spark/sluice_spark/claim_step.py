@@ -75,13 +75,13 @@ class ClaimStep:
             plan = plan_claim(pending, configs, states, budget_of(configuration.lane(lane_name)), now)
         if plan.empty:
             return NothingClaimable(plan.next_due_at, waits_for_freshness_until(pending, configs, states, now))
-        return self._open(plan, configs, configuration, now, profile)
+        return self._open(plan, configs, states, configuration, now, profile)
 
-    def _open(self, plan: ClaimPlan, configs: Mapping[str, TableConfig], configuration: Configuration, now: int,
+    def _open(self, plan: ClaimPlan, configs: Mapping[str, TableConfig], states: Mapping[str, TableState], configuration: Configuration, now: int,
               profile: Profile) -> Claimed:
         """Manifest to S3, then manifest and batch items on condition of the hold, then each object (the crash-safe order)."""
         me = self._hold.identity
-        parts = {table: TablePart(configs[table].to_dict(), tuple(_in_manifest(item) for item in items))
+        parts = {table: TablePart(configs[table].to_dict(), tuple(_in_manifest(item) for item in items), states[table].watch if table in states else {})
                  for table, items in plan.objects.items()}
         manifest = open_manifest(me.lane, me.run, now, configuration.version, parts)
         with profile.stage("manifest"):

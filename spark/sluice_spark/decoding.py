@@ -3,18 +3,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import pyarrow as pa
 
 from sluice.avro_schema import WriterSchema
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.limits import Limits
+from sluice.log_restart import SeenObject
 from sluice.manifest import ManifestObject
 from sluice.routing import AVRO, JSON, LAST, PARQUET, classify, first_offset
 from sluice.row_errors import RowError, row_error
 from sluice_spark.avro_records import avro_records
 from sluice_spark.json_records import json_records
+from sluice_spark.object_view import ObjectView
 from sluice_spark.parquet_records import parquet_records
 from sluice_spark.record_batches import position_of, record_batch
 from sluice_spark.records import Records
@@ -37,10 +39,14 @@ class UnsupportedFormat(SluiceError):
 
 @dataclass(frozen=True)
 class Decoded:
-    """One object's records in order: those that can be merged as Arrow batches, and the others with their reasons."""
+    """One object's records in order: those that can be merged as Arrow batches, and the others with their reasons.
+
+    `seen` is the object's place in Kafka and in its source's log.
+    """
 
     batches: List[pa.RecordBatch]
     rows: List[RowError]
+    seen: SeenObject
 
 
 def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
@@ -52,7 +58,9 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     if reader is None:
         raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
     records = reader(body, item, plan)
-    offset = _first_offset(item, records)
+    named = _first_offset(item, records)
+    offset = named or 0
+    view = ObjectView(item, named)
     batches: List[pa.RecordBatch] = []
     rows: List[RowError] = []
     first = decoded_bytes = 0
@@ -61,11 +69,12 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
         batch, bad = sound_batch(chunk.records, range(first, first + len(chunk.records)), make, limit=plan.limits.quarantined_rows, before=len(rows))
         rows += [_row_error(row, offset, chunk.writer, plan) for row in bad]
         first += len(chunk.records)
+        view.take(chunk.records, chunk.writer, batch)
         if batch is not None:
             batches.append(batch)
             decoded_bytes += batch.nbytes
         _within_limits(first, decoded_bytes, plan.limits)
-    return Decoded(batches, rows)
+    return Decoded(batches, rows, view.seen(first))
 
 
 def _made(records: Sequence[Dict[str, Any]], numbers: Sequence[int], *, writer: WriterSchema, first_offset: int, item: ManifestObject, plan: ReaderPlan) -> pa.RecordBatch:
@@ -84,9 +93,9 @@ def _within_limits(rows: int, decoded_bytes: int, limits: Limits) -> None:
         raise ExpansionLimit(f"The object's rows take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes")
 
 
-def _first_offset(item: ManifestObject, records: Records) -> int:
-    """The offset of the first record. A name that tells the last one is counted back from, so the records are counted first."""
+def _first_offset(item: ManifestObject, records: Records) -> Optional[int]:
+    """The offset of the first record, None where the name tells none. A name that tells the last one is counted back from, so the records are counted first."""
     route = classify(item.key, item.size)
     if route.offset_is == LAST:
-        return first_offset(route, records.count()) or 0
-    return item.offset or 0
+        return first_offset(route, records.count())
+    return item.offset

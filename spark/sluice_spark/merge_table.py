@@ -12,6 +12,9 @@ from pyspark.sql.types import DoubleType, StructType
 
 from sluice import hudi_options
 from sluice.avro_schema import PLAIN, WriterSchema
+from sluice.kafka_watch import KafkaWatch, Watched
+from sluice.kafka_watch import watched as judge_seen
+from sluice.log_restart import LOG_RESTARTED
 from sluice.manifest import COMMIT_STAGE, COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, Stage, TablePart
 from sluice.table_config import MOR, TableConfig
 from sluice_spark import merging
@@ -23,13 +26,14 @@ from sluice_spark.lane_lost import LaneLost
 from sluice_spark.lineage import with_lineage
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.normalizing import normalized
-from sluice_spark.object_errors import SetAside, leave_error, read_set_aside
+from sluice_spark.object_errors import SetAside, leave_error, leave_parked, read_set_aside
 from sluice_spark.reader_plan import PlannedRead, plan_read
 from sluice_spark.reading import read_changes
 from sluice_spark.row_merge import RowMerge
 from sluice_spark.run_log import describe
 from sluice_spark.schema_notes import remember_columns, remember_schemas
 from sluice_spark.schema_scan import Scanned, scan_schemas
+from sluice_spark.seen_objects import SeenObjects
 from sluice_spark.writer_schemas import WriterSchemas, writer_schemas
 
 # A batch whose objects are smaller than this has keys that are sent to every task of the stored table's scan.
@@ -69,6 +73,7 @@ class _Part:
         self._still_held = still_held
         self._stages: List[Stage] = list(before)
         self._notes: Tuple[str, ...] = ()
+        self._watched: Optional[Watched] = None
         self._hudi = HudiTable(spark, services.table_path(self._config.database, self._config.name), self._config)
 
     def resolve(self) -> Optional[Outcome]:
@@ -124,13 +129,17 @@ class _Part:
         return facts
 
     def _merge_rows(self, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> Outcome:
-        raw = read_changes(self._spark, objects=objects, plan=planned.plan, source=self._services.source)
+        seen = SeenObjects(self._spark.sparkContext)
+        raw = read_changes(self._spark, objects=objects, plan=planned.plan, source=self._services.source, seen=seen)
         changes = normalized(raw, plan=planned.plan, target=planned.target)
         few = sum(item.size for item in objects) < BROADCAST_BYTES
         with RowMerge(self._hudi, self._config, target=planned.target, facts=facts, few=few) as merge:
             with self._stage("read"):
                 merged = merge.merge(changes)
+                kept = self._kept(objects, seen)
                 aside = self._set_aside()
+            if len(kept) < len(objects):
+                return self._merge_rows(planned, kept, facts) if kept else self._outcome(None, aside, {})
             counts = merged.counts
             if counts.get("mostly_losing"):
                 self._notes += (LOG_BEGAN_AGAIN.format(batch=self._manifest.batch),)
@@ -146,6 +155,21 @@ class _Part:
                 remember_columns(self._services.history, self._config, commit.facts.schema)
             self._keep_known(commit)
             return self._outcome(commit, aside, {**counts, **commit.counts})
+
+    def _kept(self, objects: List[ManifestObject], seen: SeenObjects) -> List[ManifestObject]:
+        """The objects that go on, by what was seen of them; why the others don't is left in S3 before anything is committed. Asked once."""
+        if self._watched is not None:
+            return objects
+        watched = self._watched = judge_seen(KafkaWatch.from_dict(self._part.watch), seen.take(objects), self._config)
+        where = {"batch": self._manifest.batch, "table": self._config.table}
+        for named, refusal in watched.refused.items():
+            leave_error(self._services.objects, self._services.silver_bucket, error=ObjectError(named, refusal.code, str(refusal)), **where)
+        for named, reason in watched.parked.items():
+            leave_parked(self._services.objects, self._services.silver_bucket, error=ObjectError(named, LOG_RESTARTED, reason), **where)
+        if watched.parked:
+            reason = watched.parked[min(watched.parked)]
+            self._notes += (f"{len(watched.parked)} objects of batch {self._manifest.batch} are parked: {reason}",)
+        return [item for item in objects if item.id.hash not in watched.refused and item.id.hash not in watched.parked]
 
     def _raise_floor(self, position: str, facts: TableFacts) -> None:
         """Before the commit: what is older than the truncate loses whether or not this attempt ends well, since the batch is merged in the end."""
@@ -208,6 +232,7 @@ class _Part:
             self._event("noted", level="warning", note=note)
         errors = aside.objects
         whole = len(errors) == len(self._part.objects) and bool(errors)
+        parked = {"parked_objects": len(aside.parked)} if aside.parked else {}
         return Outcome(
             batch=self._manifest.batch,
             table=self._config.table,
@@ -215,12 +240,15 @@ class _Part:
             committed_at=self._services.clock.now_ms(),
             instant=None if commit is None else commit.instant,
             no_change=commit is None and not whole,
-            counts={"objects": len(self._part.objects), "quarantined_objects": len(errors), "quarantined_rows": sum(found.rows for found in aside.rows), **counts},
+            counts={"objects": len(self._part.objects), "quarantined_objects": len(errors), "quarantined_rows": sum(found.rows for found in aside.rows), **parked, **counts},
             quarantined=tuple(sorted(errors, key=lambda error: error.object)),
             reason="every object of this part was quarantined" if whole and commit is None else None,
             quarantined_rows=tuple(sorted(aside.rows, key=lambda found: found.object)),
             notes=self._notes,
             stages=tuple(self._stages),
+            parked=tuple(sorted(aside.parked, key=lambda error: error.object)),
+            parked_generation=self._config.generation if aside.parked else None,
+            watch=self._watched.watch.to_dict() if self._watched is not None else {},
         )
 
     @contextmanager

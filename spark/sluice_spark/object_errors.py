@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
-from sluice.manifest import ROW_COUNT_SUFFIX, ObjectError, RowErrorCount, error_key, error_prefix, row_count_key, rows_key
+from sluice.manifest import PARKED_SUFFIX, ROW_COUNT_SUFFIX, ObjectError, RowErrorCount, error_key, error_prefix, parked_key, row_count_key, rows_key
 from sluice.row_errors import RowError, counted, to_lines
 from sluice_aws.objects import Document, Objects
 
@@ -14,15 +14,21 @@ READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver
 
 @dataclass(frozen=True)
 class SetAside:
-    """What one table's part has set aside: whole objects with their reasons, and how many rows of others."""
+    """What one table's part has set aside: whole objects with their reasons, how many rows of others, and objects to be parked."""
 
     objects: Tuple[ObjectError, ...] = ()
     rows: Tuple[RowErrorCount, ...] = ()
+    parked: Tuple[ObjectError, ...] = ()
 
 
 def leave_error(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
     """Put one object's reason where a take-over finds it. The same error gives the same bytes."""
     objects.put(silver_bucket, error_key(batch, table, error.object), error.to_json().encode("utf-8"), content_type="application/json")
+
+
+def leave_parked(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
+    """Put why one object is to be parked where a take-over finds it."""
+    objects.put(silver_bucket, parked_key(batch, table, error.object), error.to_json().encode("utf-8"), content_type="application/json")
 
 
 def leave_rows(objects: Objects, silver_bucket: str, *, batch: str, table: str, object_hash: str, rows: Sequence[RowError]) -> None:
@@ -36,6 +42,7 @@ def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: s
     """All that was left for one table's part, by this attempt or an earlier one: they don't differ between attempts."""
     errors: List[ObjectError] = []
     rows: List[RowErrorCount] = []
+    parked: List[ObjectError] = []
     keys = list(objects.keys(silver_bucket, error_prefix(batch, table)))
     for key, document in zip(keys, _documents(objects, silver_bucket, keys)):
         if document is None:
@@ -43,9 +50,12 @@ def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: s
         text = document.data.decode("utf-8")
         if key.endswith(ROW_COUNT_SUFFIX):
             rows.append(RowErrorCount.from_json(text))
+        elif key.endswith(PARKED_SUFFIX):
+            parked.append(ObjectError.from_json(text))
         else:
             errors.append(ObjectError.from_json(text))
-    return SetAside(tuple(errors), tuple(rows))
+    elsewhere = {error.object for error in (*errors, *parked)}  # an object that goes nowhere has no rows of its own
+    return SetAside(tuple(errors), tuple(found for found in rows if found.object not in elsewhere), tuple(parked))
 
 
 def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> List[Optional[Document]]:

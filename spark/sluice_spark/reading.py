@@ -16,6 +16,7 @@ from sluice_aws.task_objects import READ_AHEAD_OBJECTS, ObjectSource, task_objec
 from sluice_spark.decoding import decode
 from sluice_spark.object_errors import leave_error, leave_rows
 from sluice_spark.record_batches import spark_fields
+from sluice_spark.seen_objects import SeenObjects
 from sluice_spark.task_plan import ReaderPlan
 
 # A task reads ahead while it decodes: small objects would otherwise wait one round trip each.
@@ -24,15 +25,16 @@ TASK_BYTES, TASK_OBJECTS, TASKS_PER_CORE = 4 * 1024**2, 25, 4
 LONGEST_REASON = 2_000  # characters
 
 
-def read_changes(spark: SparkSession, *, objects: Sequence[ManifestObject], plan: ReaderPlan, source: ObjectSource) -> DataFrame:
+def read_changes(spark: SparkSession, *, objects: Sequence[ManifestObject], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects) -> DataFrame:
     """The changes in the objects, columns raw (see raw_columns.py), hidden columns beside.
 
     An object that can't be decoded gives no row, nor does a record that can't be merged; the task
-    leaves the reason in S3 beside the batch before it yields anything. S3's passing troubles raise, and Spark runs the task again.
+    leaves the reason in S3 beside the batch before it yields anything. What the objects say of their place in Kafka and
+    in the source's log is in `seen` once the rows were computed. S3's passing troubles raise, and Spark runs the task again.
     """
     fields = ", ".join(f"`{name}` {kind}" for name, kind in spark_fields(plan))
     shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
-    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, plan, source), fields)
+    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, plan, source, seen), fields)
 
 
 def task_count(objects: Sequence[ManifestObject], cores: int) -> int:
@@ -53,18 +55,18 @@ def balanced(objects: Sequence[ManifestObject], tasks: int) -> List[Tuple[Manife
 
 
 def _task(
-    shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan, source: ObjectSource
+    shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         s3 = task_objects(source)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _read_share(s3, shares[number], plan, source.silver_bucket)
+                yield from _read_share(s3, shares[number], plan, source.silver_bucket, seen)
 
     return run
 
 
-def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str) -> Iterator[pa.RecordBatch]:
+def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str, seen: SeenObjects) -> Iterator[pa.RecordBatch]:
     for item, body in bodies(s3, share, plan.limits.object_bytes):
         try:
             decoded = decode(body(), item, plan)
@@ -75,6 +77,7 @@ def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, 
             continue
         if decoded.rows:  # before any row of the object goes on: what is counted is there to be seen
             leave_rows(s3, silver_bucket, batch=plan.batch, table=plan.table, object_hash=item.id.hash, rows=decoded.rows)
+        seen.add(decoded.seen)
         yield from decoded.batches
 
 

@@ -28,6 +28,13 @@ class NullRecordKey(SluiceError):
     next_step = "Give the table a record_key that every row has"
 
 
+class NoCoordinates(SluiceError):
+    """A record without the Kafka partition and offset that its table knows rows by; facts: `column`, `record`."""
+
+    code = "no_coordinates"
+    next_step = "Let the connector write both with every record, or leave `coordinates` out"
+
+
 class UnsupportedOperation(SluiceError):
     """A change that is none of create, update, delete, snapshot read, truncate and message; facts: `op`, `record`."""
 
@@ -67,8 +74,15 @@ def record_batch(
         rows = [_NO_ROW if op in _OF_NO_ROW else row for row, op in zip(rows, ops)]
     # An append-only table holds what happened, deletes among it: nothing of it is ever gone.
     deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted)
-    arrays, unchanged = _data(rows, numbers, writer, item, plan)
     offsets: Sequence[int] = [first_offset + number for number in numbers]
+    partitions: Sequence[Optional[int]] = [item.kafka_partition] * len(records)
+    if plan.append_only and plan.coordinates:
+        partitions, offsets = (_coordinate(rows, name, numbers) for name in plan.coordinates)
+        names = [f"{plan.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
+    else:
+        # Without the version: the same key written again, longer after a crash, brings the same rows once more.
+        names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
+    arrays, unchanged = _data(rows, numbers, names, writer, plan)
     own = {
         hidden.POSITION: _positions(rows, source, offsets, writer, plan),
         hidden.DELETED: deleted,
@@ -77,7 +91,7 @@ def record_batch(
         hidden.OBJECT: [item.id.lineage] * len(records),
         hidden.OFFSET: offsets,
         hidden.OWED: None,
-        hidden.PARTITION: [item.kafka_partition] * len(records),
+        hidden.PARTITION: partitions,
         hidden.BATCH: None,  # of the commit that writes the row: it may be put together from several
     }
     for column in hidden.HIDDEN:
@@ -117,14 +131,26 @@ class _NoRow(Dict[str, Any]):
 _NO_ROW = _NoRow()
 
 
-def _data(rows: Sequence[Any], numbers: Sequence[int], writer: WriterSchema, item: ManifestObject, plan: ReaderPlan) -> Tuple[List[pa.Array], Optional[pa.Array]]:
+def _coordinate(rows: Sequence[Any], name: str, numbers: Sequence[int]) -> List[int]:
+    """A column of whole numbers from 0, whole text included: JSON declared as text is that."""
+    found = []
+    for row, number in zip(rows, numbers):
+        value = row.get(name) if row is not None else None
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
+            value = int(value)
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise NoCoordinates(f"The column {name} holds no number from 0", column=name, record=number)
+        found.append(value)
+    return found
+
+
+def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], writer: WriterSchema, plan: ReaderPlan) -> Tuple[List[pa.Array], Optional[pa.Array]]:
     if None in rows:
         raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=numbers[rows.index(None)])
     arrays: List[pa.Array] = []
     for wanted in plan.columns:
         if wanted.name == hidden.ROW:
-            # Without the version: the same key written again, longer after a crash, brings the same rows once more.
-            arrays.append(pa.array([f"{item.bucket}/{item.key}#{number:010d}" for number in numbers], type=pa.string()))
+            arrays.append(pa.array(names, type=pa.string()))
             continue
         written = writer.row.column(wanted.name)
         if written is None:

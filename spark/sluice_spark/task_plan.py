@@ -25,9 +25,12 @@ class ReaderPlan:
     position: Optional[str] = None  # the column that orders rows, where the source's log doesn't
     append_only: bool = False
     unavailable_value: str = unavailable.DEFAULT
+    coordinates: Tuple[str, ...] = ()  # the columns of the Kafka partition and offset that records carry
+    topic: str = ""
 
 
 def reader_plan(config: TableConfig, *, batch: str, columns: Tuple[Column, ...], inferred: Mapping[str, str]) -> ReaderPlan:
     """The plan of one batch's read into a table."""
     return ReaderPlan(
-        batch, config.table, config.record_key, config.generation, columns, config.limits, inferred, config.position, config.append_only, config.unavailable_value)
+        batch, config.table, config.record_key, config.generation, columns, config.limits, inferred, config.position, config.append_only, config.unavailable_value,
+        config.coordinates, config.topic)

@@ -98,14 +98,14 @@ class Workbench:
         self.s3.put_object(Bucket=self.silver, Key=schema_key(mark), Body=json.dumps(schema).encode())
         return self.put_bytes(body, schema=mark, **where)
 
-    def manifest(self, config: TableConfig, objects: Sequence[ManifestObject], *, run: str = "run-main-1") -> Manifest:
-        """A batch of one table. The same objects give the same batch."""
-        part = TablePart(config.to_dict(), tuple(objects))
+    def manifest(self, config: TableConfig, objects: Sequence[ManifestObject], *, run: str = "run-main-1", after: Outcome | None = None) -> Manifest:
+        """A batch of one table, with what is known of Kafka after another one. The same objects give the same batch."""
+        part = TablePart(config.to_dict(), tuple(objects), after.watch if after is not None else {})
         return open_manifest("main", run, self.services.clock.now_ms(), "v1", {config.table: part})
 
-    def merge(self, config: TableConfig, objects: Sequence[ManifestObject], *, still_held: Callable[[], bool] = lambda: True) -> Outcome:
+    def merge(self, config: TableConfig, objects: Sequence[ManifestObject], *, still_held: Callable[[], bool] = lambda: True, after: Outcome | None = None) -> Outcome:
         """Merge objects as one batch."""
-        return self.merge_manifest(self.manifest(config, objects), config, still_held=still_held)
+        return self.merge_manifest(self.manifest(config, objects, after=after), config, still_held=still_held)
 
     def merge_manifest(self, manifest: Manifest, config: TableConfig, *, still_held: Callable[[], bool] = lambda: True) -> Outcome:
         return merge_part(self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held)

@@ -196,7 +196,7 @@ def test_config_push_stores_canonical_json_and_its_history(stack, tables, capsys
 def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, tables, invoked, capsys):
     parked = stack.admit(stack.write("p"), items.PARKED, table=None, topic="shop.orders", lane=None, reason="no rule takes this topic")
     other = stack.admit(stack.write("o"), items.PARKED, table=None, topic="elsewhere", lane=None, reason="no rule takes this topic")
-    coded = stack.admit(stack.write("r"), items.PARKED, table="shop.orders", topic="shop.orders", lane="side", reason="positions restarted", code="positions_restarted")
+    coded = stack.admit(stack.write("r"), items.PARKED, table="shop.orders", topic="shop.orders", lane="side", reason="another one", code="another")
     assert run(["config", "push", tables(), "--json"]) == 0
     assert told(capsys) | {"version": ""} == {"version": "", "changed": True, "unparked": 1, "woken": ["side"], "warnings": []}
     records = stack.ledger.get_objects([parked, other, coded])

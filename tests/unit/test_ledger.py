@@ -15,12 +15,14 @@ from ledger_table_schema import create_ledger_table
 from sluice import ledger_items as items
 from sluice.identity import ObjectId
 from sluice.ledger_records import AdmittedObject, wakes
+from sluice.log_restart import LOG_RESTARTED
 from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart, manifest_key, open_manifest
-from sluice.table_config import TableConfig
+from sluice.table_config import Configuration, TableConfig, TableRule
 from sluice_aws.ledger import Ledger
 from sluice_aws.ledger_batches import BatchTaken
 from sluice_aws.ledger_settling import ForeignObjects, UnsettledParts
 from sluice_aws.ledger_table import LedgerBusy
+from sluice_aws.unparking import Unparked, unpark
 
 NOW = 1_700_000_000_000
 LANE = "main"
@@ -172,6 +174,24 @@ class TestAdmission:
         (record,) = ledger.objects_in_state(state)
         assert (record.id, record.reason) == (one.id, "because")
         assert ledger.pending(LANE, 10) == []
+
+    def test_an_object_of_a_log_that_began_again_waits_for_a_higher_generation_and_is_then_of_another_batch(self, ledger):
+        one, two = an_object(0), an_object(1)
+        manifest = claimed(ledger, [one, two])
+        watch = {"marks": {"0": {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1", "restarted_at": 5}}}
+        outcome = committed(manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3, watch=watch)
+        assert ledger.settle(LANE, manifest.batch, outcome, [one.id, two.id], "run-1", NOW)
+        ledger.close_batch(LANE, manifest.batch, "run-1", NOW + 6)
+        record = ledger.get_objects([two.id])[two.id]
+        assert (record.state, record.code, record.reason, record.parked_generation) == ("parked", LOG_RESTARTED, "fell", 3)
+        state = ledger.table_state("shop.orders")
+        assert state.watch == watch and (state.totals["objects"], state.totals.get("objects_quarantined", 0)) == (1, 0)
+        for generation, moved in ((3, 0), (4, 1), (4, 0)):
+            configuration = Configuration((TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=generation),))
+            assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(moved, frozenset({LANE} if moved else ()))
+        (waiting,) = ledger.pending(LANE, 10)
+        freed = ledger.get_objects([two.id])[two.id]
+        assert (waiting.id, waiting.attempt) == (two.id, 1) and (freed.attempt, freed.batch, freed.code, freed.parked_generation) == (1, None, None, None)
 
     def test_an_unparked_object_waits_under_the_table_that_takes_it_now(self, ledger):
         ledger.admit(an_object(state=items.PARKED, table="shop.orders", reason="no rule"))

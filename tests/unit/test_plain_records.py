@@ -158,3 +158,23 @@ def test_what_is_wrong_with_them_is_said(keys: str, message: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
         read_tables("tables:\n  - {topic: a.b, table: a.b, %s}\n" % keys)
     assert message in str(refused.value)
+
+
+def test_rows_that_carry_their_kafka_coordinates_are_known_by_them_whatever_object_brings_them() -> None:
+    config = append(coordinates=("p", "o"))
+    bad: list[RowError] = []
+    first = json_rows(lines({"a": 1, "p": 0, "o": 41}, {"a": 2, "p": 0, "o": 44}, {"a": 3, "p": 0}), config, bad=bad)
+    assert picked(first, "a", ROW, "_sluice_partition", "_sluice_offset") == [(1, "x#0#00000000000000000041", 0, 41), (2, "x#0#00000000000000000044", 0, 44)]
+    assert [(row.record, row.code) for row in bad] == [(2, "no_coordinates")]
+    again = json_rows(lines({"a": 2, "p": 0, "o": 44}), config, at=replace(item("json"), key="x+0+700.json", offset=700))
+    assert picked(again, ROW, "_sluice_position") == picked(first[1:], ROW, "_sluice_position")
+    with pytest.raises(ChangeRefused):
+        refuse_changes(config, append().pinned)
+    assert TableConfig.from_dict(config.to_dict()) == config
+
+
+@pytest.mark.parametrize("said", ["coordinates: [p, p], append_only: true", "coordinates: p, append_only: true", "coordinates: [p, o], record_key: id", "coordinates: [_sluice_a, o], append_only: true"])
+def test_coordinates_are_two_columns_of_an_append_only_table(said: str) -> None:
+    with pytest.raises(ConfigurationMistakes) as refused:
+        read_tables("tables:\n  - {topic: a.b, table: a.b, %s}\n" % said)
+    assert "coordinates" in str(refused.value)

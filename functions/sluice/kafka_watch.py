@@ -1,0 +1,57 @@
+"""What is known of a table's Kafka partitions, and what it says of the objects that a batch has read: which wait, which are refused."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Mapping, Sequence, Tuple
+
+from sluice.log_restart import Mark, SeenObject, judge
+from sluice.offset_overlap import OffsetRange, Overlap, overlapping, ranges_of
+from sluice.table_config import TableConfig
+
+
+@dataclass(frozen=True)
+class KafkaWatch:
+    """A table's high-water per Kafka partition, and of an append-only table the offsets that its objects brought last."""
+
+    marks: Mapping[int, Mark] = field(default_factory=dict, hash=False)
+    ranges: Tuple[OffsetRange, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Plain values for the table's ledger item, manifests and outcomes."""
+        told: Dict[str, Any] = {}
+        if self.marks:
+            told["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
+        if self.ranges:
+            told["ranges"] = [each.to_list() for each in self.ranges]
+        return told
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> KafkaWatch:
+        """Read what `to_dict` gave."""
+        marks = {int(partition): Mark.from_dict(mark) for partition, mark in values.get("marks", {}).items()}
+        return cls(marks, ranges_of(values.get("ranges", ())))
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The watch after a batch; objects (by hash) that are to be parked, with the reason, and those that are refused."""
+
+    watch: KafkaWatch
+    parked: Mapping[str, str] = field(default_factory=dict, hash=False)
+    refused: Mapping[str, Overlap] = field(default_factory=dict, hash=False)
+
+
+def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
+    """Judge what a batch has read, before anything of it is committed. `seen` is in the order of admission.
+
+    Rows of an append-only table, and those that a column orders, have no log whose positions could fall.
+    """
+    if config.append_only:
+        if config.coordinates:
+            return Watched(watch)
+        ranges, refused = overlapping(watch.ranges, seen)
+        return Watched(KafkaWatch(watch.marks, ranges), refused=refused)
+    if config.position is not None:
+        return Watched(watch)
+    judged = judge(watch.marks, seen, generation=config.generation)
+    return Watched(KafkaWatch(judged.marks, watch.ranges), parked=judged.parked)
