@@ -67,15 +67,15 @@ class Histories:
         stopped = False
         for batch in past.newest(table=asked.table, since=asked.since, at_most=MANIFESTS_AT_MOST):
             # Nothing in a batch was admitted after its claim: once the newest are all younger than that, no older batch has one of them.
-            if len(admitted) > asked.limit and _nth_newest(admitted, asked.limit) >= batch.manifest.created_at:
+            # Batches come in the order of S3's whole seconds.
+            if len(admitted) > asked.limit and _nth_newest(admitted, asked.limit) >= batch.manifest.created_at + 1_000:
                 stopped = True
                 break
             batches.append(batch)
             parts = [part for table, part in batch.manifest.tables.items() if asked.table in (None, table)]
             self._add(admitted, asked, ((item.id, item.admitted_at) for part in parts for item in part.objects))
         newest = sorted(admitted, key=lambda identity: (admitted[identity], identity))[-asked.limit:]
-        unread = 0 if stopped or asked.since is not None else past.listed - past.read
-        return Gathered(self._entries(newest, batches), tuple(batches), more=len(admitted) > len(newest), unread=max(0, unread))
+        return Gathered(self._entries(newest, batches), tuple(batches), more=stopped or len(admitted) > len(newest), unread=0 if stopped else past.unread)
 
     def of_key(self, key: str) -> Gathered:
         """Every version of one key, with the batches that its records and the decisions about it name."""

@@ -60,6 +60,7 @@ def _mount() -> None:
         schema_commands,
         status_command,
         table_commands,
+        top_command,
         trace_command,
         wait_command,
     )
@@ -73,6 +74,7 @@ def _mount() -> None:
     app.command("diff")(diff_command.diff)
     app.add_typer(table_commands.app, name="table")
     app.command("history")(history_command.history)
+    app.command("top")(top_command.top)
     app.command("trace")(trace_command.trace)
     app.command("row")(row_command.row)
     config_commands.app.command("discover")(discover_command.discover)

@@ -17,7 +17,20 @@ EXAMPLES = 3
 
 
 def gather(ledger: Any, now: int, configured: Callable[[], Iterable[str]] = tuple) -> dict[str, Any]:
-    """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes.
+    """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes."""
+    lanes, tables = lanes_and_tables(ledger, now, configured)
+    aside = {state: _aside(ledger.objects_in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
+    return {
+        "lanes": lanes,
+        "tables": tables,
+        "set_aside": aside,
+        "quarantined_rows": _rows(ledger.objects_with_quarantined_rows()),
+        "ignored_messages": _messages(ledger.ignored_messages()),
+    }
+
+
+def lanes_and_tables(ledger: Any, now: int, configured: Callable[[], Iterable[str]] = tuple) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What every lane and every table is doing, without what was set aside.
 
     Lanes that are `configured` and that the ledger has no item of are told when something waits in them: for paused tables none is woken.
     """
@@ -39,14 +52,7 @@ def gather(ledger: Any, now: int, configured: Callable[[], Iterable[str]] = tupl
                     table = tables.setdefault(name, _table(TableState(name), now))
                     table["lane"] = lane.lane
                     table["claimed"] = {"objects": table["claimed"]["objects"] + part["objects"], "bytes": table["claimed"]["bytes"] + part["bytes"]}
-    aside = {state: _aside(ledger.objects_in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
-    return {
-        "lanes": lanes,
-        "tables": [tables[name] for name in sorted(tables)],
-        "set_aside": aside,
-        "quarantined_rows": _rows(ledger.objects_with_quarantined_rows()),
-        "ignored_messages": _messages(ledger.ignored_messages()),
-    }
+    return lanes, [tables[name] for name in sorted(tables)]
 
 
 def _lane(lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str], now: int) -> dict[str, Any]:

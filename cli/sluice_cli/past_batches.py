@@ -21,13 +21,12 @@ class PastBatch:
 
 
 class PastBatches:
-    """The batches of one silver bucket. `read` counts the manifests that were read, of `listed` that there are."""
+    """The batches of one silver bucket. `unread` counts manifests that were asked for and too many to read."""
 
     def __init__(self, objects: Objects, silver: str) -> None:
         self._objects = objects
         self._silver = silver
-        self.listed = 0
-        self.read = 0
+        self.unread = 0
 
     def newest(self, *, table: str | None = None, since: int | None = None, at_most: int | None = None) -> Iterator[PastBatch]:
         """Batches in the order in which they were claimed, the newest first; only those with a part of `table`, and only its part.
@@ -36,12 +35,12 @@ class PastBatches:
         """
         # S3 has whole seconds, and the order within them is the manifests' own.
         found = sorted(self._objects.put_times(self._silver, MANIFESTS), key=lambda entry: (entry[1], entry[0]), reverse=True)
-        self.listed = len(found)
-        keys = [key for key, put_at in found if since is None or put_at >= since - 1_000][:at_most]
+        asked = [key for key, put_at in found if since is None or put_at >= since - 1_000]
+        keys = asked[:at_most]
+        self.unread = len(asked) - len(keys)
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="batches") as pool:
             for start in range(0, len(keys), AT_ONCE):
                 chunk = [batch for batch in pool.map(lambda key: self._batch(key, table), keys[start:start + AT_ONCE]) if batch is not None]
-                self.read += len(keys[start:start + AT_ONCE])
                 yield from sorted(chunk, key=lambda batch: (batch.manifest.created_at, batch.manifest.batch), reverse=True)
 
     def _batch(self, key: str, table: str | None) -> PastBatch | None:

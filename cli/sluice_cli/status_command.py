@@ -2,20 +2,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
-from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table, say
+from sluice_cli.failures import UsageError
+from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table, say, stderr_console
 from sluice_cli.overview import gather
+from sluice_cli.points_in_time import point_in_time
 from sluice_cli.target import Target
 
 REASONS_SHOWN = 10
+PAGE_LOOKS_BACK = "24h"
+PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = 2_000, 5_000, 200  # at most: manifests read, waiting objects of a table, batches whose runs are looked up
 
 
-def status(as_json: Json = False, stack: Stack = None) -> None:
+def status(
+    as_json: Json = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page instead, with the recent past: nothing but this file is needed to look at it.", show_default=False)] = None,
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="How far the page looks back: 2h, 7d, or ISO 8601 (UTC).")] = PAGE_LOOKS_BACK,
+    stack: Stack = None,
+) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
 
     Below them, what was parked, quarantined (rows of committed objects too) or ignored, by reason. Times in --json are milliseconds.
@@ -25,17 +37,46 @@ def status(as_json: Json = False, stack: Stack = None) -> None:
       sluice status
 
       sluice status --json | jq '.tables[] | select(.last_error)'
+
+      sluice status --html status.html --since 7d
     """
     target = chosen_target(stack)
     now = epoch_ms()
-    document = gather(Ledger(target.client("dynamodb"), target.ledger_table), now, lambda: _configured_lanes(target))
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    document = gather(ledger, now, lambda: configured_lanes(target))
+    if html is not None:
+        _write_page(target, ledger, document, now, point_in_time(since, now), html)
     if as_json:
         print_json(document)
-        return
-    _print(document, now)
+    elif html is None:
+        _print(document, now)
 
 
-def _configured_lanes(target: Target) -> tuple[str, ...]:
+def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now: int, since: int, path: Path) -> None:
+    # What draws is loaded where something is to be drawn.
+    from sluice_cli.past_batches import PastBatches
+    from sluice_cli.recent_past import Window, backlog, runs, table_pasts
+    from sluice_cli.status_page import page
+
+    window = Window(min(since, now), now)
+    past = PastBatches(Objects(target.client("s3")), target.silver)
+    with stderr_console().status("Reading manifests"):
+        batches = list(past.newest(since=window.begins, at_most=PAGE_MANIFESTS))
+        waiting = [item.admitted_at for lane in document["lanes"] for item in ledger.pending(lane["lane"], PAGE_WAITING)]
+        named = [batch.manifest.run for batch in batches[:PAGE_RUNS]] + [lane[which] for lane in document["lanes"] for which in ("run", "last_run") if lane[which]]
+        items = {name: item for name, item in ((name, ledger.run(name)) for name in dict.fromkeys(named)) if item is not None}
+    text = page(
+        document, described=target.described, now=now, window=window, tables=table_pasts(batches), backlog=backlog(batches, waiting, window),
+        runs=runs(batches, items, now), unread=past.unread)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists") from error
+    say(f"Written to {path}")
+
+
+def configured_lanes(target: Target) -> tuple[str, ...]:
+    """The lanes that tables.yaml names; none, with a warning, while it can't be read."""
     try:
         configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
     except ConfigurationUnreadable as error:

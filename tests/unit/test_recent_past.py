@@ -1,0 +1,109 @@
+"""The recent past out of manifests and outcomes, and the page that shows it."""
+from html.parser import HTMLParser
+
+from emulated_stack import stack  # noqa: F401  # a fixture
+
+from sluice import ledger_items as items
+from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, Outcome, Stage, TablePart
+from sluice_cli.html_nodes import Node, joined, tag
+from sluice_cli.main import run
+from sluice_cli.past_batches import PastBatch
+from sluice_cli.recent_past import BINS, Window, backlog, runs, table_pasts
+
+T = 1_700_000_000_000
+WINDOW = Window(T, T + 144_000)  # a bin is a second
+
+
+def batch(name, run, claimed, *admitted, readable=None, read=5, state=COMMITTED):
+    objects = tuple(ManifestObject("b", f"{name}-{at}", "v", 1, None, "avro", "t", 0, 0, T + at) for at in admitted)
+    manifest = Manifest(name, "main", run, T + claimed, "c", {"crm.user": TablePart({"freshness_s": 60}, objects)})
+    if readable is None:
+        return PastBatch(manifest, {})
+    outcome = Outcome(name, "crm.user", state, T + readable + 50, "2026", counts={"objects": len(objects), "read": read}, stages=(Stage("commit", T + claimed, readable - claimed),))
+    return PastBatch(manifest, {"crm.user": outcome})
+
+
+def test_the_backlog_counts_an_object_from_its_admission_until_it_is_readable():
+    bins = backlog([batch("b-1", "r", 20_000, 10_500, 15_500, readable=30_500)], [T + 140_500], WINDOW)
+    assert len(bins) == BINS
+    assert [bins[at] for at in (9, 10, 14, 15, 30, 31, 139, 140, 143)] == [0, 1, 1, 2, 2, 0, 0, 1, 1]
+
+
+def test_what_was_waiting_before_the_window_is_in_its_first_bin():
+    bins = backlog([batch("b-1", "r", 1_000, -50_000, readable=5_500)], [T - 9_000_000], WINDOW)
+    assert bins[0] == 2 and bins[5] == 2 and bins[6] == 1 and bins[-1] == 1
+
+
+def test_an_open_batch_is_no_backlog_of_its_own():
+    assert sum(backlog([batch("b-1", "r", 20_000, 10_000)], [], WINDOW)) == 0, "its objects are listed by the ledger, or came back in another batch"
+
+
+def test_a_table_tells_how_long_its_oldest_objects_waited():
+    (table,) = table_pasts([batch(f"b-{n}", "r", n * 1_000 + 500, n * 1_000, readable=n * 1_000 + 600 + n) for n in range(100)])
+    assert (table.table, table.freshness_s, len(table.commits)) == ("crm.user", 60, 100)
+    assert (table.p50_ms, table.p95_ms) == (649, 694)
+    assert table_pasts([batch("b-1", "r", 1, 0, readable=9, state=QUARANTINED)]) == ()
+
+
+def test_a_run_is_told_by_its_item_and_by_its_batches_when_that_has_expired():
+    batches = [batch("b-1", "run-1", 2_000, 1_000, readable=3_000), batch("b-2", "run-0", -9_000, -9_500, readable=-8_000)]
+    known = {"run-1": {"lane": "main", "requested_at": T + 1_100, "started_at": T + 1_900, "state": "running"}}
+    old, new = runs(batches, known, T + 9_000)
+    assert (old.run, old.began_at, old.ended_at, old.state) == ("run-0", T - 9_000, T - 8_000, "not kept")
+    assert (new.run, new.requested_at, new.began_at, new.ended_at, new.batches, new.changes) == ("run-1", T + 1_100, T + 1_900, None, 1, 5)
+
+
+def test_whatever_is_no_node_is_escaped():
+    assert tag("p", "<b>&\"'", class_="x\"y") == "<p class=\"x&quot;y\">&lt;b&gt;&amp;&quot;&#x27;</p>"
+    assert joined(tag("i", 1), "<", None) == "<i>1</i>&lt;" and isinstance(joined("a"), Node)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and whether they end in the order in which they began."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.names, self.attributes, self.texts = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, name, attributes):
+        self.names.append(name)
+        self.attributes += attributes
+        if name != "meta":
+            self.open.append(name)
+
+    def handle_startendtag(self, name, attributes):
+        self.names.append(name)
+        self.attributes += attributes
+
+    def handle_endtag(self, name):
+        assert self.open.pop() == name
+
+    def handle_data(self, text):
+        self.texts.append(text)
+
+
+def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, tmp_path, capsys):  # noqa: F811
+    hostile = 'topics/"><script>alert(1)</script>&<img src=x>.avro'
+    stack.admit(stack.write(hostile), items.QUARANTINED, code="not_avro", reason="<b onload=x>")
+    stack.admit(stack.write("a"))
+    assert run(["status", "--html", "page.html", "--since", "7d"]) == 0
+    assert "Written to page.html" in capsys.readouterr().err
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Elements(text)
+    assert hostile in page.texts and "<b onload=x>" in page.texts
+    assert {"script", "img", "link", "iframe", "b onload"} & set(page.names) == set()
+    assert not [name for name, _ in page.attributes if name in ("src", "href", "onload", "style")] and "url(" not in text and "@import" not in text
+    assert "prefers-color-scheme:dark" in text and ("name", "viewport") in page.attributes
+    assert run(["status", "--html", "no/folder/page.html"]) == 2
+
+
+def test_top_looks_once_where_nobody_watches(stack, capsys):  # noqa: F811
+    stack.admit(stack.write("a"))
+    stack.ledger.wake("main")
+    assert run(["top", "--once"]) == 0
+    out = capsys.readouterr().out
+    assert "main" in out and "crm.user" in out and "1 waiting" in out
+    assert run(["top", "--json"]) == 0
+    assert '"waiting": 1' in capsys.readouterr().out
