@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint build package deploy bench constraints clean
+.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint scan build package deploy delete bench constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -53,6 +53,16 @@ judge-all: setup  ## every fixture set, order, pace and table type against the s
 lint: setup  ## validate the template
 	$(BIN)/sam validate --lint
 
+SCANNERS = $(VENV)-scan
+$(SCANNERS)/.made: pyproject.toml
+	@$(PYTHON) -m venv $(SCANNERS)
+	@$(PYTHON) -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["scan"]))' > $(SCANNERS)/requirements.txt
+	@$(SCANNERS)/bin/pip install --quiet --disable-pip-version-check --requirement $(SCANNERS)/requirements.txt
+	@touch $@
+
+scan: $(SCANNERS)/.made  ## cfn-lint, checkov, bandit and pip-audit; what they skip and why is in scan/
+	@scan/scan.sh $(SCANNERS)/bin
+
 build: setup  ## build the functions for Lambda
 	PATH="$(CURDIR)/$(BIN):$$PATH" LAMBDA_PYTHON=$(LAMBDA_PYTHON) LAMBDA_ARCHITECTURE=$(LAMBDA_ARCHITECTURE) \
 		$(BIN)/sam build --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
@@ -74,4 +84,4 @@ constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt
 
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) .aws-sam build dist .sluice .pytest_cache
+	rm -rf $(VENV) $(SCANNERS) .aws-sam build dist .sluice .pytest_cache

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 from sluice.errors import SluiceError
+from sluice.execution_policy import Scope, execution_policy
 from sluice.lane_config import LaneConfig
 
 # EMR Serverless takes [A-Za-z0-9._-]{1,64} as clientToken; as a name and a tag value it then fits too.
@@ -45,17 +46,23 @@ class JobEnvironment:
     architecture: str = "X86_64"
 
     @property
+    def partition(self) -> str:
+        """aws, aws-cn or aws-us-gov: the second part of every ARN, so of the role's."""
+        return (self.job_role_arn.split(":") + ["", ""])[1] or "aws"
+
+    @property
     def release_url(self) -> str:
         """Where this release of the Spark code lies."""
         return f"s3://{self.artifact_bucket}/releases/{self.release}"
 
 
-def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str) -> Dict[str, Any]:
+def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, scope: Scope = Scope()) -> Dict[str, Any]:
     """The whole body of StartJobRun for one run of one lane.
 
     Everything is explicit: an account's default job asks for all of its 16 vCPU, and a job without a
     time-out runs for 12 hours. Retries are the lane's own business (maxAttempts 1): an attempt that EMR
-    repeats would meet a lane it may no longer hold. Storage stays on the workers' disks.
+    repeats would meet a lane it may no longer hold. Storage stays on the workers' disks. The run may do what its
+    role allows, and of the silver bucket only what lies in `scope`.
     Raises UnusableRequest for a value that can't be written into the request unquoted.
     """
     if not RUN_ID.fullmatch(run_id):
@@ -67,6 +74,9 @@ def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str) ->
         "clientToken": run_id,
         "name": run_id,
         "executionRoleArn": environment.job_role_arn,
+        "executionIamPolicy": {"policy": execution_policy(
+            scope.prefixes, partition=environment.partition, bronze=environment.bronze_bucket, silver=environment.silver_bucket, artifacts=environment.artifact_bucket,
+        )},
         "executionTimeoutMinutes": execution_timeout_min(lane),
         "mode": "BATCH",
         "retryPolicy": {"maxAttempts": 1},
@@ -74,7 +84,7 @@ def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str) ->
         "jobDriver": {
             "sparkSubmit": {
                 "entryPoint": f"{environment.release_url}/ingest.py",
-                "entryPointArguments": _arguments(environment, lane, run_id),
+                "entryPointArguments": _arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
                 "sparkSubmitParameters": _submit_parameters(_spark_settings(environment, lane)),
             }
         },

@@ -5,6 +5,7 @@ from typing import Any, Callable, Optional
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sluice.execution_policy import scope_of
 from sluice.job_request import JobEnvironment, start_job_run
 from sluice.lane import LaneState
 from sluice.lane_config import LaneConfig
@@ -36,7 +37,7 @@ class Starter:
         """
         now = self._now()
         run_id = new_run_id(lane, now, self._entropy())
-        request = start_job_run(self._environment, lane_config(configuration, lane), run_id)
+        request = self._request(lane, run_id, configuration)
         if self._ledger.request_start(lane, run_id, now) is None:
             self._report.event("start_not_needed", lane=lane)
             return None
@@ -48,7 +49,12 @@ class Starter:
         """Ask again for the run that a `starting` lane waits for: the same token is the same run."""
         if state.run_id is None:
             return
-        self._ask(state.lane, state.run_id, start_job_run(self._environment, lane_config(configuration, state.lane), state.run_id))
+        self._ask(state.lane, state.run_id, self._request(state.lane, state.run_id, configuration))
+
+    def _request(self, lane: str, run_id: str, configuration: Optional[Configuration]) -> Any:
+        """The run may write the lane's tables, and those of batches that it will have to finish."""
+        unfinished = {table for pointer in self._ledger.unsettled(lane) for table in pointer.tables}
+        return start_job_run(self._environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished))
 
     def _ask(self, lane: str, run_id: str, request: Any) -> None:
         try:

@@ -53,4 +53,4 @@ def java_key_store(trusted: list[bytes], password: str = _PASSWORD) -> bytes:
         alias = f"ca{number}".encode()
         kind = b"X.509"
         body += struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">QH", 0, len(kind)) + kind + struct.pack(">I", len(der)) + der
-    return body + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
+    return body + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()

@@ -26,6 +26,7 @@ class Arguments:
     attempt: int
     tables_at_once: int
     poll_seconds: float
+    scope: str = ""
 
 
 def parse(argv: Sequence[str]) -> Arguments:
@@ -42,6 +43,7 @@ def parse(argv: Sequence[str]) -> Arguments:
     parser.add_argument("--attempt", type=int, default=1, help="the job run's attempt (default 1: runs are never retried)")
     parser.add_argument("--tables-at-once", type=int, default=TABLES_AT_ONCE, help="tables merged in parallel (default %(default)s)")
     parser.add_argument("--poll-seconds", type=float, default=POLL_SECONDS, help="between two looks at an idle lane (default %(default)s)")
+    parser.add_argument("--scope", default="", help="the name of the lane's scope that the run's policy was made for (default: any)")
     given = parser.parse_args(list(argv))
     if given.tables_at_once < 1:
         parser.error("--tables-at-once must be at least 1")

@@ -28,10 +28,10 @@ class Ports:
     background: Executor
 
 
-def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float) -> RunLoop:
-    """The loop of the run whose hold this is."""
+def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") -> RunLoop:
+    """The loop of the run whose hold this is. `scope` names what its policy lets it write; empty: everything."""
     ledger, manifests, merger, clock, log = ports.ledger, ports.manifests, ports.merger, ports.clock, ports.log
-    configuration = ConfigurationInForce(ports.configurations, log)
+    configuration = ConfigurationInForce(ports.configurations, log, lane=hold.identity.lane, scope=scope)
     parts = TableParts(ledger=ledger, manifests=manifests, merger=merger, hold=hold, clock=clock, log=log)
     batches = BatchStep(ledger=ledger, merger=merger, parts=parts, hold=hold, clock=clock, log=log, tables_at_once=ports.tables_at_once)
     takeover = Takeover(ledger=ledger, manifests=manifests, batches=batches, hold=hold, log=log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Optional
 
 from sluice.errors import SluiceError
+from sluice.execution_policy import scope_of
 from sluice.table_config import Configuration
 
 from sluice_spark.ports import Configurations, Log
@@ -13,8 +14,12 @@ from sluice_spark.run_log import describe
 class ConfigurationInForce:
     """The last configuration that could be read. A table's own copy is pinned in each manifest."""
 
-    def __init__(self, source: Configurations, log: Log) -> None:
+    def __init__(self, source: Configurations, log: Log, *, lane: str = "", scope: str = "") -> None:
+        """`scope` names what the run's policy lets it write, see `sluice.execution_policy`; empty: everything."""
         self._source = source
+        self._lane = lane
+        self._scope = scope
+        self._outgrown = False
         self._log = log
         self._current = Configuration()  # takes no topic: nothing is claimable until a file could be read
         self._reported: Optional[str] = None
@@ -23,6 +28,11 @@ class ConfigurationInForce:
     def current(self) -> Configuration:
         """What the next batch is made by, unless `refresh` finds another."""
         return self._current
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether there is a newer configuration under which the lane has tables that this run may not write, or has lost some: the run has to end."""
+        return self._outgrown
 
     def refresh(self) -> Configuration:
         """Take over a changed file. A broken or vanished one changes nothing and is reported once.
@@ -34,6 +44,11 @@ class ConfigurationInForce:
         except SluiceError as error:
             self._report(describe(error), error)
             return self._current
+        if changed is not None:
+            self._outgrown = bool(self._scope) and scope_of(changed, self._lane).name != self._scope
+            if self._outgrown:
+                self._log.event("configuration_outgrown", version=changed.version, in_force=self._current.version)
+                return self._current
         if changed is not None and changed.version != self._current.version:
             self._log.event("configuration", version=changed.version, before=self._current.version)
             self._current = changed

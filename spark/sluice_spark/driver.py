@@ -65,7 +65,7 @@ def _run(given: Arguments, environment: Mapping[str, str], spark: SparkProcess, 
                       configurations=ConfigStore(objects, given.artifacts), clock=clock, log=log,
                       tables_at_once=tables, background=background)
         hold = LaneHold(ledger, RunIdentity(given.lane, given.run, job_run_id, given.attempt), clock)
-        return run_loop(ports, hold, poll_s=given.poll_seconds).run()
+        return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()
 
 
 def settings_of(given: Arguments, environment: Mapping[str, str]) -> Settings:

@@ -123,7 +123,8 @@ class RunLoop:
         self._closed += taken_over.closed
 
     def _release(self, lane: LaneState, now: int) -> bool:
-        due_at = linger.due_at_release(self._idle, arrivals=lane.arrivals, now=now)
+        # What this run found unclaimable may be claimable under the configuration that outgrew it.
+        due_at = now if self._configuration.outgrown else linger.due_at_release(self._idle, arrivals=lane.arrivals, now=now)
         released = self._hold.release(lane.arrivals, due_at)
         if not released:
             self._log.event("release_refused", arrivals=lane.arrivals)
@@ -131,4 +132,5 @@ class RunLoop:
 
     def _staying(self) -> Staying:
         lane = self._configuration.current.lane(self._hold.identity.lane)
-        return Staying(linger_s=lane.linger_s, ends_at=self._began + lane.max_age_s * 1000)
+        longest_s = 0 if self._configuration.outgrown else lane.max_age_s
+        return Staying(linger_s=lane.linger_s, ends_at=self._began + longest_s * 1000)

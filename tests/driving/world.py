@@ -154,7 +154,7 @@ class World:
         return identity
 
     def loop(self, identity: RunIdentity, *, around: Callable[[str, Any], Any] = lambda name, port: port, executor: Any = None,
-             poll_s: float = 5.0) -> RunLoop:
+             poll_s: float = 5.0, scope: str = "") -> RunLoop:
         """The run's loop; `around` may put something between it and a port, or between the ledger and its client."""
         client = around("dynamodb", self._client)
         ledger = around("ledger", self.ledger if client is self._client else self.ledger_through(client))
@@ -162,7 +162,7 @@ class World:
             ledger=ledger, manifests=around("documents", self.documents), merger=around("merger", self.merger),
             configurations=around("file", ConfigurationReader(self.file)), clock=self.clock, log=RunLog(self.out, self.clock.now_ms, run=identity.run),
             tables_at_once=executor or InThisThread(), background=InThisThread())
-        return run_loop(ports, LaneHold(ledger, identity, self.clock), poll_s=poll_s)
+        return run_loop(ports, LaneHold(ledger, identity, self.clock), poll_s=poll_s, scope=scope)
 
     def run(self, **how: Any) -> RunEnd:
         """A whole run, from its start to its end."""

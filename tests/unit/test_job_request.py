@@ -1,10 +1,12 @@
 """The StartJobRun request is whole, explicit, valid by AWS's own model, and safe to write into one string."""
+import json
 from dataclasses import replace
 
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
+from sluice.execution_policy import Scope
 from sluice.job_request import JobEnvironment, UnusableRequest, execution_timeout_min, start_job_run
 from sluice.lane_config import LaneConfig
 
@@ -16,7 +18,7 @@ ENVIRONMENT = JobEnvironment(
 )  # fmt: skip
 # The shape that AWS's model and its guide to Spark jobs give, with this project's choices.
 DERIVED_KEYS = {
-    "applicationId", "clientToken", "name", "executionRoleArn", "executionTimeoutMinutes", "mode", "retryPolicy", "tags", "jobDriver", "configurationOverrides",
+    "applicationId", "clientToken", "name", "executionRoleArn", "executionTimeoutMinutes", "mode", "retryPolicy", "tags", "jobDriver", "configurationOverrides", "executionIamPolicy",
 }
 DERIVED_SETTINGS = {
     "spark.jars", "spark.archives", "spark.emr-serverless.driverEnv.PYTHONPATH", "spark.executorEnv.PYTHONPATH", "spark.serializer",
@@ -120,3 +122,10 @@ def test_a_name_that_could_become_a_second_option_is_refused(changes):
 def test_a_run_id_that_emr_would_refuse_is_refused_first(run_id):
     with pytest.raises(UnusableRequest):
         start_job_run(ENVIRONMENT, LaneConfig(), run_id)
+
+
+def test_a_run_is_narrowed_to_its_scope_and_told_its_name():
+    body = start_job_run(ENVIRONMENT, LaneConfig(), RUN, Scope("0123abcd", ("shop/orders",)))
+    assert body["jobDriver"]["sparkSubmit"]["entryPointArguments"][-2:] == ["--scope", "0123abcd"]
+    assert "arn:aws:s3:::silver/shop/orders/*" in json.loads(body["executionIamPolicy"]["policy"])["Statement"][1]["Resource"]
+    assert 'arn:aws-cn:s3:::silver' in start_job_run(replace(ENVIRONMENT, job_role_arn="arn:aws-cn:iam::123456789012:role/j"), LaneConfig(), RUN)["executionIamPolicy"]["policy"]

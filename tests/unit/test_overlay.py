@@ -13,11 +13,11 @@ SURROUNDINGS = Surroundings("00fapplication00", "arn:aws:emr-serverless:us-east-
 # Path -> why an emulator needs it. Every path that is not matched by one of these fails the test below, and so does one that matches nothing.
 ALLOWED = {
     r"Resources\.SparkApplication": "no emulator knows AWS::EMRServerless::Application: the stand-in makes one",
-    r"Outputs\.ApplicationId\.Value": "the stand-in's id",
-    r"Globals\.Function\.Environment\.Variables\.APPLICATION_ID": "the stand-in's id",
-    r"Resources\.SuperviseFunction\.Properties\.Events\.JobRunState\.Properties\.Pattern\.detail\.applicationId\[0\]": "the stand-in's id",
-    r"Resources\.JobRole\.Properties\.AssumeRolePolicyDocument\.Statement\[\d+\]\.Condition\.ArnLike\.aws:SourceArn\.Fn::Sub": "the stand-in's ARN",
-    r"Resources\.(Admit|Supervise|Reconcile)Role\.Properties\.Policies\[0\]\.PolicyDocument\.Statement\[\d+\]\.Resource\[\d+\]\.Fn::Sub": "the stand-in's ARN",
+    r"Outputs\.ApplicationId\.Value\.Fn::If\[1\]": "the stand-in's id",
+    r"Globals\.Function\.Environment\.Variables\.APPLICATION_ID\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.SuperviseFunction\.Properties\.Events\.JobRunState\.Properties\.Pattern\.detail\.applicationId\[0\]\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.JobRole\.Properties\.AssumeRolePolicyDocument\.Statement\[\d+\]\.Condition\.ArnLike\.aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.(Admit|Supervise|Reconcile)Role\.Properties\.Policies\[0\]\.PolicyDocument\.Statement\[\d+\]\.Resource\[\d+\]\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
     r"Globals\.Function\.CodeUri": "what `sam package` does: the functions' zip in a bucket",
     r"Globals\.Function\.Environment\.Variables\.AWS_ENDPOINT_URL_EMR_SERVERLESS": "where the stand-in listens",
     r"Globals\.Function\.Environment\.Variables\.POWERTOOLS_TRACE_DISABLED": "nothing listens for X-Ray segments",
@@ -45,8 +45,8 @@ def test_every_allowance_is_used(found: list[Difference]) -> None:
 
 def test_references_differ_by_the_application_alone(found: list[Difference]) -> None:
     for one in found:
-        if one.path.endswith("Fn::Sub"):
-            assert one.original.replace("${SparkApplication}", SURROUNDINGS.application_id) == one.overlaid
+        if one.path.endswith("Fn::If[1]"):
+            assert (one.original, one.overlaid) == ({"Ref": "SparkApplication"}, SURROUNDINGS.application_id)
 
 
 def test_nothing_names_the_application_any_more(template: dict[str, Any]) -> None:

@@ -7,9 +7,10 @@ import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb, two_threads
 
 from sluice.errors import SluiceError
+from sluice.execution_policy import scope_of
 from sluice.lane import IDLE, PAUSED, RUNNING
 from sluice.supervision import NOTHING, START, next_step
-from sluice.table_config import TableRule
+from sluice.table_config import Configuration, TableRule
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.run_identity import RunIdentity
 from sluice_spark.run_loop import LOST, REFUSED, RELEASED
@@ -165,6 +166,36 @@ def test_a_run_at_its_maximum_age_writes_when_what_waits_is_due(client):
     committed_at = world.ledger.table_state("shop.orders").last_commit_at
     assert (lane.state, lane.due_at) == (IDLE, committed_at + 300_000)
     assert 100 <= world.clock.seconds < 102
+
+
+def test_a_run_whose_lane_gets_another_table_ends_without_claiming_for_it_and_leaves_the_rest_due(client):
+    before = configuration(rules=[TableRule("shop.orders", ("id",), topic="shop.orders")])
+    world = World(client, before)
+    merged = world.put()
+    late = []
+
+    def pushed():
+        world.file.content = Configuration(before.rules + (TableRule("shop.customers", ("id",), topic="shop.customers"),), before.lanes)
+        late.extend(world.put("shop.customers"))
+
+    world.clock.at(10, pushed)
+    assert world.run(scope=scope_of(before, LANE).name).how == RELEASED
+    lane = world.ledger.lane(LANE)
+    assert (lane.state, lane.due_at, world.states(merged), world.states(late)) == (IDLE, world.clock.now_ms(), {"committed": 1}, {"pending": 1})
+    assert world.clock.seconds < 20
+    assert len(world.events("configuration_outgrown")) == 1
+    assert world.run(scope=scope_of(world.file.content, LANE).name).how == RELEASED
+    assert world.states(late) == {"committed": 1}
+
+
+def test_a_configuration_that_leaves_the_lanes_tables_as_they_are_is_taken_over_by_the_same_run(client):
+    before = configuration(linger_s=60)
+    world = World(client, before)
+    world.put()
+    world.clock.at(10, lambda: setattr(world.file, "content", configuration(linger_s=20)))
+    world.clock.at(11, world.put)
+    assert world.run(scope=scope_of(before, LANE).name).batches == 2
+    assert world.clock.seconds < 40
 
 
 def test_a_run_at_its_maximum_age_leaves_claimable_objects_due_at_once(client):

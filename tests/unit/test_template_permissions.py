@@ -13,7 +13,8 @@ TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
 
 
 def statements(role: str) -> List[Dict[str, Any]]:
-    return TEMPLATE["Resources"][role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+    listed = TEMPLATE["Resources"][role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+    return [one["Fn::If"][1] if "Fn::If" in one else one for one in listed]  # with every condition met
 
 
 def actions(statement: Dict[str, Any]) -> List[str]:

@@ -1,0 +1,76 @@
+"""A run may write where its lane's tables lie, by the evaluation of IAM policies that the emulator has, and nowhere else."""
+import json
+
+import pytest
+from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
+
+from sluice.execution_policy import EVERYTHING, MAX_POLICY_CHARACTERS, Scope, execution_policy, lane_prefixes, scope_of
+from sluice.table_config import Configuration, TableRule
+
+ORDERS = TableRule("shop.orders", ("id",), topic="shop.public.orders")
+BIG = TableRule("shop.big", ("id",), topic="shop.public.big", lane="big")
+PATTERN = TableRule("crm.t_{1}", ("id",), topic="crm.*", lane="big")
+BOTH = Configuration((ORDERS, BIG, PATTERN))
+ROLE = [parse_policy_document({"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], "Resource": "arn:aws:s3:::silver/*"},
+    {"Effect": "Allow", "Action": "dynamodb:GetItem", "Resource": "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger"},
+]})]  # fmt: skip
+
+
+def policy(prefixes, **names):
+    return execution_policy(prefixes, **{"partition": "aws", "bronze": "bronze", "silver": "silver", "artifacts": "artifacts", **names})
+
+
+def may(prefixes, action, resource):
+    context = EvalContext("arn:aws:sts::123456789012:assumed-role/job/run", "AssumedRole", "123456789012", action, resource, "eu-central-1")
+    return evaluate(context, ROLE, [parse_policy_document(policy(prefixes))]).decision == "Allow"
+
+
+@pytest.mark.parametrize("key", ["shop/orders/.hoodie/hoodie.properties", "shop/orders", "shop", "_sluice/manifests/main/b.json", "shop/orders/"])
+def test_a_run_writes_its_lanes_tables_and_what_sluice_keeps_beside_them(key):
+    assert may(lane_prefixes(BOTH, "main"), "s3:PutObject", f"arn:aws:s3:::silver/{key}")
+
+
+@pytest.mark.parametrize("key", ["shop/big/part.parquet", "shop/orders_secret/part.parquet", "crm/t_user/part.parquet", "elsewhere"])
+def test_a_run_neither_writes_nor_reads_another_lanes_tables(key):
+    for action in ("s3:PutObject", "s3:GetObject", "s3:DeleteObject"):
+        assert not may(lane_prefixes(BOTH, "main"), action, f"arn:aws:s3:::silver/{key}")
+
+
+def test_what_a_pattern_fills_in_is_a_wildcard():
+    assert lane_prefixes(BOTH, "big") == ("crm/t_*", "shop/big")
+    assert may(lane_prefixes(BOTH, "big"), "s3:PutObject", "arn:aws:s3:::silver/crm/t_user/part.parquet")
+    assert not may(lane_prefixes(BOTH, "big"), "s3:PutObject", "arn:aws:s3:::silver/shop/orders/part.parquet")
+
+
+def test_a_pattern_that_fills_in_the_database_is_the_whole_bucket():
+    anywhere = lane_prefixes(Configuration((TableRule("{1}.{2}", ("id",), topic="x.*.*"),)), "main")
+    assert anywhere == ("*/*",) and may(anywhere, "s3:PutObject", "arn:aws:s3:::silver/any/table")
+
+
+def test_everything_but_s3_is_left_to_the_role():
+    assert may(("shop/orders",), "dynamodb:GetItem", "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger")
+    assert not may(("shop/orders",), "dynamodb:PutItem", "arn:aws:dynamodb:eu-central-1:123456789012:table/ledger")
+    assert not may(EVERYTHING, "s3:PutBucketPolicy", "arn:aws:s3:::silver")
+
+
+@pytest.mark.parametrize("tables, narrowed", [(5, "db0/table_number_0"), (40, "db0/*"), (4_000, "*")])
+def test_a_policy_has_at_most_2048_characters_and_is_as_narrow_as_that_allows(tables, narrowed):
+    names = {"bronze": "b" * 63, "silver": "s" * 63, "artifacts": "a" * 63}
+    written = policy([f"db{n if tables > 1000 else n % 3}/table_number_{n}" for n in range(tables)], **names)
+    assert len(written) <= MAX_POLICY_CHARACTERS
+    assert f"arn:aws:s3:::{'s' * 63}/{narrowed}" in json.loads(written)["Statement"][1]["Resource"]
+
+
+def test_tables_of_an_unfinished_batch_belong_to_the_scope_and_not_to_its_name():
+    assert scope_of(BOTH, "main", ["crm.moved"]) == Scope(scope_of(BOTH, "main").name, ("crm/moved", "shop/orders"))
+
+
+def test_a_scope_changes_its_name_with_its_lanes_tables_alone():
+    named = scope_of(BOTH, "main").name
+    assert scope_of(Configuration((ORDERS, BIG)), "main").name == named != scope_of(Configuration((ORDERS, TableRule("shop.new", ("id",), topic="n"))), "main").name
+    assert scope_of(None, "main") == Scope("", EVERYTHING)
+
+
+def test_no_name_reaches_a_policy_that_could_widen_it():
+    assert lane_prefixes(Configuration((TableRule('a"b.c/../d', ("id",), topic="x"),)), "main") == ("*/*",)

@@ -1,0 +1,167 @@
+"""The template grants no more than is written down here, over TLS, encrypted, to one source, and keeps what must be kept."""
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+from sluice_local.overlay import read_template
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATE = read_template(ROOT / "template.yaml")
+RESOURCES: Dict[str, Dict[str, Any]] = TEMPLATE["Resources"]
+KEY = {"Fn::If": ["MakeKey", {"Fn::GetAtt": ["DataKey", "Arn"]}, {"Ref": "KeyArn"}]}
+NOTHING = {"Ref": "AWS::NoValue"}
+
+# Sid of a statement that names every resource -> why there is no narrower one.
+EVERY_RESOURCE = {
+    "Trace": "X-Ray has no resources to name",
+    "StandInSubnets": "an interface has no name before it is made, and describing has none at all; only where the functions stand in a VPC",
+    "PoliciesOfTheAccountDecide": "in a key's own policy the key is the only resource there is",
+    "NoticesOfBronze": "the same",
+    "NoticesOfAdoptedBronze": "the same",
+    "Alarms": "the same",
+    "Logs": "the same",
+}
+# Role -> why nothing says whose behalf it is taken on.
+UNCONDITIONAL_TRUST = {
+    name: "Lambda sends no source when it takes a function's role; iam:PassRole decides who may make such a function"
+    for name in RESOURCES if name.endswith("Role") and name != "JobRole" and "lambda.amazonaws.com" in json.dumps(RESOURCES[name])
+}
+
+
+def of_type(*types: str) -> Dict[str, Dict[str, Any]]:
+    return {name: resource for name, resource in RESOURCES.items() if resource["Type"] in types}
+
+
+def statements(node: Any) -> Iterator[Dict[str, Any]]:
+    """Every statement of every policy, also those that a condition lets in."""
+    if isinstance(node, dict):
+        if "Effect" in node:
+            yield node
+        for value in node.values():
+            yield from statements(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from statements(value)
+
+
+def listed(value: Any) -> List[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def allowed() -> Iterator[Tuple[str, Dict[str, Any]]]:
+    for name, resource in RESOURCES.items():
+        for statement in statements(resource):
+            if statement["Effect"] == "Allow":
+                yield name, statement
+
+
+def test_no_statement_names_every_resource_but_those_with_a_reason() -> None:
+    broad = {statement["Sid"] for _, statement in allowed() if "*" in listed(statement.get("Resource", []))}
+    assert broad == set(EVERY_RESOURCE)
+
+
+def test_no_statement_allows_every_action_of_a_service_but_the_keys_own() -> None:
+    assert [(name, statement["Sid"]) for name, statement in allowed() if any("*" in action for action in listed(statement["Action"]))] == [("DataKey", "PoliciesOfTheAccountDecide")]
+
+
+def test_whoever_is_let_in_from_another_service_is_let_in_for_this_account_or_one_source() -> None:
+    open_doors = []
+    for name, statement in allowed():
+        if "Service" in statement.get("Principal", {}):
+            keys = {key for condition in statement.get("Condition", {}).values() for key in condition}
+            if not keys & {"aws:SourceArn", "aws:SourceAccount", "kms:EncryptionContext:aws:logs:arn"}:
+                open_doors.append(name)
+    assert set(open_doors) == set(UNCONDITIONAL_TRUST)
+
+
+def test_a_role_is_passed_to_the_one_service_that_takes_it() -> None:
+    passes = [statement for _, statement in allowed() if "iam:PassRole" in listed(statement["Action"])]
+    assert passes
+    for statement in passes:
+        (service,) = statement["Condition"]["StringEquals"].values()
+        (role,) = listed(statement["Resource"])
+        trust = RESOURCES[role["Fn::GetAtt"][0]]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+        assert list(statement["Condition"]["StringEquals"]) == ["iam:PassedToService"] and [one["Principal"]["Service"] for one in trust] == [service]
+
+
+def test_every_role_can_be_given_a_boundary() -> None:
+    assert {json.dumps(role["Properties"]["PermissionsBoundary"]) for role in of_type("AWS::IAM::Role").values()} == {json.dumps({"Fn::If": ["HasBoundary", {"Ref": "PermissionsBoundaryArn"}, NOTHING]})}
+
+
+@pytest.mark.parametrize("bucket", of_type("AWS::S3::Bucket"))
+def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: str) -> None:
+    resource = RESOURCES[bucket]
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    properties = resource["Properties"]
+    assert set(properties["PublicAccessBlockConfiguration"].values()) == {True} and len(properties["PublicAccessBlockConfiguration"]) == 4
+    condition, customer, managed = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]["Fn::If"]
+    assert (condition, managed["ServerSideEncryptionByDefault"]["SSEAlgorithm"]) == ("UseKey", "AES256")
+    assert customer == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}, "BucketKeyEnabled": True}
+    (policy,) = [one for one in of_type("AWS::S3::BucketPolicy").values() if one["Properties"]["Bucket"] == {"Ref": bucket}]
+    assert policy["Condition"] == resource["Condition"]
+    (denied,) = policy["Properties"]["PolicyDocument"]["Statement"]
+    assert (denied["Effect"], denied["Principal"], denied["Action"], denied["Condition"]) == ("Deny", "*", "s3:*", {"Bool": {"aws:SecureTransport": "false"}})
+    assert denied["Resource"] == [{"Fn::GetAtt": [bucket, "Arn"]}, {"Fn::Sub": f"${{{bucket}.Arn}}/*"}]
+
+
+@pytest.mark.parametrize("name", [*of_type("AWS::SQS::Queue"), *of_type("AWS::Logs::LogGroup"), "Ledger", "Alerts"])
+def test_whatever_holds_data_is_encrypted_with_the_customers_key_when_there_is_one(name: str) -> None:
+    properties = RESOURCES[name]["Properties"]
+    found = properties.get("SSESpecification", properties)
+    chosen = next(found[key] for key in ("KmsMasterKeyId", "KMSMasterKeyId", "KmsKeyId") if key in found)
+    assert chosen == {"Fn::If": ["UseKey", KEY, NOTHING]}
+
+
+def test_queues_are_encrypted_without_a_key_too_and_take_nothing_in_the_clear() -> None:
+    queues = of_type("AWS::SQS::Queue")
+    assert all(queue["Properties"]["SqsManagedSseEnabled"] == {"Fn::If": ["UseKey", NOTHING, True]} for queue in queues.values())
+    covered = {
+        queue["Ref"] for policy in of_type("AWS::SQS::QueuePolicy").values() for queue in policy["Properties"]["Queues"]
+        if any(one["Effect"] == "Deny" and one["Condition"] == {"Bool": {"aws:SecureTransport": "false"}} for one in statements(policy))
+    }
+    assert covered == set(queues)
+
+
+def test_whoever_works_with_encrypted_data_may_use_the_key_and_no_other() -> None:
+    for name, role in of_type("AWS::IAM::Role").items():
+        uses = [one for one in statements(role) if any(action.startswith("kms:") for action in listed(one.get("Action", [])))]
+        assert all(one["Resource"] == KEY for one in uses), name
+        if name.endswith("Role") and (name in UNCONDITIONAL_TRUST or name == "JobRole"):
+            assert len(uses) == 1 and {"kms:Decrypt", "kms:GenerateDataKey"} <= set(uses[0]["Action"]), name
+
+
+def test_the_stacks_own_key_lets_s3_encrypt_notices_of_this_bucket() -> None:
+    grant = next(one for one in statements(RESOURCES["DataKey"]) if one["Sid"] == "NoticesOfBronze")
+    assert (grant["Principal"], set(grant["Action"])) == ({"Service": "s3.amazonaws.com"}, {"kms:GenerateDataKey", "kms:Decrypt"})
+    assert {"aws:SourceAccount"} == set(grant["Condition"]["StringEquals"]) and {"aws:SourceArn"} == set(grant["Condition"]["ArnLike"])
+    assert RESOURCES["DataKey"]["DeletionPolicy"] == "Retain" and RESOURCES["DataKey"]["Properties"]["EnableKeyRotation"] is True
+
+
+def test_functions_and_workers_can_stand_in_subnets() -> None:
+    assert TEMPLATE["Globals"]["Function"]["VpcConfig"]["Fn::If"][0] == "FunctionsHaveVpc"
+    assert RESOURCES["SparkApplication"]["Properties"]["NetworkConfiguration"]["Fn::If"][0] == "HasVpc"
+
+
+def test_an_application_that_exists_is_used_wherever_one_is_named() -> None:
+    named = [place for place in re.findall(r'"Fn::If": \[[^\]]*\]|\{"Ref": "SparkApplication"\}', json.dumps(TEMPLATE)) if "SparkApplication" in place]
+    assert named and all(place.startswith('"Fn::If": ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]') for place in named)
+    assert "${SparkApplication" not in json.dumps(TEMPLATE)
+
+
+def test_every_fixed_name_begins_with_the_stacks() -> None:
+    names = [value for resource in RESOURCES.values() for key, value in resource.get("Properties", {}).items() if key in ("BucketName", "Name", "DashboardName", "FunctionName", "RoleName", "QueueName", "TableName", "TopicName", "AlarmName", "LogGroupName", "StateMachineName")]
+    assert names and all(name == {"Ref": "AWS::StackName"} or name["Fn::Sub"].startswith("${AWS::StackName}-") for name in names)
+
+
+def test_no_account_and_no_secret_is_written_into_what_is_deployed() -> None:
+    for path in (ROOT / "template.yaml", ROOT / "samconfig.toml", *(ROOT / "functions").rglob("*.py"), *(ROOT / "spark").rglob("*.py"), *ROOT.glob("statemachines/*.json")):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\b\d{12}\b(?!Z)|AKIA[0-9A-Z]{12}|aws_secret_access_key\s*=", text), path
+
+
+def test_what_a_scanner_skips_has_a_reason() -> None:
+    for name in ("checkov.yaml", "bandit.yaml"):
+        skips = re.findall(r"^  - \S+(.*)$", (ROOT / "scan" / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert skips and all(re.match(r"  # \S.{15,}", reason) for reason in skips)

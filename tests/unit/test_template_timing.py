@@ -1,0 +1,54 @@
+"""The template's numbers hang together: queues outlast functions, dead letters are seen, logs end."""
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+from sluice_local.overlay import read_template
+
+TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
+RESOURCES: Dict[str, Dict[str, Any]] = TEMPLATE["Resources"]
+FUNCTIONS = {name: resource["Properties"] for name, resource in RESOURCES.items() if resource["Type"] == "AWS::Serverless::Function"}
+QUEUES = {name: resource["Properties"] for name, resource in RESOURCES.items() if resource["Type"] == "AWS::SQS::Queue"}
+SOURCES = [(name, event["Properties"]) for name, function in FUNCTIONS.items() for event in function.get("Events", {}).values() if event["Type"] in ("SQS", "DynamoDB", "Kinesis")]
+LONGEST_WINDOW_S = TEMPLATE["Parameters"]["BatchingWindow"]["MaxValue"]
+
+
+def test_a_message_stays_hidden_for_six_timeouts_and_the_window() -> None:
+    (source,) = [(name, source) for name, source in SOURCES if "Queue" in source]
+    queue = QUEUES[source[1]["Queue"]["Fn::GetAtt"][0]]
+    assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS[source[0]]["Timeout"] + LONGEST_WINDOW_S
+
+
+def test_a_message_that_always_fails_ends_in_a_queue_that_keeps_it_as_long_as_its_own_did() -> None:
+    read = {source["Queue"]["Fn::GetAtt"][0] for _, source in SOURCES if "Queue" in source}
+    for name in read:
+        redrive = QUEUES[name]["RedrivePolicy"]
+        assert redrive["maxReceiveCount"] >= 5  # what Lambda's documentation asks for
+        assert QUEUES[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]["MessageRetentionPeriod"] >= QUEUES[name]["MessageRetentionPeriod"]
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_every_queue_has_an_alarm_a_source_on_its_age_the_others_on_holding_anything(name: str) -> None:
+    metric = "ApproximateAgeOfOldestMessage" if "RedrivePolicy" in QUEUES[name] else "ApproximateNumberOfMessagesVisible"
+    watched = [
+        alarm["Properties"] for alarm in RESOURCES.values()
+        if alarm["Type"] == "AWS::CloudWatch::Alarm" and alarm["Properties"]["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [name, "QueueName"]}}]
+    ]
+    assert metric in [alarm["MetricName"] for alarm in watched]
+
+
+def test_a_notices_age_is_an_alarm_before_it_is_lost_and_after_its_receives_are_used_up() -> None:
+    alarm, queue = RESOURCES["NoticesAgeAlarm"]["Properties"], QUEUES["Notices"]
+    assert queue["VisibilityTimeout"] * queue["RedrivePolicy"]["maxReceiveCount"] < alarm["Threshold"] < queue["MessageRetentionPeriod"] / 100
+
+
+@pytest.mark.parametrize("name, source", SOURCES)
+def test_one_bad_message_or_record_does_not_bring_its_whole_batch_back(name: str, source: Dict[str, Any]) -> None:
+    assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert "FilterCriteria" not in source or "Queue" not in source  # what a queue's filter leaves out is deleted
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_logs_to_a_group_that_ends(name: str) -> None:
+    group = RESOURCES[FUNCTIONS[name]["LoggingConfig"]["LogGroup"]["Ref"]]
+    assert group["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
