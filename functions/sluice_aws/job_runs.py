@@ -27,6 +27,16 @@ class JobRun:
         return is_terminal(self.state)
 
 
+@dataclass(frozen=True)
+class Billed:
+    """What EMR Serverless charges for a job run that is over, in hours of a vCPU and of a GB."""
+
+    name: str
+    vcpu_hours: float
+    memory_gb_hours: float
+    storage_gb_hours: float
+
+
 class JobRuns:
     """Job runs through one client. Errors are botocore's own; throttling is retried by the client."""
 
@@ -47,6 +57,19 @@ class JobRuns:
                 return JobRun(job_run_id, "", GONE, "EMR Serverless does not know this job run")
             raise
         return JobRun(job_run_id, run.get("name", ""), run["state"], run.get("stateDetails") or "")
+
+    def billed(self, job_run_id: str) -> Optional[Billed]:
+        """What a job run is billed for; None while EMR doesn't say (it is told some time after the end) or no longer knows the run."""
+        try:
+            run = self._emr.get_job_run(applicationId=self._application, jobRunId=job_run_id)["jobRun"]
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
+                return None
+            raise
+        used = run.get("billedResourceUtilization")
+        if not used:
+            return None
+        return Billed(run.get("name", ""), used.get("vCPUHour", 0.0), used.get("memoryGBHour", 0.0), used.get("storageGBHour", 0.0))
 
     def find_by_name(self, name: str, *, since_ms: int) -> Optional[JobRun]:
         """The job run of this name among those created since `since_ms` (epoch), or None.

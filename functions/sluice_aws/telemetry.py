@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Optional, Protocol
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-NAMESPACE = "Sluice"
+NAMESPACE_VARIABLE = "POWERTOOLS_METRICS_NAMESPACE"  # of the stack's own: two stacks of an account don't mix
 
 
 class Report(Protocol):
@@ -21,7 +22,7 @@ class Report(Protocol):
         """Something happened that a person may have to look at."""
 
     def count(self, metric: str, n: float = 1, /, *, unit: str = "Count", **dimensions: str) -> None:
-        """Add to a metric. With dimensions (lane, table) it is a metric of its own."""
+        """Add to a metric of this function. With dimensions (lane, reason) to one of theirs as well: alarms watch the sum, people look at the parts."""
 
 
 class Telemetry:
@@ -29,7 +30,8 @@ class Telemetry:
 
     def __init__(self, function: str) -> None:
         self._logger = Logger(service=function)
-        self._metrics = Metrics(namespace=NAMESPACE, service=function)
+        self._namespace = os.environ.get(NAMESPACE_VARIABLE, "Sluice")
+        self._metrics = Metrics(namespace=self._namespace, service=function)
         self._tracer = Tracer(service=function)
         self._service = function
 
@@ -40,11 +42,11 @@ class Telemetry:
         self._logger.warning(name, stacklevel=3, **_named(fields))
 
     def count(self, metric: str, n: float = 1, /, *, unit: str = "Count", **dimensions: str) -> None:
+        self._metrics.add_metric(name=metric, unit=MetricUnit(unit), value=n)
         if not dimensions:
-            self._metrics.add_metric(name=metric, unit=MetricUnit(unit), value=n)
             return
         # One blob per metric: dimensions of a blob hold for all its metrics, and lanes and tables differ.
-        single = EphemeralMetrics(namespace=NAMESPACE, service=self._service)
+        single = EphemeralMetrics(namespace=self._namespace, service=self._service)
         for name, value in dimensions.items():
             single.add_dimension(name=name, value=value)
         single.add_metric(name=metric, unit=MetricUnit(unit), value=n)

@@ -13,6 +13,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.job_runs import JobRuns
 from sluice_aws.ledger import Ledger
+from sluice_aws.measuring import Measures
 from sluice_aws.objects import Objects
 from sluice_aws.settings import Settings
 from sluice_aws.starting import Starter
@@ -32,7 +33,10 @@ def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[s
         return {"lanes": 0, "steps": 0}
     configuration = parts.config_store.load_or_last(telemetry)
     lanes = parts.supervisor.lanes(configuration)
-    if news is not None:
+    if news is None:
+        parts.measures.lanes(lanes, configuration)
+    else:
+        parts.measures.ended(news.job_run_id)
         lanes = concerned(lanes, news)
         telemetry.event("job_run_ended", job_run=news.job_run_id, state=news.state, lanes=[lane.lane for lane in lanes])
     steps = parts.supervisor.supervise(lanes, configuration)
@@ -44,6 +48,7 @@ class Parts:
     """What supervise works with, made once per process."""
 
     supervisor: Supervisor
+    measures: Measures
     config_store: ConfigStore
 
 
@@ -59,5 +64,6 @@ def parts_of(telemetry: Telemetry) -> Parts:
         starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
     return Parts(
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
+        measures=Measures(ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms),
         config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket),
     )

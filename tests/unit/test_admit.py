@@ -32,12 +32,12 @@ from sluice_aws.settings import Settings
 
 
 def metrics(capsys):
-    """Every metric in the printed EMF documents."""
+    """Every metric of the function itself in the printed EMF documents, as alarms see it."""
     found = {}
     for line in capsys.readouterr().out.splitlines():
         document = json.loads(line)
         for group in document.get("_aws", {}).get("CloudWatchMetrics", ()):
-            for metric in group["Metrics"]:
+            for metric in group["Metrics"] if group["Dimensions"] == [["service"]] else ():
                 found[metric["Name"]] = found.get(metric["Name"], 0) + sum(document[metric["Name"]])
     return found
 

@@ -1,0 +1,34 @@
+"""How long what is pending in a lane has waited, and by how much that is too long."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, Mapping, Optional
+
+from sluice.claiming import PendingObject, TableState, configured_tables
+from sluice.table_config import Configuration
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """`objects` that wait; seconds since the oldest of those was admitted that a run may claim sooner or later; seconds by
+    which the most overdue table is older than its freshness allows."""
+
+    objects: int = 0
+    oldest_s: float = 0.0
+    overdue_s: float = 0.0
+
+
+def backlog(configuration: Optional[Configuration], lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState], now: int) -> Backlog:
+    """What waits in a lane at `now` (epoch ms). Objects of paused or unconfigured tables wait as somebody wants it: they count and have no age."""
+    waiting = list(pending)
+    configs = {} if configuration is None else configured_tables(configuration, lane, waiting)
+    oldest = overdue = 0.0
+    for item in waiting:
+        config = configs.get(item.table)
+        state = states.get(item.table)
+        if config is None or config.paused or (state is not None and state.paused):
+            continue
+        waited = max(0.0, (now - item.admitted_at) / 1000)
+        oldest = max(oldest, waited)
+        overdue = max(overdue, waited - config.freshness_s)
+    return Backlog(len(waiting), oldest, overdue)

@@ -1,0 +1,196 @@
+"""What waits and what runs cost is measured, and every alarm and widget of the template watches a metric that the code really emits."""
+import json
+import re
+from pathlib import Path
+
+import pytest
+from admit.handler import handler as admit
+from function_world import Recorder, avro, context, key, s3_body, sqs_event, world  # noqa: F401
+from reconcile.handler import handler as reconcile
+from supervise.handler import handler as supervise
+from sluice_local.overlay import read_template
+
+from sluice.backlog import Backlog, backlog
+from sluice.claiming import PendingObject, TableState
+from sluice.identity import ObjectId
+from sluice.lane import HALT_AFTER
+from sluice.prices import spark_usd
+from sluice.table_config import Configuration, TableRule
+from sluice_aws.announcer import Announcer
+from sluice_aws.job_runs import JobRuns
+from sluice_aws.measuring import Measures
+from sluice_aws.telemetry import telemetry_of
+
+NOW = 1_700_000_000_000
+TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
+ALARMS = {name: resource["Properties"] for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == "AWS::CloudWatch::Alarm"}
+OURS = {"Fn::Sub": "Sluice/${AWS::StackName}"}
+CONFIGURATION = Configuration((TableRule("shop.orders", ("id",), topic="o", freshness_s=60), TableRule("shop.slow", ("id",), topic="s", freshness_s=7200), TableRule("shop.held", ("id",), topic="h", paused=True)))
+
+
+def waiting(table, topic, seconds):
+    return PendingObject(ObjectId("b", f"{table}{seconds}", "v"), table, 1, NOW - seconds * 1000, None, "avro", topic, 0, 0, 0)
+
+
+def test_what_waits_is_measured_by_its_age_and_by_its_tables_freshness():
+    assert backlog(CONFIGURATION, "main", [waiting("shop.orders", "o", 100), waiting("shop.slow", "s", 3600)], {}, NOW) == Backlog(2, 3600.0, 40.0)
+
+
+def test_what_is_paused_or_unconfigured_waits_without_an_age():
+    items = [waiting("shop.held", "h", 100), waiting("shop.gone", "g", 100), waiting("shop.orders", "o", 100)]
+    assert backlog(CONFIGURATION, "main", items, {"shop.orders": TableState("shop.orders", paused=True)}, NOW) == Backlog(3, 0.0, 0.0)
+    assert backlog(None, "main", items, {}, NOW) == Backlog(3, 0.0, 0.0)
+
+
+class Emr:
+    """EMR Serverless's answer about one job run."""
+
+    def __init__(self, **run):
+        self.run = run
+
+    def get_job_run(self, applicationId, jobRunId):
+        return {"jobRun": {"name": "run-main-1", "state": "SUCCESS", **self.run}}
+
+
+def ended(**run):
+    report = Recorder()
+    Measures(ledger=None, job_runs=JobRuns(Emr(**run), "a"), architecture="X86_64", report=report, now=lambda: NOW).ended("00f1")
+    return report
+
+
+def test_a_run_that_is_over_is_told_with_what_it_is_billed_for():
+    report = ended(billedResourceUtilization={"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0})
+    assert report.metrics == {"RunCostUsd": pytest.approx(2 * 0.052624 + 8 * 0.0057785)}
+    assert spark_usd("arm64", vcpu_hours=2, memory_gb_hours=8) < report.metrics["RunCostUsd"]
+
+
+def test_a_run_whose_bill_is_not_there_yet_is_no_cost_and_is_told_as_that():
+    assert (ended().metrics, ended().names()) == ({}, ["cost_unknown"])
+
+
+def emitted(text):
+    """(namespace, metric, dimensions, unit) of every EMF line of a function's output."""
+    found = set()
+    for line in text.splitlines():
+        blob = json.loads(line) if line.startswith('{"_aws"') else {}
+        for directive in blob.get("_aws", {}).get("CloudWatchMetrics", ()):
+            for dimensions in directive["Dimensions"]:
+                values = tuple(sorted((name, blob[name]) for name in dimensions))
+                found |= {(directive["Namespace"], metric["Name"], values, metric["Unit"]) for metric in directive["Metrics"]}
+    return found
+
+
+class NoLogger:
+    """In place of Powertools' own, which keeps the stream of its first use for all tests to come."""
+
+    def __init__(self, **_):
+        self.info = self.warning = self.exception = self.append_keys = lambda *_, **__: None
+
+
+@pytest.fixture
+def metrics(world, monkeypatch, capsys):  # noqa: F811
+    """What the functions emit, made to meet all that alarms and dashboard speak of."""
+    monkeypatch.setattr("sluice_aws.telemetry.Logger", NoLogger)
+    world.environment(POWERTOOLS_METRICS_NAMESPACE="Sluice/s", RECONCILE_GRACE_SECONDS="0")
+    world.configure()
+    ids = [world.land(key(0), avro()), world.land(key(1, topic="nobodys"), avro()), world.land(key(2), b"no avro"), world.land(key(3).replace(".avro", ".keys.avro"), b"")]
+    missing = ObjectId(ids[0].bucket, key(9), "gone")
+    assert admit(sqs_event(s3_body(*ids, missing)), context()) == {"batchItemFailures": []}
+
+    world.ledger.wake("other")
+    for job in world.job_runs():
+        job.state, job.state_details = "FAILED", "exceeded the maximum vCPU quota of your account"
+    supervise({"detail-type": "Scheduled Event"}, context())
+    for n in range(HALT_AFTER):
+        world.ledger.lapse("main", world.ledger.lane("main").run_id or "", 0, job_run_id=world.ledger.lane("main").job_run_id)
+        world.ledger.wake("main")
+        world.ledger.request_start("main", f"run-{n}", NOW * 2)
+        job_run = world.emr.start_job_run(applicationId=world.application, clientToken=f"t{n}", executionRoleArn="arn:aws:iam::123456789012:role/r")["jobRunId"]
+        world.ledger.started("main", f"run-{n}", job_run)
+        world.job_runs()[-1].state = "FAILED"
+        supervise({"detail-type": "Scheduled Event"}, context())
+    assert world.ledger.lane("main").state == "halted"
+    world.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
+    reconcile({}, context(400_000))
+    world.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
+    supervise({"detail-type": "Scheduled Event"}, context())
+
+    telemetry = telemetry_of("supervise")
+    Measures(ledger=None, job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"), architecture="ARM64", report=telemetry, now=lambda: NOW).ended("00f1")
+    telemetry.observe(lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context())  # test_supervise has starts that fail
+
+    batch = {"batch": "b", "lane": "main", "run": "r", "objects": 3, "bytes": 9, "claimed_at": NOW, "committed_at": NOW + 1000, "state": "committed"}
+    counts = {"read": 4, "written": 2, "losing": 3, "deleted": 1, "mostly_losing": True, "quarantined_objects": 1, "quarantined_rows": 2}
+
+    class Batches:
+        def batch_parts(self, name):
+            return {"shop.orders": {"state": "committed", "counts": counts}}
+
+        def announced(self, name, now):
+            return True
+
+        def unannounced(self, before):
+            return iter([batch])
+
+    class Bus:
+        def put_events(self, Entries):
+            return {"FailedEntryCount": 0}
+
+    telemetry = telemetry_of("announce")
+    telemetry.observe(lambda *_: Announcer(ledger=Batches(), events=Bus(), bus="default", report=telemetry, now=lambda: NOW).tell_forgotten(NOW), {}, context())
+    return emitted(capsys.readouterr().out)
+
+
+def watched():
+    """Every metric of ours that an alarm or a widget names: (where, metric, dimensions, unit or None)."""
+    for name, alarm in ALARMS.items():
+        if alarm["Namespace"] == OURS:
+            yield name, alarm["MetricName"], tuple((one["Name"], one["Value"]) for one in alarm["Dimensions"]), alarm["Unit"]
+    for widget in dashboard()["widgets"]:
+        for row in widget["properties"]["metrics"]:
+            if row[0] == "Sluice/s":
+                yield widget["properties"]["title"], row[1], ((row[2], row[3]),), None
+
+
+def dashboard():
+    body = TEMPLATE["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    return json.loads(body.replace("${AWS::StackName}", "s").replace("${AWS::Region}", "r"))
+
+
+def test_every_alarm_and_widget_watches_a_metric_that_the_code_emits_by_the_same_name_dimensions_and_unit(metrics):
+    known = {(name, dimensions) for _, name, dimensions, _ in metrics}
+    units = {(name, dimensions, unit) for _, name, dimensions, unit in metrics}
+    unseen = [one for one in watched() if ((one[1], one[2]) not in known if one[3] is None else one[1:] not in units)]
+    assert unseen == [] and {namespace for namespace, *_ in metrics} == {"Sluice/s"}
+
+
+def test_every_function_emits_into_the_stacks_own_namespace():
+    assert TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["POWERTOOLS_METRICS_NAMESPACE"] == OURS
+
+
+def test_every_alarm_reaches_somebody_and_says_what_it_means():
+    topic = [{"Fn::If": ["MakeTopic", {"Ref": "Alerts"}, {"Ref": "AlarmTopicArn"}]}]
+    for name, alarm in ALARMS.items():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == topic, name
+        assert alarm["AlarmDescription"] and alarm["TreatMissingData"] in ("notBreaching", "missing"), name
+
+
+def test_every_alarm_is_explained_to_whom_it_wakes():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    explained = {name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+Alarm)`", row)}
+    assert explained == set(ALARMS)
+
+
+def test_a_schedule_that_no_longer_runs_is_an_alarm_too():
+    assert "InsufficientDataActions" in ALARMS["OldestPendingAlarm"]
+
+
+def test_every_function_has_an_alarm_on_its_errors():
+    functions = {name for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == "AWS::Serverless::Function"}
+    assert functions == {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in ALARMS.values() if alarm["Namespace"] == "AWS/Lambda"}
+
+
+def test_the_dashboard_names_nothing_that_the_stack_does_not_have():
+    body = TEMPLATE["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    named = {name.split(".")[0] for name in re.findall(r"\$\{([A-Za-z.]+)\}", body)}
+    assert named <= set(TEMPLATE["Resources"])
