@@ -42,6 +42,7 @@ def everywhere(stack: Stack = None) -> None:
 
 def _mount() -> None:
     from sluice_cli import (
+        catalog_commands,
         config_commands,
         demo_command,
         diff_command,
@@ -72,7 +73,9 @@ def _mount() -> None:
     app.command("query")(query_command.query)
     app.command("read")(read_command.read)
     app.command("diff")(diff_command.diff)
+    table_commands.app.command("ddl")(catalog_commands.ddl)
     app.add_typer(table_commands.app, name="table")
+    app.add_typer(catalog_commands.app, name="catalog")
     app.command("history")(history_command.history)
     app.command("top")(top_command.top)
     app.command("trace")(trace_command.trace)

@@ -1,4 +1,4 @@
-"""`sluice table show|commits|files|stats`: a table's inside, from its listing and its timeline."""
+"""`sluice table show|commits|files|stats`: a table's inside, from its listing and its timeline. (`ddl` is catalog_commands'.)"""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated

@@ -1,0 +1,99 @@
+"""`sluice catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
+import duckdb
+import pytest
+from emulated_stack import SHARED, stack, told  # noqa: F401  # fixtures
+from silver_tables import put_tables
+
+from sluice.catalog_columns import columns_of_commit
+from sluice.catalog_tables import Wish, names_of
+from sluice.catalog_views import view_sql
+from sluice.table_config import COW, MOR, Configuration, TableConfig, TableRule
+from sluice.table_ddl import NoStatement, statements
+from sluice_cli.main import run
+
+AWKWARD = '{"type": "record", "name": "r", "fields": [{"name": "Id", "type": "long"}, {"name": "order", "type": ["null", "string"], "doc": "it\'s"}, {"name": "__deleted", "type": "boolean"}]}'
+
+
+@pytest.fixture
+def moma(stack):  # noqa: F811
+    """A stack with two tables of one database, one of them without a rule."""
+    rules = (TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",)), TableRule("moma.works", ("id",), topic="moma.public.works", partition_by=("nationality",), table_type=MOR))
+    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration(rules).to_json().encode())
+    for table in ("moma.artists", "moma.works", "crm.user"):
+        stack.ledger.pin_table(table, {"topic": table.replace(".", ".public.")})
+    put_tables(stack.s3, "s-silver")
+    return stack
+
+
+def wish(table_type=COW):
+    config = TableConfig("shop.orders", "shop", "orders", "t", ("Id",), table_type=table_type)
+    return Wish(config, names_of(config), "s3://lake/shop/orders", columns_of_commit("shop.orders", AWKWARD), "1")
+
+
+def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(moma, capsys):
+    assert run(["catalog", "sync", "moma.artists", "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1:] == ["moma\tcreate\tdatabase", "moma.artists_all\tcreate\t", "moma.artists_all\tpartitions\t4 added", "moma.artists\tcreate\t"]
+    assert shown.err.splitlines()[-1] == "1 table would change, 0 as they should be"
+    assert SHARED.client("glue").get_databases()["DatabaseList"] == []
+    assert run(["catalog", "sync", "moma.artists", "--json"]) == 0
+    assert told(capsys)["tables"][0]["changed"]
+    assert run(["catalog", "sync", "moma.artists", "--dry-run", "--json"]) == 0
+    assert not told(capsys)["tables"][0]["changed"]
+
+
+def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma, capsys):
+    assert run(["catalog", "sync", "--json"]) == 1
+    report = told(capsys)
+    assert [table["table"] for table in report["tables"]] == ["moma.artists", "moma.works"]
+    assert [(failure["table"], failure["code"]) for failure in report["failed"]] == [("crm.user", "table_not_configured")]
+
+
+def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, capsys):
+    assert run(["catalog", "show", "moma.works", "--json"]) == 0
+    assert {entry["is"] for entry in told(capsys)["entries"]} == {"not there"}
+    assert run(["catalog", "sync", "moma.works"]) == 0
+    capsys.readouterr()
+    assert run(["catalog", "show", "moma.works", "--json"]) == 0
+    entries = {entry["name"]: entry for entry in told(capsys)["entries"]}
+    assert {name: (entry["is"], entry["untouched"]) for name, entry in entries.items()} == {
+        "works_all_ro": ("table", True), "works_all_rt": ("table", True), "works_ro": ("view", True), "works_rt": ("view", True)}
+    assert entries["works_all_rt"]["synced"] == "20261121080013968" and entries["works_all_rt"]["partition_keys"] == ["nationality"]
+    assert run(["catalog", "show", "moma.works"]) == 0
+    assert "moma.works_all_ro\ttable\t20261121080013968" in capsys.readouterr().out
+
+
+def test_statements_are_printed_for_each_engine(moma, capsys):
+    for engine, words in {"spark": "USING hudi LOCATION 's3://s-silver/moma/artists'", "redshift": "WITH NO SCHEMA BINDING", "athena": "PARTITIONED BY (`nationality` string)"}.items():
+        assert run(["table", "ddl", "moma.artists", "--engine", engine]) == 0
+        assert words in capsys.readouterr().out
+    assert run(["table", "ddl", "moma.works", "--engine", "redshift"]) == 1
+    assert "which Redshift doesn't read" in capsys.readouterr().err
+
+
+def test_every_identifier_of_a_statement_is_quoted_and_every_text_escaped():
+    assert statements(wish(), "spark") == (
+        "CREATE DATABASE IF NOT EXISTS `shop`",
+        "CREATE TABLE IF NOT EXISTS `shop`.`orders_all` USING hudi LOCATION 's3://lake/shop/orders'",
+        "CREATE OR REPLACE VIEW `shop`.`orders` AS SELECT `Id`, `order` FROM `shop`.`orders_all` WHERE NOT coalesce(`__deleted`, false)")
+    assert statements(wish(), "redshift", region="eu-central-1")[0] == "CREATE EXTERNAL SCHEMA IF NOT EXISTS \"shop_lake\" FROM DATA CATALOG DATABASE 'shop' REGION 'eu-central-1' IAM_ROLE default"
+    assert statements(wish(), "redshift")[2].startswith('CREATE OR REPLACE VIEW "shop"."orders" AS SELECT "id", "order" FROM "shop_lake"."orders_all" WHERE')
+    assert "`order` string COMMENT 'it\\'s'" in statements(wish(), "athena")[1]
+    with pytest.raises(NoStatement):
+        statements(wish(MOR), "redshift")
+
+
+def test_the_read_optimized_table_of_spark_reads_base_files_alone():
+    optimized, real_time = (one for one in statements(wish(MOR), "spark") if one.startswith("CREATE TABLE"))
+    assert "OPTIONS ('hoodie.datasource.query.type' = 'read_optimized')" in optimized
+    assert "OPTIONS" not in real_time
+
+
+def test_a_views_statement_gives_the_living_rows_and_no_hidden_column():
+    asked = wish()
+    with duckdb.connect() as connection:
+        names = ", ".join(f'"{column.name}" {"boolean" if column.type == "boolean" else "varchar"}' for column in asked.columns)
+        connection.execute(f'create schema shop; create table shop.orders_all ({names})')
+        connection.execute("insert into shop.orders_all (id, \"order\", __deleted) values (1, 'a', false), (2, 'b', true), (3, 'c', null)")
+        result = connection.execute(view_sql(asked, asked.names.entries[0]))
+        assert [column[0].lower() for column in result.description] == ["id", "order"] and result.fetchall() == [("1", "a"), ("3", "c")]
