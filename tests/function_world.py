@@ -84,12 +84,13 @@ def forget_processes() -> None:
     """As if every function started in a new process."""
     import admit.handler
     import announce.handler
+    import plan_services.handler
     import reconcile.handler
     import supervise.handler
     import sync_catalog.handler
     from sluice_aws import telemetry
 
-    for cached in (admit.handler.parts_of, supervise.handler.parts_of, reconcile.handler.parts_of, announce.handler.announcer_of, sync_catalog.handler.requests_of, telemetry.telemetry_of):
+    for cached in (admit.handler.parts_of, supervise.handler.parts_of, reconcile.handler.parts_of, announce.handler.announcer_of, sync_catalog.handler.requests_of, plan_services.handler.parts_of, telemetry.telemetry_of):
         cached.cache_clear()
 
 

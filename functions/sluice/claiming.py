@@ -37,8 +37,9 @@ class TableState:
     """What the ledger knows of a table. Times are epoch ms; `pinned` is what its data was written with, None without data.
 
     `notes` are what an operator should look at: of the last batch that had any, until one has rows to write and none.
-    `services` is by service when and where the last one ended well, and the totals when it began (service_requests.since).
-    `watch` is KafkaWatch.to_dict().
+    `services` is by service when and where the last one ended well, and the totals when it began (service_requests.since); `services_since` is when the table was first
+    looked at for services, `catalog_failed` when (`at`) and of what (`error`) its last sync with the catalog failed, None after a good one. `watch` is
+    KafkaWatch.to_dict().
     """
 
     table: str
@@ -54,6 +55,8 @@ class TableState:
     notes: Tuple[str, ...] = ()
     services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    services_since: Optional[int] = None
+    catalog_failed: Optional[Mapping[str, Any]] = field(default=None, hash=False)
 
 
 @dataclass(frozen=True)

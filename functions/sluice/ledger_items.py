@@ -105,6 +105,11 @@ def service_key(lane: str, table: str, service: str) -> Key:
     return {"pk": services_partition(lane), "sk": f"{table}#{service}"}
 
 
+def gathering_key() -> Key:
+    """Until when commits are gathered for the next look at what services are due."""
+    return {"pk": "gathering#services", "sk": "gathering"}
+
+
 def run_key(run_id: str) -> Key:
     """A run's history."""
     return {"pk": f"run#{run_id}", "sk": "run"}

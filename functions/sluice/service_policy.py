@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 from sluice.service_config import ServicePolicy
+from sluice.service_requests import CLUSTERING, COMPACTION, PURGE, SERVICES
 from sluice.table_config import HARD, MOR, TableConfig
 
-CATALOG = "catalog"  # not Spark's work: a function does it
-COMPACTION, CLUSTERING, CLEANING, ARCHIVAL, PURGE = "compaction", "clustering", "cleaning", "archival", "purge"
-#: What a lane's run does, in the order in which one run best does them: logs first, old files and the timeline last.
-SPARK_SERVICES = (COMPACTION, PURGE, CLUSTERING, CLEANING, ARCHIVAL)
+CATALOG = "catalog"  # not among SERVICES, which are Spark's work: a function does it
 
 CATALOG_INTERVAL_S = 60  # a sync that finds nothing new costs two calls; a new column should be seen soon
 FAILED_INTERVAL_S = 3_600  # what was given up after its retries isn't asked for again at once
@@ -39,14 +37,14 @@ NOTHING_KNOWN = ServiceFacts()
 class TableFacts:
     """What is known of one table. Times are epoch ms.
 
-    `watched_since` is when it was first looked at for services: ages count from it until a service ended once.
+    `services_since` is when it was first looked at for services: ages count from it until a service ended once.
     `deleted` are all rows that ever became tombstones. `services` are by name, `catalog` among them.
     """
 
     table: str
     last_instant: Optional[str] = None
     last_commit_at: Optional[int] = None
-    watched_since: Optional[int] = None
+    services_since: Optional[int] = None
     paused: bool = False
     deleted: int = 0
     services: Mapping[str, ServiceFacts] = field(default_factory=dict, hash=False)
@@ -73,7 +71,7 @@ def due(facts: TableFacts, config: TableConfig, now: int) -> Tuple[Due, ...]:
     """
     if facts.last_instant is None or facts.paused or config.paused or not config.services.on:
         return ()
-    reasons = ((service, _reason(service, facts, config, now)) for service in (CATALOG, *SPARK_SERVICES))
+    reasons = ((service, _reason(service, facts, config, now)) for service in (CATALOG, *SERVICES))
     return tuple(Due(facts.table, service, reason) for service, reason in reasons if reason is not None)
 
 
@@ -81,8 +79,10 @@ def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
     """From when a service may be asked for again (epoch ms), by the minimum interval."""
     if facts.ended_at is None:
         return 0
-    interval = min(policy.interval_s, CATALOG_INTERVAL_S) if service == CATALOG else policy.interval_s
-    if facts.failed and service != CATALOG:
+    interval = policy.interval_s
+    if service == CATALOG and not facts.failed:
+        interval = min(interval, CATALOG_INTERVAL_S)
+    elif facts.failed and service != CATALOG:
         interval = max(interval, FAILED_INTERVAL_S)
     return facts.ended_at + interval * 1000
 
@@ -98,7 +98,7 @@ def _reason(service: str, table: TableFacts, config: TableConfig, now: int) -> O
         return None
     if facts.commits >= pace.commits:
         return f"{facts.commits} commits since the last one"
-    since = facts.done_at if facts.done_at is not None else table.watched_since
+    since = facts.done_at if facts.done_at is not None else table.services_since
     age = policy.age_s(service)
     if since is not None and now - since >= age * 1000:
         return f"{facts.commits} commits, and the last one was {age} s ago or longer"
@@ -125,7 +125,7 @@ def _purge_reason(table: TableFacts, facts: ServiceFacts, policy: ServicePolicy,
         return None
     horizon, age = policy.purge_horizon_s * 1000, policy.age_s(PURGE) * 1000
     if facts.done_at is None:
-        if table.watched_since is None or now - table.watched_since < horizon:
+        if table.services_since is None or now - table.services_since < horizon:
             return None
         return f"{table.deleted} rows were deleted, and the first of them {policy.purge_horizon_s} s ago or longer"
     all_gone = facts.deleted <= 0 and (table.last_commit_at or 0) + horizon <= facts.done_at

@@ -79,6 +79,7 @@ class Ledger:
         self.record_table_error = tables.record_table_error
         self.pin_table = tables.pin_table
         self.set_table_paused = tables.set_table_paused
+        self.watch_table = tables.watch_table
 
         self.request_service = services.request
         self.service_request = services.read
@@ -98,6 +99,7 @@ class Ledger:
         self.counter = history.counter
         self.ignore_message = history.ignore_message
         self.ignored_messages = history.ignored_messages
+        self.gather_until = history.gather_until
         self.checkpoint = history.checkpoint
         self.put_checkpoint = history.put_checkpoint
 

@@ -1,4 +1,4 @@
-"""What is kept for people: runs (for ninety days), ignored messages, counters, and where a listing pass goes on."""
+"""What is kept for people: runs (for ninety days), ignored messages, counters, where a listing pass goes on, and who gathers commits."""
 from __future__ import annotations
 
 import json
@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any, Dict, Iterator, Mapping, Optional
 
 from sluice import ledger_items as items
-from sluice_aws.ledger_expressions import NEW_ITEM
+from sluice_aws.ledger_expressions import NEW_ITEM, when
 from sluice_aws.ledger_table import LedgerTable, Values
 
 RUN_DAYS = 90
@@ -71,6 +71,14 @@ class HistoryLedger:
             for page in self._table.query_index(partition):
                 for stored in self._table.get_many(page):
                     yield IgnoredPart(stored["message_id"], stored["n"], stored["reason"], stored["excerpt"], stored["ignored_at"])
+
+    def gather_until(self, now: int, until: int) -> bool:
+        """Begin to gather commits until then (epoch ms); False while somebody gathers already, who will see this caller's too."""
+        found = self._table.get(items.gathering_key()) or {}
+        before = found.get("until")
+        if before is not None and before > now:
+            return False
+        return self._table.update(items.gathering_key(), {"until": until}, condition=when(until=before))[1] is None
 
     def checkpoint(self, name: str = "reconcile") -> Optional[Dict[str, Any]]:
         """Where a pass goes on; None for at the beginning."""

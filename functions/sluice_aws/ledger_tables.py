@@ -5,6 +5,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from sluice.claiming import TableState
 from sluice.ledger_items import TABLES_LISTED_AS, listed_at, table_key
+from sluice.service_policy import CATALOG
 from sluice.service_requests import SERVICES
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_settling import TOTAL_PREFIX
@@ -13,7 +14,7 @@ from sluice_aws.ledger_table import LedgerTable
 LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
 SERVICE_PREFIX = "service_"  # of the field that remembers a service's last good end
-PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned", "watch")
+PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned", "watch", "services_since", "catalog_failed")
 
 
 class TableLedger:
@@ -53,6 +54,10 @@ class TableLedger:
         stored, _ = self._table.update(table_key(table), {"paused": paused, **LISTED})
         return _state(table, stored)
 
+    def watch_table(self, table: str, now: int) -> None:
+        """Remember when a table was first looked at for services; later calls change nothing."""
+        self._table.update(table_key(table), {"services_since": now}, condition=when(services_since=None))
+
 
 def totals_of(stored: Mapping[str, Any]) -> Dict[str, int]:
     """The totals of a table's item, by name."""
@@ -60,5 +65,5 @@ def totals_of(stored: Mapping[str, Any]) -> Dict[str, int]:
 
 
 def _state(table: str, stored: Mapping[str, Any]) -> TableState:
-    services = {service: stored[SERVICE_PREFIX + service] for service in SERVICES if SERVICE_PREFIX + service in stored}
+    services = {service: stored[SERVICE_PREFIX + service] for service in (CATALOG, *SERVICES) if SERVICE_PREFIX + service in stored}
     return TableState(table, totals=totals_of(stored), services=services, notes=tuple(stored.get("notes") or ()), **{name: stored[name] for name in PLAIN if name in stored})

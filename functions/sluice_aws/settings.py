@@ -53,6 +53,7 @@ class Settings:
     emr_endpoint_url: str = ""
     reconcile_grace_s: int = 900
     forget_after_s: int = 15 * 86_400
+    services_pause_s: int = 30
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str], *, needed: Tuple[str, ...] = ()) -> Settings:
@@ -66,7 +67,7 @@ class Settings:
             values.pop("release", None)
         wrong = []
         seconds = {}
-        for field, name in (("reconcile_grace_s", "RECONCILE_GRACE_SECONDS"), ("forget_after_s", "FORGET_AFTER_SECONDS")):
+        for field, name in (("reconcile_grace_s", "RECONCILE_GRACE_SECONDS"), ("forget_after_s", "FORGET_AFTER_SECONDS"), ("services_pause_s", "SERVICES_PAUSE_SECONDS")):
             text = environment.get(name, "")
             if text.isdigit():
                 seconds[field] = int(text)

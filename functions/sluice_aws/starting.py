@@ -1,7 +1,7 @@
 """Starts a run of an idle lane, and repeats a start whose answer was lost."""
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -35,6 +35,17 @@ class Starter:
         A StartJobRun that fails leaves the lane `starting`: the schedule repeats it under the same token,
         and so it is not the caller's failure. Raises UnusableRequest before anything is written.
         """
+        request = self.take(lane, configuration)
+        if request is None:
+            return None
+        self._ask(lane, request["clientToken"], request)
+        return str(request["clientToken"])
+
+    def take(self, lane: str, configuration: Optional[Configuration]) -> Optional[Dict[str, Any]]:
+        """Take the idle lane for a new run, and give the StartJobRun that whoever called now makes. None when another was quicker.
+
+        If it is never made, the schedule makes it: to the lane that is an answer which was lost.
+        """
         now = self._now()
         run_id = new_run_id(lane, now, self._entropy())
         request = self._request(lane, run_id, configuration)
@@ -42,8 +53,7 @@ class Starter:
             self._report.event("start_not_needed", lane=lane)
             return None
         self._ledger.run_started(run_id, lane, now)
-        self._ask(lane, run_id, request)
-        return run_id
+        return request
 
     def repeat(self, state: LaneState, configuration: Optional[Configuration]) -> None:
         """Ask again for the run that a `starting` lane waits for: the same token is the same run."""

@@ -15,7 +15,7 @@ from sluice_cli.release import Release, build_release, source_root, upload_relea
 from sluice_cli.wheels import this_host
 from sluice_local.errors import DeploymentFailed
 from sluice_local.function_package import function_package
-from sluice_local.overlay import Surroundings, overlay, read_template
+from sluice_local.overlay import Surroundings, overlay, read_template, state_machines
 
 STACK = "sluice"
 _DEPLOYMENTS = "sluice-deployments"  # what `sam deploy` calls its managed bucket: code and template, not the stack's own
@@ -48,6 +48,8 @@ class Pace:
     supervise: str = "rate(1 minute)"
     reconcile: str = "rate(1 minute)"
     reconcile_grace_s: int = 60
+    services: str = "rate(1 minute)"
+    services_pause_s: int = 1
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -73,9 +75,12 @@ def deploy(
     progress("Packing the Spark job")
     release = build_release(root, (this_host(),), cache)
     template = read_template(root / "template.yaml")
-    surroundings = _surroundings(clients, template, emr_endpoint, stack, code)
+    definitions = {name: (root / path).read_bytes() for name, path in state_machines(template).items()}
+    surroundings = _surroundings(clients, template, emr_endpoint, stack, code, definitions)
     _make_bucket(s3, surroundings.code_bucket)
     s3.put_object(Bucket=surroundings.code_bucket, Key=surroundings.code_key, Body=code)
+    for name, definition in definitions.items():
+        s3.put_object(Bucket=surroundings.code_bucket, Key=surroundings.definition_keys[name], Body=definition)
     body = json.dumps(overlay(template, surroundings)).encode()
     key = f"templates/{hashlib.sha256(body).hexdigest()[:20]}.json"
     s3.put_object(Bucket=surroundings.code_bucket, Key=key, Body=body)
@@ -105,11 +110,13 @@ def _parameters(release: Release, hudi_bundle: Path, pace: Pace) -> dict[str, st
         "SuperviseSchedule": pace.supervise,
         "ReconcileSchedule": pace.reconcile,
         "ReconcileGraceSeconds": str(pace.reconcile_grace_s),
+        "ServicesSchedule": pace.services,
+        "ServicesPauseSeconds": str(pace.services_pause_s),
         **pace.extra,
     }
 
 
-def _surroundings(clients: ClientMaker, template: Mapping[str, Any], emr_endpoint: str, stack: str, code: bytes) -> Surroundings:
+def _surroundings(clients: ClientMaker, template: Mapping[str, Any], emr_endpoint: str, stack: str, code: bytes, definitions: Mapping[str, bytes]) -> Surroundings:
     emr = clients("emr-serverless")
     known = [page["arn"].rsplit("/", 1)[-1] for page in emr.list_applications()["applications"] if page["name"] == stack]
     if known:
@@ -118,7 +125,8 @@ def _surroundings(clients: ClientMaker, template: Mapping[str, Any], emr_endpoin
         release = template["Parameters"]["EmrRelease"]["Default"]
         key = emr.create_application(name=stack, releaseLabel=release, type="SPARK", architecture=this_host().architecture.upper(), clientToken=stack)["applicationId"]
     arn = emr.get_application(applicationId=key)["application"]["arn"]
-    return Surroundings(key, arn, emr_endpoint, _DEPLOYMENTS, f"functions/{hashlib.sha256(code).hexdigest()[:20]}.zip")
+    return Surroundings(key, arn, emr_endpoint, _DEPLOYMENTS, f"functions/{hashlib.sha256(code).hexdigest()[:20]}.zip", {
+        name: f"definitions/{hashlib.sha256(definition).hexdigest()[:20]}.json" for name, definition in definitions.items()})
 
 
 def _make_bucket(s3: Any, name: str) -> None:

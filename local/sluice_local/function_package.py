@@ -11,7 +11,7 @@ from pathlib import Path
 from sluice_cli.archives import read_tree, zip_bytes
 from sluice_cli.wheels import this_host, wheel_contents
 
-_PARTS = ("sluice", "sluice_aws", "admit", "supervise", "reconcile", "announce", "sync_catalog")
+_PARTS = ("sluice", "sluice_aws", "admit", "supervise", "reconcile", "announce", "sync_catalog", "plan_services")
 
 
 def function_package(root: Path, cache: Path) -> bytes:

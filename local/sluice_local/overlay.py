@@ -1,7 +1,8 @@
 """Turns template.yaml into what an emulator can deploy, and says in what the two differ.
 
-No emulator knows AWS::EMRServerless::Application: the stand-in's application takes its place. Everything else that differs
-is here too, so that a test can hold the list; what parameters can say is said by parameters, and is no difference.
+No emulator knows AWS::EMRServerless::Application: the stand-in's application takes its place. Nor does any know
+`startJobRun.sync`: a function that starts and waits does. Everything else that differs is here too, so that a test can
+hold the list; what parameters can say is said by parameters, and is no difference.
 """
 from __future__ import annotations
 
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 APPLICATION = "AWS::EMRServerless::Application"
+STATE_MACHINE = "AWS::Serverless::StateMachine"
+JOB_RUN_TASK = "emr-serverless:startJobRun.sync"
+STAND_IN_TASK = "StartAndWaitFunction"
+_TASK_SECONDS = 3_600  # longer than any run of a laptop; the emulator ends what takes longer
 _IN_SUB = re.compile(r"\$\{([A-Za-z0-9]+)(\.[A-Za-z0-9.]+)?\}")
 
 
@@ -25,6 +30,7 @@ class Surroundings:
     emr_endpoint: str
     code_bucket: str
     code_key: str
+    definition_keys: Mapping[str, str]  # of the state machines, by logical id, in the same bucket
     admit_concurrency: int = 2  # each is a Python process of its own here; 2 is also the least that Lambda takes
 
 
@@ -63,7 +69,31 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
         for event in resource.get("Properties", {}).get("Events", {}).values() if resource["Type"] == "AWS::Serverless::Function" else ():
             if event["Type"] == "SQS":
                 event["Properties"]["ScalingConfig"] = {"MaximumConcurrency": surroundings.admit_concurrency}
+    _replace_tasks(result["Resources"], surroundings)
     return result
+
+
+def state_machines(template: Mapping[str, Any]) -> dict[str, str]:
+    """The file of each state machine's definition, by logical id."""
+    return {name: resource["Properties"]["DefinitionUri"] for name, resource in template["Resources"].items() if resource["Type"] == STATE_MACHINE}
+
+
+def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> None:
+    """State machines by their packed definition, and a function where a task waits for a job run."""
+    waits = False
+    for name, key in surroundings.definition_keys.items():
+        properties = resources[name]["Properties"]
+        properties["DefinitionUri"] = {"Bucket": surroundings.code_bucket, "Key": key}
+        for placeholder, value in properties["DefinitionSubstitutions"].items():
+            if JOB_RUN_TASK in json.dumps(value):
+                properties["DefinitionSubstitutions"][placeholder] = {"Fn::GetAtt": [STAND_IN_TASK, "Arn"]}
+                waits = True
+    if waits:
+        code = (Path(__file__).parent / "start_and_wait.py").read_text(encoding="utf-8")
+        resources[STAND_IN_TASK] = {
+            "Type": "AWS::Serverless::Function",
+            "Properties": {"InlineCode": code, "Handler": "index.handler", "Timeout": _TASK_SECONDS, "Role": {"Fn::GetAtt": ["SuperviseRole", "Arn"]}},
+        }
 
 
 def differences(original: Any, overlaid: Any, path: str = "") -> Iterator[Difference]:

@@ -8,7 +8,7 @@ import pytest
 
 from sluice_local.overlay import APPLICATION, Difference, Surroundings, differences, overlay, read_template
 
-SURROUNDINGS = Surroundings("00fapplication00", "arn:aws:emr-serverless:us-east-1:000000000000:/applications/00fapplication00", "http://127.0.0.1:1", "code", "functions/1.zip")
+SURROUNDINGS = Surroundings("00fapplication00", "arn:aws:emr-serverless:us-east-1:000000000000:/applications/00fapplication00", "http://127.0.0.1:1", "code", "functions/1.zip", {"TableServices": "definitions/1.json"})
 
 # Path -> why an emulator needs it. Every path that is not matched by one of these fails the test below, and so does one that matches nothing.
 ALLOWED = {
@@ -17,7 +17,10 @@ ALLOWED = {
     r"Globals\.Function\.Environment\.Variables\.APPLICATION_ID\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.SuperviseFunction\.Properties\.Events\.JobRunState\.Properties\.Pattern\.detail\.applicationId\[0\]\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.JobRole\.Properties\.AssumeRolePolicyDocument\.Statement\[\d+\]\.Condition\.ArnLike\.aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
-    r"Resources\.(Admit|Supervise|Reconcile)Role\.Properties\.Policies\[0\]\.PolicyDocument\.Statement\[\d+\]\.Resource\[\d+\]\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.(Admit|Supervise|Reconcile|TableServices)Role\.Properties\.Policies\[0\]\.PolicyDocument\.Statement\[\d+\]\.Resource(\[\d+\])?\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.TableServices\.Properties\.DefinitionUri": "what `sam package` does: the definition in a bucket",
+    r"Resources\.TableServices\.Properties\.DefinitionSubstitutions\.StartRun\.Fn::(Sub|GetAtt)": "no emulator knows startJobRun.sync: a function starts and waits",
+    r"Resources\.StartAndWaitFunction": "the function that starts and waits",
     r"Globals\.Function\.CodeUri": "what `sam package` does: the functions' zip in a bucket",
     r"Globals\.Function\.Environment\.Variables\.AWS_ENDPOINT_URL_EMR_SERVERLESS": "where the stand-in listens",
     r"Globals\.Function\.Environment\.Variables\.POWERTOOLS_TRACE_DISABLED": "nothing listens for X-Ray segments",
@@ -77,7 +80,7 @@ def test_every_form_of_reference_is_replaced() -> None:
             "Third": {"Type": "AWS::SNS::Topic", "DependsOn": "App"},
         },
     }
-    made = overlay(template, Surroundings("id", "arn", "http://e", "b", "k"))["Resources"]
+    made = overlay(template, Surroundings("id", "arn", "http://e", "b", "k", {}))["Resources"]
     assert made["Other"]["Properties"] == {
         "A": "id", "B": "arn", "C": "id", "D": {"Fn::Sub": "id-arn-${Apple}-${AWS::Region}"}, "E": {"Fn::Sub": ["id/${X}", {"X": "id"}]}, "F": {"Ref": "Apple"},
     }

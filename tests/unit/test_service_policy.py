@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from sluice.service_config import Pace, ServicePolicy
-from sluice.service_policy import CATALOG, COMPACTION, SPARK_SERVICES, ServiceFacts, TableFacts, due
+from sluice.service_policy import CATALOG, ServiceFacts, TableFacts, due
+from sluice.service_requests import COMPACTION, SERVICES
 from sluice.table_config import Configuration, TableConfig
 from sluice_cli.config_source import ConfigurationMistakes, read_tables
 
@@ -37,8 +38,8 @@ def test_fewer_commits_make_it_due_with_age_and_none_never(service, age):
 
 def test_until_a_service_ended_once_its_age_counts_from_when_the_table_was_first_looked_at():
     one = facts(COMPACTION, commits=1)
-    assert names(due(replace(one, watched_since=NOW - HOUR), CONFIG, NOW)) == [COMPACTION]
-    assert names(due(replace(one, watched_since=NOW - HOUR + 1), CONFIG, NOW)) == names(due(replace(one, watched_since=None), CONFIG, NOW)) == []
+    assert names(due(replace(one, services_since=NOW - HOUR), CONFIG, NOW)) == [COMPACTION]
+    assert names(due(replace(one, services_since=NOW - HOUR + 1), CONFIG, NOW)) == names(due(replace(one, services_since=None), CONFIG, NOW)) == []
 
 
 def test_between_two_runs_of_a_service_lies_the_interval_and_after_a_failure_an_hour():
@@ -49,9 +50,10 @@ def test_between_two_runs_of_a_service_lies_the_interval_and_after_a_failure_an_
     assert at(3_599, True) == [] and at(3_600, True) == [COMPACTION]
 
 
-def test_the_catalog_waits_a_minute_and_no_longer():
-    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - 59 * SECOND), CONFIG, NOW)) == []
-    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - 60 * SECOND, failed=True), CONFIG, NOW)) == [CATALOG]
+@pytest.mark.parametrize(("failed", "seconds"), [(False, 60), (True, 600)])
+def test_the_catalog_waits_a_minute_and_after_a_failure_the_interval(failed, seconds):
+    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND + 1, failed=failed), CONFIG, NOW)) == []
+    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND, failed=failed), CONFIG, NOW)) == [CATALOG]
 
 
 def test_what_is_open_is_not_asked_for_again():
@@ -78,7 +80,7 @@ def test_without_columns_there_is_no_clustering():
 def test_deleted_rows_are_purged_once_the_first_can_be_past_the_horizon_and_then_daily():
     never = facts("purge", deleted=5)
     assert names(due(never, CONFIG, NOW)) == ["purge"]
-    assert due(replace(never, watched_since=NOW - 14 * DAY + 1), CONFIG, NOW) == due(replace(never, deleted=0), CONFIG, NOW) == ()
+    assert due(replace(never, services_since=NOW - 14 * DAY + 1), CONFIG, NOW) == due(replace(never, deleted=0), CONFIG, NOW) == ()
     assert due(never, replace(CONFIG, delete_mode="soft"), NOW) == ()
     assert names(due(facts("purge", deleted=5, done_at=NOW - DAY), CONFIG, NOW)) == ["purge"]
     assert due(facts("purge", deleted=5, done_at=NOW - DAY + 1), CONFIG, NOW) == ()
@@ -91,9 +93,9 @@ def test_a_purge_that_left_nothing_behind_is_the_last_until_rows_are_deleted_aga
 
 
 def test_all_that_is_due_comes_at_once_the_catalog_first_and_each_says_why():
-    known = replace(facts(CATALOG), deleted=1, services={name: ServiceFacts(commits=99) for name in (CATALOG, *SPARK_SERVICES)})
+    known = replace(facts(CATALOG), deleted=1, services={name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)})
     found = due(known, CONFIG, NOW)
-    assert names(found) == [CATALOG, *SPARK_SERVICES] and found[1].reason == "99 commits since the last one"
+    assert names(found) == [CATALOG, *SERVICES] and found[1].reason == "99 commits since the last one"
 
 
 WRITTEN = """

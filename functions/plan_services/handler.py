@@ -1,0 +1,46 @@
+"""plan_services: what table_services does next: gather commits, ask for what is due, look at what was asked for."""
+from __future__ import annotations
+
+import functools
+import os
+import uuid
+from typing import Any, Dict
+
+from sluice_aws.clients import Clients
+from sluice_aws.clock import epoch_ms
+from sluice_aws.config_store import ConfigStore
+from sluice_aws.job_runs import JobRuns
+from sluice_aws.ledger import Ledger
+from sluice_aws.objects import Objects
+from sluice_aws.service_planner import ServicePlanner
+from sluice_aws.settings import Settings
+from sluice_aws.starting import Starter
+from sluice_aws.telemetry import Telemetry, observed
+
+NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
+
+
+@observed("plan_services")
+def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+    """Lambda entry, from the state machine: `step` is gather, plan or follow; a follow comes with what is `followed`."""
+    planner, configurations = parts_of(telemetry)
+    steps = {"gather": planner.gather, "plan": lambda: planner.plan(configurations.load_or_last(telemetry)), "follow": lambda: planner.follow(event["followed"])}
+    return steps[event["step"]]()
+
+
+@functools.lru_cache(maxsize=1)
+def parts_of(telemetry: Telemetry) -> "tuple[ServicePlanner, ConfigStore]":
+    """Make the parts from the environment, on the first invocation."""
+    settings = Settings.from_env(os.environ, needed=NEEDED)
+    clients = Clients(settings)
+    ledger = Ledger(clients.dynamodb, settings.ledger_table)
+    starter = None
+    if settings.starts_runs:
+        job_runs = JobRuns(clients.emr_serverless, settings.application_id)
+        starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=_entropy)
+    planner = ServicePlanner(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms, entropy=_entropy, pause_s=settings.services_pause_s)
+    return planner, ConfigStore(Objects(clients.s3), settings.artifact_bucket)
+
+
+def _entropy() -> str:
+    return uuid.uuid4().hex

@@ -1,0 +1,100 @@
+"""One look at all tables: the facts of each from the ledger's records, what is due, and what became of what was asked for."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Dict, Iterable, Mapping, Optional, Sequence, Tuple
+
+from sluice.claiming import TableState
+from sluice.service_policy import CATALOG, Due, ServiceFacts, TableFacts, due
+from sluice.service_requests import DONE, FAILED, SERVICES, ServiceRequest, since
+from sluice.table_config import Configuration, TableConfig
+
+LONGEST_PAUSE_S = 600  # between two looks at a request: a day of them is 150
+GONE = "gone"  # another request of the same kind stands in this one's place: this one had ended
+
+
+@dataclass(frozen=True)
+class DueTable:
+    """A table of which something is due; `state` is what the ledger knew when that was decided."""
+
+    config: TableConfig
+    state: TableState
+    due: Tuple[Due, ...]
+
+
+def configured(configuration: Configuration, state: TableState) -> Optional[TableConfig]:
+    """The configuration of a table that has data, in whatever lane it is; None when its topic no longer goes to it."""
+    topic = (state.pinned or {}).get("topic")
+    config = configuration.table_for_topic(topic) if isinstance(topic, str) else None
+    return config if config is not None and config.table == state.table else None
+
+
+def facts_of(state: TableState, requests: Mapping[str, ServiceRequest]) -> TableFacts:
+    """What the policy decides by: the table's item, and its open or last request of each service, by name."""
+    services = {name: _service_facts(state, name, requests.get(name)) for name in (CATALOG, *SERVICES)}
+    deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
+    return TableFacts(state.table, state.last_instant, state.last_commit_at, state.services_since, state.paused, deleted, services)
+
+
+def due_tables(configuration: Configuration, states: Iterable[TableState], requests: Mapping[Tuple[str, str], Mapping[str, ServiceRequest]], now: int) -> Tuple[DueTable, ...]:
+    """The tables of which anything is due, by name; `requests` are by lane and table. `now` is epoch ms."""
+    found = []
+    for state in sorted(states, key=lambda each: each.table):
+        config = configured(configuration, state)
+        if config is None:
+            continue
+        services = due(facts_of(state, requests.get((config.lane, state.table), {})), config, now)
+        if services:
+            found.append(DueTable(config, state, services))
+    return tuple(found)
+
+
+def new_request_id(service: str, now: int, entropy: str) -> str:
+    """`<service>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`. `now` is epoch ms, `entropy` at least 8 digits, new ones each time."""
+    at = datetime.fromtimestamp(now / 1000, tz=timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    return f"{service}-{at}-{entropy[:8]}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that is followed to its outcome: where it stands, and its id."""
+
+    lane: str
+    table: str
+    service: str
+    request: str
+
+    def to_dict(self) -> Dict[str, str]:
+        """As a state machine carries it."""
+        return {"lane": self.lane, "table": self.table, "service": self.service, "request": self.request}
+
+    def outcome(self, found: Optional[ServiceRequest]) -> Optional[str]:
+        """DONE, FAILED or GONE; None while it is open. `found` is what stands in its place now."""
+        if found is None or found.request != self.request:
+            return GONE
+        return found.state if found.state in (DONE, FAILED) else None
+
+
+def next_pause_s(pause_s: int) -> int:
+    """How long to wait before the next look, after waiting so long before this one: soon at first, then ever more seldom."""
+    return min(max(1, pause_s) * 2, LONGEST_PAUSE_S)
+
+
+def by_table(requests: Sequence[ServiceRequest]) -> Dict[Tuple[str, str], Dict[str, ServiceRequest]]:
+    """Requests by lane and table, then by service."""
+    found: Dict[Tuple[str, str], Dict[str, ServiceRequest]] = {}
+    for request in requests:
+        found.setdefault((request.lane, request.table), {})[request.service] = request
+    return found
+
+
+def _service_facts(state: TableState, name: str, request: Optional[ServiceRequest]) -> ServiceFacts:
+    known = since(state, name)
+    if name == CATALOG and state.catalog_failed:
+        return ServiceFacts(known.commits, done_at=known.at, ended_at=int(state.catalog_failed["at"]), failed=True)
+    ended_at = known.at if request is None or request.ended_at is None else request.ended_at
+    return ServiceFacts(
+        commits=known.commits, deleted=known.deleted + known.truncated, done_at=known.at, ended_at=ended_at,
+        failed=request is not None and request.state == FAILED, open=request is not None and request.open,
+    )

@@ -1,0 +1,36 @@
+"""What the local stack runs in place of `emr-serverless:startJobRun.sync`: a function that starts a job run and waits for its end.
+
+Deployed as inline code, so it is whole in itself: the runtime's own modules and boto3.
+"""
+from __future__ import annotations
+
+import time
+from typing import Any, Dict
+
+import boto3
+
+POLL_S = 0.5
+ENDED = ("SUCCESS", "FAILED", "CANCELLED")
+
+
+class JobRunEnded(Exception):
+    """The job run didn't succeed; the state machine gets the reason as the cause of the failed task."""
+
+
+def handler(event: Dict[str, Any], context: Any) -> Dict[str, Any]:
+    """Lambda entry: StartJobRun's parameters as Step Functions writes them; gives the job run when it succeeded."""
+    emr = boto3.client("emr-serverless")
+    started = emr.start_job_run(**request_of(event))
+    while True:
+        run = emr.get_job_run(applicationId=started["applicationId"], jobRunId=started["jobRunId"])["jobRun"]
+        if run["state"] in ENDED:
+            break
+        time.sleep(POLL_S)
+    if run["state"] != "SUCCESS":
+        raise JobRunEnded(f"{run['jobRunId']} {run['state']}: {run.get('stateDetails', '')}")
+    return {"JobRunId": run["jobRunId"], "State": run["state"]}
+
+
+def request_of(parameters: Dict[str, Any]) -> Dict[str, Any]:
+    """The API's own names for Step Functions' parameters: members of structures begin small; tags are a map, whose keys are data."""
+    return {name[0].lower() + name[1:]: value if name == "Tags" or not isinstance(value, dict) else request_of(value) for name, value in parameters.items()}

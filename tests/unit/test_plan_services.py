@@ -1,0 +1,212 @@
+"""plan_services: one look for a burst of commits, requests for what is due, idle lanes taken once, and outcomes followed."""
+from dataclasses import replace
+
+import pytest
+from function_world import TOPIC, Recorder, context, world  # noqa: F401
+from plan_services.handler import handler
+
+from sluice.job_request import JobEnvironment
+from sluice.lane import IDLE, STARTING
+from sluice.manifest import COMMITTED, Outcome
+from sluice.service_config import Pace, ServicePolicy
+from sluice.service_requests import COMPACTION, ServiceError
+from sluice.table_config import TableRule
+from sluice_aws.service_planner import FOLLOWED_FOR_MS, ServicePlanner
+from sluice_aws.starting import Starter
+
+NOW = 1_700_000_000_000
+MINUTE = 60_000
+ENVIRONMENT = JobEnvironment("00f1982r1uukb925", "arn:aws:iam::123456789012:role/job", "us-west-2", "r1", "ledger", "b", "s", "a", "file:///hudi.jar")
+POLICY = ServicePolicy(compaction=Pace(commits=2, age_s=600), cleaning=Pace(on=False), archival=Pace(on=False))
+
+
+class Looking:
+    """A planner whose clock stands still until it is moved, and a table of the test topic."""
+
+    def __init__(self, world):  # noqa: F811
+        self.world, self.ledger, self.now, self.report = world, world.ledger, NOW, Recorder()
+        numbers = iter(range(1, 1_000))
+        entropy = lambda: f"{next(numbers):08x}"  # noqa: E731
+        starter = Starter(ledger=self.ledger, job_runs=None, environment=ENVIRONMENT, report=self.report, now=lambda: self.now, entropy=entropy)
+        self.planner = ServicePlanner(ledger=self.ledger, starter=starter, report=self.report, now=lambda: self.now, entropy=entropy, pause_s=30)
+        self.configuration = world.configure(TableRule("shop.orders", ("id",), topic=TOPIC, table_type="mor", services=POLICY))
+        self.ledger.pin_table("shop.orders", {"topic": TOPIC})
+
+    def commit(self, times=1, table="shop.orders", **counts):
+        for _ in range(times):
+            outcome = Outcome(f"b{self.now}", table, COMMITTED, instant=f"{self.now}", committed_at=self.now, counts=counts)
+            settling = self.ledger._settling
+            settling._table.transact([settling._table_action(outcome, {"commits": 1, **counts})])
+
+    def plan(self):
+        return self.planner.plan(self.configuration)
+
+    def serve(self, request, error=None):
+        """The lane's holder does what was asked for, or fails at it."""
+        run = self.ledger.lane("main").run_id
+        self.ledger.hold("main", run, "job1", 1, self.now)
+        asked = self.ledger.service_request("main", request["table"], request["service"])
+        begun = self.ledger.start_service(asked, run, "job1", self.now)
+        if error is None:
+            return self.ledger.finish_service(begun, run, begun.report, self.now)
+        return self.ledger.fail_service(begun, run, error, self.now)
+
+
+@pytest.fixture
+def looking(world):  # noqa: F811
+    return Looking(world)
+
+
+def test_of_a_burst_of_commits_the_first_looks_and_the_next_window_has_its_own(looking):
+    assert looking.planner.gather() == {"go": True, "wait_s": 30}
+    assert not looking.planner.gather()["go"]
+    looking.now += 30_000
+    assert looking.planner.gather()["go"] and not looking.planner.gather()["go"]
+
+
+def test_what_is_due_is_asked_for_once_and_the_idle_lane_is_taken_once_for_all_of_it(looking):
+    looking.commit(2)
+    plan = looking.plan()
+    (request,), (run,) = plan["follow"]["requests"], plan["runs"]
+    assert (request["lane"], request["table"], request["service"], plan["follow"]["open"]) == ("main", "shop.orders", COMPACTION, 1)
+    lane = looking.ledger.lane("main")
+    assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run["run"], None)
+    assert run["job"]["ClientToken"] == run["job"]["Tags"]["sluice:run"] == run["run"] and run["timeout_s"] > run["job"]["ExecutionTimeoutMinutes"] * 60
+    again = looking.plan()
+    assert again["follow"]["requests"] == again["runs"] == []
+    assert looking.world.job_runs() == [], "the state machine starts it, not this function"
+
+
+def test_a_living_run_is_asked_and_no_other_is_started(looking):
+    looking.ledger.wake("main")
+    looking.ledger.request_start("main", "run-1", NOW)
+    looking.ledger.hold("main", "run-1", "job1", 1, NOW)
+    before = looking.ledger.lane("main").arrivals
+    looking.commit(2)
+    plan = looking.plan()
+    assert plan["runs"] == [] and len(plan["follow"]["requests"]) == 1
+    assert looking.ledger.lane("main").arrivals == before + 1, "so it can't release the lane without having looked"
+
+
+@pytest.mark.parametrize("stop", ["pause", "halt"])
+def test_a_lane_that_takes_no_run_is_asked_for_nothing(looking, stop):
+    looking.commit(2)
+    if stop == "pause":
+        looking.ledger.pause("main")
+    else:
+        looking.ledger._lanes._table.update({"pk": "lane#main", "sk": "lane"}, {"state": "halted", "listed_as": "lane", "listed_at": "0"})
+    plan = looking.plan()
+    assert plan["runs"] == plan["follow"]["requests"] == [] and "service_waits_for_lane" in looking.report.names()
+    assert plan["syncs"], "the catalog needs no lane"
+    looking.ledger.resume("main")
+    assert len(looking.plan()["follow"]["requests"]) == 1
+
+
+def test_nothing_is_due_without_commits_or_configuration_or_for_a_topic_that_goes_elsewhere(looking):
+    assert looking.plan()["follow"]["requests"] == []
+    looking.commit(2)
+    assert looking.planner.plan(None)["follow"]["requests"] == []
+    elsewhere = looking.world.configure(TableRule("shop.other", ("id",), topic=TOPIC, table_type="mor", services=POLICY))
+    assert looking.planner.plan(elsewhere)["syncs"] == looking.planner.plan(elsewhere)["follow"]["requests"] == []
+
+
+def test_a_single_commit_is_served_when_its_age_has_come(looking):
+    looking.commit()
+    assert looking.plan()["follow"]["requests"] == []
+    looking.now += 10 * MINUTE
+    assert len(looking.plan()["follow"]["requests"]) == 1
+
+
+def test_the_catalog_is_behind_until_a_sync_of_the_last_commit_is_remembered(looking):
+    looking.commit()
+    (sync,) = looking.plan()["syncs"]
+    assert sync == {"table": "shop.orders", "instant": f"{NOW}", "commits": "1", "at": f"{NOW}"}
+    synced = {"M": {"instant": {"S": sync["instant"]}, "commits": {"N": sync["commits"]}, "at": {"N": sync["at"]}}}  # as the state machine writes it
+    looking.world.dynamodb.update_item(TableName="sluice-ledger", Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}}, UpdateExpression="SET service_catalog = :synced",
+                                       ExpressionAttributeValues={":synced": synced})
+    looking.now += 5 * MINUTE
+    assert looking.plan()["syncs"] == []
+    looking.commit()
+    assert len(looking.plan()["syncs"]) == 1
+    failed = {"M": {"at": {"N": f"{looking.now}"}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
+    looking.world.dynamodb.update_item(TableName="sluice-ledger", Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}}, UpdateExpression="SET catalog_failed = :failed",
+                                       ExpressionAttributeValues={":failed": failed})
+    looking.now += 9 * MINUTE
+    assert looking.plan()["syncs"] == []
+    looking.now += MINUTE
+    assert len(looking.plan()["syncs"]) == 1
+
+
+def test_a_request_is_followed_until_its_holder_has_done_it(looking):
+    looking.commit(2)
+    followed = looking.plan()["follow"]
+    looking.now += MINUTE
+    followed = looking.planner.follow(followed)
+    assert (followed["open"], followed["done"], followed["wait_s"]) == (1, 0, 60)
+    looking.serve(followed["requests"][0])
+    followed = looking.planner.follow(followed)
+    assert (followed["open"], followed["done"], followed["failed"]) == (0, 1, 0)
+    looking.commit()
+    looking.now += 9 * MINUTE
+    assert looking.plan()["follow"]["requests"] == [], "one commit since, and ten minutes have not gone by"
+
+
+def test_a_service_that_is_given_up_is_counted_and_its_table_is_left_in_peace_for_an_hour(looking):
+    looking.commit(2)
+    followed = looking.plan()["follow"]
+    looking.serve(followed["requests"][0], ServiceError("broken", "it is broken", retriable=False))
+    followed = looking.planner.follow(followed)
+    assert (followed["open"], followed["failed"]) == (0, 1) and looking.report.metrics["ServicesFailed"] == 1
+    looking.now += 59 * MINUTE
+    assert looking.plan()["follow"]["requests"] == []
+    looking.now += MINUTE
+    assert len(looking.plan()["follow"]["requests"]) == 1
+
+
+def test_a_request_that_another_stands_in_place_of_has_ended(looking):
+    looking.commit(2)
+    followed = looking.plan()["follow"]
+    followed["requests"][0]["request"] = "an-earlier-one"
+    assert looking.planner.follow(followed)["done"] == 1
+
+
+def test_a_request_is_not_followed_for_ever(looking):
+    looking.commit(2)
+    followed = looking.plan()["follow"]
+    looking.now += FOLLOWED_FOR_MS
+    after = looking.planner.follow(followed)
+    assert (after["open"], after["given_up"], after["requests"]) == (0, 1, [])
+
+
+def test_the_pauses_grow_to_ten_minutes(looking):
+    followed = {"requests": [], "open": 0, "done": 0, "failed": 0, "given_up": 0, "wait_s": 30, "until": NOW + 1}
+    pauses = []
+    for _ in range(6):
+        followed = looking.planner.follow(followed)
+        pauses.append(followed["wait_s"])
+    assert pauses == [60, 120, 240, 480, 600, 600]
+
+
+def test_without_a_release_services_are_asked_for_and_no_lane_is_taken(looking):
+    looking.planner = ServicePlanner(ledger=looking.ledger, starter=None, report=looking.report, now=lambda: NOW, entropy=lambda: "0" * 8, pause_s=30)
+    looking.commit(2)
+    assert looking.plan()["runs"] == [] and looking.ledger.lane("main").state == IDLE
+
+
+def test_a_table_is_first_looked_at_when_it_has_data(looking):
+    looking.plan()
+    assert looking.ledger.table_state("shop.orders").services_since is None
+    looking.commit()
+    looking.plan()
+    looking.now += MINUTE
+    looking.plan()
+    assert looking.ledger.table_state("shop.orders").services_since == NOW
+
+
+def test_the_function_does_each_step_that_the_machine_asks_for(world):  # noqa: F811
+    world.environment(SERVICES_PAUSE_SECONDS="7")
+    configuration = world.configure(TableRule("shop.orders", ("id",), topic=TOPIC, services=replace(POLICY, compaction=Pace())))
+    assert handler({"step": "gather"}, context()) == {"go": True, "wait_s": 7}
+    plan = handler({"step": "plan"}, context())
+    assert configuration.rules and plan["runs"] == plan["syncs"] == []
+    assert handler({"step": "follow", "followed": plan["follow"]}, context())["open"] == 0

@@ -1,0 +1,324 @@
+"""table_services: its definition is right, and each of its branches goes the way it should, on the emulator's interpreter with functions that answer as told."""
+import importlib.util
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import botocore.loaders
+import botocore.model
+import jsonschema
+import pytest
+from ministack.services import stepfunctions
+from statelint.linter import Linter
+
+from sluice.job_request import QUEUE_MIN, JobEnvironment, start_job_run, state_machine_parameters, waiting_timeout_s
+from sluice.lane_config import LaneConfig
+from sluice.ledger_items import lane_key, table_key
+from sluice.service_policy import CATALOG
+from sluice_aws.glue_catalog import CatalogRaced
+from sluice_aws.ledger_table import LedgerBusy
+from sluice_aws.ledger_tables import SERVICE_PREFIX
+from sluice_aws.timeline import NoSuchCommit
+from sluice_local.overlay import read_template
+from sluice_local.start_and_wait import request_of
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATE = read_template(ROOT / "template.yaml")["Resources"]
+TEXT = (ROOT / "statemachines" / "table_services.asl.json").read_text()
+PLACEHOLDERS = {"Partition": "aws", "Ledger": "ledger"}
+FUNCTIONS = {"PlanServices", "Supervise", "SyncCatalog"}
+START = "arn:aws:states:::emr-serverless:startJobRun.sync"
+GET, UPDATE = "arn:aws:states:::dynamodb:getItem", "arn:aws:states:::dynamodb:updateItem"
+ENVIRONMENT = JobEnvironment("00f1982r1uukb925", "arn:aws:iam::123456789012:role/job", "eu-central-1", "abc123", "ledger", "bronze", "silver", "artifacts", "file:///hudi.jar")
+REQUEST = start_job_run(ENVIRONMENT, LaneConfig("main"), "run-main-1")
+
+
+def substituted():
+    values = {**PLACEHOLDERS, "StartRun": START, **{name: f"arn:aws:lambda:eu-central-1:123456789012:function:{name}" for name in FUNCTIONS}}
+    return json.loads(re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], TEXT))
+
+
+DEFINITION = substituted()
+
+
+def states(node=DEFINITION):
+    """Every state by its name, those within maps and branches too."""
+    for name, state in node["States"].items():
+        yield name, state
+        for below in (state["ItemProcessor"],) if "ItemProcessor" in state else state.get("Branches", ()):
+            yield from states(below)
+
+
+TASKS = {name: state for name, state in states() if state["Type"] == "Task"}
+
+
+def test_the_definition_is_a_state_machine():
+    schema = Path(importlib.util.find_spec("cfnlint").submodule_search_locations[0], "data/schemas/other/step_functions/statemachine.json")
+    jsonschema.Draft7Validator(json.loads(schema.read_text())).validate(DEFINITION)
+    assert Linter.validate(DEFINITION) == []
+
+
+def test_the_template_fills_every_placeholder_and_no_other():
+    properties = TEMPLATE["TableServices"]["Properties"]
+    assert set(properties["DefinitionSubstitutions"]) == set(re.findall(r"\$\{(\w+)\}", TEXT)) == {*PLACEHOLDERS, *FUNCTIONS, "StartRun"}
+    assert properties["DefinitionSubstitutions"]["StartRun"] == {"Fn::Sub": START.replace("aws", "${AWS::Partition}", 1)}
+
+
+def test_names_are_told_apart_where_states_lie_within_states():
+    assert max(Counter(name for name, _ in states()).values()) == 1
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_every_task_ends_in_time_and_every_error_has_a_way_out(name):
+    task = TASKS[name]
+    assert ("TimeoutSeconds" in task) != ("TimeoutSecondsPath" in task)
+    assert task["Catch"][-1]["ErrorEquals"] == ["States.ALL"]
+    assert ("Retry" in task) == (task["Resource"] != START), "a start is repeated by supervise alone, under its token"
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_of_the_projects_own_errors_only_those_that_pass_by_themselves_are_tried_again(name):
+    known = {error.__name__: error for error in (LedgerBusy, CatalogRaced, NoSuchCommit)}
+    own = [error for retrier in TASKS[name].get("Retry", ()) for error in retrier["ErrorEquals"] if "." not in error]
+    assert all(known[error].retriable for error in own)
+
+
+def test_a_stopped_look_cancels_no_run_before_its_own_time():
+    assert DEFINITION["TimeoutSeconds"] > waiting_timeout_s(LaneConfig(max_age_s=7 * 86_400))
+    assert TEMPLATE["SparkApplication"]["Properties"]["SchedulerConfiguration"]["QueueTimeoutMinutes"] == QUEUE_MIN
+
+
+def test_start_run_sends_the_whole_request_as_the_service_model_names_it():
+    parameters = state_machine_parameters(REQUEST)
+    sent = TASKS["StartRun"]["Parameters"]
+    assert {name.removesuffix(".$") for name in sent} == set(parameters)
+    assert {name: path for name, path in sent.items() if path != f"$.job.{name.removesuffix('.$')}"} == {"ClientToken.$": "$.run", "Name.$": "$.run"}
+    assert parameters["ClientToken"] == parameters["Name"] == REQUEST["clientToken"]
+    model = botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model("emr-serverless", "service-2"), "emr-serverless")
+    assert_named_as(model.operation_model("StartJobRun").input_shape, parameters)
+    assert request_of(parameters) == REQUEST, "what runs in its place locally gives the API's own names back"
+
+
+def assert_named_as(shape, value):
+    """Structures' members by the model's names, beginning with a capital; keys of maps as they are."""
+    if shape.type_name == "structure":
+        members = {name[0].upper() + name[1:]: below for name, below in shape.members.items()}
+        assert set(value) <= set(members)
+        for name in value:
+            assert_named_as(members[name], value[name])
+    elif shape.type_name == "list":
+        for each in value:
+            assert_named_as(shape.member, each)
+
+
+def test_the_lane_is_read_where_the_ledger_keeps_it():
+    key = TASKS["LookAtLane"]["Parameters"]["Key"]
+    assert (key["pk"]["S.$"], key["sk"]["S"]) == ("States.Format('lane#{}', $.lane)", lane_key("main")["sk"]) and lane_key("main")["pk"] == "lane#main"
+
+
+def test_a_sync_is_remembered_where_the_policy_looks_for_it():
+    parameters = TASKS["RememberSync"]["Parameters"]
+    assert parameters["UpdateExpression"] == f"SET {SERVICE_PREFIX}{CATALOG} = :synced REMOVE catalog_failed" and parameters["Key"] == {"pk": {"S.$": "States.Format('table#{}', $.table)"}, "sk": {"S": table_key("a.b")["sk"]}}
+    assert statement("TableServicesRole", "dynamodb:UpdateItem")["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"] == ["table#*"]
+
+
+def statement(role, action):
+    (found,) = [one for one in TEMPLATE[role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"] if action in one["Action"]]
+    return found
+
+
+def test_the_machine_may_call_what_it_calls_and_nothing_more():
+    called = statement("TableServicesRole", "lambda:InvokeFunction")["Resource"]
+    assert {one["Fn::GetAtt"][0] for one in called} == {f"{name}Function" for name in FUNCTIONS}
+    assert statement("TableServicesRole", "dynamodb:GetItem")["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"] == ["lane#*"]
+    assert statement("TableServicesRole", "events:PutRule")["Resource"]["Fn::Sub"].endswith("rule/StepFunctionsGetEventsForEMRServerlessJobRule")
+
+
+def test_whoever_plans_starts_no_run_and_writes_what_it_asks_for_and_no_object():
+    actions = {action for one in TEMPLATE["PlanServicesRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"] for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])}
+    assert not [action for action in actions if action.startswith("emr-serverless:")]
+    keys = statement("PlanServicesRole", "dynamodb:PutItem")["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
+    assert keys == ["service#*", "lane#*", "table#*", "run#*", "gathering#*"]
+
+
+# ---- the branches
+
+NOTHING = {"requests": [], "open": 0, "done": 0, "failed": 0, "given_up": 0, "wait_s": 1, "until": 9}
+RUN = {"lane": "main", "run": "run-main-1", "timeout_s": 100, "wait_s": 7, "looks": 0, "job": state_machine_parameters(REQUEST)}
+HELD, FREE, OTHER = {"Item": {"run_id": {"S": "run-main-1"}}}, {"Item": {}}, {"Item": {"run_id": {"S": "run-main-2"}}}
+
+
+class Failure(Exception):
+    """What a task fails with: the error's name as Step Functions gives it."""
+
+
+class Machine:
+    """The definition on the emulator's interpreter. Each task's answers are given in order, the last one again and again."""
+
+    def __init__(self, monkeypatch):
+        self.answers = {"gather": [{"go": True, "wait_s": 5}], "plan": [{"syncs": [], "runs": [], "follow": NOTHING}], "start": [{}], "lane": [FREE], "supervise": [{"lanes": 1, "steps": 0}], "sync": [{}], "remember": [{}]}
+        self.calls, self.inputs, self.waits = [], [], []
+        monkeypatch.setattr(stepfunctions, "_invoke_resource", self._invoke)
+        monkeypatch.setattr(stepfunctions, "_invoke_resource_with_timeout", lambda resource, data, timeout: self._invoke(resource, data))
+        monkeypatch.setattr(stepfunctions, "_scaled_sleep", self.waits.append)
+
+    def _invoke(self, resource, data):
+        name = {START: "start", GET: "lane", UPDATE: "remember"}.get(resource) or data.get("step") or {"Supervise": "supervise", "SyncCatalog": "sync"}[resource.rsplit(":", 1)[-1]]
+        self.calls.append(name)
+        self.inputs.append(data)
+        given = self.answers[name]
+        answer = given[0] if len(given) == 1 else given.pop(0)
+        if isinstance(answer, Failure):
+            raise stepfunctions._ExecutionError(str(answer), "told to")
+        return answer
+
+    def run(self):
+        """The output, or the error that the execution ends with."""
+        context = {"Execution": {}, "StateMachine": {}, "variables": {}}
+        try:
+            return stepfunctions._run_sub_machine(DEFINITION["States"], DEFINITION["StartAt"], {"by": "schedule"}, {"events": []}, context)
+        except stepfunctions._ExecutionError as error:
+            return error.error
+
+    def planned(self, *, runs=(), follow=NOTHING, syncs=()):
+        self.answers["plan"] = [{"syncs": list(syncs), "runs": list(runs), "follow": follow}]
+
+    def count(self, name):
+        return self.calls.count(name)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return Machine(monkeypatch)
+
+
+ENDED_WELL = {"done": 0, "failed": 0, "given_up": 0}
+
+
+def test_a_commit_that_somebody_gathers_already_ends_after_one_call(machine):
+    machine.answers["gather"] = [{"go": False, "wait_s": 5}]
+    machine.run()
+    assert machine.calls == ["gather"] and machine.waits == []
+
+
+def test_whoever_gathers_waits_for_more_and_then_looks(machine):
+    assert machine.run() == ENDED_WELL
+    assert machine.calls == ["gather", "plan"] and machine.waits == [5]
+
+
+@pytest.mark.parametrize("step", ["gather", "plan"])
+def test_what_passes_by_itself_is_tried_again_and_what_does_not_ends_the_look(machine, step):
+    good = machine.answers[step][0]
+    machine.answers[step] = [Failure("LedgerBusy"), Failure("Lambda.TooManyRequestsException"), good]
+    assert machine.run() == ENDED_WELL and machine.count(step) == 3
+    machine.answers[step] = [Failure("SettingsMissing")]
+    assert machine.run() == "NotPlanned" and machine.count(step) == 4
+
+
+def test_a_run_that_released_its_lane_is_looked_at_once(machine):
+    machine.planned(runs=[RUN])
+    assert machine.run() == ENDED_WELL
+    assert machine.calls == ["gather", "plan", "start", "lane"]
+    assert machine.inputs[2] == RUN["job"] and machine.inputs[3]["Key"] == {"pk": {"S": "lane#main"}, "sk": {"S": "lane"}} and machine.inputs[3]["ConsistentRead"]
+
+
+def test_each_idle_lane_gets_a_run_of_its_own(machine):
+    machine.planned(runs=[RUN, {**RUN, "lane": "side", "run": "run-side-1"}])
+    assert machine.run() == ENDED_WELL and machine.count("start") == 2
+
+
+@pytest.mark.parametrize("error", ["EMRServerless.ConflictException", "States.Timeout", "States.TaskFailed", "EMRServerless.ServiceQuotaExceededException"])
+def test_a_start_that_fails_is_not_repeated_and_its_lane_is_followed_until_it_is_free(machine, error):
+    machine.planned(runs=[RUN])
+    machine.answers.update(start=[Failure(error)], lane=[HELD, HELD, FREE])
+    assert machine.run() == ENDED_WELL
+    assert machine.calls[2:] == ["start", "lane", "supervise", "lane", "supervise", "lane"] and machine.waits == [5, 7, 7]
+
+
+def test_a_run_that_ended_without_releasing_has_its_lane_taken_back_by_supervise(machine):
+    machine.planned(runs=[RUN])
+    machine.answers["lane"] = [HELD, FREE]
+    assert machine.run() == ENDED_WELL and machine.calls[2:] == ["start", "lane", "supervise", "lane"]
+
+
+@pytest.mark.parametrize("lane", [OTHER, {}])
+def test_a_lane_that_another_run_has_is_none_of_this_ones_business(machine, lane):
+    machine.planned(runs=[RUN])
+    machine.answers["lane"] = [lane]
+    assert machine.run() == ENDED_WELL and machine.count("supervise") == 0
+
+
+@pytest.mark.parametrize("task", ["lane", "supervise"])
+def test_a_look_that_fails_counts_as_one_and_the_next_is_tried(machine, task):
+    machine.planned(runs=[RUN])
+    machine.answers["lane"] = [HELD, FREE]
+    machine.answers[task] = [Failure("States.Runtime"), *([FREE] if task == "lane" else [{}])]
+    assert machine.run() == ENDED_WELL and machine.waits == [5, 7]
+
+
+def test_a_lane_that_stays_held_is_left_to_supervise_in_the_end(machine):
+    machine.planned(runs=[RUN])
+    machine.answers["lane"] = [HELD]
+    assert machine.run() == ENDED_WELL and machine.count("supervise") == 120
+
+
+ONE = {"lane": "main", "table": "a.b", "service": "compaction", "request": "compaction-1"}
+
+
+def open_request(**more):
+    return {**NOTHING, "requests": [ONE], "open": 1, "wait_s": 3, **more}
+
+
+def test_requests_are_followed_to_their_outcome_with_the_pauses_that_are_told(machine):
+    machine.planned(follow=open_request())
+    machine.answers["follow"] = [open_request(wait_s=6), {**NOTHING, "done": 1}]
+    assert machine.run() == {"done": 1, "failed": 0, "given_up": 0}
+    assert machine.waits == [5, 3, 6] and machine.inputs[2] == {"step": "follow", "followed": open_request()}
+
+
+@pytest.mark.parametrize("outcome", [{"failed": 1}, {"given_up": 1}])
+def test_a_service_that_failed_or_never_ended_fails_the_execution_after_all_else_is_done(machine, outcome):
+    machine.planned(runs=[RUN], follow=open_request())
+    machine.answers["follow"] = [{**NOTHING, **outcome}]
+    assert machine.run() == "ServicesFailed" and {"start", "lane", "follow"} <= set(machine.calls)
+
+
+def test_losing_sight_of_requests_fails_no_run_and_is_told(machine):
+    machine.planned(runs=[RUN], follow=open_request())
+    machine.answers["follow"] = [Failure("KeyError")]
+    assert machine.run() == "ServicesFailed" and machine.count("lane") == 1
+
+
+SYNC = {"table": "a.b", "instant": "20240101", "commits": "7", "at": "1700000000000"}
+
+
+def test_a_table_that_is_behind_is_synced_and_that_is_remembered(machine):
+    machine.planned(syncs=[SYNC])
+    assert machine.run() == ENDED_WELL and machine.calls[2:] == ["sync", "remember"]
+    assert machine.inputs[2] == {"table": "a.b", "instant": "20240101"}
+    assert machine.inputs[3]["ExpressionAttributeValues"] == {":synced": {"M": {"instant": {"S": "20240101"}, "commits": {"N": "7"}, "at": {"N": "1700000000000"}}}}
+    assert machine.inputs[3]["Key"]["pk"] == {"S": "table#a.b"}
+
+
+@pytest.mark.parametrize("task", ["sync", "remember"])
+def test_a_sync_that_fails_stays_due_and_holds_up_nothing(machine, task):
+    machine.planned(syncs=[SYNC], runs=[RUN], follow=open_request())
+    machine.answers.update(follow=[{**NOTHING, "done": 1}])
+    machine.answers[task] = [Failure("NameTaken")]
+    assert machine.run() == {"done": 1, "failed": 0, "given_up": 0} and machine.count("lane") == machine.count("follow") == 1
+
+
+def test_a_failed_sync_is_told_to_the_ledger_with_its_error(machine):
+    machine.planned(syncs=[SYNC])
+    machine.answers["sync"] = [Failure("NameTaken")]
+    machine.run()
+    assert machine.calls[2:] == ["sync", "remember"]
+    assert machine.inputs[3]["ExpressionAttributeValues"] == {":failed": {"M": {"at": {"N": "1700000000000"}, "error": {"S": "NameTaken"}, "instant": {"S": "20240101"}}}}
+
+
+def test_one_table_that_cannot_be_synced_keeps_no_other_from_it(machine):
+    machine.planned(syncs=[SYNC, {**SYNC, "table": "a.c"}])
+    machine.answers["sync"] = [Failure("NameTaken"), {}]
+    assert machine.run() == ENDED_WELL and machine.count("sync") == 2
+    assert sorted(key for given in machine.inputs for key in given.get("ExpressionAttributeValues", ())) == [":failed", ":synced"]
