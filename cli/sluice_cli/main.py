@@ -59,6 +59,7 @@ def _mount() -> None:
         read_command,
         row_command,
         schema_commands,
+        service_commands,
         status_command,
         table_commands,
         top_command,
@@ -76,6 +77,7 @@ def _mount() -> None:
     table_commands.app.command("ddl")(catalog_commands.ddl)
     app.add_typer(table_commands.app, name="table")
     app.add_typer(catalog_commands.app, name="catalog")
+    app.add_typer(service_commands.app, name="services")
     app.command("history")(history_command.history)
     app.command("top")(top_command.top)
     app.command("trace")(trace_command.trace)

@@ -10,6 +10,7 @@ from sluice.claiming import TableState
 from sluice.lane import LaneState
 from sluice.ledger_items import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger_records import ObjectRecord, PendingCount
+from sluice_cli.service_overview import service_entries
 from sluice_cli.waiting import told_lane
 
 COUNTED_AT_MOST = 10_000  # objects of one listed state that are looked at; more is said to be more
@@ -19,10 +20,12 @@ EXAMPLES = 3
 def gather(ledger: Any, now: int, configured: Callable[[], Iterable[str]] = tuple) -> dict[str, Any]:
     """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes."""
     lanes, tables = lanes_and_tables(ledger, now, configured)
+    requests = [request for lane in lanes for request in ledger.service_requests(lane["lane"])]
     aside = {state: _aside(ledger.objects_in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
     return {
         "lanes": lanes,
         "tables": tables,
+        "services": service_entries(ledger.tables(), requests),
         "set_aside": aside,
         "quarantined_rows": _rows(ledger.objects_with_quarantined_rows()),
         "ignored_messages": _messages(ledger.ignored_messages()),

@@ -80,7 +80,6 @@ class ServicesOf(_Strict):
     enabled: Switch | None = Field(None, description="off: none is ever due by itself")
     interval: Seconds | None = Field(None, description="Between two runs of a service on a table lies at least this; 10m unless told")
     latest: Latest | None = Field(None, description="What has something to do waits no longer; 24h unless told")
-    catalog: Pace = Field(None, description="Columns and partitions in the Glue catalog")
     compaction: Pace = Field(None, description="Merge-on-read: logs become base files")
     clustering: Clustering = Field(None, description="Files sorted by the columns that queries filter by")
     cleaning: Pace = Field(None, description="Files that time_travel no longer needs are removed")

@@ -15,6 +15,7 @@ from sluice_cli.failures import UsageError
 from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table, say, stderr_console
 from sluice_cli.overview import gather
 from sluice_cli.points_in_time import point_in_time
+from sluice_cli.service_overview import COLUMNS, service_rows
 from sluice_cli.target import Target
 
 REASONS_SHOWN = 10
@@ -30,7 +31,7 @@ def status(
 ) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
 
-    Below them, what was parked, quarantined (rows of committed objects too) or ignored, by reason. Times in --json are milliseconds.
+    Below them, the table services that were asked for, and what was parked, quarantined (rows of committed objects too) or ignored, by reason. Times in --json are milliseconds.
 
     Examples:
 
@@ -110,6 +111,9 @@ def _print(document: Mapping[str, Any], now: int) -> None:
         ],
         right=(2, 3, 4, 5, 6, 7, 8),
     )
+    if document["services"]:
+        print()
+        print_table(COLUMNS, service_rows(document["services"], now))
     for state, found in document["set_aside"].items():
         _print_reasons(state, found, "objects")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")

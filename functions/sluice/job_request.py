@@ -15,7 +15,6 @@ RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./:#=,@%+*-]+")
 
 LONGEST_BATCH_MIN = 60  # a batch begun at the last moment of a run's maximum age is still finished
-QUEUE_MIN = 15  # the application's QueueTimeoutMinutes, in template.yaml
 MARGIN_MIN = 15  # start of Spark, take-over, release
 # Executors must outlive a linger, or the first batch after it waits a minute for new ones.
 IDLE_AFTER_LINGER_S = 60
@@ -111,11 +110,6 @@ def _capitalized(value: Any) -> Any:
 def execution_timeout_min(lane: LaneConfig) -> int:
     """Minutes after which EMR ends the run: its maximum age, one more batch, and a margin."""
     return -(-lane.max_age_s // 60) + LONGEST_BATCH_MIN + MARGIN_MIN
-
-
-def waiting_timeout_s(lane: LaneConfig) -> int:
-    """Seconds after which whoever waits for a run may stop waiting: it has been queued, has run, and EMR has ended it."""
-    return (execution_timeout_min(lane) + QUEUE_MIN + MARGIN_MIN) * 60
 
 
 def _arguments(environment: JobEnvironment, lane: LaneConfig, run_id: str) -> List[str]:

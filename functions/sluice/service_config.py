@@ -21,7 +21,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class ServicePolicy:
-    """The services of one table. `interval_s` lies at least between two runs of the same service, `latest_s` is the longest that one with something to do waits.
+    """The services that Spark does for one table; the catalog is CatalogRule's business. `interval_s` lies at least between two runs of the same service, `latest_s` is the longest that one with something to do waits.
 
     Clustering needs columns, `cluster_by`: without them it is never due. `purge_horizon_s` is how long ago a row must have been deleted to be removed.
     """
@@ -29,7 +29,6 @@ class ServicePolicy:
     on: bool = True
     interval_s: int = 600
     latest_s: int = DAY_S
-    catalog: Pace = Pace(commits=1)
     compaction: Pace = Pace(commits=10, age_s=3_600)
     clustering: Pace = Pace(commits=50)
     cluster_by: Tuple[str, ...] = ()

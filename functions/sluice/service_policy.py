@@ -66,10 +66,10 @@ class Due:
 def due(facts: TableFacts, config: TableConfig, now: int) -> Tuple[Due, ...]:
     """The services to ask for now: the catalog's first, then Spark's in their order.
 
-    None while the table has no data or is paused, and none that is switched off, has nothing to do, is
-    open, or ended less than the policy's interval ago.
+    None while the table has no data or is paused, and none that is switched off (`services: off` are all but the
+    catalog's, which `catalog: off` is), has nothing to do, is open, or ended less than the policy's interval ago.
     """
-    if facts.last_instant is None or facts.paused or config.paused or not config.services.on:
+    if facts.last_instant is None or facts.paused or config.paused:
         return ()
     reasons = ((service, _reason(service, facts, config, now)) for service in (CATALOG, *SERVICES))
     return tuple(Due(facts.table, service, reason) for service, reason in reasons if reason is not None)
@@ -89,8 +89,12 @@ def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
 
 def _reason(service: str, table: TableFacts, config: TableConfig, now: int) -> Optional[str]:
     facts, policy = table.service(service), config.services
+    if facts.open or not concerns(service, config) or now < earliest(service, facts, policy):
+        return None
+    if service == CATALOG:
+        return f"{facts.commits} commits since the last one" if facts.commits > 0 else None
     pace = policy.pace(service)
-    if facts.open or not pace.on or not _concerns(service, config) or now < earliest(service, facts, policy):
+    if not policy.on or not pace.on:
         return None
     if service == PURGE:
         return _purge_reason(table, facts, policy, now)
@@ -105,8 +109,10 @@ def _reason(service: str, table: TableFacts, config: TableConfig, now: int) -> O
     return None
 
 
-def _concerns(service: str, config: TableConfig) -> bool:
+def concerns(service: str, config: TableConfig) -> bool:
     """Whether a service has anything to do with a table of this kind."""
+    if service == CATALOG:
+        return config.catalog.sync
     if service == COMPACTION:
         return config.table_type == MOR
     if service == CLUSTERING:

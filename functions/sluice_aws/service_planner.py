@@ -4,13 +4,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
-from sluice.job_request import state_machine_parameters, waiting_timeout_s
+from sluice.job_request import state_machine_parameters
 from sluice.lane import HALTED, PAUSED, wants_run
 from sluice.service_planning import Asked, DueTable, by_table, due_tables, new_request_id, next_pause_s
 from sluice.service_policy import CATALOG
 from sluice.service_requests import DONE, FAILED
 from sluice.table_config import Configuration
-from sluice_aws.starting import Starter, lane_config
+from sluice_aws.starting import Starter
 from sluice_aws.telemetry import Report
 
 ASKED_AT_ONCE = 500  # requests of one look: a few seconds of writes; the others are due at the next one
@@ -124,10 +124,7 @@ class ServicePlanner:
                 continue
             request = self._starter.take(lane, configuration)
             if request is not None:
-                runs.append({
-                    "lane": lane, "run": request["clientToken"], "timeout_s": waiting_timeout_s(lane_config(configuration, lane)),
-                    "wait_s": max(1, self._pause_s), "looks": 0, "job": state_machine_parameters(request),
-                })
+                runs.append({"lane": lane, "run": request["clientToken"], "wait_s": max(1, self._pause_s), "looks": 0, "job": state_machine_parameters(request)})
         return runs
 
 

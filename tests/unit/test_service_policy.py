@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from sluice.catalog_names import CatalogRule
 from sluice.service_config import Pace, ServicePolicy
 from sluice.service_policy import CATALOG, ServiceFacts, TableFacts, due
 from sluice.service_requests import COMPACTION, SERVICES
@@ -22,7 +23,7 @@ def names(found):
     return [each.service for each in found]
 
 
-@pytest.mark.parametrize("service", ["catalog", "compaction", "clustering", "cleaning", "archival"])
+@pytest.mark.parametrize("service", ["compaction", "clustering", "cleaning", "archival"])
 def test_a_service_is_due_by_commits_and_not_before(service):
     pace = CONFIG.services.pace(service)
     assert names(due(facts(service, commits=pace.commits, done_at=NOW - 700 * SECOND, ended_at=NOW - 700 * SECOND), CONFIG, NOW)) == [service]
@@ -54,6 +55,12 @@ def test_between_two_runs_of_a_service_lies_the_interval_and_after_a_failure_an_
 def test_the_catalog_waits_a_minute_and_after_a_failure_the_interval(failed, seconds):
     assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND + 1, failed=failed), CONFIG, NOW)) == []
     assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND, failed=failed), CONFIG, NOW)) == [CATALOG]
+
+
+def test_the_catalog_is_due_after_any_commit_and_switched_off_by_its_own_key():
+    one = facts(CATALOG, commits=1, done_at=NOW - HOUR, ended_at=NOW - HOUR)
+    assert names(due(one, CONFIG, NOW)) == names(due(one, replace(CONFIG, services=ServicePolicy(on=False)), NOW)) == [CATALOG]
+    assert due(one, replace(CONFIG, catalog=CatalogRule(sync=False)), NOW) == due(facts(CATALOG, commits=0), CONFIG, NOW) == ()
 
 
 def test_what_is_open_is_not_asked_for_again():
