@@ -1,0 +1,200 @@
+"""Time travel and changes read without a JVM equal Spark's own, for the same instants: updates, deletions, moves, compaction, rollbacks, archival, cleaning."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors.exceptions.captured import IllegalArgumentException
+from workbench import Workbench, change, flattened, table
+
+from sluice import hudi_options
+from sluice.table_config import TableConfig
+from sluice_cli.moments import Span
+from sluice_cli.reading import Shown, open_table, read_table
+from sluice_cli.table_diff import differences
+from sluice_cli.table_state import NotRetained
+from sluice_spark.housekeeping import keep_house
+from sluice_spark.hudi_jvm import HudiJvm
+from sluice_spark.hudi_table import HudiTable, instant_ms
+from sluice_spark.known_tables import KnownTables
+
+SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+COLUMNS = ("id", "place", "name", "__deleted")
+KEPT, MOST = 3, 5
+Rows = list[tuple[Any, ...]]
+
+
+class Silver:
+    """The workbench's tables as the reading commands see a place."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self.silver_url = bench.services.tables_uri
+
+    def storage_options(self) -> dict[str, str]:
+        return {}
+
+
+@pytest.fixture(autouse=True)
+def short_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hudi_options, "MIN_COMMITS", KEPT)
+    monkeypatch.setattr(hudi_options, "MAX_COMMITS", MOST)
+    monkeypatch.setattr(hudi_options, "DELTA_COMMITS_PER_COMPACTION", 3)
+
+
+def ours(bench: Workbench, config: TableConfig, span: Span) -> Rows:
+    found = open_table(Silver(bench), config.table, span=span).reader(Shown(with_deleted=True, columns=COLUMNS)).read_all()
+    return sorted((tuple(row[name] for name in COLUMNS) for row in found.to_pylist()), key=str)
+
+
+def by_spark(bench: Workbench, config: TableConfig, **options: str) -> Rows:
+    frame = bench.spark.read.format("hudi").options(**options).load(bench.path(config)).select(*COLUMNS)
+    return sorted((tuple(row) for row in frame.collect()), key=str)
+
+
+def as_of(bench: Workbench, config: TableConfig, instant: str) -> Rows:
+    return by_spark(bench, config, **{"as.of.instant": instant})
+
+
+def between(bench: Workbench, config: TableConfig, since: str, until: str) -> Rows:
+    return by_spark(bench, config, **{
+        "hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": since, "hoodie.datasource.read.end.instanttime": until})
+
+
+def merge(bench: Workbench, config: TableConfig, *changes: dict[str, Any]) -> str:
+    instant = bench.merge(config, [bench.put(changes, SCHEMA)]).instant
+    assert instant is not None
+    return instant
+
+
+def history(bench: Workbench, config: TableConfig) -> list[str]:
+    """Commits with an insert, updates, a move, a move to the null partition, a deletion, a deletion that is undone by a newer insert, and a late loser beside a winner."""
+    def row(op: str, position: int, id: int, place: str | None = "north", name: str | None = None) -> dict[str, Any]:
+        return change(op, position, id=id, place=place, name=name or f"at {position}")
+
+    batches = [
+        [row("c", 1, 1), row("c", 2, 2), row("c", 3, 3, "south"), row("c", 4, 4, None)],
+        [row("u", 11, 1), row("c", 12, 5, "south")],
+        [row("d", 31, 3, None, None), row("u", 32, 2, "south")],
+        [row("u", 41, 1, None), row("u", 42, 4, "")],
+        [row("c", 51, 3, "east"), row("u", 5, 1, "west")],
+        [row("d", 61, 5, None, None), row("u", 62, 2, "south")],
+    ]
+    return [merge(bench, config, *batch) for batch in batches]
+
+
+def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
+    """Housekeeping at the moment when the window begins at an instant."""
+    now_ms = instant_ms(horizon) + config.time_travel_h * hudi_options.HOUR_MS
+    keep_house(HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables())
+    bench.new_run()
+
+
+@pytest.mark.parametrize("layout", [{"table_type": "cow", "partition_by": ("place",)}, {"table_type": "mor", "partition_by": ("place",)}], ids=["cow", "mor"])
+def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlier_moment_is_refused_by_both(bench: Workbench, layout: dict[str, Any]) -> None:
+    config = table(time_travel_h=1, **layout)
+    instants = history(bench, config)
+    pairs = [(instants[0], instants[3]), (instants[2], instants[5]), (instants[4], instants[5]), ("0", instants[1])]
+
+    states = {instant: as_of(bench, config, instant) for instant in instants}
+    changes = {pair: between(bench, config, *pair) for pair in pairs}
+
+    assert len({str(state) for state in states.values()}) == len(instants)
+    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants} == states
+    assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
+    assert ours(bench, config, Span()) == states[instants[-1]]
+
+    archive(bench, config, horizon=instants[0])
+
+    assert not [name for name in bench.timeline(config) if name.startswith(instants[2])]
+    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants} == states
+    # Spark leaves out what was archived; what it gave before is what is right.
+    assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
+    assert between(bench, config, *pairs[2]) == changes[pairs[2]]
+    told = open_table(Silver(bench), config.table, span=Span(as_of=instants[1])), open_table(Silver(bench), config.table, span=Span(as_of=instants[4]))
+    with differences(*told) as found:
+        kinds = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else ()) for item in found}
+    assert kinds == {number: ("changed", ("place", "name")) for number in (1, 2, 3, 4)}
+
+    archive(bench, config, horizon=instants[3])
+
+    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants[3:]} == {instant: states[instant] for instant in instants[3:]}
+    assert as_of(bench, config, instants[3]) == states[instants[3]]
+    with pytest.raises(NotRetained, match=instants[3]):
+        open_table(Silver(bench), config.table, span=Span(as_of=instants[1]))
+    with pytest.raises(IllegalArgumentException, match="Cleaner cleaned up"):
+        as_of(bench, config, instants[1])
+
+
+def test_a_compaction_that_is_planned_hides_nothing_and_base_files_alone_wait_for_it(bench: Workbench) -> None:
+    config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
+    instants = [merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2))), merge(bench, config, change("u", 11, id=1, place="north", name="logged"))]
+    client = HudiTable(bench.spark, bench.path(config), config).client(hudi_options.compaction_at_once())
+    planned = client.scheduleCompaction(HudiJvm(bench.spark).none()).get()
+    client.close()
+    bench.new_run()
+    instants += [merge(bench, config, change("u", 21, id=2, place="south", name="after the plan")), merge(bench, config, change("u", 31, id=1, place="south", name="last"))]
+
+    states = {instant: as_of(bench, config, instant) for instant in instants}
+    pairs = [(instants[0], instants[1]), (instants[1], instants[2]), (instants[0], instants[3])]
+    changes = {pair: between(bench, config, *pair) for pair in pairs}
+
+    def all_is_right() -> None:
+        assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants} == states
+        assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
+
+    def optimized() -> list[tuple[int, str]]:
+        return sorted((row["id"], row["name"]) for row in read_table(Silver(bench), "db.t_ro").to_pylist())
+
+    assert f"{planned}.commit" not in bench.timeline(config)
+    all_is_right()
+    assert optimized() == [(1, "old"), (2, "old")]
+    HudiTable(bench.spark, bench.path(config), config).compact_all()  # what was planned, and then the rest
+    assert f"{planned}.commit" in bench.timeline(config)
+    all_is_right()
+    assert optimized() == [(1, "last"), (2, "after the plan")]
+
+
+def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_seen_at_no_moment(bench: Workbench) -> None:
+    config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
+    first = merge(bench, config, *(change("c", 100 + id, id=id, place="north", name="newest") for id in (1, 2)))
+    second = merge(bench, config, change("u", 111, id=1, place="north", name="newer"))
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    facts = hudi.look()
+    # As another writer would: a row that is older than the stored one, straight into a log.
+    from pyspark.sql import functions as F
+
+    stored = hudi.stored(facts, *facts.schema.names).where("id = 1")
+    loser = stored.withColumn("name", F.lit("late loser")).withColumn("_sluice_position", F.lit("0000.00000000000000000001.00000000000000000001"))
+    lost = hudi.write(loser, operation=hudi_options.UPSERT, batch="b-late", run="run-1", facts=facts, size_bytes=0).instant
+    bench.new_run()
+
+    assert ours(bench, config, Span(as_of=lost)) == ours(bench, config, Span(as_of=second)) == as_of(bench, config, lost)
+    # Spark's own changes of such a table hold the loser: it leaves the stored row out before it merges.
+    assert ours(bench, config, Span(since=second, as_of=lost, changes=True)) == []
+    assert ours(bench, config, Span(since=first, as_of=lost, changes=True)) == between(bench, config, first, lost)
+
+    # The newest write loses its completion, and with it becomes what a dead driver leaves.
+    third = merge(bench, config, change("u", 121, id=2, place="north", name="never committed"))
+    (bench.local_path(config) / ".hoodie" / f"{third}.deltacommit").unlink()
+    bench.new_run()
+    assert ours(bench, config, Span()) == as_of(bench, config, lost)
+    assert HudiTable(bench.spark, bench.path(config), config).rollback_unfinished() == (third,)
+    fourth = merge(bench, config, change("u", 131, id=1, place="north", name="after it"))
+
+    for moment in (lost, third, fourth):
+        assert ours(bench, config, Span(as_of=moment)) == as_of(bench, config, moment)
+    assert "never committed" not in str(ours(bench, config, Span()))
+
+
+def test_a_table_that_was_rewritten_whole_is_read_before_and_after_it(bench: Workbench) -> None:
+    config = table(time_travel_h=1)
+    first = merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2)))
+    hudi = HudiTable(bench.spark, bench.path(config), config)
+    facts = hudi.look()
+    rewritten = hudi.write(hudi.stored(facts, *facts.schema.names), operation=hudi_options.REWRITE, batch="b-r", run="run-1", facts=facts, size_bytes=0).instant
+    bench.new_run()
+    last = merge(bench, config, change("d", 21, id=1, place=None, name=None))
+    for instant in (first, rewritten, last):
+        assert ours(bench, config, Span(as_of=instant)) == as_of(bench, config, instant)
+        assert len(ours(bench, config, Span(as_of=instant))) == 2
+    assert ours(bench, config, Span(since=first, as_of=last, changes=True)) == between(bench, config, first, last)
