@@ -115,6 +115,14 @@ def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
             print_table((entry["name"], "type", "comment"), [(column["name"], column["type"], column["comment"]) for column in entry["columns"]])
 
 
+def last_syncs(target: Target, table: str) -> dict[str, str | None]:
+    """Up to which commit each of a table's catalog tables is synced, by its name there; None where it isn't. Raises SluiceError where the table isn't configured or the catalog refuses."""
+    config = _config(target, table)
+    found = _catalog(target).found(config) or {}
+    names = names_of(config)
+    return {f"{names.database}.{entry.table}": synced_until(found.get(entry.table)) for entry in names.entries} if config.catalog.sync else {}
+
+
 def ddl(
     table: OfTable,
     engine: Annotated[Engine, typer.Option("--engine", help="The engine that runs the statements.", show_default=False)],

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sluice.errors import SluiceError
+from sluice_cli import catalog_commands
 from sluice_cli.output import Json, Stack, chosen_target, counted, human_bytes, print_json, print_table, say, stderr_console
 
 if TYPE_CHECKING:
     from sluice_cli.inspecting import FileSizes
     from sluice_cli.table_state import TableState
+    from sluice_cli.target import Target
 
 app = typer.Typer(name="table", no_args_is_help=True, help="Look into a table: schema, commits, files, statistics. Nothing is started, and no row is read.", rich_markup_mode="markdown")
 
@@ -18,7 +21,7 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table"
 
 @app.command("show")
 def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
-    """What a table is: its key, partitioning, columns and properties, its newest commit, and from when on it can be read as it was.
+    """What a table is: its key, partitioning, columns and properties, its newest commit, from when on it can be read as it was, and up to where the catalog is synced.
 
     Examples:
 
@@ -29,7 +32,8 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     from sluice_cli.inspecting import described, schema_rows
     from sluice_cli.moments import moment_of
 
-    state = _state(stack, table)
+    target = chosen_target(stack)
+    state = _state(target, table)
     about = described(state.folder)
     newest = state.timeline.newest
     document = {
@@ -37,6 +41,7 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
         "newest_commit": newest.time if newest is not None else None, "commits": len(state.timeline.commits),
         "earliest_readable": state.earliest if newest is not None else None,
         "pending": [{"instant": item.time, "action": item.action, "state": item.state} for item in state.timeline.pending],
+        "catalog": _synced(target, state.table),
     }
     if as_json:
         print_json(document)
@@ -48,6 +53,8 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     print(f"active commits: {document['commits']}")
     for item in document["pending"]:
         print(f"pending: {item['action']} {item['instant']} is {item['state']}")
+    for name, synced in (document["catalog"] or {}).items():
+        print(f"catalog: {name} is {'synced up to ' + synced if synced else 'not synced'}")
     print()
     print_table(("column", "type", "null", "comment"), [
         (item["name"], item["type"], "yes" if item["nullable"] else "no", "hidden" if item["hidden"] else item["comment"]) for item in document["columns"]])
@@ -76,7 +83,7 @@ def commits(
     """
     from sluice_cli.inspecting import commit_rows, document
 
-    state = _state(stack, table)
+    state = _state(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
         rows = commit_rows(state, newest=None if everything else limit, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
     if as_json:
@@ -110,7 +117,7 @@ def files(
     """
     from sluice_cli.inspecting import document, file_rows
 
-    rows = file_rows(_state(stack, table), partition=partition)
+    rows = file_rows(_state(chosen_target(stack), table), partition=partition)
     if as_json:
         print_json([document(row) for row in rows])
         return
@@ -132,7 +139,7 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     """
     from sluice_cli.inspecting import SMALL_FILE_BYTES, commit_rows, document, table_stats
 
-    state = _state(stack, table)
+    state = _state(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
         found = table_stats(state, commit_rows(state, tick=lambda done: status.update(f"{counted(done, 'commit')} read")))
     if as_json:
@@ -151,12 +158,21 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
         (name, *_numbers(told["commits"], told["rows_changed"], told["rows_written"]), human_bytes(told["bytes_written"])) for name, told in sorted(found.by_operation.items())], right=(1, 2, 3, 4))
 
 
-def _state(stack: str | None, table: str) -> TableState:
+def _state(target: Target, table: str) -> TableState:
     from sluice_cli.silver_place import find_table
     from sluice_cli.table_state import table_state
 
-    folder, _ = find_table(chosen_target(stack), table)
+    folder, _ = find_table(target, table)
     return table_state(folder)
+
+
+def _synced(target: Target, table: str) -> dict[str, str | None] | None:
+    """What the catalog has of a table; None, and said why, where that can't be had: the table is shown all the same."""
+    try:
+        return catalog_commands.last_syncs(target, table)
+    except SluiceError as error:
+        say(f"The catalog isn't shown: {error}")
+        return None
 
 
 def _numbers(*values: int) -> tuple[str, ...]:

@@ -19,8 +19,9 @@ ALLOWED = {
     "spark_entry": {"sluice", "sluice_aws", "sluice_spark"},
     "sluice_cli": {"sluice", "sluice_aws", "sluice_cli", "sluice_local", "sluice_spark"},  # of the job, what needs no Spark: see below
     "sluice_local": {"sluice", "sluice_aws", "sluice_cli", "sluice_local"},
+    "sluice_read": {"sluice", "sluice_aws", "sluice_cli", "sluice_read"},
 }
-PROJECT = {"sluice", "sluice_aws", "sluice_spark", "sluice_cli", "sluice_local"}
+PROJECT = {"sluice", "sluice_aws", "sluice_spark", "sluice_cli", "sluice_local", "sluice_read"}
 AWS_SDK = {"boto3", "botocore"}
 # The adapters are the SDK's home. Beside them: the command's session for a named stack, and the local stack, which deploys.
 AWS_SDK_HOME = "functions/sluice_aws/"

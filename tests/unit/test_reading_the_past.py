@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_cli_reading import SILVER, Folder, rows
 
-from sluice_cli import diff_command, query_command, read_command, table_commands
+from sluice_cli import catalog_commands, diff_command, query_command, read_command, table_commands
 from sluice_cli.main import run
 from sluice_cli.moments import InvalidMoment, Span, instant_at, moment_of, span_of
 from sluice_cli.reading import Shown, UnknownColumn, open_table, read_table
@@ -253,7 +253,8 @@ def test_diff_is_told_as_json_and_as_lines(on_silver, capsys):
     assert "changed,1,name,one,one moved" in capsys.readouterr().out
 
 
-def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, capsys):
+def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, capsys, monkeypatch):
+    monkeypatch.setattr(catalog_commands, "last_syncs", lambda target, table: {f"{table}_all_rt": NOTED})
     def told(*arguments):
         assert run(["table", *arguments, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
@@ -261,6 +262,7 @@ def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, ca
     about = told("show", "moma.works")
     assert (about["type"], about["record_key"], about["partition_by"], about["newest_commit"], about["earliest_readable"]) == ("merge-on-read", ["id"], ["nationality"], NOTED, LOADED)
     assert {"name": "fee", "type": "decimal(10,2)", "nullable": True, "comment": "", "hidden": False} in about["columns"]
+    assert about["catalog"] == {"moma.works_all_rt": NOTED}
     commits = told("commits", "moma.works", "--limit", "2")
     assert [(row["instant"], row["operation"], row["inserted"], row["updated"], row["deleted"]) for row in commits] == [(NOTED, "upsert", 1, 1, 0), (MOVED, "upsert", 2, 1, 2)]
     assert told("commits", "moma.works", "--all")[2]["rows_written"] == 6
@@ -272,3 +274,20 @@ def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, ca
     for verb in ("show", "commits", "files", "stats"):
         assert run(["table", verb, "moma.works"]) == 0
     assert capsys.readouterr().out
+
+
+def test_the_python_api_reads_what_the_command_reads(silver):
+    from sluice_read import CHANGED, NotRetained, Silver
+
+    tables = Silver(silver)
+    assert tables.tables() == ("crm.user", "ecomm.date", "moma.artists", "moma.works")
+    assert [instant for instant, _ in tables.commits("moma.works")] == [LOADED, MOVED, NOTED] and tables.earliest("moma.works") == LOADED
+    assert tables.schema("crm.user").names == ["id", "date", "name"]
+    assert sum(batch.num_rows for batch in tables.snapshot("moma.works")) == 6
+    assert tables.as_of("moma.works", moment_of(LOADED), columns=["name"]).read_all().num_rows == 6
+    assert sorted(rows(tables.changes("moma.works", since=LOADED, until=MOVED).read_all())) == [1, 2, 6]
+    assert rows(tables.changes("moma.works").read_all())[2]["__deleted"] is True
+    with tables.differences("moma.works", MOVED) as found:
+        assert [item.key for item in found if item.kind == CHANGED] == [(6,)]
+    with pytest.raises(NotRetained):
+        tables.as_of("moma.works", "2020-01-01T00:00:00Z")

@@ -1,0 +1,28 @@
+"""Reads silver tables from Python, without a JVM: as they are, as they were, and what changed. See docs/reading.md.
+
+    from sluice_read import Silver
+
+    silver = Silver.of_stack("sluice")                   # a deployed stack; Silver.local() is the one that runs in this folder
+    silver.snapshot("moma.artists").read_all()           # a pyarrow.Table
+    for batch in silver.as_of("moma.artists", "2026-05-01T10:15:00Z"):
+        ...                                              # pyarrow.RecordBatch: one file after the other, never the whole table
+    silver.changes("moma.works", since=instant)          # rows by their last change, deleted ones included
+    with silver.differences("moma.works", "20260501101500123") as found:
+        for row in found: print(row.kind, row.key, row.columns)
+
+Importing this loads Arrow, hudi-rs and DuckDB. Every error is a `sluice.errors.SluiceError` with `code`, `facts` and what to do next.
+"""
+from __future__ import annotations
+
+from sluice_cli.failures import NoTarget
+from sluice_cli.moments import InvalidMoment
+from sluice_cli.reading import UnknownColumn, Unreadable
+from sluice_cli.silver_place import SilverPlace, UnknownTable
+from sluice_cli.table_diff import ADDED, CHANGED, REMOVED, RowDifference
+from sluice_cli.table_state import NoCommit, NotRetained, UnsettledMoment
+from sluice_read.silver import Silver
+
+__all__ = [
+    "ADDED", "CHANGED", "REMOVED", "InvalidMoment", "NoCommit", "NoTarget", "NotRetained", "RowDifference", "Silver", "SilverPlace", "UnknownColumn", "UnknownTable",
+    "Unreadable", "UnsettledMoment",
+]
