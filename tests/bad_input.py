@@ -51,6 +51,25 @@ def parquet(*rows: dict[str, Any], **columns: Any) -> bytes:
     return body.getvalue()
 
 
+def not_utf8(nested: bool = False) -> bytes:
+    """Three rows, of which the second's text is no UTF-8: who writes Parquet may leave that unchecked, and so does its reader."""
+    ids = [120, 1, 121]
+    bad: Any = [b"\xff\xfe"] if nested else b"\xff\xfe"
+    raw = [bad if id == 1 else None for id in ids]
+    column = _as_text(pa.array(raw, pa.list_(pa.binary()) if nested else pa.binary()), pa.list_(pa.string()) if nested else pa.string())
+    others = {name: pa.array([change(id=id)[name] for id in ids]) for name in change() if name != "name"}
+    body = io.BytesIO()
+    pq.write_table(pa.table({**others, "tags" if nested else "name": column}), body, store_schema=False)
+    return body.getvalue()
+
+
+def _as_text(column: Any, kind: Any) -> Any:
+    """The same buffers under the name of text."""
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_buffers(kind, len(column), column.buffers()[:2], children=[_as_text(column.values, pa.string())])
+    return pa.Array.from_buffers(pa.string(), len(column), column.buffers())
+
+
 def schema_head(schema: bytes, codec: bytes = b"null") -> bytes:
     pairs = [(b"avro.schema", schema), (b"avro.codec", codec)]
     return b"Obj\x01" + encoded_long(2) + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair) + b"\x00" + bytes(16)
@@ -75,6 +94,13 @@ def deep(levels: int) -> Any:
     kind: Any = "int"
     for _ in range(levels):
         kind = {"type": "array", "items": kind}
+    return kind
+
+
+def deep_list(levels: int) -> Any:
+    kind: Any = pa.int32()
+    for _ in range(levels):
+        kind = pa.list_(kind)
     return kind
 
 
@@ -208,6 +234,13 @@ JSON = [
     Case("a line that is no object", "json", lambda: lines(change(id=109), b"5"), "not_json_lines", 1),
     Case("a value that is not what its schema says", "json", lambda: lines(*({"schema": CONNECT, "payload": {"id": id, "name": None}} for id in (110, "x"))), "undecodable_value", 1),
     Case("a null key, as JSON", "json", lambda: lines(change(id=111), change(id=None)), "null_record_key", 1),
+    Case("an operation that nobody knows, as JSON", "json", lambda: lines(change(id=113), change("x"), change(id=114)), "unsupported_operation", 1),
+    Case("no log position, as JSON", "json", lambda: lines(change(id=115), change(lsn=None)), "unordered_change", 1),
+    Case("a line longer than a block may be", "json", lambda: lines(change(id=116), change(name="x" * (MIB + 1))), "expansion_limit", 1),
+    Case("a line of five thousand fields", "json", lambda: lines(change(id=117), {**change(), **{f"c{n}": 1 for n in range(5_000)}}), "schema_too_complex", 1),
+    Case("a number of five thousand digits", "json", lambda: lines(change(id=118), b'{"id": ' + b"9" * 5_000 + b"}"), "damaged_json", 1),
+    Case("a value that nests without end", "json", lambda: lines(change(id=119), b'{"id": 1, "name": "x", "doc": ' + b"[" * 150 + b"]" * 150 + b', "__op": "c", "__lsn": 7}'), "undecodable_value", 1),
+    Case("more bad lines than the limit", "json", lambda: lines(change(id=122), *[b'{"id"'] * 4), "too_many_bad_rows"),
     Case("a hundred schemas", "json", lambda: lines(*({"schema": connect(n), "payload": {"id": 1, "name": None, f"c{n}": None}} for n in range(100))), "too_many_schemas"),
 ]
 PARQUET = [
@@ -220,6 +253,13 @@ PARQUET = [
     Case("encrypted", "parquet", lambda: parquet(change())[:-4] + b"PARE", "unsupported_parquet"),
     Case("a dictionary bomb", "parquet", lambda: parquet(*[change(id=n, name="x" * 100_000) for n in range(100)]), "expansion_limit"),
     Case("more rows than the limit, as Parquet", "parquet", lambda: parquet(*[change(id=n) for n in range(5_001)]), "expansion_limit"),
+    Case("a wide schema, as Parquet", "parquet", lambda: parquet(change(), **{f"c{n}": pa.int32() for n in range(5_000)}), "schema_too_complex"),
+    Case("a deep schema, as Parquet", "parquet", lambda: parquet(change(), v=deep_list(40)), "unusable_schema"),
+    Case("text that is not UTF-8, as Parquet", "parquet", not_utf8, "undecodable_value", 1),
+    Case("a list of text that is not UTF-8", "parquet", lambda: not_utf8(nested=True), "undecodable_value", 1),
+    Case("an operation that nobody knows, as Parquet", "parquet", lambda: parquet(change(id=123), change("x")), "unsupported_operation", 1),
+    Case("no log position, as Parquet", "parquet", lambda: parquet(change(id=124), change(lsn=None)), "unordered_change", 1),
+    Case("more bad rows than the limit, as Parquet", "parquet", lambda: parquet(*[change(id=None)] * 4, change(id=125)), "too_many_bad_rows"),
     Case("a null key, as Parquet", "parquet", lambda: parquet(change(id=112), change(id=None)), "null_record_key", 1),
 ]
 CASES: list[Case] = [*CONTAINER, *SCHEMA, *VALUE, *JSON, *PARQUET]

@@ -6,8 +6,9 @@ import re
 from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 
 from sluice.connect_schema import avro_form
-from sluice.errors import SluiceError
+from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
 from sluice.json_text import DamagedJson, parse, parse_prefix
+from sluice.limits import DEFAULTS, Limits
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
@@ -96,16 +97,17 @@ class Line(NamedTuple):
     content: bytes
 
 
-def records(text: bytes) -> Iterator[Line]:
+def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
     """Every record of an object. One that can't be read is an error in its place; the first sound one says whether they are wrapped.
 
-    Raises NotJsonLines and TooManySchemas for what concerns the object as a whole.
+    So is one that is longer than a block may be, or has more fields than a schema may. Raises NotJsonLines and TooManySchemas for what concerns the object as a whole.
     """
     wrapped: Optional[Wrapped] = None
     first = True
     for number, content in enumerate(lines(text)):
         schema: Optional[Mapping[str, Any]] = None
         try:
+            _within(len(content), limits.block_bytes, number)
             line = content.decode("utf-8")
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
@@ -116,12 +118,25 @@ def records(text: bytes) -> Iterator[Line]:
                     schema, value = wrapped.read(line, number)
                 elif not isinstance(value, dict) or is_wrapped(value):
                     raise NotJsonLines("The record is no JSON object, or has a schema where others have none", record=number)
-        except (DamagedJson, NotJsonLines, UnicodeDecodeError) as error:
+            _no_wider(value, limits.schema_columns, number)
+        except (DamagedJson, NotJsonLines, ExpansionLimit, SchemaTooComplex, UnicodeDecodeError) as error:
             broken = error if isinstance(error, SluiceError) else NotJsonLines("The record is not UTF-8", record=number, cause=str(error)[:100])
             yield Line(wrapped.schema if wrapped is not None else None, broken, content)
             continue
         first = False
         yield Line(schema, value, content)
+
+
+def _within(length: int, limit: int, number: int) -> None:
+    if length > limit:
+        raise ExpansionLimit(f"The record is longer than {limit:,} bytes", limit=limit, unit="bytes", record=number)
+
+
+def _no_wider(value: Dict[str, Any], limit: int, number: int) -> None:
+    """Of a record, and of an envelope's sides."""
+    for each in (value, *(member for member in value.values() if isinstance(member, dict))):
+        if len(each) > limit:
+            raise SchemaTooComplex(f"The record has more than {limit:,} fields", limit=limit, what="fields", record=number)
 
 
 def schema_in_head(head: bytes, whole: bool) -> Optional[Dict[str, Any]]:

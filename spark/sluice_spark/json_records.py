@@ -31,7 +31,7 @@ def json_records(body: bytes, inferred: Optional[str], limits: Limits) -> Record
     ExpansionLimit, NotJsonLines, TooManySchemas, UnusableSchema or UnsupportedType.
     """
     text = unpacked(body, limits.decoded_bytes)
-    return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred))
+    return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits))
 
 
 def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT) -> Tuple[List[Dict[str, Any]], bool]:
@@ -45,7 +45,7 @@ def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits, unavaila
     inference: Optional[Inference] = None
     carried: Dict[int, Mapping[str, Any]] = {}
     broken: Optional[SluiceError] = None
-    for schema, value, _ in json_lines.records(text):
+    for schema, value, _ in json_lines.records(text, limits):
         if isinstance(value, SluiceError):
             broken = broken or value
         elif schema is None:
@@ -60,10 +60,10 @@ def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits, unavaila
     return [avro_form(schema) for schema in carried.values()], False
 
 
-def _chunks(text: bytes, inferred: Optional[str]) -> Iterator[Chunk]:
+def _chunks(text: bytes, inferred: Optional[str], limits: Limits) -> Iterator[Chunk]:
     number = 0
     forms: Dict[int, Tuple[Any, WriterSchema, RecordForm]] = {}
-    for _, group in groupby(json_lines.records(text), lambda line: id(line.schema)):
+    for _, group in groupby(json_lines.records(text, limits), lambda line: id(line.schema)):
         while True:
             taken = list(islice(group, CHUNK_ROWS))
             if not taken:

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +18,8 @@ from sluice.limits import Limits
 from sluice.parquet_footer import DamagedParquet, read_footer
 from sluice.parquet_schema import UUID
 from sluice_spark.parquet_bounds import bounded_batches
-from sluice_spark.records import CHUNK_ROWS, Chunk, Records
+from sluice_spark.records import CHUNK_ROWS, BrokenRecord, Chunk, Record, Records
+from sluice_spark.row_quarantine import UndecodableValue
 
 _UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
 
@@ -38,6 +40,7 @@ def _understood(schema: str) -> WriterSchema:
 
 def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
+    first = 0
     try:
         names = set(pq.read_schema(pa.BufferReader(body)).names)
         written = {field["name"] for field in json.loads(schema)["fields"]}
@@ -45,11 +48,54 @@ def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> I
             raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - names)[:10])
         for batch in bounded_batches(body, limits, CHUNK_ROWS):
             in_order = batch.schema.names
-            columns = [_as_written(column, writer.row.column(name), name in uuids) for name, column in zip(in_order, batch.columns)]
+            columns = [_readable(column, writer.row.column(name), name in uuids) for name, column in zip(in_order, batch.columns)]
             if batch.num_rows:
-                yield Chunk(writer, [dict(zip(in_order, row)) for row in zip(*columns)])
+                yield Chunk(writer, [_record(in_order, row, first + at) for at, row in enumerate(zip(*columns))])
+            first += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
         raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    """A value that its type doesn't hold, as far as it can be kept."""
+
+    kept: Any
+    why: str
+
+
+def _readable(column: pa.Array, written: Optional[Column], is_uuid: bool) -> List[Any]:
+    """A column's raw values, each that can't be read marked: a whole column is tried first, and only a damaged one value by value."""
+    try:
+        return _as_written(column, written, is_uuid)
+    except (pa.ArrowException, ValueError, OverflowError):
+        return [_one(column.take(pa.array([at])), written, is_uuid) for at in range(len(column))]  # a slice would hold the other rows' items
+
+
+def _one(single: pa.Array, written: Optional[Column], is_uuid: bool) -> Any:
+    try:
+        return _as_written(single, written, is_uuid)[0]
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        return _Unreadable(_bare(single), str(error)[:200])
+
+
+def _bare(single: pa.Array) -> Any:
+    """A value's bytes or its count of whatever unit, of a struct each member's; None where neither can be had."""
+    if pa.types.is_struct(single.type):
+        return {single.type.field(at).name: _bare(member) for at, member in enumerate(single.flatten())}
+    bare = pa.int64() if pa.types.is_temporal(single.type) else pa.list_(pa.binary()) if pa.types.is_list(single.type) else pa.binary()
+    try:
+        return single.cast(bare).to_pylist()[0]
+    except (pa.ArrowException, ValueError, OverflowError):
+        return None
+
+
+def _record(names: List[str], row: Sequence[Any], number: int) -> Record:
+    for name, value in zip(names, row):
+        if isinstance(value, _Unreadable):
+            kept = {each: held.kept if isinstance(held, _Unreadable) else held for each, held in zip(names, row)}
+            return BrokenRecord(kept, UndecodableValue(f"Column {name[:100]} holds a value that is not what its type says", column=name[:100], record=number, cause=value.why))
+    return dict(zip(names, row))
 
 
 def _as_written(column: pa.Array, written: Optional[Column], is_uuid: bool) -> List[Any]:

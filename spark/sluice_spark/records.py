@@ -14,9 +14,9 @@ CHUNK_ROWS = 20_000  # decoded records held as Python objects at a time; what is
 
 @dataclass(frozen=True)
 class BrokenRecord:
-    """A record whose bytes could not be made into fields; the records around it could."""
+    """A record whose bytes could not be made into fields, or not all of them; the records around it could."""
 
-    content: bytes
+    content: Union[bytes, Dict[str, Any]]
     error: SluiceError
 
 

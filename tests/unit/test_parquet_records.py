@@ -1,4 +1,5 @@
 """Parquet objects to Arrow batches: what its logical types become, with the sinks' own schema in the footer and without."""
+import base64
 import datetime as dt
 import io
 import json
@@ -10,11 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bad_input import not_utf8
 from shapes import CREATE, DELETE, config, item, picked
 from sluice.avro_schema import read_writer_schema
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.limits import Limits
 from sluice.parquet_footer import MAX_FOOTER_BYTES, DamagedParquet, NotParquet, UnsupportedParquet, footer_bytes, read_footer
+from sluice.row_errors import RowError
 from sluice_spark.decoding import decode
 from sluice_spark.reader_plan import plan_read
 
@@ -32,10 +35,13 @@ def parquet(fields: list[pa.Field], rows: list[dict[str, Any]], *, avro: dict[st
     return body.getvalue()
 
 
-def rows_of(body: bytes, *, limits: Limits = Limits()) -> list[dict[str, Any]]:
+def rows_of(body: bytes, *, limits: Limits = Limits(), bad: list[RowError] | None = None) -> list[dict[str, Any]]:
     plan = plan_read(config(limits=limits), batch="b", writers=[read_writer_schema(read_footer(body, True).schema)], stored=None).plan
     decoded = decode(body, item("parquet"), plan)
-    assert not decoded.rows, decoded.rows
+    if bad is not None:
+        bad += decoded.rows
+    else:
+        assert not decoded.rows, decoded.rows
     return [row for batch in decoded.batches for row in batch.to_pylist()]
 
 
@@ -158,3 +164,20 @@ def test_a_file_whose_columns_come_to_too_much_is_refused_before_it_is_read() ->
     body = parquet([KEY, *META], [change(id=7)] * 100_000, compression="zstd")
     with pytest.raises(ExpansionLimit):
         rows_of(body, limits=Limits(decoded_bytes=len(body) * 2))
+
+
+def test_a_row_that_cannot_be_read_costs_itself_and_is_kept_with_its_bytes() -> None:
+    bad: list[RowError] = []
+    rows = rows_of(not_utf8(), bad=bad)
+    assert picked(rows, "id") == [(120,), (121,)] and [(row.record, row.code) for row in bad] == [(1, "undecodable_value")]
+    kept = json.loads(bad[0].content)
+    assert (kept["id"], kept["name"]) == (1, {"base64": base64.b64encode(b"\xff\xfe").decode()})
+    assert bad[0].position == "0000.00000000000000000007.00000000000000000501"
+
+
+def test_a_time_that_its_unit_does_not_hold_costs_its_row() -> None:
+    avro = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": ["null", {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"}]}]}
+    bad: list[RowError] = []
+    rows = rows_of(parquet([KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": 10**6}, {"id": 2, "v": 2**62}], avro=avro), bad=bad)
+    assert picked(rows, "id", "v") == [(1, 10**9)] and [row.code for row in bad] == ["undecodable_value"]
+    assert json.loads(bad[0].content) == {"id": 2, "v": 2**62}
