@@ -1,0 +1,65 @@
+"""Every command that README and docs show exists, with every option that they give it."""
+import re
+
+import pytest
+import typer.main
+from documented_commands import ROOT, commands_in, shown_commands
+
+from sluice_cli.main import app
+
+COMMANDS = shown_commands()
+LITERALS = re.compile(r"[a-z][a-z-]*")
+
+
+def problem(words):
+    """What is wrong with the words after `sluice`, None when nothing is. By what Typer's commands say of themselves, since it parses with a click of its own."""
+    command, path, rest = typer.main.get_command(app), "sluice", list(words)
+    while True:
+        options = {name: parameter for parameter in command.params if parameter.param_type_name == "option" for name in parameter.opts}
+        positional = []
+        while rest and (rest[0].startswith("-") and rest[0] != "-" or not hasattr(command, "commands")):
+            word = rest.pop(0)
+            if word == "--":
+                positional, rest = positional + rest, []
+            elif not word.startswith("-") or word == "-":
+                positional.append(word)
+            elif word.partition("=")[0] not in (*options, "-h", "--help"):
+                return f"`{path}` has no option {word}"
+            elif word in options and not options[word].is_flag and rest:
+                rest.pop(0)
+        if hasattr(command, "commands"):
+            if not rest or not LITERALS.fullmatch(rest[0]):
+                return None
+            if rest[0] not in command.commands:
+                return f"`{path}` has no command {rest[0]}"
+            path, command = f"{path} {rest[0]}", command.commands[rest.pop(0)]
+            continue
+        arguments = [parameter.nargs for parameter in command.params if parameter.param_type_name == "argument"]
+        return f"`{path}` takes {len(arguments)} arguments" if -1 not in arguments and len(positional) > len(arguments) else None
+
+
+def test_every_documented_sluice_command_exists_with_its_options():
+    found = [(shown.document, shown.text, problem(shown.words)) for shown in COMMANDS if shown.program == "sluice"]
+    assert [line for line in found if line[2]] == []
+    assert len(found) > 30
+
+
+def test_every_documented_make_target_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = {(shown.document, word) for shown in COMMANDS if shown.program == "make" for word in shown.words if "=" not in word}
+    assert sorted((document, word) for document, word in named if word not in targets) == []
+    assert {"demo", "test", "deploy"} <= {word for _, word in named}
+
+
+@pytest.mark.parametrize(("line", "wrong"), [
+    ("sluice wait --strict", None), ("sluice --stack s config push tables.yaml", None), ("sluice quarantine", None), ("sluice wiat", "no command wiat"),
+    ("sluice wait --stric", "no option --stric"), ("sluice config push a b", "takes 1 arguments"), ("sluice quarantine lst", "no command lst")])
+def test_the_check_itself_tells_right_from_wrong(line, wrong):
+    (shown,) = commands_in(f"    {line}   # a comment\n", "x")
+    found = problem(shown.words)
+    assert found is None if wrong is None else wrong in found
+
+
+def test_commands_are_found_in_blocks_lines_and_behind_others():
+    text = "Use `sluice wait` or:\n\n    $ sluice put a && sluice status | head\n\n```sh\nmake demo\nls\n```\nnot sluice wait.\n"
+    assert [(shown.program, *shown.words) for shown in commands_in(text, "x")] == [("make", "demo"), ("sluice", "put", "a"), ("sluice", "status"), ("sluice", "wait")]

@@ -1,0 +1,22 @@
+"""docs/producing.md recommends what recorded connectors were configured with, and nothing else."""
+import json
+import re
+from pathlib import Path
+
+from sluice.position import NO_POSITION
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = (ROOT / "docs" / "producing.md").read_text(encoding="utf-8")
+RECORDED = [json.loads(path.read_text()) for path in sorted((ROOT / "tests" / "data").glob("*/config/*.json"))]
+
+
+def test_every_block_of_settings_is_part_of_a_recorded_connectors_configuration():
+    blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", DOCUMENT, re.S)]
+    assert len(blocks) == 3
+    missing = [{name: value for name, value in block.items() if not any(config.get(name) == value for config in RECORDED if config["connector.class"] == block["connector.class"])} for block in blocks]
+    assert missing == [{}, {}, {}]
+
+
+def test_the_positions_that_connectors_must_add_are_those_that_the_advice_names():
+    named = re.findall(r"([a-z_.]+(?:,[a-z_.]+)+|lsn)(?=[;)])", NO_POSITION)
+    assert len(named) == 5 and all(f"`{fields}`" in DOCUMENT for fields in named)
