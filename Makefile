@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint scan build package deploy delete bench constraints clean
+.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint scan build package deploy delete bench constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -82,6 +82,9 @@ bench: setup  ## latency and full load against the always-on peer, on this machi
 
 constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt
+
+notices: setup  ## write THIRD_PARTY_NOTICES.md from what is installed
+	$(BIN)/python -m sluice_local.notices
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) $(SCANNERS) .aws-sam build dist .sluice .pytest_cache
