@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Annotated
 
 import typer
 
@@ -22,6 +23,7 @@ from sluice_cli.demo_changes import ChangeWriter
 from sluice_cli.failures import CommandFailed, UsageError
 from sluice_cli.local_output import progress_lines
 from sluice_cli.output import counted, say
+from sluice_cli.points_in_time import iso
 from sluice_cli.release import source_root
 from sluice_cli.target import local_target
 from sluice_cli.wait_command import Bronze
@@ -40,21 +42,23 @@ class DemoFailed(CommandFailed):
     code = "demo_failed"
 
 
-def demo() -> None:
+def demo(
+    picture: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also write the changed row's waterfall as a picture.", show_default=False)] = None,
+) -> None:
     """Land seven tables, change a row, delete one, send a damaged file, and account for everything. Nothing is left running.
 
     Everything happens on this machine: AWS is emulated, Spark is real. The files of the seven tables were written by real Debezium from
     PostgreSQL and MariaDB; the two changes to them are made by the demonstration, in the same form.
     The first time, Spark's jars are fetched (400 MB). Ctrl-C ends it at any moment.
 
-      sluice demo
+      sluice demo --svg waterfall.svg
     """
     root = source_root()
     bronze, tables = root / "tests" / "data" / "tickit_small" / "bronze", root / "tables.yaml"
     if not bronze.is_dir():
         raise UsageError(f"The bundled files are not in {bronze}", next_step="Run the demonstration from a clone of the repository")
     read_tables(tables.read_text(encoding="utf-8"))
-    began = time.monotonic()
+    began, drawn = time.monotonic(), Path.cwd() / (picture or "")
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
         home = Home(Path(folder) / "home")
         try:
@@ -62,7 +66,7 @@ def demo() -> None:
                 progress.stop()
                 say(f"The local stack is up after {stack.description.ready_seconds:.1f} s: emulated S3, SQS, Lambda, DynamoDB and EventBridge, and a Spark that starts when it is asked for")
                 with _at(root, home):
-                    Story(home, bronze, Path(folder) / "made", began, interrupted).tell()
+                    Story(home, bronze, Path(folder) / "made", began, interrupted, None if picture is None else drawn).tell()
         except KeyboardInterrupt:
             say("Interrupted; nothing is left running")
             raise typer.Exit(1) from None
@@ -72,7 +76,8 @@ def demo() -> None:
 class Story:
     """The chapters, each told by verbs. `made` is where the demonstration's own objects are put together."""
 
-    def __init__(self, home: Home, bronze: Path, made: Path, began: float, interrupted: list[bool]) -> None:
+    def __init__(self, home: Home, bronze: Path, made: Path, began: float, interrupted: list[bool], picture: Path | None) -> None:
+        self._picture = picture
         self._home = home
         self._bronze = bronze
         self._made = made
@@ -85,10 +90,9 @@ class Story:
         self._land()
         row = self._writer.living_row()
         number = int(row[SALE_KEY])
-        before = epoch_ms()
-        changed, key = self._change_a_row(row, number)
-        self._read_both(number, before)
-        self._delete_beside_a_damaged_object(changed, number, key)
+        before = iso(epoch_ms())
+        changed = self._change_a_row(row, number, before)
+        self._delete_beside_a_damaged_object(changed, number, before)
         self._account()
 
     def _land(self) -> None:
@@ -100,20 +104,20 @@ class Story:
         counts = " union all ".join(f"select '{table}' as \"table\", count(*) as \"rows\" from {_quoted_name(table)}" for table in TABLES)
         self._verb("query", counts, shown="query 'the row counts of all seven'")
 
-    def _change_a_row(self, row: Mapping[str, object], number: int) -> tuple[Mapping[str, object], str]:
+    def _change_a_row(self, row: Mapping[str, object], number: int, before: str) -> Mapping[str, object]:
         self._chapter(f"One row of {SALE} changes: an object with one update, made here in the connector's form")
         self._verb("query", self._row_query(number))
         changed = {**row, "qtysold": int(str(row["qtysold"])) + 1}
         key, body = self._writer.change(changed, op="u")
         self._put("changed", {key: body})
         self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
-        self._verb("trace", key)
-        return changed, key
-
-    def _read_both(self, number: int, before: int) -> None:
+        self._verb("trace", key, *(() if self._picture is None else ("--svg", str(self._picture))), shown=f"trace {key}")
+        say("The row now, and as it was before:")
         self._verb("query", self._row_query(number))
+        self._verb("query", "--as-of", before, self._row_query(number))
+        return changed
 
-    def _delete_beside_a_damaged_object(self, row: Mapping[str, object], number: int, whole: str) -> None:
+    def _delete_beside_a_damaged_object(self, row: Mapping[str, object], number: int, before: str) -> None:
         self._chapter("The row is deleted, and beside it comes an object that was cut off on its way")
         deleted, body = self._writer.change(row, op="d")
         cut, rest = self._writer.change(row, op="u", qtysold=99)
@@ -121,6 +125,8 @@ class Story:
         self._verb("wait", "--timeout", str(_WAIT_SECONDS))
         self._verb("query", f"select count(*) as \"rows that readers see\" from {SALE} where {SALE_KEY} = {number}")
         say("It is hidden, and still there with its history:")
+        self._verb("query", "--as-of", before, self._row_query(number))
+        self._verb("diff", SALE, "--from", before)
         self._verb("row", SALE, str(number))
         say("The damaged object is set aside, with what is wrong, and held nothing up:")
         self._verb("quarantine", "list")

@@ -46,13 +46,14 @@ def left_running(folder: Path) -> list[str]:
 
 def test_a_row_is_changed_deleted_and_still_told_of_and_a_damaged_object_holds_nothing_up(tmp_path: Path) -> None:
     with demonstration(tmp_path) as process:
-        told, _ = process.communicate(timeout=240)
+        told, _ = process.communicate(timeout=280)
     assert process.returncode == 0, told
     assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in told
-    assert [int(quantity) for quantity in re.findall(r"^1\t165\t(\d+)\t", told, re.M)][:2] == [5, 6], "the row before and after its change"
+    assert [int(quantity) for quantity in re.findall(r"^1\t165\t(\d+)\t", told, re.M)][:4] == [5, 6, 5, 5], "the row before and after its change, and as it was, also once it is deleted"
     assert "rows that readers see\n0\n" in told
     assert re.findall(r"^  won +(\w+)", told, re.M) == ["snapshot", "update", "delete"], "the row's life"
     assert re.search(r"^readable +\d+\.\d+ s  after its put$", told, re.M), "the waterfall"
+    assert "0 added, 0 changed, 1 removed" in told
     assert "corrupt_object" in told
     assert left_running(tmp_path) == [] and list(tmp_path.iterdir()) == []
 

@@ -6,6 +6,7 @@ import pytest
 
 from sluice_local.notices import FILE, license_of, notices
 
+pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
 
 
