@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint scan build package deploy delete bench constraints notices clean
+.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint scan build package deploy delete bench transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -77,8 +77,11 @@ deploy: build  ## sam deploy, upload the Spark artifacts under their content has
 	$(BIN)/sluice --stack $(STACK) package --upload --release-file .aws-sam/release
 	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
 
-bench: setup  ## latency and full load against the always-on peer, on this machine
+bench: setup  ## latency, full load beside the always-on peer, admit, small objects; writes docs/benchmarks.md (some 40 minutes)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench
+
+transcript: setup  ## run the demonstration, and put its transcript and waterfall into README
+	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.transcript
 
 constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt

@@ -1,8 +1,11 @@
-"""`python -m sluice_bench`: latency lingering and idle, then the full load against its peers, each as its own module would run it."""
+"""`python -m sluice_bench`: every benchmark of the document, each as its own module would run it, then the document."""
 import subprocess
 import sys
 
-RUNS = (("sluice_bench.latency", "lingering"), ("sluice_bench.latency", "idle", "--changes", "5"), ("sluice_bench.full_load",))
+RUNS = (
+    ("sluice_bench.latency", "lingering", "--changes", "30"), ("sluice_bench.latency", "idle", "--changes", "30"), ("sluice_bench.full_load",),
+    ("sluice_bench.admit",), ("sluice_bench.small_objects",), ("sluice_bench.document", "--take"),
+)
 
 
 def main() -> int:

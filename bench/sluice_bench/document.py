@@ -1,0 +1,93 @@
+"""Writes docs/benchmarks.md from the raw results beside it, caveats before numbers.
+
+    python -m sluice_bench.document [--take]   # --take: first take over the newest results of bench/results
+"""
+import argparse
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sluice_bench.results import RESULTS
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+KEPT, DOCUMENT = DOCS / "benchmarks", DOCS / "benchmarks.md"
+# What is measured, in the order of the document, and how it is repeated.
+BENCHMARKS = (
+    ("latency-lingering", "Put to readable, into a lingering system", "python -m sluice_bench.latency lingering --changes 30"),
+    ("latency-idle", "Put to readable, into an idle system", "python -m sluice_bench.latency idle --changes 30"),
+    ("full-load", "Full load, beside the always-on peer and the bare write", "python -m sluice_bench.full_load"),
+    ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.admit"),
+    ("small-objects", "Ten thousand small objects", "python -m sluice_bench.small_objects"),
+)
+_HEAD = """# Benchmarks
+
+Made by `make bench` from the raw values in [docs/benchmarks](benchmarks), one file per benchmark with all single values, the machine and the commit. Don't edit by hand.
+
+**Everything here is local.** Emulated services, Spark and Sluice share one machine's cores, and no number is one of AWS: EMR Serverless adds its cold start, S3 and DynamoDB their round trips.
+The numbers compare designs and releases; they promise nothing.
+"""
+
+
+def take(results: Path = RESULTS, kept: Path = KEPT) -> list[Path]:
+    """Take over the newest result of each benchmark; the files written."""
+    kept.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, _, _ in BENCHMARKS:
+        found = sorted(results.glob(f"{name}-[0-9]*.json"))
+        if found:
+            written.append(Path(shutil.copyfile(found[-1], kept / f"{name}.json")))
+    return written
+
+
+def text(kept: Path = KEPT) -> str:
+    """The document of the kept results."""
+    parts = [_HEAD]
+    for name, title, command in BENCHMARKS:
+        file = kept / f"{name}.json"
+        parts.append(_section(title, command, json.loads(file.read_text(encoding="utf-8"))) if file.exists() else f"## {title}\nNot kept yet: `{command}`.\n")
+    return "\n".join(parts)
+
+
+def _section(title: str, command: str, result: Mapping[str, Any]) -> str:
+    machine = result["machine"]
+    load = f", load {machine['load_1_5_15'][0]:.1f} when it ended" if machine.get("load_1_5_15") else ""
+    lines = [f"## {title}", f"`{command}`; {result['measured_at'][:10]}, commit {machine['commit']}, {machine['usable_cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB{load}.", ""]
+    lines += [f"- {caveat}" for caveat in result["caveats"]]
+    lines += ["", *_table(result["summary"]), ""]
+    return "\n".join(lines)
+
+
+def _table(summary: Mapping[str, Any]) -> Iterable[str]:
+    """One row per line of the summary; lines that are mappings of the same keys get a column for each."""
+    nested = {label: value for label, value in summary.items() if isinstance(value, Mapping)}
+    columns = list(dict.fromkeys(name for value in nested.values() for name in value))
+    if columns:
+        yield f"| local | {' | '.join(columns)} |"
+        yield "|---|" + "---:|" * len(columns)
+        for label, value in nested.items():
+            yield f"| {label} | {' | '.join(_told(value.get(name)) for name in columns)} |"
+    plain = {label: value for label, value in summary.items() if label not in nested}
+    if plain:
+        yield from ("", ) if columns else ()
+        yield "| local | |"
+        yield "|---|---:|"
+        yield from (f"| {label} | {_told(value)} |" for label, value in plain.items())
+
+
+def _told(value: Any) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else json.dumps(value) if not isinstance(value, str) else value
+
+
+def main() -> None:
+    """Write the document."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--take", action="store_true", help="first take over the newest results of bench/results")
+    if parser.parse_args().take:
+        print("taken over:", ", ".join(file.name for file in take()) or "nothing")
+    DOCUMENT.write_text(text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
