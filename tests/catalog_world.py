@@ -13,9 +13,14 @@ from ministack.services import s3
 from moto.core import DEFAULT_ACCOUNT_ID
 
 from sluice.catalog_names import CatalogRule
+from sluice.schema_history import Judged, SeenSchema
 from sluice.table_config import COW, TableConfig
 from sluice_aws.catalog import CatalogSync
+from sluice_aws.comment_store import CommentStore
 from sluice_aws.glue_catalog import GlueCatalog
+from sluice_aws.objects import Objects
+from sluice_aws.schema_history_store import SchemaHistory
+from sluice_aws.schema_store import SchemaStore
 from sluice_aws.timeline import TimelineReader
 
 SILVER = "lake"
@@ -36,7 +41,7 @@ class CatalogWorld:
 
     def process(self) -> CatalogSync:
         """A sync that remembers nothing, as in a new process."""
-        return CatalogSync(catalog=GlueCatalog(self.glue), timelines=TimelineReader(self.s3, SILVER), silver_bucket=SILVER)
+        return CatalogSync(catalog=GlueCatalog(self.glue), timelines=TimelineReader(self.s3, SILVER), comments=CommentStore(self.s3, SILVER), silver_bucket=SILVER)
 
     def counted(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
         self.calls.append(model.name)
@@ -66,6 +71,12 @@ class CatalogWorld:
                 stored = s3._buckets[SILVER]["objects"]
                 stored.update({key: stored[files[0]] for key in files[20:]})
         return instant
+
+    def keep_schema(self, config: TableConfig, schema: Any) -> str:
+        """Remember a writer schema that came for a table, as admission does; its fingerprint."""
+        named = SchemaStore(Objects(self.s3), SILVER).keep(schema)
+        SchemaHistory(Objects(self.s3), SILVER).note(SeenSchema(config.table, named, (), (Judged(1, "", "new_table", ()),)))
+        return named
 
     def archive(self, config: TableConfig, instant: str) -> None:
         """Take a commit out of the active timeline."""

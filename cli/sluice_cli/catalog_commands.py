@@ -13,6 +13,7 @@ from sluice.catalog_tables import VIEW, Wish, names_of
 from sluice.errors import SluiceError
 from sluice.table_config import TableConfig
 from sluice_aws.catalog import CatalogSync
+from sluice_aws.comment_store import CommentStore
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.configured_tables import configured_table
 from sluice_aws.glue_catalog import GlueCatalog
@@ -156,8 +157,8 @@ def _wish(target: Target, table: str) -> Wish:
 
 
 def _catalog(target: Target) -> CatalogSync:
-    timelines = TimelineReader(target.client("s3"), target.silver)
-    return CatalogSync(catalog=GlueCatalog(target.client("glue")), timelines=timelines, silver_bucket=target.silver)
+    timelines, comments = TimelineReader(target.client("s3"), target.silver), CommentStore(target.client("s3"), target.silver)
+    return CatalogSync(catalog=GlueCatalog(target.client("glue")), timelines=timelines, comments=comments, silver_bucket=target.silver)
 
 
 def _ledger(target: Target) -> Ledger:

@@ -82,11 +82,11 @@ def comment_text(text: str) -> str:
 
 
 def spark_schema(columns: Tuple[CatalogColumn, ...], partition_by: Tuple[str, ...]) -> str:
-    """Spark's JSON of the columns, those of the partition last, as Hudi's sync orders them."""
+    """Spark's JSON of the columns, those of the partition last, as Hudi's sync orders them. Without comments, as in Hudi 1.0.2."""
     ordered = [column for column in columns if column.name not in partition_by]
     by_name = {column.name: column for column in columns}
     ordered += [by_name.get(name, CatalogColumn(name, "string", False)) for name in partition_by]
-    fields = [{"name": column.name, "type": _spark_json(column.type), "nullable": column.nullable, "metadata": {"comment": column.comment} if column.comment else {}} for column in ordered]
+    fields = [{"name": column.name, "type": _spark_json(column.type), "nullable": column.nullable, "metadata": {}} for column in ordered]
     return json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False, separators=(",", ":"))
 
 

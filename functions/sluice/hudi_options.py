@@ -20,9 +20,8 @@ BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
 FLOOR_PROPERTY = "sluice.truncated_at"
 
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
-# In the catalog: which of a merge-on-read table's two tables this is. And how a Spark table is made that reads base files alone.
+# In a catalog: which of a merge-on-read table's two tables this is.
 QUERY_AS_READ_OPTIMIZED = "hoodie.query.as.ro.table"
-READ_OPTIMIZED_QUERY = {"hoodie.datasource.query.type": "read_optimized"}
 CLEANING_POLICY = "KEEP_LATEST_BY_HOURS"
 
 PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"

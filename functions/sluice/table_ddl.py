@@ -4,12 +4,12 @@ from __future__ import annotations
 from typing import Callable, Dict, List, Mapping, Tuple
 
 from sluice.catalog_columns import shown_columns
-from sluice.catalog_names import READ_OPTIMIZED, CatalogEntry
+from sluice.catalog_names import READ_OPTIMIZED, SNAPSHOT, CatalogEntry
 from sluice.catalog_tables import Wish, wished_table
 from sluice.catalog_views import quoted, view_sql
 from sluice.errors import SluiceError
 from sluice.hidden_columns import DELETED
-from sluice.hudi_options import READ_OPTIMIZED_QUERY
+from sluice.hudi_options import QUERY_AS_READ_OPTIMIZED
 
 SPARK, REDSHIFT, ATHENA = "spark", "redshift", "athena"
 _DOUBLE = '"'
@@ -37,8 +37,9 @@ def _spark(wish: Wish, region: str) -> Tuple[str, ...]:
     made = [f"CREATE DATABASE IF NOT EXISTS {database}"]
     for entry in wish.names.entries:
         table = f"{database}.{quoted(entry.table, '`')}"
-        options = f" OPTIONS ({', '.join(f'{_text(name)} = {_text(value)}' for name, value in READ_OPTIMIZED_QUERY.items())})" if entry.kind == READ_OPTIMIZED else ""
-        made.append(f"CREATE TABLE IF NOT EXISTS {table} USING hudi{options} LOCATION {_text(wish.location)}")
+        # Hudi's own mark of a merge-on-read table's two tables (CreateHoodieTableCommand), as its sync sets it.
+        reads = f" TBLPROPERTIES ({_text(QUERY_AS_READ_OPTIMIZED)} = {_text(str(entry.kind == READ_OPTIMIZED).lower())})" if entry.kind != SNAPSHOT else ""
+        made.append(f"CREATE TABLE IF NOT EXISTS {table} USING hudi{reads} LOCATION {_text(wish.location)}")
         if entry.view:
             made.append(f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}")
     return tuple(made)

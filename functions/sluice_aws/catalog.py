@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from sluice.catalog_changes import is_current, synced_until, table_change
-from sluice.catalog_columns import columns_of_commit
+from sluice.catalog_columns import columns_of_commit, shown_columns
 from sluice.catalog_names import CatalogNames
 from sluice.catalog_partitions import PartitionChange, partition_change, partition_input, retyped, touched, values_of
 from sluice.catalog_plan import CatalogPlan, TablePlan
@@ -13,6 +13,7 @@ from sluice.catalog_tables import LAST_COMMIT, Wish, names_of, wished_table
 from sluice.catalog_views import wished_view
 from sluice.table_config import TableConfig
 from sluice.timeline import Commit, Instant, Timeline
+from sluice_aws.comment_store import CommentStore
 from sluice_aws.glue_catalog import CatalogRaced, GlueCatalog
 from sluice_aws.timeline import TimelineReader
 
@@ -26,9 +27,10 @@ Found = Mapping[str, Mapping[str, Any]]
 class CatalogSync:
     """Syncs tables of one silver bucket. Deletes nothing but partitions that hold nothing any more."""
 
-    def __init__(self, *, catalog: GlueCatalog, timelines: TimelineReader, silver_bucket: str) -> None:
+    def __init__(self, *, catalog: GlueCatalog, timelines: TimelineReader, comments: CommentStore, silver_bucket: str) -> None:
         self._catalog = catalog
         self._timelines = timelines
+        self._comments = comments
         self._silver = silver_bucket
 
     def sync(self, config: TableConfig, instant: Optional[str] = None) -> CatalogPlan:
@@ -86,6 +88,8 @@ class CatalogSync:
     def _planned(self, config: TableConfig, names: CatalogNames, found: Optional[Found], timeline: Timeline, newest: Instant) -> CatalogPlan:
         had = found or {}
         wish = self._wish(config, names, timeline, newest)
+        if not {column.glue_name for column in shown_columns(wish.columns)} <= _known_columns(names, had):
+            wish = self._wish(config, names, timeline, newest, self._comments.of(config.table))
         listed: Dict[str, Tuple[str, ...]] = {}  # the folders, listed once for both tables of merge-on-read
         tables: List[TablePlan] = []
         for entry in names.entries:
@@ -101,10 +105,10 @@ class CatalogSync:
         views = (table_change(wished_view(wish, entry, entry.view), had.get(entry.view), config) for entry in names.entries if entry.view)
         return CatalogPlan(config.table, names.database, newest.time, found is None, tuple(tables), tuple(view for view in views if view is not None))
 
-    def _wish(self, config: TableConfig, names: CatalogNames, timeline: Timeline, newest: Instant) -> Wish:
+    def _wish(self, config: TableConfig, names: CatalogNames, timeline: Timeline, newest: Instant, comments: Optional[Mapping[str, str]] = None) -> Wish:
         """With the schema of the newest commit that tells one: a deletion of partitions tells none."""
         schema = next((commit.schema for commit in (self._timelines.commit(config.table, instant) for instant in reversed(timeline.commits)) if commit.schema), "")
-        return Wish(config, names, f"s3://{self._silver}/{config.database}/{config.name}", columns_of_commit(config.table, schema), newest.time)
+        return Wish(config, names, f"s3://{self._silver}/{config.database}/{config.name}", columns_of_commit(config.table, schema, comments), newest.time)
 
     def _partitions(self, config: TableConfig, database: str, location: str, name: str, before: Optional[Mapping[str, Any]], timeline: Timeline, listed: Dict[str, Tuple[str, ...]]) -> PartitionChange:
         """By the commits since the last sync where those are all there, else by the folders."""
@@ -149,6 +153,12 @@ class CatalogSync:
         self._catalog.drop_partitions(database, plan.name, plan.partitions.drop)
         if plan.change is not None and not (creates and plan.partitions.nothing):
             self._catalog.update_table(database, plan.table)
+
+
+def _known_columns(names: CatalogNames, found: Found) -> Set[str]:
+    """The columns that every table and view of the catalog has: what is new to one of them may come with a comment."""
+    known = [{str(column["Name"]) for column in (*((found.get(name) or {}).get("StorageDescriptor") or {}).get("Columns", ()), *(found.get(name) or {}).get("PartitionKeys", ()))} for name in names.all]
+    return set.intersection(*known)
 
 
 def _unsynced(table: Mapping[str, Any]) -> Dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Dict
 from sluice_aws.catalog import CatalogSync
 from sluice_aws.catalog_requests import CatalogRequests
 from sluice_aws.clients import Clients
+from sluice_aws.comment_store import CommentStore
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.glue_catalog import GlueCatalog
 from sluice_aws.ledger import Ledger
@@ -30,6 +31,8 @@ def requests_of(telemetry: Telemetry) -> CatalogRequests:
     """Make what answers requests from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
-    sync = CatalogSync(catalog=GlueCatalog(clients.glue), timelines=TimelineReader(clients.s3, settings.silver_bucket), silver_bucket=settings.silver_bucket)
+    silver = settings.silver_bucket
+    timelines, comments = TimelineReader(clients.s3, silver), CommentStore(clients.s3, silver)
+    sync = CatalogSync(catalog=GlueCatalog(clients.glue), timelines=timelines, comments=comments, silver_bucket=silver)
     configuration = ConfigStore(Objects(clients.s3), settings.artifact_bucket)
     return CatalogRequests(sync=sync, configuration=configuration, ledger=Ledger(clients.dynamodb, settings.ledger_table), report=telemetry)

@@ -9,6 +9,7 @@ from catalog_world import ARTIST, SILVER, artists, world  # noqa: F401
 from sluice.catalog_changes import NameTaken, PartitionKeysDiffer
 from sluice.catalog_names import CatalogRule
 from sluice.catalog_views import decoded
+from sluice.source_comments import source_comments
 from sluice.table_config import MOR
 
 DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
@@ -174,6 +175,24 @@ def test_a_users_own_properties_comments_columns_and_description_survive_every_c
     assert not {"UpdateTable", "CreateTable"} & set(world.counting())
 
 
+def test_the_sources_comments_are_told_with_the_columns_and_not_looked_for_again(world):  # noqa: F811
+    config = artists()
+    schema = {"type": "record", "name": "Envelope", "fields": [
+        {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
+            {"name": "artist_id", "type": {"type": "int", "connect.doc": "Who it is"}}, {"name": "name", "type": ["null", "string"], "doc": "As signed"}]}]},
+        {"name": "after", "type": ["null", "Value"]}, {"name": "op", "type": "string"}, {"name": "source", "type": "string"}]}
+    named = world.keep_schema(config, schema)
+    world.commit(config, 1, partitions=["nationality=German"])
+    world.sync.sync(config)
+    for name in ("artists_all", "artists"):
+        comments = {column["Name"]: column.get("Comment") for column in world.table("moma", name)["StorageDescriptor"]["Columns"]}
+        assert (comments["artist_id"], comments["name"], comments["birth_year"]) == ("Who it is", "As signed", None)
+    world.commit(config, 2, partitions=["nationality=German"])
+    world.counting()
+    world.sync.sync(config)
+    assert world.counting()["GetObject"] == 1 and named
+
+
 def test_what_was_changed_by_hand_of_what_the_sync_keeps_is_put_right(world):  # noqa: F811
     config = artists()
     world.commit(config, 1, partitions=["nationality=German"])
@@ -286,3 +305,9 @@ def test_a_long_schema_comes_in_parts_of_four_thousand_characters(world):  # noq
     world.commit(config, 2, [("artist_id", "int")])
     assert world.sync.sync(config).tables[0].change is not None
     assert f"spark.sql.sources.schema.part.{parts - 1}" not in world.table("moma", "artists_all")["Parameters"]
+
+
+@pytest.mark.parametrize("schema", [None, [], {"type": "string"}, {"type": "record", "name": "r", "fields": [{"name": "a", "type": "Nowhere"}]}, {"type": "record", "name": "r", "fields": [7]},
+                                    {"type": "record", "name": "r", "fields": [{"name": "op", "type": "string"}, {"name": "source", "type": "string"}, {"name": "after", "type": "string"}]}])
+def test_a_schema_that_cannot_be_understood_has_no_comments(schema):
+    assert source_comments(schema) == {}

@@ -85,8 +85,8 @@ def test_every_identifier_of_a_statement_is_quoted_and_every_text_escaped():
 
 def test_the_read_optimized_table_of_spark_reads_base_files_alone():
     optimized, real_time = (one for one in statements(wish(MOR), "spark") if one.startswith("CREATE TABLE"))
-    assert "OPTIONS ('hoodie.datasource.query.type' = 'read_optimized')" in optimized
-    assert "OPTIONS" not in real_time
+    assert "TBLPROPERTIES ('hoodie.query.as.ro.table' = 'true')" in optimized
+    assert "TBLPROPERTIES ('hoodie.query.as.ro.table' = 'false')" in real_time
 
 
 def test_a_views_statement_gives_the_living_rows_and_no_hidden_column():

@@ -66,4 +66,4 @@ def test_the_catalog_sync_may_call_what_it_calls_and_delete_no_table() -> None:
     source = (Path(__file__).resolve().parents[2] / "functions" / "sluice_aws" / "glue_catalog.py").read_text(encoding="utf-8")
     called = set(re.findall(r"self\._glue\.([a-z_]+)\(", source)) - {"get_paginator"} | set(re.findall(r'get_paginator\("([a-z_]+)"', source))
     assert {f"glue:{''.join(word.title() for word in name.split('_'))}" for name in called} == set(actions(keeps))
-    assert [one["Resource"]["Fn::Sub"][0].rsplit(":::", 1)[1] for one in statements("SyncCatalogRole") if actions(one) == ["s3:GetObject"]] == ["${Bucket}/*/.hoodie/*", "${Bucket}/config/*"]
+    assert [one["Resource"]["Fn::Sub"][0].rsplit(":::", 1)[1] for one in statements("SyncCatalogRole") if actions(one) == ["s3:GetObject"]] == ["${Bucket}/*/.hoodie/*", "${Bucket}/_sluice/schemas/*", "${Bucket}/config/*"]
