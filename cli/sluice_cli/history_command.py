@@ -27,7 +27,7 @@ def history(
     table: Annotated[str | None, typer.Option("--table", "-t", metavar="T", help="Only objects of this table.", show_default=False)] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="All versions of one object.", show_default=False)] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=LARGEST_LIMIT, help="The newest N objects.")] = LIMIT,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only what was admitted from then on: 15min, 2h, 7d, or ISO 8601 (UTC).", show_default=False)] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only what was admitted from then on: 15min, 2h or 7d ago, or a time with its zone.", show_default=False)] = None,
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Only what was admitted before; gives the page before a page.", show_default=False)] = None,
     as_json: Json = False,
     stack: Stack = None,

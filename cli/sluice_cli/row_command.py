@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,23 +17,30 @@ from sluice_aws.objects import Objects
 from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
 from sluice_cli.plain_text import shortened, visible
 from sluice_cli.points_in_time import clock, point_in_time
+from sluice_cli.target import Target
+
+if TYPE_CHECKING:
+    from sluice_cli.row_biography import Chapter
 
 OBJECTS = 1_000
+CHECKED = 3
 VALUE_CHARACTERS = 60
 
 
 def row(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
     key: Annotated[list[str], typer.Argument(metavar="KEY...", help="The value of every column of the record key, in its order; after `--` where one begins with a dash.", show_default=False)],
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only batches claimed from then on: 15min, 2h, 7d, or ISO 8601 (UTC).", show_default=False)] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only batches claimed from then on: 15min, 2h or 7d ago, or a time with its zone.", show_default=False)] = None,
     max_objects: Annotated[int, typer.Option("--max-objects", metavar="N", min=1, help="Read at most so many objects, those of the newest batches.")] = OBJECTS,
+    check: Annotated[int, typer.Option("--check", metavar="N", min=0, help="Also read what the table held after each of the newest N commits, and compare. Each may read the whole table.")] = CHECKED,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
     """Tell the life of one row: every change of it, where it came from, which won and why, and what the table held after each commit.
 
     The object versions that the table was made of are read again and folded by the definition that the merge follows, so it takes as long as they are many. How many
-    were read, and which are gone, is said at the end; with some left out the story begins in the middle.
+    were read, and which are gone, is said at the end; with some left out the story begins in the middle. What the table held is read from the table itself, as of
+    the commits, as long as `time_travel` keeps its files.
 
     Examples:
 
@@ -58,9 +65,10 @@ def row(
             ledger=Ledger(target.client("dynamodb"), target.ledger_table), objects=objects, silver=target.silver,
             configuration=ConfigStore(objects, target.artifacts).load(), tick=lambda read: status.update(f"{counted(read, 'object')} read"))
         found = search.search(table, key, Bounds(max_objects, begins))
-    chapters = biography(found.batches, columns=found.columns, ignore_deletes=found.config.delete_mode == IGNORE, from_the_start=found.from_the_start and begins is None)
+        chapters = biography(found.batches, columns=found.columns, ignore_deletes=found.config.delete_mode == IGNORE, from_the_start=found.from_the_start and begins is None)
+        held = _held(target, table, key, chapters, check, lambda instant: status.update(f"Reading {visible(table)} as of {instant}"))
     document = {
-        "table": table, "key": dict(zip(found.config.record_key, key, strict=True)), "chapters": [told(chapter) for chapter in chapters],
+        "table": table, "key": dict(zip(found.config.record_key, key, strict=True)), "chapters": [{**told(chapter), "table": held.get(chapter.instant)} for chapter in chapters],
         "waiting": [{**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)} for change in found.waiting],
         "set_aside": [{"object": name, **asdict(error)} for name, error in found.set_aside],
         "quarantined_objects": [asdict(item) for item in found.quarantined], "gone": [asdict(item) for item in found.gone],
@@ -75,6 +83,21 @@ def row(
         raise typer.Exit(1)
 
 
+def _held(target: Target, table: str, key: list[str], chapters: Sequence[Chapter], newest: int, tick: Callable[[str], None]) -> dict[str | None, Any]:
+    """What the table held after the newest commits of the story, by instant, and whether that is what the story says."""
+    wanted = [chapter for chapter in chapters if chapter.instant is not None][-newest:] if newest else []
+    if not wanted:
+        return {}
+    from sluice_cli.row_held import held_at  # hudi-rs
+
+    told: dict[str | None, Any] = {}
+    for chapter in wanted:
+        tick(chapter.instant or "")
+        found = held_at(target, table, key, chapter.instant or "")
+        told[chapter.instant] = {**asdict(found), "agrees": found.agrees(chapter.row)}
+    return told
+
+
 def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
     print(f"{visible(document['table'])} {_pairs(document['key'])}")
     before: Row | None = None
@@ -86,7 +109,9 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
         for change in chapter["changes"]:
             print(f"  {change['verdict']:<10} {_operation(change)}  {visible(change['key'])} offset {change['offset']}  position {change['position']}")
             print(f"             {change['why']}")
-        print(f"  = {_held(before, after)}")
+        print(f"  = {_left(before, after)}")
+        if chapter["table"] is not None:
+            print(f"    {_table(chapter['table'])}")
         before = after
     for change in document["waiting"]:
         print(f"\nwaits        {_operation(change)}  {visible(change['key'])} offset {change['offset']}  position {change['position']}")
@@ -114,7 +139,7 @@ def _operation(change: Mapping[str, Any]) -> str:
     return f"{named:<8}"
 
 
-def _held(before: Row | None, after: Row | None) -> str:
+def _left(before: Row | None, after: Row | None) -> str:
     if after is None:
         return "nothing"
     if after.deleted:
@@ -125,6 +150,15 @@ def _held(before: Row | None, after: Row | None) -> str:
     if not differing:
         return "as before"
     return "; ".join(f"{visible(name)}: {_value(before.values.get(name))} -> {_value(value)}" for name, value in differing.items())
+
+
+def _table(held: Mapping[str, Any]) -> str:
+    if held["agrees"] is None:
+        return f"the table can't be read as of then: {visible(held['reason'])}"
+    if held["agrees"]:
+        return "the table, read as of then, holds just this"
+    what = "nothing of it" if not held["found"] else f"{'a deleted row' if held['deleted'] else _pairs(held['row'])}, position {held['position']}"
+    return f"BUT the table, read as of then, holds {what}"
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

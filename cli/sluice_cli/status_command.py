@@ -26,7 +26,7 @@ PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = 2_000, 5_000, 200  # at most: manifest
 def status(
     as_json: Json = False,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page instead, with the recent past: nothing but this file is needed to look at it.", show_default=False)] = None,
-    since: Annotated[str, typer.Option("--since", metavar="TIME", help="How far the page looks back: 2h, 7d, or ISO 8601 (UTC).")] = PAGE_LOOKS_BACK,
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="How far the page looks back: 2h or 7d ago, or a time with its zone.")] = PAGE_LOOKS_BACK,
     stack: Stack = None,
 ) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
