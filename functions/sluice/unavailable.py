@@ -4,12 +4,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import FrozenSet, Tuple
+from typing import FrozenSet, Iterator, Tuple
 
 DEFAULT = "__debezium_unavailable_value"
 _HEX_PREFIX = "hex:"
+
+# What stands for an unchanged geometry, geography or point, whatever the configured placeholder is: points that are nowhere, or nobody's.
+# https://github.com/debezium/debezium, connector/postgresql/UnchangedToastedPlaceholder.java, since 3.3
+_GEOMETRY = bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")  # SRID=4326;POINT(-99999999 -99999999)
+_GEOGRAPHY = bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640")  # SRID=4326;POINT(179.999999 89.999999)
+_POINT = struct.pack("<BIdd", 1, 1, -99_999_999, -99_999_999)
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,8 @@ def placeholders(value: str = DEFAULT) -> Placeholders:
     """The forms of a connector's `unavailable.value.placeholder` (text, or "hex:" and hexadecimal digits).
 
     Binary columns come as bytes, as base64, as URL-safe base64 or as hexadecimal digits, by the connector's
-    `binary.handling.mode`; hstore as JSON or as a map; an array of uuid holds the UUID that Java names by the bytes.
+    `binary.handling.mode`; hstore as JSON or as a map; an array of uuid holds the UUID that Java names by the bytes. A geometry
+    is a point of its own, as the text that the column holds.
     https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-property-unavailable-value-placeholder
     Raises ValueError for an empty placeholder and for digits that aren't hexadecimal.
     """
@@ -45,11 +53,20 @@ def placeholders(value: str = DEFAULT) -> Placeholders:
         raise ValueError("The placeholder of unavailable values is empty")
     text = raw.decode("utf-8", "replace")
     texts = frozenset((
+        *_shapes(),
         text, base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode(), raw.hex(), raw.hex().upper(), _named_uuid(raw),
         json.dumps({text: text}, separators=(",", ":")),
     ))
     signed = tuple(byte - 256 if byte > 127 else byte for byte in raw)  # as Java's bytes are
     return Placeholders(texts, frozenset((raw,)), signed, (text, text))
+
+
+def _shapes() -> Iterator[str]:
+    """The texts of placeholder shapes: a record's fields in their order, numbers as they are and as Java writes them."""
+    for shape in (_GEOMETRY, _GEOGRAPHY):
+        yield f'{{"wkb":"{base64.b64encode(shape).decode()}","srid":4326}}'
+    for number in ("-99999999.0", "-9.9999999E7"):
+        yield f'{{"x":{number},"y":{number},"wkb":"{base64.b64encode(_POINT).decode()}","srid":null}}'
 
 
 def _named_uuid(name: bytes) -> str:

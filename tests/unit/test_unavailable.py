@@ -5,7 +5,9 @@ import uuid
 import pyarrow as pa
 import pytest
 
+from sluice.avro_schema import read_writer_schema
 from sluice.unavailable import DEFAULT, placeholders
+from sluice_spark.raw_columns import raw_array
 from sluice_spark.unchanged_values import without_placeholders
 
 RAW = DEFAULT.encode()
@@ -18,6 +20,21 @@ def test_the_placeholder_has_a_form_for_every_way_in_which_a_value_is_written():
     java = hashlib.md5(RAW).digest()
     assert str(uuid.UUID(bytes=java, version=3)) in found.texts
     assert (found.bytes_, found.codes, found.pair) == ({RAW}, tuple(RAW), (DEFAULT, DEFAULT))
+
+
+@pytest.mark.parametrize(("fields", "value"), [
+    # As UnchangedToastedPlaceholder.java of Debezium makes them: POINT(-99999999 -99999999), POINT(179.999999 89.999999), and a point without SRID.
+    ({"wkb": "bytes", "srid": ["null", "int"]}, {"wkb": bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1"), "srid": 4326}),
+    ({"wkb": "bytes", "srid": ["null", "int"]}, {"wkb": bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640"), "srid": 4326}),
+    ({"x": "double", "y": "double", "wkb": ["null", "bytes"], "srid": ["null", "int"]},
+     {"x": -99999999.0, "y": -99999999.0, "wkb": bytes.fromhex("0101000000000000FC83D797C1000000FC83D797C1"), "srid": None}),
+])
+def test_the_placeholder_of_a_geometry_is_a_point_that_is_nowhere(fields, value):
+    kind = {"type": "record", "name": "Geometry", "connect.name": "io.debezium.data.geometry.Geometry", "fields": [{"name": name, "type": of} for name, of in fields.items()]}
+    column = read_writer_schema({"type": "record", "name": "V", "fields": [{"name": "g", "type": ["null", kind]}]}).row.column("g")
+    for configured in (DEFAULT, "another placeholder"):
+        kept, unchanged = without_placeholders([raw_array([value, {**value, "srid": 4258}], column, column)], ["g"], found=placeholders(configured), never=())
+        assert unchanged.to_pylist() == [["g"], None] and kept[0].to_pylist()[0] is None and kept[0].to_pylist()[1] is not None
 
 
 def test_a_placeholder_may_be_given_in_hexadecimal_digits():
