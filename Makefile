@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint scan build package deploy delete bench transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint scan build package deploy delete bench bench-services transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -82,6 +82,9 @@ bench: setup  ## latency, full load beside the always-on peer, admit, small obje
 
 transcript: setup  ## run the demonstration, and put its transcript and waterfall into README
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.transcript
+
+bench-services: setup  ## 200 merges into a merge-on-read table with table services on and off, in one run
+	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.services_200
 
 constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt

@@ -124,6 +124,15 @@ def _catalog(value: Any) -> dict[str, Any]:
     return {"sync": True, **patterns}
 
 
+def _slice(value: Any) -> int:
+    """Too short a slice is all overhead, and ingest waits for a whole one."""
+    found = seconds(value)
+    if not 5 <= found <= 600:
+        raise ValueError("is between 5s and 10m")
+    return found
+
+
+Slice = Annotated[int, BeforeValidator(_slice), DURATION_SCHEMA]
 Lifetime = Annotated[int, BeforeValidator(_lifetime), DURATION_SCHEMA]
 Hours = Annotated[int, BeforeValidator(_whole_hours), WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"})]
 Raw = Annotated[
@@ -227,6 +236,7 @@ class Lane(_Strict):
     executor_memory_gb: Memory = LaneConfig.executor_memory_gb
     min_executors: Annotated[int, Field(strict=True, ge=0, le=1_000)] = LaneConfig.min_executors
     max_executors: Annotated[int, Field(strict=True, ge=1, le=1_000)] = LaneConfig.max_executors
+    service_slice: Slice = Field(f"{LaneConfig.service_slice_s}s", validate_default=True, description="A table service works about this long before ingest gets its turn")
 
 
 class TablesFile(_Strict):

@@ -111,7 +111,7 @@ def _lanes(tree: YamlLines, written: Any) -> dict[str, LaneConfig]:
         if lane.min_executors > lane.max_executors:
             tree.mistake(path + ("min_executors",), f"is above max_executors, {lane.max_executors}")
         values = lane.model_dump()
-        lanes[name] = LaneConfig(name=name, linger_s=values.pop("linger"), max_age_s=values.pop("max_age"), **values)
+        lanes[name] = LaneConfig(name=name, linger_s=values.pop("linger"), max_age_s=values.pop("max_age"), service_slice_s=values.pop("service_slice"), **values)
     return lanes
 
 

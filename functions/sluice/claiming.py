@@ -25,6 +25,7 @@ class PendingObject:
     offset: Optional[int]
     shard: int
     attempt: int = 0
+    merged: bool = False
 
     @property
     def age_order(self) -> Tuple[int, str]:
@@ -39,7 +40,7 @@ class TableState:
     `notes` are what an operator should look at: of the last batch that had any, until one has rows to write and none.
     `services` is by service when and where the last one ended well, and the totals when it began (service_requests.since); `services_since` is when the table was first
     looked at for services, `catalog_failed` when (`at`) and of what (`error`) its last sync with the catalog failed, None after a good one. `watch` is
-    KafkaWatch.to_dict().
+    KafkaWatch.to_dict(). `purge_floors` is the highest position of a row that was removed for good, by generation.
     """
 
     table: str
@@ -53,6 +54,7 @@ class TableState:
     pinned: Optional[Mapping[str, Any]] = field(default=None, hash=False)
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
     notes: Tuple[str, ...] = ()
+    purge_floors: Mapping[str, str] = field(default_factory=dict, hash=False)
     services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
     services_since: Optional[int] = None

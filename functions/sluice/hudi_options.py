@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
-from sluice.hidden_columns import ORDERING_FIELD
+from sluice.hidden_columns import OP, ORDERING_FIELD
 from sluice.table_config import MOR, TableConfig
 
 TABLE_VERSION = 6  # Athena reads Hudi 0.14 or 0.15 tables: version 6 is the newest of those
@@ -18,6 +18,8 @@ BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
 
 # A table's own file of properties keeps what must live as long as the table; commit metadata goes with its commit.
 FLOOR_PROPERTY = "sluice.truncated_at"
+PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that was removed for good, or is about to be
+UNPURGED_PROPERTY = "sluice.purging"  # rows are being removed from log files, which must be compacted before the next write
 
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
 # In a catalog: which of a merge-on-read table's two tables this is.
@@ -34,6 +36,10 @@ _KEY_GENERATORS = "org.apache.hudi.keygen."
 # files at most, and a file group is rewritten six times an hour, not sixty.
 DELTA_COMMITS_PER_COMPACTION = 10
 
+# A table whose compaction is a service's work is compacted some ten commits after the last time. One that got so far isn't
+# served at all: then the run does it beside its housekeeping, since nothing of a timeline is archived without compaction.
+UNSERVED_DELTA_COMMITS = 100
+
 # Archival looks at the whole timeline and cleaning at every partition that changed, so they come with
 # every twentieth commit; until then only a few more instants and old files are kept.
 COMMITS_PER_HOUSEKEEPING = 20
@@ -44,6 +50,13 @@ MIN_COMMITS, MAX_COMMITS = 100, 140
 # A window's files go in so many steps: what is stored beyond the window is a twenty-fourth of it at most.
 CLEANINGS_PER_WINDOW = 24
 HOUR_MS = 3_600_000
+
+MIB = 1024**2
+# Two files below half the target make one file of less than the target, three make two at most: each clustering of a partition
+# leaves fewer files than it found, so it comes to an end.
+CLUSTERED_FILE_BYTES = 128 * MIB
+# By this mark in this column, for the one write that removes it, a row is one that Hudi deletes. No change has it.
+PURGED_OP = "purged"
 
 BYTES_PER_TASK = 64 * 1024**2
 
@@ -240,9 +253,55 @@ def commit_metadata(*, batch: str, table: str, run: str) -> Dict[str, str]:
     }
 
 
-def compaction_at_once() -> Dict[str, str]:
-    """Options that let a compaction be planned however few delta commits there are."""
-    return {"hoodie.compact.inline.max.delta.commits": "1"}
+def compaction_options(budget_bytes: Optional[int] = None) -> Dict[str, str]:
+    """Options of a compaction that is planned whenever there are log files, of so many bytes read and written (None: all).
+
+    The plan takes the file groups with the longest logs first, until it holds the budget; one always. It is
+    planned by elapsed time, since the count of delta commits starts anew behind a plan that took only some.
+    """
+    at_once = {"hoodie.compact.inline.trigger.strategy": "TIME_ELAPSED", "hoodie.compact.inline.max.delta.seconds": "0"}
+    if budget_bytes is None:
+        return at_once
+    return {
+        **at_once,
+        "hoodie.compaction.strategy": "org.apache.hudi.table.action.compact.strategy.LogFileSizeBasedCompactionStrategy",
+        "hoodie.compaction.target.io": str(max(1, budget_bytes // MIB)),
+    }
+
+
+def clustering_options(config: TableConfig, budget_bytes: int) -> Dict[str, str]:
+    """Options of a clustering by the table's columns that reads about so many bytes, one group of files at a time.
+
+    Not by the row writer, which lays lists out in a way that the next upsert can't read.
+    """
+    group = max(2 * MIB, min(budget_bytes, 2 * 1024 * MIB))
+    strategy = "hoodie.clustering.plan.strategy."
+    return {
+        strategy + "sort.columns": ",".join(config.services.cluster_by),
+        strategy + "max.num.groups": str(max(1, budget_bytes // group)),
+        strategy + "max.bytes.per.group": str(group),
+        strategy + "target.file.max.bytes": str(CLUSTERED_FILE_BYTES),
+        strategy + "small.file.limit": str(CLUSTERED_FILE_BYTES // 2),
+        strategy + "single.group.clustering.enabled": "false",
+        "hoodie.clustering.preserve.commit.metadata": "true",
+        "hoodie.datasource.write.row.writer.enable": "false",
+    }
+
+
+def purge_options() -> Dict[str, str]:
+    """Options of an upsert that removes the rows which carry the mark: Hudi's own deletes know no position to compare."""
+    return {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": PURGED_OP}
+
+
+def purge_metadata(table: str, positions: Mapping[int, str]) -> Dict[str, str]:
+    """What a purge's commit says: the highest position removed, by generation."""
+    told = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}
+    return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **told}
+
+
+def served(config: TableConfig) -> bool:
+    """Whether compaction is a table service's work, and not each write's own."""
+    return config.services.on and config.services.compaction.on
 
 
 def shuffle_tasks(total_bytes: int, cores: int) -> int:
@@ -299,7 +358,7 @@ def _services(config: TableConfig) -> Dict[str, str]:
     }
     if config.table_type == MOR:
         options.update({
-            "hoodie.compact.inline": "true",
+            "hoodie.compact.inline": "false" if served(config) else "true",
             "hoodie.compact.inline.max.delta.commits": str(DELTA_COMMITS_PER_COMPACTION),
             "hoodie.datasource.compaction.async.enable": "false",
         })

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LaneConfig:
-    """How a lane's runs are sized: times in seconds, a batch's budget, Spark's driver and executors."""
+    """How a lane's runs are sized: times in seconds, a batch's budget, Spark's driver and executors.
+
+    `service_slice_s` is about how long a slice of a table service takes, and so how long ingest may wait for one.
+    """
 
     name: str = "main"
     linger_s: int = 60
@@ -20,3 +23,4 @@ class LaneConfig:
     executor_memory_gb: int = 6
     min_executors: int = 1
     max_executors: int = 5
+    service_slice_s: int = 20

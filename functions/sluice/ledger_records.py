@@ -43,6 +43,7 @@ class AdmittedObject:
     rule: Optional[str] = None
     code: Optional[str] = None
     attempt: int = 0
+    merged: bool = False  # whether a batch has committed rows of it: it is taken back in for those that were set aside
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ class UnreadableManifest(SluiceError):
 class ManifestObject:
     """One claimed object: what a read task must know. `schema` is a fingerprint; sizes are bytes, times epoch ms.
 
-    `attempt` counts how often it was taken back in after it, or rows of it, had been set aside.
+    `attempt` counts how often it was taken back in after it, or rows of it, had been set aside;
+    `merged` says that rows of it were committed by then.
     """
 
     bucket: str
@@ -43,6 +44,7 @@ class ManifestObject:
     offset: Optional[int]
     admitted_at: int
     attempt: int = 0
+    merged: bool = False
 
     @property
     def id(self) -> ObjectId:
@@ -94,7 +96,7 @@ class Manifest:
             "format": FORMAT, "batch": self.batch, "lane": self.lane, "run": self.run, "created_at": self.created_at,
             "configuration_version": self.configuration_version,
             "tables": {
-                table: {"config": dict(part.config), "objects": [asdict(item) for item in part.objects], **({"watch": dict(part.watch)} if part.watch else {})}
+                table: {"config": dict(part.config), "objects": [_told(item) for item in part.objects], **({"watch": dict(part.watch)} if part.watch else {})}
                 for table, part in self.tables.items()
             },
         })
@@ -111,6 +113,11 @@ class Manifest:
             return cls(content["batch"], content["lane"], content["run"], content["created_at"], content["configuration_version"], tables)
         except (KeyError, TypeError, AttributeError) as error:
             raise UnreadableManifest(f"A manifest lacks or misnames a field: {error}", found=text[:200]) from error
+
+
+def _told(item: ManifestObject) -> Dict[str, Any]:
+    """What came with a later release isn't told where it says nothing."""
+    return {name: value for name, value in asdict(item).items() if name != "merged" or value}
 
 
 def open_manifest(lane: str, run: str, created_at: int, configuration_version: str, tables: Mapping[str, TablePart]) -> Manifest:

@@ -81,6 +81,14 @@ class ServiceReport:
 
 
 @dataclass(frozen=True)
+class SliceDone:
+    """What one slice did, and whether something is left for another."""
+
+    report: ServiceReport
+    more: bool = False
+
+
+@dataclass(frozen=True)
 class ServiceError:
     """Why the last slice of a request failed."""
 

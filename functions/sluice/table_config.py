@@ -253,7 +253,7 @@ class Configuration:
         return {
             "format": FORMAT,
             "rules": [_told(rule) for rule in self.rules],
-            "lanes": [asdict(lane) for lane in self.lanes],
+            "lanes": [_told_lane(lane) for lane in self.lanes],
         }
 
 
@@ -263,6 +263,11 @@ def _told(rule: TableRule) -> Dict[str, Any]:
              "coordinates": list(rule.coordinates)}
     told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types), "services": rule.services.changed(), "catalog": rule.catalog.changed()}
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
+
+
+def _told_lane(lane: LaneConfig) -> Dict[str, Any]:
+    """Likewise for a lane."""
+    return {name: value for name, value in asdict(lane).items() if name != "service_slice_s" or value != LaneConfig.service_slice_s}
 
 
 _LATER: Dict[str, Any] = {

@@ -78,6 +78,7 @@ class Ledger:
         self.tables = tables.tables
         self.record_table_error = tables.record_table_error
         self.pin_table = tables.pin_table
+        self.raise_purge_floor = tables.raise_purge_floor
         self.set_table_paused = tables.set_table_paused
         self.watch_table = tables.watch_table
 

@@ -142,7 +142,7 @@ def _same_bytes_committed(admitted: AdmittedObject, versions: List[Values]) -> b
 
 def object_item(admitted: AdmittedObject) -> Values:
     """An object's item."""
-    values = {name: value for name, value in asdict(admitted).items() if name != "id" and (name != "attempt" or value)}
+    values = {name: value for name, value in asdict(admitted).items() if name != "id" and (name not in ("attempt", "merged") or value)}
     named = {**items.object_key(admitted.id), "bucket": admitted.id.bucket, "key": admitted.id.key, "version": admitted.id.version}
     listing = listing_fields(admitted.state, admitted.id, admitted.admitted_at) if admitted.state in items.LISTED_STATES else {}
     return {**named, **values, **listing}
@@ -156,7 +156,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
         "bucket": waiting.id.bucket, "key": waiting.id.key, "version": waiting.id.version, "size": waiting.size,
         "table": table, "admitted_at": waiting.admitted_at, "schema": waiting.schema, "format": waiting.format,
         "kafka_partition": waiting.kafka_partition, "offset": waiting.offset, "topic": waiting.topic,
-        **({"attempt": waiting.attempt} if waiting.attempt else {}),
+        **({"attempt": waiting.attempt} if waiting.attempt else {}), **({"merged": True} if waiting.merged else {}),
     }
 
 

@@ -36,9 +36,10 @@ class QuarantineLedger:
         it was admitted at; its attempt is one more, so that its next batch is another than its last.
         False when the ledger no longer holds it as `record` says.
         """
-        moved = replace(routed, state=items.PENDING, attempt=record.attempt + 1, batch=None)
+        moved = replace(routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, merged=record.merged or bool(record.quarantined_rows))
         named = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
         changes: Values = {name: getattr(moved, name) for name in named}
+        changes["merged"] = moved.merged or None
         changes.update(code=None, reason=None, batch=None, quarantined_rows=None, row_codes=None, listed_as=None, listed_at=None)
         back = {"objects": -1, "quarantined_rows": -record.quarantined_rows} if record.quarantined_rows else {"objects_quarantined": -1}
         return self._decide(record, changes, decision, back, [self._table.put_action(pending_item(moved))])

@@ -9,12 +9,13 @@ from sluice.service_policy import CATALOG
 from sluice.service_requests import SERVICES
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_settling import TOTAL_PREFIX
-from sluice_aws.ledger_table import LedgerTable
+from sluice_aws.ledger_table import LedgerBusy, LedgerTable
 
 LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
+ATTEMPTS = 5  # of a write that only the lane's holder makes
 SERVICE_PREFIX = "service_"  # of the field that remembers a service's last good end
-PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned", "watch", "services_since", "catalog_failed")
+PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned", "watch", "services_since", "catalog_failed", "purge_floors")
 
 
 class TableLedger:
@@ -48,6 +49,15 @@ class TableLedger:
         """Remember what a table's data is written with, before its first commit; False when it was written with something else."""
         condition = when(pinned=None) | when(pinned=dict(pinned))
         return self._table.update(table_key(table), {"pinned": dict(pinned), **LISTED}, condition=condition)[1] is None
+
+    def raise_purge_floor(self, table: str, positions: Mapping[int, str]) -> None:
+        """Remember, before a purge, the highest position by generation of the rows that it removes. A floor only rises."""
+        for _ in range(ATTEMPTS):
+            before = (self._table.get(table_key(table)) or {}).get("purge_floors")
+            floors = {**(before or {}), **{str(number): max(position, (before or {}).get(str(number), "")) for number, position in positions.items()}}
+            if self._table.update(table_key(table), {"purge_floors": floors, **LISTED}, condition=when(purge_floors=before))[1] is None:
+                return
+        raise LedgerBusy("The table's purge floors kept changing", operation="raise_purge_floor", cause=table)
 
     def set_table_paused(self, table: str, paused: bool) -> TableState:
         """Leave a table's objects pending, or no longer; taking a pause back needs a wake of its lane."""

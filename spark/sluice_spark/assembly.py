@@ -10,6 +10,7 @@ from sluice_spark.configuration_in_force import ConfigurationInForce
 from sluice_spark.lane_hold import LaneHold
 from sluice_spark.ports import Clock, Configurations, Ledger, Log, Manifests, Merger
 from sluice_spark.run_loop import RunLoop
+from sluice_spark.service_step import ServiceStep
 from sluice_spark.table_part import TableParts
 from sluice_spark.takeover import Takeover
 
@@ -37,6 +38,7 @@ def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") ->
     takeover = Takeover(ledger=ledger, manifests=manifests, batches=batches, hold=hold, log=log)
     claims = ClaimStep(ledger=ledger, manifests=manifests, configuration=configuration, hold=hold, clock=clock, log=log,
                        background=ports.background)
-    return RunLoop(ledger=ledger, hold=hold, takeover=takeover, claims=claims, batches=batches, merger=merger, configuration=configuration,
+    services = ServiceStep(ledger=ledger, merger=merger, configuration=configuration, hold=hold, clock=clock, log=log)
+    return RunLoop(ledger=ledger, hold=hold, takeover=takeover, claims=claims, batches=batches, services=services, merger=merger, configuration=configuration,
                    clock=clock, log=log, poll_s=poll_s)
 

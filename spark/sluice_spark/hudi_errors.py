@@ -40,3 +40,18 @@ class CleaningUnfinished(SluiceError):
     code = "cleaning_unfinished"
     retriable = True
     next_step = "The next run carries it out; if it persists, look for a table's files that can't be deleted"
+
+
+class ServiceUnfinished(SluiceError):
+    """A table service was carried out and its commit is not on the timeline; facts: `instant`."""
+
+    code = "service_unfinished"
+    retriable = True
+    next_step = "The next slice begins with a roll-back; if it persists, look at the table's timeline"
+
+
+class ServiceNotForTable(SluiceError):
+    """A service was asked for that has nothing to do with a table of this kind; facts: `service`, `table`."""
+
+    code = "service_not_for_table"
+    next_step = "Ask for it where it applies: compaction for merge-on-read, clustering with cluster_by, purge with delete_mode hard"

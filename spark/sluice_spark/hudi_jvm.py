@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -109,6 +109,45 @@ class HudiJvm:
         found = self._hudi.common.table.TableSchemaResolver(meta_client).getTableAvroSchemaIfPresent(False)
         return str(found.get().toString()) if found.isPresent() else ""
 
+    def compaction_plan(self, meta_client: Any, instant: str) -> List[Dict[str, Any]]:
+        """The operations of a requested compaction: each a file group with its base file, log files and their metrics."""
+        plan = self._hudi.common.util.CompactionUtils.getCompactionPlan(meta_client, instant)
+        return list(json.loads(plan.toString()).get("operations") or ())
+
+    def clustering_plan(self, meta_client: Any, instant: str) -> List[Dict[str, Any]]:
+        """The file slices that a requested clustering replaces."""
+        for pair in list(self._hudi.common.util.ClusteringUtils.getAllPendingClusteringPlans(meta_client).toArray()):
+            if str(pair.getLeft().requestedTime()) == instant:
+                return [found for group in json.loads(pair.getRight().toString())["inputGroups"] for found in group["slices"]]
+        return []
+
+    def base_bytes(self, meta_client: Any, groups: Sequence[Tuple[str, str]]) -> int:
+        """Bytes of the newest base files of file groups, each (partition, file id); a partition is listed once."""
+        context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
+        metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
+        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(context, meta_client, metadata)
+        try:
+            found = [view.getLatestBaseFile(partition, file_id) for partition, file_id in groups]
+            return sum(int(base.get().getFileSize()) for base in found if base.isPresent())
+        finally:
+            view.close()
+
+    def file_bytes(self, meta_client: Any, names: Sequence[str]) -> Dict[str, int]:
+        """Bytes of the newest base files of these names; those that aren't there are left out."""
+        context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
+        metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
+        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(context, meta_client, metadata)
+        partitions = self._hudi.common.fs.FSUtils.getAllPartitionPaths(context, meta_client.getStorage(), metadata, meta_client.getBasePath())
+        wanted, sizes = set(names), {}
+        try:
+            for partition in list(partitions) if wanted else ():
+                for base in view.getLatestBaseFiles(partition).toArray():
+                    if str(base.getFileName()) in wanted:
+                        sizes[str(base.getFileName())] = int(base.getFileSize())
+            return sizes
+        finally:
+            view.close()
+
     def none(self) -> Any:
         """Hudi's empty option."""
         return self._hudi.common.util.Option.empty()
@@ -142,6 +181,21 @@ class HudiJvm:
             timeline = table.getMetaClient().getActiveTimeline()
             timeline.saveToCleanRequested(generator.getCleanRequestedInstant(instant), option.of(plan))
         return counts
+
+    def cleaner_plan_bytes(self, meta_client: Any, instant: str) -> int:
+        """Bytes of the files that a requested cleaning is about to delete; a folder is listed once."""
+        timeline = meta_client.getActiveTimeline()
+        pending = [found for found in instants(timeline.getCleanerTimeline().filterInflightsAndRequested()) if str(found.requestedTime()) == instant]
+        plan = json.loads(self._hudi.common.util.CleanerUtils.getCleanerPlan(meta_client, pending[0]).toString())
+        paths = {info["filePath"] for infos in plan["filePathsToBeDeletedPerPartition"].values() for info in infos}
+        configuration = self.spark._jsc.hadoopConfiguration()
+        total = 0
+        for folder in sorted({path.rpartition("/")[0] for path in paths}):
+            parent = self._jvm.org.apache.hadoop.fs.Path(folder)
+            for status in parent.getFileSystem(configuration).listStatus(parent):
+                if str(status.getPath().toString()).rpartition("/")[2] in {path.rpartition("/")[2] for path in paths}:
+                    total += int(status.getLen())
+        return total
 
     def hudi_table(self, client: Any) -> Any:
         """The table behind a write client."""

@@ -30,7 +30,8 @@ class TableFacts:
 
     `newest` is the newest instant of any kind, `schema` the columns without Hudi's own (None before the
     first commit), `commits` how many the active timeline has, `properties_added` what readers needed and the table's file lacked, `floor` the position of
-    the newest truncate, `meta_client` Hudi's own view of that moment.
+    the newest truncate, `purged` the highest position of a row that was purged, `purging` whether a purge was cut off in log files, `unfinished` whether
+    something on the timeline is, `meta_client` Hudi's own view of that moment.
     """
 
     newest: Optional[str]
@@ -38,6 +39,9 @@ class TableFacts:
     commits: int
     properties_added: Tuple[str, ...] = ()
     floor: Optional[str] = None
+    purged: Optional[str] = None
+    purging: bool = False
+    unfinished: bool = False
     meta_client: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -63,7 +67,7 @@ class HudiTable:
         self.config = config
         self._spark = spark
         self._jvm = HudiJvm(spark)
-        self._cores = spark.sparkContext.defaultParallelism
+        self.cores = spark.sparkContext.defaultParallelism  # tasks that run at once
 
     def exists(self) -> bool:
         """Whether the table has been created."""
@@ -106,15 +110,22 @@ class HudiTable:
             schema=self._jvm.table_schema(meta_client) if count else None,
             commits=count,
             floor=self._jvm.table_property(meta_client, hudi_options.FLOOR_PROPERTY),
+            purged=self._jvm.table_property(meta_client, hudi_options.PURGED_PROPERTY),
+            purging=bool(self._jvm.table_property(meta_client, hudi_options.UNPURGED_PROPERTY)),
+            unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
             meta_client=meta_client,
         )
 
-    def raise_floor(self, position: str) -> None:
+    def raise_floor(self, position: str, name: str = hudi_options.FLOOR_PROPERTY) -> None:
         """Remember durably that what is not newer than a position loses, also for keys that the table never had."""
         meta_client = self._jvm.meta_client(self.path)
-        found = self._jvm.table_property(meta_client, hudi_options.FLOOR_PROPERTY)
+        found = self._jvm.table_property(meta_client, name)
         if found is None or found < position:
-            self._jvm.update_properties(meta_client, {hudi_options.FLOOR_PROPERTY: position})
+            self._jvm.update_properties(meta_client, {name: position})
+
+    def set_purging(self, instant: str) -> None:
+        """Remember durably that log files hold rows that are being removed (empty: no longer)."""
+        self._jvm.update_properties(self._jvm.meta_client(self.path), {hudi_options.UNPURGED_PROPERTY: instant})
 
     def stored(self, facts: TableFacts, *columns: str) -> DataFrame:
         """The table's rows as of its newest commit, deleted ones included, with only these columns.
@@ -218,7 +229,7 @@ class HudiTable:
         options = hudi_options.write_options(
             self.config,
             operation=operation,
-            parallelism=hudi_options.shuffle_tasks(size_bytes, self._cores),
+            parallelism=hudi_options.shuffle_tasks(size_bytes, self.cores),
             arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
         )
         metadata = hudi_options.commit_metadata(batch=batch, table=self.config.table, run=run)
@@ -238,7 +249,7 @@ class HudiTable:
 
         For a commit that changes a column's type: older log blocks hold the old one (rule 10).
         """
-        client = self.client(hudi_options.compaction_at_once())
+        client = self.client(hudi_options.compaction_options())
         try:
             client.runAnyPendingCompactions()
             planned = client.scheduleCompaction(self._jvm.none())
@@ -253,7 +264,7 @@ class HudiTable:
 
     def client(self, more: Optional[Dict[str, str]] = None) -> Any:
         """A client of Hudi's for rollback and table services, with the table's options and `more`. Close it."""
-        options = {**hudi_options.client_options(self.config, parallelism=self._cores), **(more or {})}
+        options = {**hudi_options.client_options(self.config, parallelism=self.cores), **(more or {})}
         schema = self._jvm.avro_schema(self._jvm.meta_client(self.path))
         return self._jvm.write_client(self.path, self.config.name, options, schema)
 

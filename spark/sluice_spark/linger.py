@@ -14,7 +14,7 @@ class IdleLane:
     """What an idle run knows. Times are epoch milliseconds.
 
     `found_nothing_at_arrivals` is the arrivals counter as read before the query that found nothing claimable;
-    `next_due_at` is when the first object that waits comes due, `keep_alive_until` the last moment until which
+    `next_due_at` is when the first object or service request that waits comes due, `keep_alive_until` the last moment until which
     objects that wait only for their table's freshness, and not for long, keep the run alive (rule 2).
     """
 

@@ -18,6 +18,8 @@ from sluice.log_restart import LOG_RESTARTED
 from sluice.manifest import COMMIT_STAGE, COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, Stage, TablePart
 from sluice.table_config import MOR, TableConfig
 from sluice_spark import merging
+from sluice_spark.below_floor import leave_below_floor
+from sluice_spark.first_look import first_look
 from sluice_spark.housekeeping import keep_house
 from sluice_spark.hudi_errors import CleaningUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
@@ -123,10 +125,8 @@ class _Part:
         """Before a run's first write to a table, and after whatever went wrong: create it, check it, read its timeline."""
         if self._hudi.ensure_created():
             self._event("table_created")
-        facts = self._hudi.look()
-        if facts.properties_added:
-            self._event("properties_added", properties=list(facts.properties_added))
-        return facts
+        self._check_held()
+        return first_look(self._hudi, self._services.log).facts
 
     def _merge_rows(self, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> Outcome:
         seen = SeenObjects(self._spark.sparkContext)
@@ -137,6 +137,10 @@ class _Part:
             with self._stage("read"):
                 merged = merge.merge(changes)
                 kept = self._kept(objects, seen)
+                if merged.below is not None and len(kept) == len(objects):
+                    leave_below_floor(
+                        merged.below, objects=objects, batch=self._manifest.batch, table=self._config.table, columns=planned.target.names,
+                        limit=self._config.limits.quarantined_rows, source=self._services.source)
                 aside = self._set_aside()
             if len(kept) < len(objects):
                 return self._merge_rows(planned, kept, facts) if kept else self._outcome(None, aside, {})
@@ -217,7 +221,7 @@ class _Part:
         except (Py4JJavaError, PySparkException, CleaningUnfinished) as failure:  # Java's exceptions, some under Spark's own names
             self._event("housekeeping_failed", level="error", error=describe(failure))
             return
-        self._event("housekept", cleaning=done.cleaning, files=done.files, archived=done.archived)
+        self._event("housekept", cleaning=done.cleaning, files=done.files, archived=done.archived, compacted=done.compacted)
 
     def _set_aside(self) -> SetAside:
         return read_set_aside(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table)

@@ -16,6 +16,7 @@ NEWEST = "_sluice_newest"  # whether a row is its key's newest change in the bat
 STORED_POSITION = "_sluice_stored_position"
 STORED_OWED = "_sluice_stored_owed"
 WINS = "_sluice_wins"
+BELOW = "_sluice_below"  # whether it is of a row that the table doesn't have, at or below what was purged
 FILLS = "_sluice_fills"  # whether a key needs its history to be folded (filling.py)
 _KEY = "_sluice_key_"
 _RANK = "_sluice_rank"
@@ -90,17 +91,21 @@ def beside_stored(latest: DataFrame, *, stored: Optional[DataFrame], record_key:
     return joined.select(*[quoted(name) for name in latest.columns], STORED_POSITION, STORED_OWED)
 
 
-def marked(beside: DataFrame, *, floor: str) -> DataFrame:
+def marked(beside: DataFrame, *, floor: str, purged: str) -> DataFrame:
     """Mark in the WINS column which rows are newer than the table's, and in FILLS those that need their key's history.
 
-    `floor` is the position of the newest truncate: what is not newer loses, also for keys that the table never had.
+    `floor` is the position of the newest truncate: what is not newer loses, also for keys that the table never had. `purged` is the
+    highest position of a row that was removed for good: what isn't newer may be what its tombstone had defeated, so it
+    can't become a row again where the table has none of its key (rule 13).
     """
     position, stored, owed = quoted(hidden.POSITION), F.col(STORED_POSITION), F.col(STORED_OWED)
-    alive = F.col(NEWEST) & ~of_no_row() & (position > F.lit(floor))
+    above = F.col(NEWEST) & ~of_no_row() & (position > F.lit(floor))
+    below = above & stored.isNull() & (position <= F.lit(purged))
+    alive = above & ~below
     newer = stored.isNull() | (position > stored)
     # A change that loses still supplies columns that the row owes; one that is stored already may have older ones with it.
     supplies = ~newer & owed.isNotNull() & (F.col(_INCOMPLETE) | (position < stored))
-    return beside.withColumns({WINS: alive & newer, FILLS: alive & ((newer & F.col(_INCOMPLETE)) | supplies)})
+    return beside.withColumns({BELOW: below, WINS: alive & newer, FILLS: alive & ((newer & F.col(_INCOMPLETE)) | supplies)})
 
 
 def winners(rows: DataFrame, *, target: StructType) -> DataFrame:

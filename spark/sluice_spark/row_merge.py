@@ -29,11 +29,15 @@ def is_mostly(some: int, all_of_them: int) -> bool:
 
 @dataclass(frozen=True)
 class MergedRows:
-    """What a part comes to. `rows` has one row per key in the table's columns; `truncated_at` is the batch's newest truncate."""
+    """What a part comes to. `rows` has one row per key in the table's columns; `truncated_at` is the batch's newest truncate.
+
+    `below` are changes that must be set aside: of rows that were purged, at or below the purge floor (None: there are none).
+    """
 
     rows: DataFrame
     counts: Dict[str, int]
     truncated_at: Optional[str]
+    below: Optional[DataFrame] = None
 
     @property
     def changes_nothing(self) -> bool:
@@ -74,10 +78,11 @@ class RowMerge:
         else:
             stored = self._hudi.stored(self._facts, *self._key, hidden.POSITION, hidden.OWED)
             beside = self._cached(merging.beside_stored(latest, stored=stored, record_key=self._key, few=self._few))
-        decided = merging.marked(beside, floor=floor)
+        purged = self._facts.purged or NEVER
+        decided = merging.marked(beside, floor=floor, purged=purged)
         counts, found, truncate = _counted(decided)
         if truncate is not None and truncate.position > floor:
-            decided = merging.marked(beside, floor=truncate.position)
+            decided = merging.marked(beside, floor=truncate.position, purged=purged)
             counts, found, _ = _counted(decided)
             floor = truncate.position
         rows = merging.winners(decided, target=self._target)
@@ -89,10 +94,11 @@ class RowMerge:
             rows = rows.unionByName(emptied)
         if found.filling or emptying is not None:
             rows, counts = self._with_folded(rows, decided, counts, found, floor, emptying)
-        lost = counts["losing"] - counts["repeated"]
+        lost = counts["losing"] - counts["repeated"] - counts.get("below_purge_floor", 0)
         if is_mostly(lost, counts["losing"] + counts["winning"]):
             counts = self._with_outdated(beside, counts, floor)
-        return MergedRows(rows, counts, truncate.position if truncate is not None else None)
+        below = decided.where(F.col(merging.BELOW)) if counts.get("below_purge_floor") else None
+        return MergedRows(rows, counts, truncate.position if truncate is not None else None, below)
 
     def _with_outdated(self, beside: DataFrame, counts: Dict[str, int], floor: str) -> Dict[str, int]:
         """Most of the batch lost: count the changes that lost although they were written to Kafka after what they lost to.
@@ -182,6 +188,7 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
         F.sum(F.when(wins, F.col(UNHELD))).alias("inexact"),
         F.count(F.when(fills, 1)).alias("filling"),
         F.count(F.when(fills & ~wins, 1)).alias("supplying"),
+        F.count(F.when(F.col(merging.BELOW), 1)).alias("below_purge_floor"),
         F.count(F.when(truncates, 1)).alias("truncates"),
         F.count(F.when(op == hidden.MESSAGE, 1)).alias("messages"),
     ).first()
@@ -194,7 +201,7 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
         "repeated": found["repeated"],
     }
     # Values of the written rows that no date or timestamp holds: infinities, stored as null, and digits below a microsecond, cut.
-    counts.update({name: found[name] for name in ("truncates", "messages", "inexact") if found[name]})
+    counts.update({name: found[name] for name in ("truncates", "messages", "inexact", "below_purge_floor") if found[name]})
     # Only counts in the first pass, one hash aggregation; what batches of every day don't need is asked for after it.
     unchanged = _unchanged(decided) if found["filling"] else ()
     return counts, _Found(found["filling"], found["supplying"], unchanged), _newest_truncate(decided) if found["truncates"] else None

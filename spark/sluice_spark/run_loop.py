@@ -1,10 +1,11 @@
-"""The life of a run: hold the lane, finish what was left, claim and merge until nothing comes, release."""
+"""The life of a run: hold the lane, finish what was left, claim and merge, serve tables in between, release."""
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
 from sluice.lane import LaneState
+from sluice.service_requests import ServiceRequest
 
 from sluice_spark import linger
 from sluice_spark.batch_step import BatchEnd, BatchStep
@@ -14,6 +15,7 @@ from sluice_spark.lane_hold import LaneHold
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.linger import IdleLane, Staying
 from sluice_spark.ports import Clock, Ledger, Log, Merger
+from sluice_spark.service_step import ServiceStep
 from sluice_spark.takeover import Takeover
 
 REFUSED = "refused"  # another job run holds the lane, or the run was given up: nothing was done
@@ -32,7 +34,7 @@ class RunEnd:
 class RunLoop:
     """One run of one lane. `run` is called once."""
 
-    def __init__(self, *, ledger: Ledger, hold: LaneHold, takeover: Takeover, claims: ClaimStep, batches: BatchStep, merger: Merger,
+    def __init__(self, *, ledger: Ledger, hold: LaneHold, takeover: Takeover, claims: ClaimStep, batches: BatchStep, services: ServiceStep, merger: Merger,
                  configuration: ConfigurationInForce, clock: Clock, log: Log, poll_s: float) -> None:
         """`poll_s` is the seconds between two looks at the lane while nothing is claimable."""
         self._ledger = ledger
@@ -40,6 +42,7 @@ class RunLoop:
         self._takeover = takeover
         self._claims = claims
         self._batches = batches
+        self._services = services
         self._merger = merger
         self._configuration = configuration
         self._clock = clock
@@ -50,6 +53,7 @@ class RunLoop:
         self._idle: Optional[IdleLane] = None
         self._unresolved: Dict[Tuple[str, str], int] = {}
         self._closed = 0
+        self._ingest_next = False  # whether a slice was done since the last claim: nothing overdue goes before claimable work twice
 
     def run(self) -> RunEnd:
         """Hold the lane and work until it is released, refused or lost. Other errors are raised: the run died."""
@@ -92,20 +96,36 @@ class RunLoop:
                 self._clock.wait(linger.wait_seconds(self._idle, staying, poll_s=self._poll_s, now=now))
 
     def _look(self, lane: LaneState) -> None:
-        """Claim and merge one batch; or remember that nothing was claimable when `arrivals` was what `lane` says."""
+        """Claim and merge one batch, else do one slice of a service; or remember that there was neither when `arrivals` was what `lane` says.
+
+        Ingest first: only a service that has waited its longest goes before claimable work, and then in turns with it (rule 5).
+        """
         if any(at <= self._clock.now_ms() for at in self._unresolved.values()):
             self._finish_unsettled()
-        taken = self._claims.take(frozenset(table for _, table in self._unresolved))
+        unresolved = frozenset(table for _, table in self._unresolved)
+        overdue = None if self._ingest_next else self._services.overdue(unresolved)
+        if overdue is not None:
+            return self._serve(overdue)
+        taken = self._claims.take(unresolved)
+        self._ingest_next = False
         if isinstance(taken, Claimed):
             self._idle = None
             if self._merge(taken).settled:
                 self._idle_since = self._clock.now_ms()  # a batch that failed whole doesn't make the run stay longer
             return
-        due = [at for at in (taken.next_due_at, *self._unresolved.values()) if at is not None]
+        plan = self._services.look(unresolved)
+        if plan.now is not None:
+            return self._serve(plan.now)
+        due = [at for at in (taken.next_due_at, plan.next_at, *self._unresolved.values()) if at is not None]
         idle = IdleLane(self._idle_since, lane.arrivals, min(due) if due else None, taken.keep_alive_until)
         if idle != self._idle:
             self._log.event("nothing_claimable", arrivals=lane.arrivals, next_due_at=idle.next_due_at)
         self._idle = idle
+
+    def _serve(self, request: ServiceRequest) -> None:
+        self._idle = None
+        self._ingest_next = True
+        self._services.serve(request)
 
     def _merge(self, taken: Claimed) -> BatchEnd:
         waited_ms = self._clock.now_ms() - taken.oldest_admitted_at

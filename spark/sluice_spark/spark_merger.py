@@ -1,18 +1,21 @@
-"""The Merger port on Spark: merge and resolve in the calling thread's own scheduler pool."""
+"""The Merger port on Spark: merge, resolve and serve in the calling thread's own scheduler pool."""
 from __future__ import annotations
 
 import threading
 import time
 from contextlib import contextmanager
-from typing import Callable, Iterator, Optional
+from typing import Callable, Iterator, Mapping, Optional
 
 from pyspark.sql import SparkSession
 
 from sluice.manifest import SPARK_STAGE, Manifest, Outcome, Stage
+from sluice.service_requests import SliceDone
+from sluice.table_config import TableConfig
 
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.merge_table import merge_part, resolve_part
 from sluice_spark.ports import Log
+from sluice_spark.serving import Pace, serve_table
 from sluice_spark.session import SparkProcess
 from sluice_spark.spark_died import SparkDied
 from sluice_spark.warm_up import warm_python_workers
@@ -29,6 +32,7 @@ class SparkMerger:
         self._log = log
         self._used_at = time.monotonic()
         self._warming: Optional[threading.Thread] = None
+        self._pace: Optional[Pace] = None
 
     def prepare(self) -> None:
         """Start Spark, and its Python workers as soon as it is there."""
@@ -38,14 +42,22 @@ class SparkMerger:
     def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
         """Read, merge and commit one table's part."""
         asked_at, ready = self._services.clock.now_ms(), self._spark.ready()
-        with self._pool(manifest, table) as spark:
+        with self._pool(table, manifest.batch) as spark:
             waited = () if ready else (Stage(SPARK_STAGE, asked_at, self._services.clock.now_ms() - asked_at),)
             return merge_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held, before=waited)
 
     def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
         """Roll back what is unfinished and look the part up."""
-        with self._pool(manifest, table) as spark:
+        with self._pool(table, manifest.batch) as spark:
             return resolve_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
+
+    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None]) -> SliceDone:
+        """Do one slice of a table service."""
+        with self._pool(config.table, service) as spark:
+            if self._pace is None:
+                self._pace = Pace(cores=spark.sparkContext.defaultParallelism)
+            return serve_table(spark, config=config, service=service, services=self._services, pace=self._pace, still_held=still_held, slice_s=slice_s,
+                               raise_floor=raise_floor)
 
     def abandon(self) -> None:
         """Cancel all jobs. What a cancelled write left is rolled back by whoever takes over."""
@@ -76,16 +88,16 @@ class SparkMerger:
             self._log.event("warmed_up", seconds=round(time.monotonic() - began, 3))
 
     @contextmanager
-    def _pool(self, manifest: Manifest, table: str) -> Iterator[SparkSession]:
+    def _pool(self, table: str, work: str) -> Iterator[SparkSession]:
         spark = self._spark.session().result()
         context = spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", table)
-        context.setJobDescription(f"{table} {manifest.batch}")
+        context.setJobDescription(f"{table} {work}")
         try:
             yield spark
         except Exception as error:
             if _ended(spark):
-                raise SparkDied("Spark ended under the driver", table=table, batch=manifest.batch) from error
+                raise SparkDied("Spark ended under the driver", table=table, work=work) from error
             raise
         finally:
             self._used_at = time.monotonic()

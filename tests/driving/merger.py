@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import Callable, DefaultDict, Dict, FrozenSet, List, Optional, Tuple
+from typing import Callable, DefaultDict, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from sluice.identity import ObjectId
 from sluice.manifest import Manifest, ObjectError, Outcome
+from sluice.service_requests import ServiceReport, SliceDone
+from sluice.table_config import TableConfig
 from sluice_spark.lane_lost import LaneLost
 
 Key = Tuple[str, str]
@@ -19,6 +21,7 @@ class Tables:
         self.commits: List[Tuple[str, str, FrozenSet[ObjectId]]] = []
         self.unfinished: List[Key] = []
         self.rolled_back: List[str] = []
+        self.served: List[Key] = []
 
     def instant(self, batch: str, table: str) -> Optional[str]:
         return next((str(at) for at, (of, into, _) in enumerate(self.commits) if (of, into) == (batch, table)), None)
@@ -32,13 +35,19 @@ class Tables:
 
 
 class FakeMerger:
-    """The Merger port. `before`, `after` and `resolving` hold, per table, errors to raise once each at that point."""
+    """The Merger port. `before`, `after`, `resolving` and `serving` hold, per table, errors to raise once each at that point.
+
+    `slices` is how many slices a service of a table still takes; `slice_ms` how long each lasts.
+    """
 
     def __init__(self, tables: Tables, now_ms: Callable[[], int], *, takes_ms: int = 0, advance: Callable[[int], None] = lambda ms: None) -> None:
         self.tables = tables
         self.before: DefaultDict[str, List[BaseException]] = defaultdict(list)
         self.after: DefaultDict[str, List[BaseException]] = defaultdict(list)
         self.resolving: DefaultDict[str, List[BaseException]] = defaultdict(list)
+        self.serving: DefaultDict[str, List[BaseException]] = defaultdict(list)
+        self.slices: DefaultDict[str, int] = defaultdict(lambda: 1)
+        self.slice_ms = 1_000
         self.during: Dict[str, Callable[[], None]] = {}
         self.no_change: FrozenSet[str] = frozenset()
         self.quarantined: FrozenSet[ObjectId] = frozenset()
@@ -88,6 +97,18 @@ class FakeMerger:
         return Outcome(manifest.batch, table, "committed", self._now_ms(), instant=instant,
                        quarantined=tuple(ObjectError(item.id.hash, "corrupt", "told to be")
                                          for item in manifest.tables[table].objects if item.id in self.quarantined))
+
+    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None]) -> SliceDone:
+        self.calls.append(f"serve {config.table} {service}")
+        self._advance(self.slice_ms)
+        if service in self.during:
+            self.during[service]()
+        _raise_next(self.serving[config.table])
+        if not still_held():
+            raise LaneLost("not held", table=config.table)
+        self.tables.served.append((config.table, service))
+        self.slices[config.table] -= 1
+        return SliceDone(ServiceReport(files_before=2, files_after=1, ms=self.slice_ms, instant=str(len(self.tables.served))), more=self.slices[config.table] > 0)
 
     def abandon(self) -> None:
         self.calls.append("abandon")

@@ -91,7 +91,7 @@ def test_a_requested_compaction_plan_stays_and_a_running_one_becomes_requested(b
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 2, 1, name="log")], SCHEMA)])
     hudi = hudi_table(bench, config)
-    client = hudi.client(hudi_options.compaction_at_once())
+    client = hudi.client(hudi_options.compaction_options())
     plan = client.scheduleCompaction(hudi._jvm.none())
     client.close()
     assert plan.isPresent() and hudi.rollback_unfinished() == ()

@@ -10,6 +10,7 @@ from pyspark.errors.exceptions.captured import IllegalArgumentException
 from workbench import Workbench, change, flattened, table
 
 from sluice import hudi_options
+from sluice.service_config import ServicePolicy
 from sluice.table_config import TableConfig
 from sluice_spark.housekeeping import Housekept, keep_house
 from sluice_spark.hudi_jvm import HudiJvm
@@ -60,7 +61,7 @@ def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> list[tupl
     return sorted((row["id"], row["place"], row["name"]) for row in rows)
 
 
-@pytest.mark.parametrize("layout", [{"table_type": "cow"}, {"table_type": "mor", "partition_by": ("place",)}], ids=["cow", "mor partitioned"])
+@pytest.mark.parametrize("layout", [{"table_type": "cow"}, {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)}], ids=["cow", "mor partitioned"])
 def test_every_moment_of_the_window_is_readable_when_its_commit_is_archived_and_nothing_older_stays(bench: Workbench, layout: dict[str, Any]) -> None:
     config = table(time_travel_h=1, **layout)
     states = history(bench, config)
@@ -111,6 +112,18 @@ def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_th
     assert keep_house(hudi, jvm, now_ms=horizon_ms, known=known).files == 0
     assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms // hudi_options.CLEANINGS_PER_WINDOW - 1, known=known).cleaning is None
     assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms, known=known).files > 0
+
+
+def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hudi_options, "UNSERVED_DELTA_COMMITS", 4)
+    config, known = table(table_type="mor"), KnownTables()
+    hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
+    merged: list[str | None] = []
+    for number in range(6):
+        bench.merge(config, [bench.put([change("u", 10 + number, id=1, place="A", name=f"at {number}")], SCHEMA)])
+        merged.append(keep_house(hudi, jvm, now_ms=0, known=known).compacted)
+    assert [instant is not None for instant in merged] == [False, False, False, True, False, False]
+    assert bench.rows(config, "name") == [("at 5",)]
 
 
 def test_what_replaced_a_whole_table_stays_active_until_what_it_replaced_is_cleaned(bench: Workbench) -> None:

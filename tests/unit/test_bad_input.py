@@ -38,14 +38,15 @@ OF_OTHERS = {
     "announcement_refused": "announce", "batch_taken": "the driver", "change_refused": "config push", "cleaning_unfinished": "housekeeping", "clock_behind": "the driver",
     "commit_not_newest": "the driver", "configuration_unreadable": "admit", "foreign_objects": "settling", "invalid_configuration": "config push", "lane_lost": "the driver",
     "lanes_failed": "supervise", "ledger_busy": "every user of the ledger", "manifest_missing": "a take-over", "message_unfinished": "admit", "settings_missing": "every function",
-    "spark_died": "the driver", "still_unfinished": "the driver", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
+    "spark_died": "the driver", "still_unfinished": "the driver", "service_not_for_table": "table services",
+    "service_unfinished": "table services", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
     "no_such_commit": "reading a timeline", "unreadable_commit": "reading a timeline", "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
     "catalog_name_taken": "catalog sync", "catalog_partition_keys_differ": "catalog sync", "catalog_raced": "catalog sync", "catalog_refused": "catalog sync",
     "no_statement": "sluice table ddl", "table_not_configured": "catalog sync", "unexpected_partition": "catalog sync",
     "unusable_catalog_request": "catalog sync", "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py and in test_plain_records.py.
-ELSEWHERE = {"lost_before_read", "unsupported_format", "overlap", "no_coordinates"}
+ELSEWHERE = {"below_purge_floor", "lost_before_read", "unsupported_format", "overlap", "no_coordinates"}
 
 
 class Bucket:

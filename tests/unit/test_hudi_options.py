@@ -1,5 +1,6 @@
 """The Hudi options of a table."""
 from sluice import hudi_options, override_policy
+from sluice.service_config import Pace, ServicePolicy
 from sluice.table_config import TableConfig
 
 
@@ -66,8 +67,9 @@ def test_archival_keeps_far_more_commits_than_it_takes_to_find_a_batch_by_its_id
     assert override_policy.refusal("hoodie.keep.min.commits"), "no table's configuration can lower it"
 
 
-def test_only_merge_on_read_compacts() -> None:
-    assert options(table(table_type="mor"))["hoodie.compact.inline"] == "true"
+def test_a_write_compacts_only_where_no_service_does() -> None:
+    unserved = (ServicePolicy(on=False), ServicePolicy(compaction=Pace(on=False)))
+    assert [options(table(table_type="mor", services=policy))["hoodie.compact.inline"] for policy in (ServicePolicy(), *unserved)] == ["false", "true", "true"]
     assert "hoodie.compact.inline" not in options(table())
 
 

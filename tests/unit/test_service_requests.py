@@ -200,6 +200,11 @@ class TestLedger:
         assert ledger.withdraw_service(request, LASTING, NOW).state == FAILED
         assert ledger.withdraw_service(request, LASTING, NOW) is None
 
+    def test_a_purge_floor_only_rises_and_is_kept_by_generation(self, ledger):
+        ledger.raise_purge_floor(TABLE, {0: "0000.5", 1: "0001.2"})
+        ledger.raise_purge_floor(TABLE, {0: "0000.3", 1: "0001.9"})
+        assert ledger.table_state(TABLE).purge_floors == {"0": "0000.5", "1": "0001.9"}
+
     def test_its_items_lie_where_they_are_said_to(self, ledger, emulated):
         asked(ledger)
         stored = emulated.get_item(TableName="ledger", Key={name: {"S": value} for name, value in service_key(LANE, TABLE, COMPACTION).items()})["Item"]

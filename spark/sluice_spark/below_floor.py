@@ -1,0 +1,70 @@
+"""Changes that came after their row was purged, and are older than what was: set aside with their rows, never merged."""
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from sluice import hidden_columns as hidden
+from sluice.errors import SluiceError
+from sluice.manifest import ManifestObject, rows_key
+from sluice.row_errors import JSON_TEXT, MAX_CONTENT_BYTES, RowError, from_lines
+from sluice_aws.objects import Objects
+from sluice_aws.task_objects import ObjectSource, task_objects
+from sluice_spark.normalizing import quoted
+from sluice_spark.object_errors import leave_rows
+
+_CONTENT = "_sluice_content"
+
+
+class BelowPurgeFloor(SluiceError):
+    """A change of a row that the table no longer has, at or below the position of what was purged: its deletion may be what is newer."""
+
+    code = "below_purge_floor"
+    next_step = "The table's horizon for purging is shorter than this change was late; read the row at the source and write it there again if it is to be there"
+
+
+def leave_below_floor(
+    below: DataFrame, *, objects: Sequence[ManifestObject], batch: str, table: str, columns: Sequence[str], limit: int, source: ObjectSource,
+) -> None:
+    """Put the rows of changes at or below the purge floor beside what else was set aside of their objects.
+
+    Objects that were merged before are left out: their rows are repetitions. Beyond `limit` rows of one
+    object the others are listed without their content.
+    """
+    known = {item.id.lineage: (item.id.hash, item.offset) for item in objects if not item.merged}
+    told = below.select(
+        quoted(hidden.OBJECT).alias("object"), quoted(hidden.OFFSET).alias("offset"), quoted(hidden.POSITION).alias("position"),
+        F.to_json(F.struct(*[quoted(name) for name in columns])).alias(_CONTENT),
+    )
+    told.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(_task(known, batch, table, limit, source))
+
+
+def _task(known: Dict[str, Tuple[str, Optional[int]]], batch: str, table: str, limit: int, source: ObjectSource) -> Callable[[Iterable[Row]], None]:
+    def run(rows: Iterable[Row]) -> None:
+        for lineage, of_object in groupby(rows, key=lambda row: row["object"]):
+            if lineage in known:
+                object_hash, first_offset = known[lineage]
+                _leave(task_objects(source), source.silver_bucket, batch, table, object_hash, _row_errors(of_object, first_offset, limit))
+
+    return run
+
+
+def _row_errors(rows: Iterable[Row], first_offset: Optional[int], limit: int) -> List[RowError]:
+    found = []
+    for number, row in enumerate(rows):
+        error = BelowPurgeFloor("The row was purged, and this change is older than what was")
+        content = row[_CONTENT] if number < limit else ""
+        record = row["offset"] - (first_offset or 0) if row["offset"] is not None else number
+        found.append(RowError(record, error.code, str(error), row["offset"], row["position"], JSON_TEXT, content[:MAX_CONTENT_BYTES], len(content)))
+    return found
+
+
+def _leave(objects: Objects, silver_bucket: str, batch: str, table: str, object_hash: str, rows: List[RowError]) -> None:
+    """Beside the rows that the reading of the object left there, each once: a task that is repeated changes nothing."""
+    document = objects.get(silver_bucket, rows_key(batch, table, object_hash))
+    before = [] if document is None else list(from_lines(document.data.decode("utf-8")))
+    kept = [row for row in before if row.code != BelowPurgeFloor.code]
+    leave_rows(objects, silver_bucket, batch=batch, table=table, object_hash=object_hash, rows=[*kept, *rows])

@@ -1,0 +1,256 @@
+"""Table services on Spark: what each does, that it is done once, and that readers of every moment see the same afterwards."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from workbench import Workbench, change, flattened, table
+
+from sluice import hudi_options
+from sluice.manifest import rows_key
+from sluice.service_config import ServicePolicy
+from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
+from sluice.table_config import TableConfig
+from sluice_spark.hudi_errors import ServiceNotForTable
+from sluice_spark.hudi_jvm import HudiJvm
+from sluice_spark.hudi_table import HudiTable
+from sluice_spark.lane_lost import LaneLost
+from sluice_spark.serving import Pace, serve_table
+
+SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
+COLUMNS = ("id", "place", "name", "__deleted")
+
+
+def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n") -> dict[str, Any]:
+    return change(op, lsn, id=id, place=place, name=name)
+
+
+def serve(bench: Workbench, config: TableConfig, service: str, *, held: Any = lambda: True, budget: int | None = None, floors: Any = lambda positions: None) -> SliceDone:
+    pace = Pace(cores=2)
+    if budget is not None:
+        pace.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
+    return serve_table(bench.spark, config=config, service=service, services=bench.services, pace=pace, still_held=held, slice_s=20, raise_floor=floors)
+
+
+def as_of(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
+    frame = bench.spark.read.format("hudi").option("as.of.instant", instant).load(bench.path(config)).select(*COLUMNS)
+    return sorted((tuple(found) for found in frame.collect()), key=str)
+
+
+def log_files(bench: Workbench, config: TableConfig) -> list[str]:
+    """Log files of the newest file slices: those that a reader still has to merge."""
+    found = [path.name for path in bench.local_path(config).rglob("*.log.*") if ".hoodie" not in path.parts]
+    bases = {path.name.split("_")[0] + path.name.rpartition("_")[2].split(".")[0] for path in bench.local_path(config).rglob("*.parquet")}
+    newest = {file_id: max(base[len(file_id):] for base in bases if base.startswith(file_id)) for file_id in {base[:38] for base in bases}}
+    return [name for name in found if name.split("_")[1].split(".")[0] == newest.get(name[1:39])]
+
+
+def logged(bench: Workbench, config: TableConfig, *, commits: int = 3) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """A first load of three partitions and commits that each write a log file into every one of them; every instant with its rows."""
+    states = []
+    for number in range(commits + 1):
+        changes = [row("c" if number == 0 else "u", 10 * number + id, id, "ABC"[id % 3], f"at {number}") for id in range(6)]
+        outcome = bench.merge(config, [bench.put(changes, SCHEMA)])
+        assert outcome.instant is not None
+        states.append((outcome.instant, bench.rows(config, *COLUMNS)))
+    return states
+
+
+def test_compaction_merges_what_the_budget_holds_slice_by_slice_and_changes_no_moment(bench: Workbench) -> None:
+    config = table(table_type="mor", partition_by=("place",))
+    states = logged(bench, config)
+    assert len(log_files(bench, config)) == 9, "no write compacts by itself"
+
+    done = serve(bench, config, COMPACTION)
+
+    report = done.report
+    assert (report.files_before, report.files_after, report.rows, report.more["log_files"], done.more) == (12, 3, 6, 9, False)
+    assert report.bytes_before > report.bytes_after > 0 and report.ms > 0
+    assert log_files(bench, config) == [] and f"{report.instant}.commit" in bench.timeline(config)
+    assert serve(bench, config, COMPACTION).report.instant is None, "nothing is left to do"
+    assert bench.rows(config, *COLUMNS) == states[-1][1] == bench.rows_by_hudi_rs(config, *COLUMNS)
+    for instant, rows in states:
+        assert as_of(bench, config, instant) == rows
+    # The read-optimized query shows it too, and what comes next finds the compacted rows.
+    optimized = bench.spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(bench.path(config))
+    assert {found["name"] for found in optimized.select("name").collect()} == {"at 3"}
+    late = bench.merge(config, [bench.put([row("u", 5, 1, "B", "late"), row("u", 99, 2, "C", "newer")], SCHEMA)])
+    assert (late.counts["winning"], late.counts["losing"]) == (1, 1)
+
+
+@pytest.mark.parametrize("dies", ["before the plan", "after the plan", "before the commit"])
+def test_a_compaction_that_died_is_carried_out_by_a_later_slice_and_a_change_between_the_two_stays(bench: Workbench, dies: str) -> None:
+    config = table(table_type="mor")
+    for number in range(3):
+        bench.merge(config, [bench.put([row("u", 10 + number, 1, name=f"at {number}")], SCHEMA)])
+    asked = iter({"before the plan": [False], "after the plan": [True, True, False], "before the commit": [True, True, False]}[dies])
+    if dies == "after the plan":
+        client = HudiTable(bench.spark, bench.path(config), config).client(hudi_options.compaction_options(1))
+        assert client.scheduleCompaction(HudiJvm(bench.spark).none()).isPresent()
+        client.close()
+    else:
+        with pytest.raises(LaneLost):
+            serve(bench, config, COMPACTION, held=lambda: next(asked))
+    bench.new_run()
+    between = bench.merge(config, [bench.put([row("u", 50, 1, name="between"), row("c", 51, 2, name="new")], SCHEMA)])
+
+    done = serve(bench, config, COMPACTION)
+    again = serve(bench, config, COMPACTION) if done.more else done
+
+    assert between.counts["winning"] == 2 and done.report.instant is not None and not again.more
+    assert bench.rows(config, "id", "name") == [(1, "between"), (2, "new")] == bench.rows_by_hudi_rs(config, "id", "name")
+    assert log_files(bench, config) == [] and HudiTable(bench.spark, bench.path(config), config).rollback_unfinished() == ()
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_clustering_sorts_small_files_into_few_and_every_moment_stays_readable(bench: Workbench, table_type: str) -> None:
+    config = table(table_type=table_type, partition_by=("place",), hudi={"hoodie.parquet.small.file.limit": "0"}, services=ServicePolicy(cluster_by=("name",)))
+    states = []
+    for number in range(3):
+        outcome = bench.merge(config, [bench.put([row("c", 10 * number + id, 10 * number + id, "AB"[id % 2], f"{9 - id}") for id in range(6)], SCHEMA)])
+        states.append((outcome.instant, bench.rows(config, *COLUMNS)))
+    bench.new_run()
+
+    done = serve(bench, config, CLUSTERING)
+    rest = serve(bench, config, CLUSTERING)
+
+    assert (done.report.files_before + rest.report.files_before, done.report.files_after + rest.report.files_after) == (6, 2)
+    assert done.report.rows + rest.report.rows == 18 and done.report.bytes_before > 0
+    last = serve(bench, config, CLUSTERING)
+    assert (last.report.instant, last.more) == (None, False), "a partition of one file is left alone"
+    assert bench.rows(config, *COLUMNS) == states[-1][1] == bench.rows_by_hudi_rs(config, *COLUMNS)
+    for instant, rows in states:
+        assert as_of(bench, config, instant) == rows
+    newest = [path for path in bench.local_path(config).rglob("*.parquet") if (done.report.instant or "") in path.name or (rest.report.instant or "x") in path.name]
+    for path in newest:
+        names = [found["name"] for found in bench.spark.read.parquet(f"file:{path}").select("name").collect()]
+        assert names == sorted(names)
+    after = bench.merge(config, [bench.put([row("u", 90, 1, "A", "moved"), row("u", 1, 2, "A", "late")], SCHEMA)])
+    assert (after.counts["winning"], after.counts["losing"]) == (1, 1) and (1, "A", "moved", False) in bench.rows(config, *COLUMNS)
+
+
+def test_a_clustering_that_died_is_undone_before_the_tables_next_write(bench: Workbench) -> None:
+    config = table(hudi={"hoodie.parquet.small.file.limit": "0"}, services=ServicePolicy(cluster_by=("name",)))
+    for number in range(2):
+        bench.merge(config, [bench.put([row("c", number + 1, number)], SCHEMA)])
+    asked = iter([True, True, False])
+    with pytest.raises(LaneLost):  # its plan is on the timeline, and holds every file
+        serve(bench, config, CLUSTERING, held=lambda: next(asked))
+    assert any(name.endswith(".replacecommit.requested") for name in bench.timeline(config))
+
+    merged = bench.merge(config, [bench.put([row("u", 9, 0, name="after")], SCHEMA)])
+
+    assert merged.counts["winning"] == 1 and "rolled_back" in bench.events.names()
+    assert bench.rows(config, "id", "name") == [(0, "after"), (1, "n")]
+    assert serve(bench, config, CLUSTERING).report.files_after == 1
+
+
+AT_ONCE = ServicePolicy(purge_horizon_s=0)
+KINDS = [("cow", ()), ("mor", ()), ("mor", ("place",))]
+
+
+def purged_table(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> tuple[TableConfig, dict[int, str]]:
+    """Rows 1 to 6, of which 1 to 3 were deleted and purged; and the floors that were raised for it."""
+    config = table(table_type=table_type, partition_by=partition_by, delete_mode="hard", services=AT_ONCE)
+    bench.merge(config, [bench.put([row("c", id, id) for id in range(1, 7)], SCHEMA)])
+    bench.merge(config, [bench.put([row("d", 10 + id, id) for id in (1, 2, 3)], SCHEMA)])
+    floors: dict[int, str] = {}
+    done = serve(bench, config, PURGE, floors=floors.update)
+    slices = [done]
+    while slices[-1].more:
+        slices.append(serve(bench, config, PURGE, floors=floors.update))
+    assert sum(one.report.rows for one in slices if not one.report.more) == 3
+    return config, floors
+
+
+@pytest.mark.parametrize("table_type, partition_by", KINDS, ids=["cow", "mor", "mor partitioned"])
+def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_quarantined(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> None:
+    config, floors = purged_table(bench, table_type, partition_by)
+    assert bench.rows(config, "id", "__deleted") == [(4, False), (5, False), (6, False)] == bench.rows_by_hudi_rs(config, "id", "__deleted")
+    assert list(floors) == [0] and floors[0].startswith("0000.00000000000000000013."), "the highest purged position, before the purge"
+    instant = [name for name in bench.timeline(config) if name.endswith("commit")][-1 if table_type == "cow" else -2]
+    assert f'"sluice.purged.0" : "{floors[0]}"' in (bench.local_path(config) / ".hoodie" / instant).read_text()
+    assert serve(bench, config, PURGE).report.rows == 0
+    late = bench.put([row("u", 5, 1, "B", "late"), row("u", 3, 4, "B", "late"), row("c", 50, 2, "B", "again"), row("c", 51, 7, "B", "new"), row("u", 12, 6, "A", "newer")], SCHEMA)
+
+    outcome = bench.merge(config, [late])
+
+    assert (outcome.counts["winning"], outcome.counts["below_purge_floor"], outcome.counts["quarantined_rows"]) == (3, 1, 1)
+    (found,) = outcome.quarantined_rows
+    assert (found.object, found.rows, dict(found.codes)) == (late.id.hash, 1, {"below_purge_floor": 1})
+    lines = bench.services.objects.get(bench.silver, rows_key(outcome.batch, config.table, late.id.hash)).data.decode()
+    assert '"record":0' in lines and "late" in lines
+    now = [(2, "B", "again", False), (4, "A", "n", False), (5, "A", "n", False), (6, "A", "newer", False), (7, "B", "new", False)]
+    assert bench.rows(config, *COLUMNS) == now == bench.rows_by_hudi_rs(config, *COLUMNS), "never skipped by the floor: 6 is there and changes below it"
+
+
+def test_what_was_merged_before_is_counted_below_the_floor_and_not_quarantined_again(bench: Workbench) -> None:
+    config, _ = purged_table(bench, "cow", ())
+    again = dataclasses.replace(bench.put([row("c", 1, 1), row("c", 60, 9)], SCHEMA), attempt=1, merged=True)
+    outcome = bench.merge(config, [again])
+    assert (outcome.counts["winning"], outcome.counts["below_purge_floor"], outcome.quarantined_rows) == (1, 1, ())
+
+
+def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows_are_not_purged(bench: Workbench) -> None:
+    config = table(delete_mode="hard")
+    bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
+    bench.merge(config, [bench.put([row("d", 3, 1)], SCHEMA)])
+    assert serve(bench, config, PURGE).report.rows == 0 and len(bench.rows(config, "id")) == 2
+    with pytest.raises(ServiceNotForTable):
+        serve(bench, dataclasses.replace(config, delete_mode="soft"), PURGE)
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_purge_that_died_behind_its_floor_or_its_removal_is_finished_and_nothing_comes_back(bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = table(table_type=table_type, delete_mode="hard", services=AT_ONCE)
+    bench.merge(config, [bench.put([row("c", id, id) for id in (1, 2)], SCHEMA)])
+    bench.merge(config, [bench.put([row("d", 11, 1)], SCHEMA)])
+    while serve(bench, config, PURGE, budget=0).report.instant is None or log_files(bench, config):
+        break
+    if table_type == "mor":  # its logs are compacted by now: kill it between the removal and the compaction behind it
+        monkeypatch.setattr(HudiTable, "compact_all", lambda self: (_ for _ in ()).throw(LaneLost("killed", table="t")))
+        with pytest.raises(LaneLost):
+            serve(bench, config, PURGE)
+        monkeypatch.undo()
+        bench.new_run()
+    late = bench.put([row("u", 5, 1, name="late"), row("u", 60, 2, name="newer")], SCHEMA)
+    assert bench.merge(config, [late]).counts["below_purge_floor"] == 1
+    bench.merge(config, [bench.put([row("c", 70, 1, name="born again")], SCHEMA)])
+    assert bench.rows(config, "id", "name") == [(1, "born again"), (2, "newer")] == bench.rows_by_hudi_rs(config, "id", "name")
+
+
+def test_cleaning_and_archival_keep_every_moment_of_the_window(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hudi_options, "MIN_COMMITS", 2)
+    monkeypatch.setattr(hudi_options, "MAX_COMMITS", 3)
+    config = table(time_travel_h=1)
+    states = []
+    for number in range(5):
+        outcome = bench.merge(config, [bench.put([row("u", 10 + number, 1, name=f"at {number}")], SCHEMA)])
+        states.append((outcome.instant, bench.rows(config, *COLUMNS)))
+    archived = serve(bench, config, ARCHIVAL)
+    assert archived.report.more["archived"] >= 2 and serve(bench, config, CLEANING).report.files_before == 0
+    for instant, rows in states:
+        assert as_of(bench, config, instant) == rows
+
+    class Later:
+        """A clock at which the window begins at the fourth commit."""
+
+        def now_ms(self) -> int:
+            from sluice_spark.hudi_table import instant_ms
+            return instant_ms(states[3][0]) + hudi_options.HOUR_MS
+
+    monkeypatch.setattr(bench.services.clock, "now_ms", Later().now_ms, raising=False)
+    cleaned = serve(bench, config, CLEANING)
+
+    assert cleaned.report.files_before >= 2 and cleaned.report.bytes_before > 0 and cleaned.report.instant is not None
+    for instant, rows in states[3:]:
+        assert as_of(bench, config, instant) == rows
+
+
+def test_a_service_is_refused_where_it_does_not_apply_and_does_nothing_to_a_table_without_data(bench: Workbench) -> None:
+    with pytest.raises(ServiceNotForTable):
+        serve(bench, table(), COMPACTION)
+    with pytest.raises(ServiceNotForTable):
+        serve(bench, table(), CLUSTERING)
+    assert serve(bench, table("none"), CLEANING) == SliceDone(serve(bench, table("none"), ARCHIVAL).report)
