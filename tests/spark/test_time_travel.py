@@ -8,6 +8,7 @@ from pyspark.errors.exceptions.captured import IllegalArgumentException
 from workbench import Workbench, change, flattened, table
 
 from sluice import hudi_options
+from sluice.service_config import ServicePolicy
 from sluice.table_config import TableConfig
 from sluice_cli.moments import Span
 from sluice_cli.reading import Shown, open_table, read_table
@@ -89,7 +90,7 @@ def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
     bench.new_run()
 
 
-@pytest.mark.parametrize("layout", [{"table_type": "cow", "partition_by": ("place",)}, {"table_type": "mor", "partition_by": ("place",)}], ids=["cow", "mor"])
+@pytest.mark.parametrize("layout", [{"table_type": "cow", "partition_by": ("place",)}, {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)}], ids=["cow", "mor"])
 def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlier_moment_is_refused_by_both(bench: Workbench, layout: dict[str, Any]) -> None:
     config = table(time_travel_h=1, **layout)
     instants = history(bench, config)
@@ -128,7 +129,7 @@ def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlie
 def test_a_compaction_that_is_planned_hides_nothing_and_base_files_alone_wait_for_it(bench: Workbench) -> None:
     config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
     instants = [merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2))), merge(bench, config, change("u", 11, id=1, place="north", name="logged"))]
-    client = HudiTable(bench.spark, bench.path(config), config).client(hudi_options.compaction_at_once())
+    client = HudiTable(bench.spark, bench.path(config), config).client(hudi_options.compaction_options())
     planned = client.scheduleCompaction(HudiJvm(bench.spark).none()).get()
     client.close()
     bench.new_run()
