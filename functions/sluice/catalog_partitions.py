@@ -87,7 +87,7 @@ def partition_input(table: TableInput, values: Values, path: str) -> Dict[str, A
 
 
 def retyped(table: TableInput, partition: Mapping[str, Any]) -> Dict[str, Any]:
-    """A partition of the catalog with the table's columns: Athena refuses one whose column has another type than the table's."""
+    """A partition of the catalog, as the Glue API takes it, with the table's columns: Athena refuses one whose column has another type than the table's."""
     kept = {name: partition[name] for name in ("Values", "LastAccessTime", "Parameters", "LastAnalyzedTime") if partition.get(name) is not None}
     return {**kept, "StorageDescriptor": {**(partition.get("StorageDescriptor") or {}), "Columns": table["StorageDescriptor"]["Columns"]}}
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from sluice.catalog_changes import is_current, synced_until, table_change
@@ -95,12 +96,12 @@ class CatalogSync:
         for entry in names.entries:
             before = had.get(entry.table)
             change = table_change(wished_table(wish, entry.table, entry.kind, synced=newest.time), before, config)
+            table = dict(before or {}) if change is None else change.table
             partitions = PartitionChange({})
             if config.partition_by:
                 partitions = self._partitions(config, names.database, wish.location, entry.table, before, timeline, listed)
-                if change is not None and change.retyped:
-                    partitions = self._retyped(names.database, entry.table, partitions, change.table)
-            table = dict(before or {}) if change is None else change.table
+                stale = self._staying(names.database, entry.table, partitions) if change is not None and change.retyped else partitions.update
+                partitions = replace(partitions, update=tuple(retyped(table, partition) for partition in stale))
             tables.append(TablePlan(table, change, partitions))
         views = (table_change(wished_view(wish, entry, entry.view), had.get(entry.view), config) for entry in names.entries if entry.view)
         return CatalogPlan(config.table, names.database, newest.time, found is None, tuple(tables), tuple(view for view in views if view is not None))
@@ -123,11 +124,10 @@ class CatalogSync:
         there = [] if before is None else self._catalog.partitions(database, name)
         return partition_change(config.table, config.partition_by, location, stored=listed[""], found=there, whole=True)
 
-    def _retyped(self, database: str, name: str, change: PartitionChange, table: Mapping[str, Any]) -> PartitionChange:
-        """Every partition that stays gets the table's columns."""
+    def _staying(self, database: str, name: str, change: PartitionChange) -> List[Mapping[str, Any]]:
+        """Every partition of the catalog that isn't dropped, at its right place."""
         moved = {tuple(partition["Values"]): partition for partition in change.update}
-        staying = [moved.get(tuple(one["Values"]), one) for one in self._catalog.whole_partitions(database, name) if tuple(one["Values"]) not in change.drop]
-        return PartitionChange(change.add, change.drop, tuple(retyped(dict(table), partition) for partition in staying))
+        return [moved.get(tuple(one["Values"]), one) for one in self._catalog.whole_partitions(database, name) if tuple(one["Values"]) not in change.drop]
 
     def _commits(self, table: str, instants: Tuple[Instant, ...]) -> List[Commit]:
         if len(instants) < 2:

@@ -139,6 +139,19 @@ def test_a_sync_that_is_behind_the_active_timeline_lists_the_folders(world):  # 
     assert set(world.partitions("moma", "artists_all")) == {("German",), ("Dutch",), ("Danish",)}
 
 
+def test_a_partition_that_points_elsewhere_is_put_right_and_keeps_what_else_is_said_of_it(world):  # noqa: F811
+    config = artists()
+    world.commit(config, 1, partitions=["nationality=German"])
+    world.sync.sync(config)
+    (partition,) = world.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
+    elsewhere = {"Values": ["German"], "Parameters": {"mine": "1"}, "StorageDescriptor": {**partition["StorageDescriptor"], "Location": "s3://elsewhere"}}
+    world.glue.batch_update_partition(DatabaseName="moma", TableName="artists_all", Entries=[{"PartitionValueList": ["German"], "PartitionInput": elsewhere}])
+    world.commit(config, 2, partitions=["nationality=German"])
+    assert world.sync.sync(config).to_dict()["tables"][0]["partitions"]["corrected"] == 1
+    (mended,) = world.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
+    assert (mended["StorageDescriptor"], mended["Parameters"]) == (partition["StorageDescriptor"], {"mine": "1"})
+
+
 def test_columns_are_added_and_widened_and_partitions_get_the_new_types(world):  # noqa: F811
     config = artists()
     world.commit(config, 1, partitions=["nationality=German"])
