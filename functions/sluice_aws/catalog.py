@@ -40,8 +40,8 @@ class CatalogSync:
         Raises CatalogRaced when others change the same table again and again, and what `plan` raises.
         """
         for attempt in range(ATTEMPTS):
-            plan = self.plan(config, instant)
             try:
+                plan = self.plan(config, instant)
                 self._apply(plan)
                 return plan
             except CatalogRaced:

@@ -12,6 +12,7 @@ from sluice.errors import SluiceError
 
 AT_ONCE = 4  # calls: the quotas of an account are 10 to 20 a second, for everybody in it
 _NOT_FOUND, _EXISTS = "EntityNotFoundException", "AlreadyExistsException"
+_DENIED = ("AccessDeniedException", "AccessDenied")
 _RACES = (_NOT_FOUND, _EXISTS, "ConcurrentModificationException", "VersionMismatchException")
 
 
@@ -28,6 +29,13 @@ class CatalogRefused(SluiceError):
 
     code = "catalog_refused"
     next_step = "Look at what Glue says; a missing permission of Lake Formation is refused like this, too"
+
+
+class CatalogDenied(SluiceError):
+    """Glue or Lake Formation doesn't allow a call; facts: `name`, `cause`."""
+
+    code = "catalog_denied"
+    next_step = "Give the role what docs/catalog.md names; where Lake Formation governs the catalog, there too"
 
 
 class GlueCatalog:
@@ -49,7 +57,7 @@ class GlueCatalog:
         except ClientError as error:
             if _code(error) == _NOT_FOUND:
                 return None
-            raise
+            raise _explained(database, error) from error
         for name in names:
             alone = None if name in found else self._table(database, name)
             if alone is not None:
@@ -62,7 +70,7 @@ class GlueCatalog:
             self._glue.create_database(DatabaseInput={"Name": database, "Description": "Tables that Sluice merges change files into"})
         except ClientError as error:
             if _code(error) != _EXISTS:
-                raise
+                raise _explained(database, error) from error
 
     def create_table(self, database: str, table: TableInput) -> None:
         """Make a table or view, and its database where that isn't there. Raises CatalogRaced when the name is taken meanwhile."""
@@ -71,30 +79,32 @@ class GlueCatalog:
             self._glue.create_table(DatabaseName=database, TableInput=table)
 
         try:
-            self._raced(table["Name"], create)
+            self._asked(table["Name"], create)
         except CatalogRaced as error:
             if error.facts["cause"] != _NOT_FOUND:
                 raise
             self.create_database(database)
-            self._raced(table["Name"], create)
+            self._asked(table["Name"], create)
 
     def update_table(self, database: str, table: TableInput) -> None:
         """Change a table or view. Raises CatalogRaced when somebody else just did, or dropped it.
 
         The old version isn't archived: the commit that is told changes with every sync, and versions are a quota.
         """
-        self._raced(table["Name"], lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True))
+        self._asked(table["Name"], lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True))
 
     def partitions(self, database: str, table: str) -> List[Mapping[str, Any]]:
         """Every partition of a table, without its columns: a thousand to a call."""
         pages = self._glue.get_paginator("get_partitions").paginate(
             DatabaseName=database, TableName=table, ExcludeColumnSchema=True, PaginationConfig={"PageSize": GET_BATCH})
-        return [partition for page in pages for partition in page["Partitions"]]
+        listed: List[Mapping[str, Any]] = self._asked(table, lambda: [partition for page in pages for partition in page["Partitions"]])
+        return listed
 
     def whole_partitions(self, database: str, table: str) -> List[Mapping[str, Any]]:
         """Every partition of a table, with all that is told of it."""
         pages = self._glue.get_paginator("get_partitions").paginate(DatabaseName=database, TableName=table, PaginationConfig={"PageSize": GET_BATCH})
-        return [partition for page in pages for partition in page["Partitions"]]
+        listed: List[Mapping[str, Any]] = self._asked(table, lambda: [partition for page in pages for partition in page["Partitions"]])
+        return listed
 
     def partitions_of(self, database: str, table: str, wanted: Sequence[Values]) -> List[Mapping[str, Any]]:
         """Those of the named partitions that are there: a thousand to a call."""
@@ -109,7 +119,8 @@ class GlueCatalog:
                 asked = left if len(left) < len(asked) else []  # an emulator names here what it doesn't have
             return found
 
-        return [partition for part in self._at_once(get, batches(list(wanted), GET_BATCH)) for partition in part]
+        parts = self._asked(table, lambda: self._at_once(get, batches(list(wanted), GET_BATCH)))
+        return [partition for part in parts for partition in part]
 
     def add_partitions(self, database: str, table: str, partitions: Sequence[Mapping[str, Any]]) -> None:
         """Add partitions; one that is there already counts as added. Raises CatalogRefused, CatalogRaced."""
@@ -139,10 +150,10 @@ class GlueCatalog:
         except ClientError as error:
             if _code(error) == _NOT_FOUND:
                 return None
-            raise
+            raise _explained(name, error) from error
 
     def _in_batches(self, table: str, items: Sequence[Any], size: int, harmless: str, call: Callable[[Sequence[Any]], Mapping[str, Any]]) -> None:
-        for answer in self._at_once(lambda batch: self._raced(table, lambda: call(batch)), batches(list(items), size)):
+        for answer in self._at_once(lambda batch: self._asked(table, lambda: call(batch)), batches(list(items), size)):
             for failed in (answer or {}).get("Errors", []):
                 detail = failed.get("ErrorDetail", {})
                 if detail.get("ErrorCode") != harmless:
@@ -156,13 +167,20 @@ class GlueCatalog:
         with ThreadPoolExecutor(AT_ONCE) as threads:
             return tuple(threads.map(call, listed))
 
-    def _raced(self, name: str, call: Callable[[], Any]) -> Any:
+    def _asked(self, name: str, call: Callable[[], Any]) -> Any:
         try:
             return call()
         except ClientError as error:
-            if _code(error) in _RACES:
-                raise CatalogRaced(f"{name} was changed in the catalog meanwhile: {_code(error)}", name=name, cause=_code(error)) from error
-            raise
+            raise _explained(name, error) from error
+
+
+def _explained(name: str, error: ClientError) -> Exception:
+    """What a refusal means where that is known, else the refusal itself."""
+    if _code(error) in _RACES:
+        return CatalogRaced(f"{name} was changed in the catalog meanwhile: {_code(error)}", name=name, cause=_code(error))
+    if _code(error) in _DENIED:
+        return CatalogDenied(f"{name} can't be kept in the catalog: {error.response['Error'].get('Message') or _code(error)}", name=name, cause=_code(error))
+    return error
 
 
 def _code(error: ClientError) -> str:

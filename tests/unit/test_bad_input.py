@@ -41,7 +41,7 @@ OF_OTHERS = {
     "spark_died": "the driver", "still_unfinished": "the driver", "service_not_for_table": "table services",
     "service_unfinished": "table services", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
     "no_such_commit": "reading a timeline", "unreadable_commit": "reading a timeline", "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
-    "catalog_name_taken": "catalog sync", "catalog_partition_keys_differ": "catalog sync", "catalog_raced": "catalog sync", "catalog_refused": "catalog sync",
+    "catalog_denied": "catalog sync", "catalog_name_taken": "catalog sync", "catalog_partition_keys_differ": "catalog sync", "catalog_raced": "catalog sync", "catalog_refused": "catalog sync",
     "no_statement": "sluice table ddl", "table_not_configured": "catalog sync", "unexpected_partition": "catalog sync",
     "unusable_catalog_request": "catalog sync", "unusable_commit_schema": "catalog sync",
 }

@@ -11,6 +11,7 @@ from sluice.catalog_names import CatalogRule
 from sluice.catalog_views import decoded
 from sluice.source_comments import source_comments
 from sluice.table_config import MOR
+from sluice_aws.glue_catalog import CatalogDenied
 
 DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
 
@@ -305,6 +306,17 @@ def test_what_somebody_else_changes_meanwhile_is_looked_at_again(world, monkeypa
     world.sync.sync(config)
     assert not failures
     assert world.partitions("moma", "artists_all") and world.process().sync(config).nothing
+
+
+def test_what_is_not_allowed_is_said_with_what_to_do(world, monkeypatch):  # noqa: F811
+    world.commit(artists(), 1, partitions=["nationality=German"])
+
+    def denied(**_):
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "Insufficient Lake Formation permission(s): Required Create Table on moma"}}, "CreateTable")
+
+    monkeypatch.setattr(world.glue, "create_table", denied)
+    with pytest.raises(CatalogDenied, match=r"artists_all can't be kept in the catalog: Insufficient Lake Formation .*docs/catalog.md"):
+        world.sync.sync(artists())
 
 
 def test_a_long_schema_comes_in_parts_of_four_thousand_characters(world):  # noqa: F811
