@@ -180,6 +180,8 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
     print(f"{told_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
     sys.stdout.flush()
+    if any(record.topic and record.code is None for record in found.parked):
+        say("No table takes the topic of some: `sluice config discover` proposes rules for all that are parked so")
     for lane in found.halted:
         say(f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`")
     for lane in found.paused:
