@@ -1,7 +1,7 @@
 """Purge in slices: rows deleted longer ago than the horizon are removed for good, behind a floor that keeps them from coming back."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +45,7 @@ def purge(
     if merges:
         compacted = compact(hudi, jvm, facts=facts, budget_bytes=budget_bytes, check_held=check_held)
         if compacted.report.instant is not None:
-            return SliceDone(compacted.report, more=True)
+            return SliceDone(replace(compacted.report, rows=0), more=True)  # nothing is removed yet
     rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(hudi.path)
     horizon = instant_of_ms(now_ms - hudi.config.services.purge_horizon_s * 1000)
     due = rows.where(quoted(hidden.DELETED) & (F.col(_COMMIT) < F.lit(horizon)))

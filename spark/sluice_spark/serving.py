@@ -7,7 +7,6 @@ from typing import Callable, Dict
 
 from pyspark.sql import SparkSession
 
-from sluice import hudi_options
 from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, ServiceReport, SliceDone
 from sluice.table_config import HARD, MOR, TableConfig
 from sluice_spark import housekeeping
@@ -40,15 +39,15 @@ class Pace:
             rate = self._seen.get(f"{service} {config.table}", float(FIRST_BYTES_PER_S_AND_CORE * self.cores))
         return int(max(rate, SLOWEST_BYTES_PER_S) * slice_s)
 
-    def saw(self, config: TableConfig, service: str, report: ServiceReport) -> None:
-        """Learn from a slice; a short one says more of starting than of bytes, and at most doubles what is known."""
+    def saw(self, config: TableConfig, service: str, report: ServiceReport, slice_s: int) -> None:
+        """Learn from a slice. One that was too long makes the next plan smaller; a shorter one says more of starting than of bytes, and at most doubles it."""
         moved = report.bytes_before + report.bytes_after
         if not moved or not report.ms:
             return
         name, rate = f"{service} {config.table}", moved * 1000 / report.ms
         with self._lock:
             known = self._seen.get(name, float(FIRST_BYTES_PER_S_AND_CORE * self.cores))
-            self._seen[name] = min(rate, 2 * known) if report.ms >= 2_000 else max(known, min(rate, 2 * known))
+            self._seen[name] = rate if report.ms > slice_s * 1000 else max(known, min(rate, 2 * known))
 
 
 def serve_table(
@@ -95,7 +94,7 @@ class _Slice:
             raise CommitNotNewest(f"{self._config.table}: {self._service} {done.report.instant} is not on the timeline", table=self._config.table, instant=done.report.instant)
         known.keep(self._config, after)
         report = replace(done.report, ms=clock.now_ms() - began)
-        self._pace.saw(self._config, self._service, report)
+        self._pace.saw(self._config, self._service, report, self._slice_s)
         return replace(done, report=report)
 
     def _do(self, facts: TableFacts) -> SliceDone:

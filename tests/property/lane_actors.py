@@ -28,6 +28,10 @@ def steps(scenario: Scenario, world: World) -> Iterator[Step]:
         rest = world.late[:position] + world.late[position + 1:]
         yield f"late StartJobRun {run}", _start_job_run(world._replace(late=rest), run, forget=False)[0]
     yield from _operator_step(world)
+    if world.left.requests and world.service == ("", ""):
+        lane = applied(machine.wake, world.lane) if scenario.protocol.request_wakes else world.lane
+        less = world.left._replace(requests=world.left.requests - 1)
+        yield "a service is asked for", world._replace(service=("requested", ""), lane=lane or world.lane, left=less)
     ahead = [at for at in _deadlines(scenario, world) if at > world.now]
     if ahead and world.left.ticks:
         yield "time passes", world._replace(now=min(ahead), left=world.left._replace(ticks=world.left.ticks - 1))

@@ -5,6 +5,7 @@ from lane_world import CHECK_BEFORE_COMPLETE, CLAIMED, COMMITTED, PENDING, Drive
 
 from sluice import lane as machine
 
+SLICE = (-1,)  # stands where a batch does, for a slice of a table service: it carries no batch, and may be done again
 WRITE_ORDERS = {True: ("begin", "check", "complete"), False: ("check", "begin", "complete")}
 
 
@@ -21,9 +22,18 @@ def could_commit(scenario: Scenario, world: World, number: int, driver: Driver) 
     """Whether this process, left alone from here, would complete a commit: past its check, and not rolled back."""
     if not driver.alive:
         return False
+    if driver.at == "serve_complete":
+        return (job_name(number), SLICE, scenario.service_table) in world.inflight
+    if driver.at == "serve_begin":
+        return scenario.check_at != CHECK_BEFORE_COMPLETE
     if driver.at == "complete":
         return (job_name(number), driver.batch, _table(scenario, driver)) in world.inflight
     return driver.at == "begin" and scenario.check_at != CHECK_BEFORE_COMPLETE
+
+
+def written_table(scenario: Scenario, driver: Driver) -> str:
+    """The table that a driver writes to at this step."""
+    return scenario.service_table or "" if driver.at.startswith("serve") else _table(scenario, driver)
 
 
 def _hold(scenario, world, number, driver):
@@ -57,7 +67,50 @@ def _query(scenario, world, number, driver):
         batch = tuple(sorted(int(one.id.key) for items in plan.objects.values() for one in items))
         return _goes(world, number, driver, at="open", batch=batch, part=0)
     due = plan.next_due_at if scenario.protocol.due_at_on_release else None
+    if scenario.service_table is not None and scenario.protocol.services_before_release:
+        return _goes(world, number, driver, at="services", due=due)
     return _goes(world, number, driver, at="release" if scenario.protocol.arrivals_before_query else "look", due=due)
+
+
+def _services(scenario, world, number, driver):
+    """The second query behind the read of arrivals: a request that waits, or one in whose slice a run died."""
+    state, run = world.service
+    if state == "running" and run != driver.run and scenario.protocol.interrupts_what_died:
+        return _goes(world._replace(service=("requested", "")), number, driver, at="serve_start")
+    return _goes(world, number, driver, at="serve_start" if state == "requested" else "release")
+
+
+def _serve_start(scenario, world, number, driver):
+    """One transaction: the hold of the lane is its condition."""
+    if not _holds(world, number, driver):
+        return _exits(world, number, driver)
+    return _goes(world._replace(service=("running", driver.run)), number, driver, at="serve_rollback")
+
+
+def _serve_rollback(scenario, world, number, driver):
+    kept = frozenset(begun for begun in world.inflight if begun[2] != scenario.service_table)
+    return _goes(world._replace(inflight=kept), number, driver, at="serve_check")
+
+
+def _serve_check(scenario, world, number, driver):
+    return _goes(world, number, driver, at="serve_begin") if _holds(world, number, driver) else _exits(world, number, driver)
+
+
+def _serve_begin(scenario, world, number, driver):
+    begun = (job_name(number), SLICE, scenario.service_table)
+    return _goes(world._replace(inflight=world.inflight | {begun}), number, driver, at="serve_complete")
+
+
+def _serve_complete(scenario, world, number, driver):
+    begun = (job_name(number), SLICE, scenario.service_table)
+    if begun not in world.inflight:
+        return _exits(world, number, driver)
+    return _goes(world._replace(inflight=world.inflight - {begun}), number, driver, at="serve_finish")
+
+
+def _serve_finish(scenario, world, number, driver):
+    done = ("", "") if world.service == ("running", driver.run) else world.service
+    return _goes(world._replace(service=done), number, Driver(driver.run, driver.terminal), at=_first_look(scenario))
 
 
 def _open(scenario, world, number, driver):

@@ -31,6 +31,7 @@ class Left(NamedTuple):
     late: int = 0  # a StartJobRun whose caller died arrives any time later
     zombies: int = 0  # EMR calls a job run terminal whose process goes on
     pauses: int = 0
+    requests: int = 0  # somebody asks for a table service
 
 
 class Invocation(NamedTuple):
@@ -82,6 +83,7 @@ class World(NamedTuple):
     late: Tuple[str, ...]
     runs: int
     left: Left
+    service: Tuple[str, str] = ("", "")  # the request for a table service: its state, and the run of a slice that runs
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,9 @@ class Protocol:
     check_before_commit: bool = True
     terminal_before_lapse: bool = True
     due_at_on_release: bool = True
+    request_wakes: bool = True
+    services_before_release: bool = True
+    interrupts_what_died: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ class Scenario:
     check_at: str = CHECK_BEFORE_BEGIN
     batch_objects: int = 10
     protocol: Protocol = field(default_factory=Protocol)
+    service_table: Optional[str] = None  # the table of which a service is asked for, as often as `left.requests` says
 
     @property
     def table_names(self) -> Tuple[str, ...]:

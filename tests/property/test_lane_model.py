@@ -28,6 +28,8 @@ SCENARIOS = {
     "the same object announced twice at once": (Scenario(ONE, ((0,), (0,)), Left(ticks=1, supervisions=1)), 23_355),
     "a second object waits for freshness": (Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2), freshness_s=60, batch_objects=1), 28_390),
     "a backlog larger than a batch": (Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=1), batch_objects=1), 10_288),
+    "a service is asked for while a run works and releases": (Scenario(ONE, ((0,),), Left(ticks=1, supervisions=1, requests=1), service_table="shop.a"), 5_519),
+    "a service is asked for twice, a crash anywhere": (Scenario((), (), Left(crashes=1, ticks=2, supervisions=3, requests=2), service_table="shop.a"), 2_173),
     "an operator pauses and resumes": (Scenario(ONE, ((0,),), Left(crashes=1, pauses=1, ticks=1, supervisions=1)), 26_435),
 }
 LARGE = {
@@ -37,6 +39,7 @@ LARGE = {
     "an arrival beside one that waits for freshness, a crash anywhere": Scenario(SAME, ((0,), (1,)), Left(crashes=1, ticks=2, supervisions=1), freshness_s=60),
     "three objects of two tables, two crashes": Scenario(("shop.a", "shop.a", "shop.b"), ((0, 1, 2),), Left(crashes=2, ticks=2, supervisions=2)),
     "late starts and forgotten tokens, three supervisions": Scenario(ONE, ((0,),), Left(crashes=1, late=1, forgets=1, ticks=2, supervisions=3)),
+    "a service is asked for beside an arrival, a crash anywhere": Scenario(ONE, ((0,),), Left(crashes=1, ticks=1, supervisions=2, requests=1), service_table="shop.a"),
     "a process that outlives its job run, a crash besides": Scenario(ONE, ((0,),), Left(crashes=1, zombies=1, ticks=2, supervisions=2), check_at=CHECK_BEFORE_COMPLETE),
 }
 
@@ -110,6 +113,8 @@ ARRIVING = Scenario(SAME, ((0,), (1,)), CALM)
 CRASHING = Scenario(ONE, ((0,),), CRASH)
 WAITING = Scenario(SAME, ((0, 1),), CRASH, freshness_s=60, batch_objects=1)
 LATE = Scenario(ONE, ((0,),), Left(crashes=1, late=1, ticks=2, supervisions=2))
+SERVED = Scenario(ONE, ((0,),), Left(ticks=1, supervisions=1, requests=1), service_table="shop.a")
+SERVED_CRASHING = replace(SERVED, left=Left(crashes=1, ticks=1, supervisions=2, requests=1))
 OUTLIVING = replace(ZOMBIE, check_at=CHECK_BEFORE_COMPLETE)
 
 BROKEN = {
@@ -126,6 +131,9 @@ BROKEN = {
     "a lapse that doesn't name the job run": (LATE, Protocol(lapse=lapse_of_whatever_runs), TWO_WRITERS),
     "a hold by any job run of the run": (Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, supervisions=1)), Protocol(hold=any_job_run_holds), NO_LOST_WAKE_UP),
     "a take-over that doesn't roll back first": (OUTLIVING, Protocol(rollback_first=False), TWO_WRITERS),
+    "a request that doesn't wake its lane": (SERVED, Protocol(request_wakes=False), NO_LOST_WAKE_UP),
+    "a release without a look at what is asked for": (SERVED, Protocol(services_before_release=False), NO_LOST_WAKE_UP),
+    "a request that stays with a run that died in its slice": (SERVED_CRASHING, Protocol(interrupts_what_died=False), NO_LOST_WAKE_UP),
     "a commit without a check": (OUTLIVING, Protocol(check_before_commit=False), TWO_WRITERS),
 }
 
