@@ -72,10 +72,19 @@ package: setup  ## build the Spark artifacts for both architectures
 
 # Twice, because the artifact bucket is made by the first: until Release is set, admit ledgers objects and starts nothing.
 # The second names what the functions were built for, too: the template's defaults are python3.13 on arm64.
+# PARAMETERS="MaximumCpu='32 vCPU'" sets more. CloudFormation can't change a started application: lanes rest while it must.
+SLUICE = $(BIN)/sluice --stack $(STACK)
+OVERRIDES = $(if $(PARAMETERS),--parameter-overrides $(PARAMETERS))
 deploy: build  ## sam deploy, upload the Spark artifacts under their content hash, sam deploy with that release
-	$(BIN)/sam deploy --config-env $(ENV)
-	$(BIN)/sluice --stack $(STACK) package --upload --release-file .aws-sam/release
-	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
+	$(SLUICE) standstill begin --before-deploy template.yaml --config-env $(ENV) --parameter-overrides "$(PARAMETERS)"
+	$(BIN)/sam deploy --config-env $(ENV) $(OVERRIDES)
+	$(SLUICE) package --upload --release-file .aws-sam/release
+	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)
+	$(SLUICE) standstill end
+
+delete: setup  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
+	$(SLUICE) standstill begin
+	$(BIN)/sam delete --config-env $(ENV) --stack-name $(STACK) --no-prompts
 
 bench: setup  ## latency, full load beside the always-on peer, admit, small objects; writes docs/benchmarks.md (some 40 minutes)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench

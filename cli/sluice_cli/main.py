@@ -60,6 +60,7 @@ def _mount() -> None:
         row_command,
         schema_commands,
         service_commands,
+        standstill_command,
         status_command,
         table_commands,
         top_command,
@@ -92,6 +93,7 @@ def _mount() -> None:
     app.command("doctor")(doctor_command.doctor)
     app.command("demo")(demo_command.demo)
     app.command("package")(package_command.package)
+    app.add_typer(standstill_command.app, name="standstill")
 
 
 _mount()

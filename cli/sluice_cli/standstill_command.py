@@ -1,0 +1,131 @@
+"""`sluice standstill`: brings a deployed stack's Spark to rest before CloudFormation changes or deletes its application, and back."""
+from __future__ import annotations
+
+import json as json_module
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from sluice.lane import HALTED, IDLE, PAUSED
+from sluice_aws.ledger import Ledger
+from sluice_cli.application_changes import changes_application, parameters_of
+from sluice_cli.failures import CommandFailed, NoTarget
+from sluice_cli.output import Stack, chosen_target, say
+from sluice_cli.supervising import supervise_now
+from sluice_cli.target import Target
+
+app = typer.Typer(help="Bring Spark to rest before its application is changed or deleted, and back.", no_args_is_help=True)
+POLL_S = 5.0
+RESTING = ("CREATED", "STOPPED", "TERMINATED")
+ENDED = ("SUCCESS", "FAILED", "CANCELLED")
+Note = Annotated[Path, typer.Option("--note", metavar="FILE", help="Where the lanes that it paused are noted, for `sluice standstill end`.")]
+
+
+class NotAtRest(CommandFailed):
+    """Runs didn't end or the application didn't stop in time; facts: `waiting_for`."""
+
+    code = "not_at_rest"
+    retriable = True
+    next_step = "Look at `sluice status`; run it again, or take it back with `sluice standstill end`"
+
+
+@app.command("begin")
+def begin(
+    note: Note = Path(".aws-sam/standstill.json"),
+    before_deploy: Annotated[Optional[Path], typer.Option("--before-deploy", metavar="TEMPLATE", help="Only if deploying this template changes the application.")] = None,
+    overrides: Annotated[str, typer.Option("--parameter-overrides", metavar="TEXT", help="The parameters that the deployment will set, as `sam deploy` takes them.")] = "",
+    config_env: Annotated[Optional[str], typer.Option("--config-env", metavar="NAME", help="Take the parameters that samconfig.toml sets for this environment, as `sam deploy` does when none are given.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long runs may take to end.")] = 1800.0,
+    stack: Stack = None,
+) -> None:
+    """Pause every lane, wait until its run has ended, and stop the application. Nothing is lost: what arrives waits in the ledger.
+
+    A run ends after the batch it is in. Does nothing where there is no stack yet, or where the application isn't the stack's own.
+
+    Example:
+
+      sluice --stack sluice standstill begin --before-deploy template.yaml --parameter-overrides "MaximumCpu='32 vCPU'"
+    """
+    note.unlink(missing_ok=True)
+    try:
+        target = chosen_target(stack)
+    except NoTarget as missing:
+        say(f"{missing}: nothing to bring to rest")
+        return
+    if before_deploy is not None and not _would_change(target, before_deploy, _given(overrides, config_env, before_deploy.parent)):
+        say("The application stays as it is: runs go on")
+        return
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    paused = [state.lane for state in ledger.lanes() if state.state != PAUSED and not state.pause_requested]
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(json_module.dumps({"stack": target.stack, "lanes": paused}))
+    for lane in paused:
+        ledger.pause(lane)
+        say(f"{lane}: paused")
+    deadline = time.monotonic() + timeout
+    _wait(lambda: [f"lane {state.lane} ({state.state})" for state in ledger.lanes() if state.state not in (IDLE, PAUSED, HALTED)], deadline)
+    emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
+    _wait(lambda: [f"job run {run['name']}" for page in emr.get_paginator("list_job_runs").paginate(applicationId=application) for run in page["jobRuns"] if run["state"] not in ENDED], deadline)
+    if emr.get_application(applicationId=application)["application"]["state"] not in RESTING:
+        emr.stop_application(applicationId=application)
+    _wait(lambda: [f"application {state}" for state in (emr.get_application(applicationId=application)["application"]["state"],) if state not in RESTING], deadline)
+    say(f"application {application}: at rest")
+
+
+@app.command("end")
+def end(note: Note = Path(".aws-sam/standstill.json"), stack: Stack = None) -> None:
+    """Resume the lanes that `begin` paused; those that somebody else had paused stay paused. Without a note, nothing.
+
+    Example:
+
+      sluice --stack sluice standstill end
+    """
+    if not note.is_file():
+        return
+    lanes = json_module.loads(note.read_text())["lanes"]
+    target = chosen_target(stack)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    for lane in lanes:
+        ledger.resume(lane)
+        say(f"{lane}: goes on")
+    if lanes:
+        supervise_now(target)
+    note.unlink()
+
+
+def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, str]:
+    """The command line's parameters; without any, those of samconfig.toml beside the template: `sam deploy` mixes them no more."""
+    if overrides or config_env is None:
+        return parameters_of(overrides)
+    told = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
+    return parameters_of(told.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", ""))
+
+
+def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> bool:
+    from sluice_local.overlay import read_template  # SAM's reader: heavy, and here only
+
+    cloudformation = target.client("cloudformation")
+    stack = cloudformation.describe_stacks(StackName=target.stack)["Stacks"][0]
+    body: Any = cloudformation.get_template(StackName=target.stack, TemplateStage="Original")["TemplateBody"]
+    if isinstance(body, str):
+        from samtranslator.yaml_helper import yaml_parse
+
+        body = json_module.loads(json_module.dumps(yaml_parse(body)))
+    now = {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", ())}
+    return changes_application(body, read_template(template), now, given)
+
+
+def _wait(what: Callable[[], list[str]], deadline: float) -> None:
+    """Until there is nothing to wait for; says once what that is. Raises NotAtRest."""
+    said: list[str] = []
+    while waiting := what():
+        if time.monotonic() > deadline:
+            raise NotAtRest(f"Still waiting for {', '.join(waiting[:5])}", waiting_for=waiting)
+        if waiting != said:
+            say(f"waiting for {', '.join(waiting[:5])}")
+            said = waiting
+        time.sleep(POLL_S)

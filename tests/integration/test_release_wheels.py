@@ -1,0 +1,57 @@
+"""The archives of wheels are for the job's Python and each processor, and the same bytes whenever they are built."""
+import io
+import os
+import re
+import struct
+import tarfile
+
+import pytest
+from sluice_cli.release import JOB_PYTHON, build_release, source_root
+from sluice_cli.wheels import Host, WheelsUnavailable
+from sluice_local.cache import cache_directory
+
+pytestmark = pytest.mark.integration
+HOSTS = (Host(JOB_PYTHON, "x86_64"), Host(JOB_PYTHON, "arm64"))
+MACHINES = {"x86_64": 62, "arm64": 183}  # ELF's e_machine: EM_X86_64, EM_AARCH64
+TAG = {"x86_64": "x86_64", "arm64": "aarch64"}
+
+
+@pytest.fixture(scope="module")
+def release():
+    try:
+        return build_release(source_root(), HOSTS, cache_directory(os.environ))
+    except WheelsUnavailable as error:
+        pytest.skip(f"the package index can't be reached: {error}")
+
+
+def members(release, host):
+    with tarfile.open(fileobj=io.BytesIO(release.files[f"environment-{host.architecture}.tar.gz"])) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar.getmembers() if member.isfile()}
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.architecture)
+def test_every_library_is_for_the_archives_processor_and_the_jobs_python(release, host):
+    files = members(release, host)
+    libraries = {name: content for name, content in files.items() if content[:4] == b"\x7fELF"}
+    assert any("fastavro" in name for name in libraries) and any("cramjam" in name for name in libraries)
+    for name, content in libraries.items():
+        assert struct.unpack_from("<H", content, 18)[0] == MACHINES[host.architecture], name
+        assert re.search(r"\.(cpython-39-|abi3\.)|\.libs/", name), name
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.architecture)
+def test_every_wheel_says_by_its_tag_that_it_runs_there(release, host):
+    for name, content in members(release, host).items():
+        if name.endswith(".dist-info/WHEEL"):
+            tags = re.findall(r"^Tag: (\S+)-(\S+)-(\S+)", content.decode(), re.MULTILINE)
+            assert any(
+                platform == "any" and "py3" in python.split(".") or python in ("cp39", "py3", "cp38", "cp37") and platform.startswith("manylinux") and platform.endswith(TAG[host.architecture])
+                for python, _, platform in tags
+            ), (name, tags)
+
+
+def test_the_same_inputs_give_the_same_bytes_without_what_was_kept(release, tmp_path):
+    wheels = cache_directory(os.environ) / "wheels"
+    (tmp_path / "wheels").symlink_to(wheels)  # what was downloaded is an input
+    again = build_release(source_root(), HOSTS, tmp_path)
+    assert (again.version, again.files) == (release.version, release.files)
