@@ -7,6 +7,7 @@ import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
 from function_world import REGION, avro, context, world  # noqa: F401
+from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 from sync_catalog.handler import handler as sync_catalog
@@ -17,7 +18,7 @@ from sluice.lane import IDLE, STARTING
 from sluice.table_config import TableRule
 
 EVENTS = Path(__file__).resolve().parents[2] / "events"
-FUNCTIONS = {"admit": ("AdmitFunction", admit), "supervise": ("SuperviseFunction", supervise), "reconcile": ("ReconcileFunction", reconcile), "announce": ("AnnounceFunction", announce), "sync": ("SyncCatalogFunction", sync_catalog)}
+FUNCTIONS = {"admit": ("AdmitFunction", admit), "supervise": ("SuperviseFunction", supervise), "reconcile": ("ReconcileFunction", reconcile), "announce": ("AnnounceFunction", announce), "sync": ("SyncCatalogFunction", sync_catalog), "plan": ("PlanServicesFunction", plan_services)}
 BRONZE = "sluice-bronze-123456789012-us-west-2"
 PLAIN_KEY = "topics/shop.public.orders/partition=0/shop.public.orders+0+0000000042.avro"
 SPECIAL_KEY = "topics/shop.public.orders/a b/red flower + 100% é.avro"
@@ -160,3 +161,11 @@ def test_a_committed_batch_is_announced(stack, monkeypatch):
 def test_a_table_without_a_commit_leaves_the_catalog_as_it_is(stack):
     answer = sync_catalog(sample("sync-table"), context())
     assert (answer["table"], answer["changed"], answer["instant"]) == ("public.orders", False, None)
+
+
+def test_the_table_services_gather_look_and_follow(stack):
+    assert plan_services(sample("plan-gather"), context()) == {"go": True, "wait_s": 30} and not plan_services(sample("plan-gather"), context())["go"]
+    plan = plan_services(sample("plan-look"), context())
+    assert (plan["syncs"], plan["runs"], plan["follow"]["open"]) == ([], [], 0)
+    followed = plan_services(sample("plan-follow"), context())
+    assert (followed["open"], followed["done"], followed["requests"]) == (0, 1, [])
