@@ -49,7 +49,7 @@ class Pace:
     reconcile: str = "rate(1 minute)"
     reconcile_grace_s: int = 60
     services: str = "rate(1 minute)"
-    services_pause_s: int = 1
+    services_pause_s: int = 3  # each look costs processor time that Spark wants
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
