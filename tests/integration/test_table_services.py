@@ -1,0 +1,101 @@
+"""Table services on the whole local stack: commits make a compaction due, the living run does it; an idle lane gets a run from the state machine."""
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from judging.running_stack import RunningStack
+from sluice_bench.ledger_times import await_until, lane_item
+from sluice_bench.stack import table_rules
+from sluice_bench.tickit import Dataset, change_object
+from sluice_bench.tickit_rows import Sizes
+from sluice_cli.reading import read_table
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
+
+LANE = "services"
+LINGER_S = 12
+
+
+class Venues:
+    """A merge-on-read table of venues in a lane of its own, and what becomes of services on it."""
+
+    def __init__(self, stack: RunningStack) -> None:
+        self.stack = stack
+        self.database = f"served{secrets.token_hex(3)}"
+        self.dataset = Dataset(Sizes(*[2] * 7), prefix=f"{self.database}.")
+        self.table = f"{self.database}.venue"
+        self.changes = 0
+
+    def configure(self, *, commits: int) -> None:
+        """Compaction after so many commits, and nothing else."""
+        (rule,) = [rule for rule in table_rules(self.dataset.prefix, self.database) if rule["table"] == self.table]
+        off = dict.fromkeys(("clustering", "cleaning", "archival", "purge"), "off")
+        self.stack.configure(
+            [{**rule, "table_type": "mor", "lane": LANE, "services": {**off, "interval": 0, "compaction": {"commits": commits}}}], lanes={LANE: {"linger": f"{LINGER_S}s"}})
+
+    def commit(self) -> None:
+        """One change of venue 1 in a batch of its own."""
+        self.changes += 1
+        key, body = change_object(self.dataset, "venue", 1, change=self.changes, op="c" if self.changes == 1 else "u", ts_ms=1_795_300_000_000 + self.changes, venuename=f"name {self.changes}")
+        self.stack.target.client("s3").put_object(Bucket=self.stack.target.bronze, Key=key, Body=body)
+        self.stack.wait(120)
+
+    def lane(self) -> Mapping[str, Any]:
+        return lane_item(self.stack.target.client("dynamodb"), self.stack.target.ledger_table, LANE)
+
+    def compaction(self) -> Mapping[str, Any] | None:
+        """The last request, as `sluice services list` tells it."""
+        told = json.loads(self.stack.sluice("services", "list", self.table, "--json"))["services"]
+        return next((entry for entry in told if entry["service"] == "compaction"), None)
+
+    def done(self, *, not_before: int) -> Callable[[], bool]:
+        def found() -> bool:
+            entry = self.compaction()
+            assert entry is None or entry["state"] != "failed", entry
+            return entry is not None and entry["state"] == "done" and entry["requested_at"] >= not_before
+
+        return found
+
+    def names(self, *, read_optimized: bool) -> list[str]:
+        rows = read_table(self.stack.target, f"{self.table}_ro" if read_optimized else self.table).to_pylist()
+        return [row["venuename"] for row in rows]
+
+    def executions(self) -> Iterator[Mapping[str, Any]]:
+        states = self.stack.target.client("stepfunctions")
+        for page in states.get_paginator("list_executions").paginate(stateMachineArn=self.stack.target.outputs["TableServices"]):
+            yield from page["executions"]
+
+
+@pytest.fixture
+def venues(stack: RunningStack) -> Venues:
+    return Venues(stack)
+
+
+def test_what_commits_make_due_is_done_by_the_living_run_and_otherwise_by_one_that_the_state_machine_starts(venues: Venues) -> None:
+    venues.configure(commits=3)
+    for _ in range(3):
+        venues.commit()
+    first_run = venues.lane()["run_id"]
+    assert venues.names(read_optimized=False) == ["name 3"]
+    await_until(venues.done(not_before=0), timeout_s=60, what="a compaction by the living run")
+    report = venues.compaction()
+    assert report is not None and report["requested_by"] == "table_services" and report["report"]["files_before"] > 0 and report["instant"]
+    assert venues.lane().get("run_id", first_run) == first_run == venues.lane().get("last_run_id", first_run), "no other run was needed"
+    assert venues.names(read_optimized=True) == venues.names(read_optimized=False) == ["name 3"]
+
+    venues.commit()
+    await_until(lambda: venues.lane()["state"] == "idle", timeout_s=60, what="an idle lane")
+    assert venues.names(read_optimized=True) == ["name 3"] and venues.names(read_optimized=False) == ["name 4"]
+    last_run, asked_at = venues.lane()["last_run_id"], int(report["ended_at"])
+    venues.configure(commits=1)  # one commit since: due at once, and no object will wake the lane
+    states = venues.stack.target.client("stepfunctions")
+    look = states.start_execution(stateMachineArn=venues.stack.target.outputs["TableServices"], input="{}")["executionArn"]
+    await_until(venues.done(not_before=asked_at), timeout_s=90, what="a compaction by a run that was started for it")
+    await_until(lambda: venues.lane()["state"] == "idle", timeout_s=60, what="the lane given back")
+    assert venues.lane()["last_run_id"] != last_run
+    assert venues.names(read_optimized=True) == ["name 4"]
+    await_until(lambda: all(each["status"] != "RUNNING" for each in venues.executions()), timeout_s=60, what="the end of every look")
+    assert {each["status"] for each in venues.executions()} == {"SUCCEEDED"}, states.describe_execution(executionArn=look)
