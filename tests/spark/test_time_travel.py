@@ -1,17 +1,20 @@
 """Time travel and changes read without a JVM equal Spark's own, for the same instants: updates, deletions, moves, compaction, rollbacks, archival, cleaning."""
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from pyspark.errors.exceptions.captured import IllegalArgumentException
-from workbench import Workbench, change, flattened, table
+from workbench import REGION, Workbench, change, flattened, table
 
 from sluice import hudi_options
 from sluice.service_config import ServicePolicy
 from sluice.table_config import TableConfig
 from sluice_cli.moments import Span
 from sluice_cli.reading import Shown, open_table, read_table
+from sluice_cli.silver_place import find_table, tables_in
 from sluice_cli.table_diff import differences
 from sluice_cli.table_state import NotRetained
 from sluice_spark.housekeeping import keep_house
@@ -22,6 +25,7 @@ from sluice_spark.known_tables import KnownTables
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")
 KEPT, MOST = 3, 5
+FIXTURES = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"
 Rows = list[tuple[Any, ...]]
 
 
@@ -199,3 +203,32 @@ def test_a_table_that_was_rewritten_whole_is_read_before_and_after_it(bench: Wor
         assert ours(bench, config, Span(as_of=instant)) == as_of(bench, config, instant)
         assert len(ours(bench, config, Span(as_of=instant))) == 2
     assert ours(bench, config, Span(since=first, as_of=last, changes=True)) == between(bench, config, first, last)
+
+
+def test_tables_in_a_bucket_are_read_like_those_on_disk(s3_endpoint: str) -> None:
+    class Bucket:
+        silver_url = "s3://past"
+
+        def storage_options(self) -> dict[str, str]:
+            return {"aws_region": REGION, "aws_access_key_id": "test", "aws_secret_access_key": "test", "aws_endpoint": s3_endpoint, "aws_allow_http": "true",
+                    "aws_virtual_hosted_style_request": "false"}
+
+        def client(self, service: str) -> Any:
+            return s3
+
+    class Disk:
+        silver_url = FIXTURES.as_uri()
+
+        def storage_options(self) -> dict[str, str]:
+            return {}
+
+    s3 = boto3.client("s3", endpoint_url=s3_endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+    s3.create_bucket(Bucket="past")
+    for path in (item for item in FIXTURES.rglob("*") if item.is_file()):
+        s3.put_object(Bucket="past", Key=path.relative_to(FIXTURES).as_posix(), Body=path.read_bytes())
+
+    assert tables_in(Bucket()) == tables_in(Disk()) and len(tables_in(Disk())) == 4
+    for name, moment in [("moma.artists", "20261121080005027"), ("moma.works", "20261121080012602"), ("moma.works_ro", None), ("crm.user", None), ("ecomm.date", None)]:
+        # Partitions are called as their values are, percent signs and letters of any language included.
+        assert read_table(Bucket(), name, span=Span(as_of=moment)).equals(read_table(Disk(), name, span=Span(as_of=moment)))
+    assert [(item.path, item.size) for item in find_table(Bucket(), "moma.works")[0].files()] == sorted((item.path, item.size) for item in find_table(Disk(), "moma.works")[0].files())
