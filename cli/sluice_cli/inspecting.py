@@ -14,10 +14,9 @@ from sluice.timeline import CLEAN, COMPLETED, Commit, FileWritten, Instant
 from sluice_aws.timeline import properties_of
 from sluice_cli.moments import moment_of
 from sluice_cli.silver_place import TableFolder
-from sluice_cli.table_state import TableState
+from sluice_cli.table_state import AT_ONCE, TableState
 
 _SERVICES = frozenset(("compact", "log_compact", "cluster"))  # Hudi's names for them, in lower case
-AT_ONCE = 16  # commits read at a time
 SMALL_FILE_BYTES = 100 * 1024**2  # what Hudi's writer goes on filling, by its default
 
 

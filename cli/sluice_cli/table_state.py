@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from sluice.timeline import CLEAN, COMPLETED, FOLDER, REPLACE_COMMIT, REQUESTED,
 from sluice_cli.failures import CommandFailed
 from sluice_cli.moments import moment_of
 from sluice_cli.silver_place import StoredFile, TableFolder
+
+
+AT_ONCE = 16  # commits read at a time
 
 
 class NotRetained(CommandFailed):
@@ -127,17 +131,20 @@ def table_state(folder: TableFolder) -> TableState:
     listed = tuple(folder.files())
     timeline = Timeline.of(_timeline_names(listed))
     later = Timeline.of(folder.timeline_files())
-    replaced = [
-        Replaced(instant.time, partition, file_id)
-        for instant in timeline.commits if instant.action == REPLACE_COMMIT
-        for partition, ids in Commit.of(instant, folder.read(FOLDER + instant.file)).replaced.items() for file_id in ids
-    ]
     files = tuple(file for file in (data_file(item.path, item.size) for item in listed) if file is not None)
     has_logs = any(file.is_log for file in files)
     return TableState(
-        folder=folder, timeline=timeline, listed=listed, files=files, horizon=max(_horizons(folder, later), default=None), replaced=tuple(replaced),
+        folder=folder, timeline=timeline, listed=listed, files=files, horizon=max(_horizons(folder, later), default=None), replaced=tuple(_replaced(folder, timeline)),
         rolled_back=tuple(_rolled_back(folder, later)) if has_logs else (),
     )
+
+
+def _replaced(folder: TableFolder, timeline: Timeline) -> Iterator[Replaced]:
+    """The file groups that active commits replaced: those of clusterings and of rewritings, a request for each commit."""
+    instants = [instant for instant in timeline.commits if instant.action == REPLACE_COMMIT]
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="replaced") as pool:
+        for instant, data in zip(instants, pool.map(lambda instant: folder.read(FOLDER + instant.file), instants), strict=True):
+            yield from (Replaced(instant.time, partition, file_id) for partition, ids in Commit.of(instant, data).replaced.items() for file_id in ids)
 
 
 def _timeline_names(listed: Iterable[StoredFile]) -> Iterator[str]:
