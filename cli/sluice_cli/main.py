@@ -44,6 +44,7 @@ def _mount() -> None:
     from sluice_cli import (
         catalog_commands,
         config_commands,
+        cost_command,
         demo_command,
         diff_command,
         discover_command,
@@ -90,6 +91,7 @@ def _mount() -> None:
     app.add_typer(schema_commands.app, name="schema")
     app.command("pause")(lane_commands.pause)
     app.command("resume")(lane_commands.resume)
+    app.add_typer(cost_command.app, name="cost")
     app.command("doctor")(doctor_command.doctor)
     app.command("demo")(demo_command.demo)
     app.command("package")(package_command.package)

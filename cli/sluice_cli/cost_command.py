@@ -1,0 +1,153 @@
+"""`sluice cost`: what the last runs cost by what EMR Serverless bills, and what a load would cost a month."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from sluice.cost_model import Assumptions, Load, crossover_hours_a_day, crossover_interval_s, scheduled_monthly, sluice_monthly, streaming_monthly
+from sluice.prices import AS_OF, REGION, spark_usd
+from sluice_aws.job_runs import JobRuns
+from sluice_aws.objects import Objects
+from sluice_cli.output import Json, Stack, chosen_target, print_json, print_table, say
+from sluice_cli.past_batches import PastBatch, PastBatches
+from sluice_cli.target import Target
+
+app = typer.Typer(help="What runs cost, and what a load would cost a month.", no_args_is_help=True)
+LOADS = (
+    Load("one object a minute over seven tables", tables=7, every_s=60, objects=1, mb=0.1),
+    Load("hourly bursts of 700 objects over seven tables", tables=7, every_s=3600, objects=700, mb=350),
+    Load("100 GB a day over seven tables, a batch a minute", tables=7, every_s=60, objects=70, mb=100_000 / 1440),
+)
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """A job run that is over. `usd` None while EMR Serverless doesn't say what it is billed for."""
+
+    run: str
+    state: str
+    vcpu_hours: float
+    memory_gb_hours: float
+    usd: float | None
+
+
+@app.command("runs")
+def runs(
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=500, help="So many of the newest job runs.")] = 20,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """What the last runs cost by their billed resources, and by table: a run's cost goes to the tables of its batches by their bytes.
+
+    Prices are list prices of one region and one date, which the answer names. A local run is billed nothing.
+
+    Example:
+
+      sluice cost runs --last 50
+    """
+    target = chosen_target(stack)
+    found = list(islice(_ended(target), last))
+    tables = by_table({one.run: one.usd for one in found if one.usd is not None}, PastBatches(Objects(target.client("s3")), target.silver).newest(at_most=20 * last))
+    if as_json:
+        print_json({"prices": {"as_of": AS_OF, "region": REGION}, "runs": [asdict(one) for one in found], "tables": tables})
+        return
+    say(f"list prices of {REGION}, {AS_OF}")
+    print_table(("run", "state", "vCPU hours", "GB hours", "USD"), [(one.run, one.state, f"{one.vcpu_hours:.3f}", f"{one.memory_gb_hours:.3f}", _usd(one.usd)) for one in found], right=(2, 3, 4))
+    print_table(("table", "GB", "USD", "USD/GB"), [(name, f"{told['gb']:.6f}", _usd(told["usd"]), _usd(told["usd_per_gb"])) for name, told in tables.items()], right=(1, 2, 3))
+
+
+@app.command("estimate")
+def estimate(
+    tables: Annotated[int, typer.Option("--tables", min=1, help="Tables that objects arrive for.")] = 0,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Between two arrivals.")] = 60.0,
+    objects: Annotated[int, typer.Option("--objects", min=1, help="Objects of one arrival.")] = 1,
+    mb: Annotated[float, typer.Option("--mb", min=0.0, help="Megabytes of one arrival, as stored.")] = 0.1,
+    as_json: Json = False,
+) -> None:
+    """What a load would cost a month: this pipeline, one always-on streaming job per table, an hourly job per table; and where they cross.
+
+    Without --tables, three loads: a trickle, bursts, 100 GB a day. Needs no stack and asks nobody. The assumptions are in docs/cost.md.
+
+    Example:
+
+      sluice cost estimate --tables 7 --every 3600 --objects 700 --mb 350
+    """
+    loads = (Load("as told", tables, every, objects, mb),) if tables else LOADS
+    if as_json:
+        print_json({"prices": {"as_of": AS_OF, "region": REGION}, "assumptions": asdict(Assumptions()), "loads": [{**asdict(load), **_figures(load)} for load in loads]})
+        return
+    say(f"US dollars a month, list prices of {REGION}, {AS_OF}; assumptions in docs/cost.md")
+    print_table(("load", "Sluice", "of it Spark", "lane up h/day", "streaming", "hourly jobs"), table_of(loads), right=(1, 2, 3, 4, 5))
+    for line in crossover_lines(sorted({load.tables for load in loads} | {1, 2})):
+        say(line)
+
+
+def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
+    """A row for each load."""
+    rows = []
+    for load in loads:
+        told = _figures(load)
+        rows.append((load.name, *(f"{told[name]:.0f}" for name in ("sluice", "spark")), f"{told['busy_hours_a_day']:.1f}", *(f"{told[name]:.0f}" for name in ("streaming", "hourly_jobs"))))
+    return rows
+
+
+def crossover_lines(tables: Iterable[int]) -> list[str]:
+    """Where the lane becomes dearer than streaming, by the number of tables."""
+    lines = []
+    for number in tables:
+        hours, interval = crossover_hours_a_day(number), crossover_interval_s(number)
+        what = f"{number} table{'' if number == 1 else 's'}"
+        if hours is None or interval is None:
+            lines.append(f"{what}: cheaper than streaming even when its smallest run never ends")
+        else:
+            lines.append(f"{what}: cheaper than streaming while the lane is up at most {hours:.1f} hours a day, that is with arrivals at least {interval / 60:.0f} minutes apart")
+    return lines
+
+
+def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str, dict[str, Any]]:
+    """The cost of runs by table: shared by the bytes of the parts that each run committed. A run without batches is nobody's, "(idle)"."""
+    sizes: dict[str, dict[str, int]] = {}
+    for batch in batches:
+        run = sizes.setdefault(batch.manifest.run, {})
+        for table, part in batch.manifest.tables.items():
+            run[table] = run.get(table, 0) + part.bytes
+    gb: dict[str, float] = {}
+    cost: dict[str, float] = {}
+    for run, dollars in usd.items():
+        parts = sizes.get(run) or {"(idle)": 0}
+        whole = sum(parts.values())
+        for table, size in parts.items():
+            gb[table] = gb.get(table, 0.0) + size / GB
+            cost[table] = cost.get(table, 0.0) + dollars * (size / whole if whole else 1 / len(parts))
+    return {table: {"gb": gb[table], "usd": cost[table], "usd_per_gb": cost[table] / gb[table] if gb[table] else None} for table in sorted(cost)}
+
+
+def _ended(target: Target) -> Iterator[RunCost]:
+    emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
+    architecture = emr.get_application(applicationId=application)["application"].get("architecture", "X86_64")
+    job_runs = JobRuns(emr, application)
+    for page in emr.get_paginator("list_job_runs").paginate(applicationId=application, states=["SUCCESS", "FAILED", "CANCELLED"]):
+        for summary in page["jobRuns"]:
+            billed = job_runs.billed(summary["id"])
+            if billed is None:
+                yield RunCost(summary.get("name", ""), summary["state"], 0.0, 0.0, None)
+            else:
+                usd = spark_usd(architecture, vcpu_hours=billed.vcpu_hours, memory_gb_hours=billed.memory_gb_hours, storage_gb_hours=billed.storage_gb_hours)
+                yield RunCost(billed.name, summary["state"], billed.vcpu_hours, billed.memory_gb_hours, usd)
+
+
+def _figures(load: Load) -> dict[str, float]:
+    lane = sluice_monthly(load)
+    return {
+        "sluice": lane.total, "spark": lane.spark, "other": lane.other, "fixed": lane.fixed, "runs": lane.runs, "busy_hours_a_day": lane.busy_hours / 730 * 24,
+        "streaming": streaming_monthly(load.tables), "hourly_jobs": scheduled_monthly(load),
+    }
+
+
+def _usd(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
