@@ -73,6 +73,14 @@ class RunPast:
     commits: tuple[int, ...]
 
 
+def shown_window(since: int, now: int, batches: Iterable[PastBatch]) -> Window:
+    """From `since` on, or from a little before the first thing that is known where that is later: a young stack isn't drawn as a thin line."""
+    first = min((item.admitted_at for batch in batches for item in batch.manifest.objects), default=None)
+    if first is None or first <= since:
+        return Window(min(since, now), now)
+    return Window(max(since, first - max(30_000, (now - first) // 20)), now)
+
+
 def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
     """Commits by table."""
     commits: dict[str, list[Commit]] = {}

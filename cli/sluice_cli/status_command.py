@@ -56,16 +56,16 @@ def status(
 def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now: int, since: int, path: Path) -> None:
     # What draws is loaded where something is to be drawn.
     from sluice_cli.past_batches import PastBatches
-    from sluice_cli.recent_past import Window, backlog, runs, table_pasts
+    from sluice_cli.recent_past import backlog, runs, shown_window, table_pasts
     from sluice_cli.status_page import page
 
-    window = Window(min(since, now), now)
     past = PastBatches(Objects(target.client("s3")), target.silver)
     with stderr_console().status("Reading manifests"):
-        batches = list(past.newest(since=window.begins, at_most=PAGE_MANIFESTS))
+        batches = list(past.newest(since=since, at_most=PAGE_MANIFESTS))
         waiting = [item.admitted_at for lane in document["lanes"] for item in ledger.pending(lane["lane"], PAGE_WAITING)]
         named = [batch.manifest.run for batch in batches[:PAGE_RUNS]] + [lane[which] for lane in document["lanes"] for which in ("run", "last_run") if lane[which]]
         items = {name: item for name, item in ((name, ledger.run(name)) for name in dict.fromkeys(named)) if item is not None}
+    window = shown_window(since, now, batches)
     text = page(
         document, described=target.described, now=now, window=window, tables=table_pasts(batches), backlog=backlog(batches, waiting, window),
         runs=runs(batches, items, now), unread=past.unread)

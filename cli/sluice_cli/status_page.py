@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sluice_cli.html_nodes import Node, tag
-from sluice_cli.output import human_age, human_bytes
+from sluice_cli.output import counted, human_age, human_bytes
 from sluice_cli.page_charts import area, commits, run_strip
 from sluice_cli.plain_text import shortened
 from sluice_cli.points_in_time import clock
@@ -121,7 +121,7 @@ def _commits(tables: Sequence[TablePast], window: Window) -> Node:
     strips = [
         tag(
             "div", tag("span", table.table), commits(table.commits, window),
-            tag("small", f"{len(table.commits):,} commits, {sum(commit.changes for commit in table.commits):,} changes", class_="faint"), class_="strip")
+            tag("small", f"{counted(len(table.commits), 'commit')}, {counted(sum(commit.changes for commit in table.commits), 'change')}", class_="faint"), class_="strip")
         for table in tables
     ]
     return tag("section", tag("h2", "Commits"), *([*strips, _axis(window, strips=True)] if strips else [_nothing("No commit in this time")]))
@@ -133,7 +133,7 @@ def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
     for lane in lanes:
         own = [run for run in runs if run.lane == lane]
         busy = sum((run.ended_at if run.ended_at is not None else now) - run.began_at for run in own)
-        strips.append(tag("div", tag("span", lane), run_strip(own, window, now), tag("small", f"{len(own):,} runs, {human_age(busy)} in all", class_="faint"), class_="strip"))
+        strips.append(tag("div", tag("span", lane), run_strip(own, window, now), tag("small", f"{counted(len(own), 'run')}, {human_age(busy)} in all", class_="faint"), class_="strip"))
     rows = [
         (
             tag("td", tag("code", run.run)), _number(clock(run.began_at)), _number(_age(None if run.requested_at is None else max(0, run.began_at - run.requested_at))),

@@ -8,7 +8,7 @@ from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, Ou
 from sluice_cli.html_nodes import Node, joined, tag
 from sluice_cli.main import run
 from sluice_cli.past_batches import PastBatch
-from sluice_cli.recent_past import BINS, Window, backlog, runs, table_pasts
+from sluice_cli.recent_past import BINS, Window, backlog, runs, shown_window, table_pasts
 
 T = 1_700_000_000_000
 WINDOW = Window(T, T + 144_000)  # a bin is a second
@@ -32,6 +32,13 @@ def test_the_backlog_counts_an_object_from_its_admission_until_it_is_readable():
 def test_what_was_waiting_before_the_window_is_in_its_first_bin():
     bins = backlog([batch("b-1", "r", 1_000, -50_000, readable=5_500)], [T - 9_000_000], WINDOW)
     assert bins[0] == 2 and bins[5] == 2 and bins[6] == 1 and bins[-1] == 1
+
+
+def test_a_young_stack_fills_its_window():
+    known = [batch("b-1", "r", 20_000, 10_000)]
+    assert shown_window(T - 86_400_000, T + 100_000, known) == Window(T - 20_000, T + 100_000)
+    assert shown_window(T + 50_000, T + 100_000, known) == Window(T + 50_000, T + 100_000)
+    assert shown_window(T, T + 100_000, []) == Window(T, T + 100_000)
 
 
 def test_an_open_batch_is_no_backlog_of_its_own():
