@@ -30,10 +30,10 @@ class Held:
     reason: str | None = None
 
     def agrees(self, told: Row | None) -> bool | None:
-        """Whether the table held the change that its objects say it did; None when it could not be read."""
+        """Whether the table held the change that its objects say it did; None when it could not be read. A deleted row may have been purged."""
         if self.reason is not None:
             return None
-        if told is None:
+        if told is None or told.deleted and not self.found:
             return not self.found
         return self.found and self.position == told.position and self.deleted == told.deleted
 
