@@ -206,6 +206,7 @@ class Settings(_Strict):
     position: ColumnName | None = Field(None, description="The column that orders a row's changes where a query captured them, such as last_update")
     append_only: Annotated[bool, Field(strict=True)] | None = Field(None, description="Rows have no key: each record of each object is a row, however often the object comes")
     coordinates: Coordinates | None = Field(None, description="Where append_only: the columns in which records carry their Kafka partition and offset; a record is then a row once, whatever objects bring it")
+    index: Literal["auto", "simple", "record"] | None = Field(None, description="What finds a row in the table. auto: simple while it is small, then the record index. simple: reads every key, needs nothing beside the files. record: Hudi's record index in its metadata table")
     json_types: JsonTypes | None = Field(None, description="What columns of JSON without a schema are: date, timestamp_micros, decimal(10,2) …")
     hudi: Options | None = Field(None, description="Hudi write options beside those that Sluice decides")
     lineage: Lineage | None = Field(None, description="What rows tell of where they came from: on, off, or a list; what is off is null in rows written from then on")

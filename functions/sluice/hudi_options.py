@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
 from sluice.hidden_columns import OP, ORDERING_FIELD
-from sluice.table_config import MOR, TableConfig
+from sluice.table_config import AUTO, MOR, RECORD, TableConfig
 
 TABLE_VERSION = 6  # Athena reads Hudi 0.14 or 0.15 tables: version 6 is the newest of those
 
@@ -15,6 +15,7 @@ REWRITE = "insert_overwrite_table"  # every file group is replaced, in one commi
 # Keys of a commit's extra metadata. Hudi copies every write option with this prefix into it.
 METADATA_PREFIX = "sluice."
 BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
+ROWS_KEY = "sluice.rows_before"  # of the table, deleted ones included
 
 # A table's own file of properties keeps what must live as long as the table; commit metadata goes with its commit.
 FLOOR_PROPERTY = "sluice.truncated_at"
@@ -22,6 +23,12 @@ PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that wa
 UNPURGED_PROPERTY = "sluice.purging"  # rows are being removed from log files, which must be compacted before the next write
 
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
+METADATA_PARTITIONS = "hoodie.table.metadata.partitions"  # Hudi's own list of what its metadata table holds
+RECORD_INDEX = "record_index"
+# Finding a row by the simple index reads every key of the table, by the record index some of its metadata table's:
+# on one core 13 us a row against 4 s however many there are (docs/decisions/index.md). The metadata table makes a
+# second table's commit of each commit, so it comes where it saves several times what it costs.
+RECORD_INDEX_ROWS = 500_000
 # In a catalog: which of a merge-on-read table's two tables this is.
 QUERY_AS_READ_OPTIMIZED = "hoodie.query.as.ro.table"
 CLEANING_POLICY = "KEEP_LATEST_BY_HOURS"
@@ -158,11 +165,24 @@ def partition_fields(config: TableConfig) -> str:
     return ",".join(f"{field}:SIMPLE" for field in config.partition_by)
 
 
-def write_options(config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False) -> Dict[str, str]:
+def has_record_index(metadata_partitions: Optional[str]) -> bool:
+    """Whether a table's METADATA_PARTITIONS property says that its record index is whole."""
+    return RECORD_INDEX in (metadata_partitions or "").split(",")
+
+
+def wants_record_index(config: TableConfig, *, has: bool, rows: Optional[int]) -> bool:
+    """Whether the next write finds rows by the record index: as configured, else by the table's rows, and never back by itself."""
+    if config.index == AUTO:
+        return has or (rows or 0) >= RECORD_INDEX_ROWS
+    return config.index == RECORD
+
+
+def write_options(config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False, record_index: bool = False) -> Dict[str, str]:
     """The options of one write.
 
-    `parallelism` is the number of tasks of a shuffle, `arrays` whether a column holds lists. The
-    table's own `hudi` options come last and win, except over what keeps the table one table.
+    `parallelism` is the number of tasks of a shuffle, `arrays` whether a column holds lists, `record_index` whether rows
+    are found by it; without it Hudi removes a metadata table that is there. The table's own `hudi` options come last and
+    win, except over what keeps the table one table.
     """
     tasks = str(parallelism)
     # Where the partition column can change a row is found in any partition, and moves.
@@ -193,12 +213,23 @@ def write_options(config: TableConfig, *, operation: str, parallelism: int, arra
     if operation == REWRITE:
         # No file of the old schema is read again by a writer, so what Hudi would check of it doesn't matter.
         defaults.update({"hoodie.avro.schema.validate": "false", "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"})
-    return {**defaults, **config.hudi, **_identity(config), "hoodie.datasource.write.operation": operation}
+    found_by = _record_index_options() if record_index else {}
+    return {**defaults, **config.hudi, **_identity(config), **found_by, "hoodie.datasource.write.operation": operation}
 
 
-def client_options(config: TableConfig, *, parallelism: int) -> Dict[str, str]:
+def _record_index_options() -> Dict[str, str]:
+    """Rows are found in any partition, and move, as with the simple index."""
+    return {
+        "hoodie.index.type": "RECORD_INDEX",
+        "hoodie.record.index.update.partition.path": "true",
+        "hoodie.metadata.enable": "true",
+        "hoodie.metadata.record.index.enable": "true",
+    }
+
+
+def client_options(config: TableConfig, *, parallelism: int, record_index: bool = False) -> Dict[str, str]:
     """The options of a write client that only rolls back, compacts or cleans."""
-    return write_options(config, operation=UPSERT, parallelism=parallelism)
+    return write_options(config, operation=UPSERT, parallelism=parallelism, record_index=record_index)
 
 
 def read_options() -> Dict[str, str]:
@@ -243,13 +274,14 @@ def archival_options() -> Dict[str, str]:
     }
 
 
-def commit_metadata(*, batch: str, table: str, run: str) -> Dict[str, str]:
+def commit_metadata(*, batch: str, table: str, run: str, rows_before: Optional[int] = None) -> Dict[str, str]:
     """What a commit says of its origin; a later run finds the batch on the timeline by it."""
     return {
         "hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX,
         BATCH_KEY: batch,
         TABLE_KEY: table,
         RUN_KEY: run,
+        **({} if rows_before is None else {ROWS_KEY: str(rows_before)}),
     }
 
 
@@ -334,7 +366,7 @@ def _identity(config: TableConfig) -> Dict[str, str]:
         "hoodie.datasource.write.payload.class": PAYLOAD,
         "hoodie.combine.before.upsert": "false",  # a batch comes with one row per key
         "hoodie.combine.before.insert": "false",
-        # Listing is right without it, and it costs each commit a second table's commit.
+        # Listing is right without it, and it costs each commit a second table's commit. The record index lives in it.
         "hoodie.metadata.enable": "false",
         "hoodie.embed.timeline.server": "false",
         "hoodie.write.markers.type": "DIRECT",

@@ -22,6 +22,8 @@ COW, MOR = "cow", "mor"
 SOFT, HARD, IGNORE = "soft", "hard", "ignore"
 TABLE_TYPES = (COW, MOR)
 DELETE_MODES = (SOFT, HARD, IGNORE)
+AUTO, SIMPLE, RECORD = "auto", "simple", "record"
+INDEXES = (AUTO, SIMPLE, RECORD)
 
 # Lower-case names only: Glue folds case, and a name becomes an S3 path, a Hudi name and SQL.
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,127}")
@@ -44,7 +46,7 @@ class TableConfig:
     `json_types` say what columns of JSON without a schema are (json_types.py). `position` is the column that orders the
     rows of a query-based capture, None where the source's log does. An `append_only` table's key is hidden_columns.ROW;
     `coordinates` are the columns in which its records carry their Kafka partition and offset, empty where they don't.
-    `services` is what table services do with it, and when.
+    `services` is what table services do with it, and when. `index` is what finds rows: of INDEXES, AUTO by the table's size.
     """
 
     table: str
@@ -73,6 +75,7 @@ class TableConfig:
     services: ServicePolicy = UNTOLD
     catalog: CatalogRule = CATALOG_DEFAULTS
     coordinates: Tuple[str, ...] = ()
+    index: str = AUTO
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
@@ -129,6 +132,7 @@ class TableRule:
     services: ServicePolicy = UNTOLD
     catalog: CatalogRule = CATALOG_DEFAULTS
     coordinates: Tuple[str, ...] = ()
+    index: str = AUTO
 
     @property
     def pattern(self) -> str:
@@ -169,7 +173,7 @@ class TableRule:
             generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits, lineage=self.lineage,
             raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
             position=None if self.position is None else fill(self.position), append_only=self.append_only, services=services, catalog=self.catalog,
-            coordinates=self.coordinates,
+            coordinates=self.coordinates, index=self.index,
         )
 
 
@@ -272,7 +276,7 @@ def _told_lane(lane: LaneConfig) -> Dict[str, Any]:
 
 _LATER: Dict[str, Any] = {
     "limits": {}, "json_types": {}, "coordinates": [], "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
-    "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT, "services": {}, "catalog": {},
+    "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT, "services": {}, "catalog": {}, "index": AUTO,
 }
 
 

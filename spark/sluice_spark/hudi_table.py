@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructType
 
 from sluice import hudi_options
-from sluice.table_config import COW, TableConfig
+from sluice.table_config import AUTO, COW, TableConfig
 from sluice_spark.hudi_errors import ClockBehind, CommitNotNewest, StillUnfinished, TableDiffers
 from sluice_spark.hudi_jvm import HudiJvm, instants
 
@@ -20,6 +20,8 @@ LONGEST_CLOCK_WAIT_MS = 15_000
 MOST_FILES_BY_NAME = 200
 # A batch's commit is younger than its manifest by the clock of the same driver; another driver's may differ, by less than this.
 CLOCK_MARGIN_MS = 3_600_000
+# For the number of rows: services commit between batches, seldom more than a few in a row. Each is a request.
+COMMITS_LOOKED_AT = 5
 _COMMIT, _DELTA_COMMIT, _REPLACE, _COMPACTION = "commit", "deltacommit", "replacecommit", "compaction"
 _CLEAN, _ROLLBACK, _REQUESTED = "clean", "rollback", "REQUESTED"
 
@@ -31,7 +33,8 @@ class TableFacts:
     `newest` is the newest instant of any kind, `schema` the columns without Hudi's own (None before the
     first commit), `commits` how many the active timeline has, `properties_added` what readers needed and the table's file lacked, `floor` the position of
     the newest truncate, `purged` the highest position of a row that was purged, `purging` whether a purge was cut off in log files, `unfinished` whether
-    something on the timeline is, `meta_client` Hudi's own view of that moment.
+    something on the timeline is, `record_index` whether the table has one, `rows` how many it holds, deleted ones included, as far as
+    commits tell (None where none does), `meta_client` Hudi's own view of that moment.
     """
 
     newest: Optional[str]
@@ -42,6 +45,8 @@ class TableFacts:
     purged: Optional[str] = None
     purging: bool = False
     unfinished: bool = False
+    record_index: bool = False
+    rows: Optional[int] = None
     meta_client: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -113,8 +118,20 @@ class HudiTable:
             purged=self._jvm.table_property(meta_client, hudi_options.PURGED_PROPERTY),
             purging=bool(self._jvm.table_property(meta_client, hudi_options.UNPURGED_PROPERTY)),
             unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
+            record_index=self._has_record_index(meta_client),
+            rows=_rows(commits) if count else 0,
             meta_client=meta_client,
         )
+
+    def _has_record_index(self, meta_client: Any) -> bool:
+        return hudi_options.has_record_index(self._jvm.table_property(meta_client, hudi_options.METADATA_PARTITIONS))
+
+    def finds_by_record_index(self, facts: TableFacts) -> bool:
+        """Whether the next write finds rows by the record index. Counts the rows where no commit tells how many there are."""
+        rows = facts.rows
+        if rows is None and self.config.index == AUTO and not facts.record_index:
+            rows = self.stored(facts, *self.config.record_key[:1]).count()
+        return hudi_options.wants_record_index(self.config, has=facts.record_index, rows=rows)
 
     def raise_floor(self, position: str, name: str = hudi_options.FLOOR_PROPERTY) -> None:
         """Remember durably that what is not newer than a position loses, also for keys that the table never had."""
@@ -231,8 +248,10 @@ class HudiTable:
             operation=operation,
             parallelism=hudi_options.shuffle_tasks(size_bytes, self.cores),
             arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
+            record_index=self.finds_by_record_index(facts),
         )
-        metadata = hudi_options.commit_metadata(batch=batch, table=self.config.table, run=run)
+        metadata = hudi_options.commit_metadata(
+            batch=batch, table=self.config.table, run=run, rows_before=0 if operation == hudi_options.REWRITE else facts.rows)
         rows.write.format("hudi").options(**options).options(**metadata).mode("append").save(self.path)
         return self._committed(batch, facts.newest)
 
@@ -264,8 +283,9 @@ class HudiTable:
 
     def client(self, more: Optional[Dict[str, str]] = None) -> Any:
         """A client of Hudi's for rollback and table services, with the table's options and `more`. Close it."""
-        options = {**hudi_options.client_options(self.config, parallelism=self.cores), **(more or {})}
-        schema = self._jvm.avro_schema(self._jvm.meta_client(self.path))
+        meta_client = self._jvm.meta_client(self.path)
+        options = {**hudi_options.client_options(self.config, parallelism=self.cores, record_index=self._has_record_index(meta_client)), **(more or {})}
+        schema = self._jvm.avro_schema(meta_client)
         return self._jvm.write_client(self.path, self.config.name, options, schema)
 
 
@@ -291,6 +311,19 @@ def _statistics(metadata: Any) -> Dict[str, int]:
         "bytes_written": int(metadata.fetchTotalBytesWritten()),
         "files_written": int(metadata.fetchTotalFilesInsert()) + int(metadata.fetchTotalFilesUpdated()),
     }
+
+
+def _rows(commits: Any) -> Optional[int]:
+    """The rows of a table by the newest commit that counts them; services' commits don't, and change none.
+
+    An estimate: a row that moved to another partition counts as inserted, and what is purged stays counted.
+    """
+    for instant in reversed(instants(commits)[-COMMITS_LOOKED_AT:]):
+        metadata = commits.readCommitMetadata(instant)
+        before = metadata.getExtraMetadata().get(hudi_options.ROWS_KEY)
+        if before is not None:
+            return int(before) + int(metadata.fetchTotalInsertRecordsWritten())
+    return None
 
 
 def _text(instant: Any) -> str:
