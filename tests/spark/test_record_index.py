@@ -52,7 +52,8 @@ def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(bench: W
     client.close()
     assert hudi.rollback_unfinished() == (instant,)
     bench.new_run()
-    bench.merge(config, [bench.put([row("u", 3, 1, name="after"), row("c", 4, 3)], SCHEMA)])
+    bench.merge(config, [bench.put([row("c", 3, 3)], SCHEMA)])
+    bench.merge(config, [bench.put([row("u", 4, 1, name="after")], SCHEMA)])
     if table_type == "mor":
         assert hudi.compact_all() is not None
         bench.new_run()
