@@ -34,9 +34,9 @@ def old_bundle() -> Path:
     return hudi_bundle(ensure_jars("0.15.0"))
 
 
-@pytest.mark.parametrize("partition_by", [(), ("place",)], ids=["unpartitioned", "partitioned"])
-def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: Workbench, old_bundle: Path, partition_by: tuple[str, ...]) -> None:
-    config = table(table_type="mor", partition_by=partition_by)
+@pytest.mark.parametrize("partition_by, index", [((), "auto"), (("place",), "auto"), (("place",), "record")], ids=["unpartitioned", "partitioned", "record index"])
+def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: Workbench, old_bundle: Path, partition_by: tuple[str, ...], index: str) -> None:
+    config = table(table_type="mor", partition_by=partition_by, index=index)
     bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
     late = [bench.put([row("u", 20, 1, "B", "late")], SCHEMA), bench.put([row("u", 21, 2, "B", "late")], SCHEMA)]
     bench.merge(config, [bench.put([row("u", 30, 1, "C", "newest"), row("d", 31, 2, None, None)], SCHEMA)])
