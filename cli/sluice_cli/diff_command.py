@@ -5,12 +5,13 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 import typer
 
 from sluice_cli.moments import Span, instant_at, moment_of
-from sluice_cli.output import Stack, chosen_target, print_table, say
+from sluice_cli.output import Stack, chosen_target, print_table, say, stderr_console
 from sluice_cli.row_output import Csv, Form, JsonLines, cell, write_csv
 
 _HEADER = ("difference", "key", "column", "before", "after")
@@ -52,7 +53,9 @@ def diff(
             counts[item.kind] += 1
             yield item
 
-    with differences(before, after) as found:
+    with ExitStack() as held:
+        with stderr_console().status("Reading the files that differ"):
+            found = held.enter_context(differences(before, after))
         if form.json_lines:
             for item in counted_rows(found):
                 sys.stdout.write(json.dumps(_document(item, key), ensure_ascii=False) + "\n")

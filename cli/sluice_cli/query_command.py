@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
 from sluice_cli.moments import AsOf, Since, Until, span_of
-from sluice_cli.output import Stack, chosen_target
+from sluice_cli.output import Stack, chosen_target, stderr_console
 from sluice_cli.row_output import Csv, Form, JsonLines, Parquet, write_rows
 
 _BATCH_ROWS = 10_000
@@ -54,6 +55,8 @@ def query(
     form, span = Form(json_lines=json_lines, csv=as_csv, parquet=parquet), span_of(as_of=as_of, since=since, until=until)
     statement = sys.stdin.read() if sql == "-" else sql
     target = chosen_target(stack)
-    with run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span) as relation:
+    with ExitStack() as held:
+        with stderr_console().status("Reading the tables that the statement names"):
+            relation = held.enter_context(run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span))
         long_integers = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
         write_rows(relation.to_arrow_reader(_BATCH_ROWS), form, whole_numbers=long_integers)

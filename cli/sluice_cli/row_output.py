@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from sluice_cli.failures import CommandFailed, UsageError
-from sluice_cli.output import print_table, say
+from sluice_cli.output import counted, print_table, say, stderr_console
 
 if TYPE_CHECKING:  # Arrow takes as long to load as all the rest
     import pyarrow as pa
@@ -124,10 +124,11 @@ def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: P
     schema = pa.schema([item.with_name(name) for item, name in zip(reader.schema, names, strict=True)], metadata=reader.schema.metadata)
     count = 0
     try:
-        with pq.ParquetWriter(part, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(part, schema, compression="zstd") as writer, stderr_console().status("Writing") as status:
             for batch in reader:
                 writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
                 count += batch.num_rows
+                status.update(f"{counted(count, 'row')} written")
         part.replace(file)
     except OSError as error:
         raise NotWritten(f"{file} can't be written: {error}", file=str(file), next_step="Name a file in a folder that exists and may be written to") from error

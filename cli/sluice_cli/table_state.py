@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 
 from sluice.file_slices import Committed, DataFile, FileSlice, Replaced, data_file, slices_as_of
-from sluice.timeline import CLEAN, COMPLETED, FOLDER, REPLACE_COMMIT, REQUESTED, ROLLBACK, Commit, Instant, Timeline
+from sluice.timeline import CLEAN, COMPLETED, DELTA_COMMIT, FOLDER, REPLACE_COMMIT, REQUESTED, ROLLBACK, Commit, Instant, Timeline
 from sluice_cli.failures import CommandFailed
 from sluice_cli.moments import moment_of
 from sluice_cli.silver_place import StoredFile, TableFolder
@@ -171,8 +171,10 @@ def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack
     for instant in timeline.instants:
         if instant.action == ROLLBACK and instant.state == COMPLETED:
             told = _record(folder, instant.file)
-            if told.get("partitionMetadata"):  # else nothing had been written yet
-                yield from (RolledBack(str(write), instant.time) for write in told.get("commitsRollback") or ())
+            # Where nothing had been written yet it tells no partition. A compaction or clustering leaves no log block: its base files are deleted.
+            others = {item["commitTime"] for item in told.get("instantsRollback") or () if item["action"] != DELTA_COMMIT}
+            if told.get("partitionMetadata"):
+                yield from (RolledBack(str(write), instant.time) for write in told.get("commitsRollback") or () if write not in others)
 
 
 def _record(folder: TableFolder, name: str) -> dict[str, Any]:
