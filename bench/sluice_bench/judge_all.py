@@ -1,4 +1,6 @@
-"""The whole matrix of recorded sets against the source databases' rows: sets x orders x pace x table type, by Spark and by hudi-rs. Resumable.
+"""The whole matrix of recorded sets against the source databases' rows: sets x orders x pace x table type. Resumable.
+
+Every table is read by Spark, by hudi-rs and by Hudi 0.15.0, merge-on-read ones once more after their compaction.
 
     python -m sluice_bench.judge_all [--side-by-side 8] [--only TEXT] [--again]
 
@@ -14,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from judging.cases import TABLE_TYPES, Case, matrix
+from judging.cases import Case, matrix
 from judging.fixture_sets import SetMissing, find_set
 from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack
@@ -27,6 +29,8 @@ from sluice_local.java import find_java
 
 RESULTS_FOLDER = RESULTS / "judge"
 OLD_HUDI = "0.15.0"  # what Athena's generation of readers is built on
+# In copy-on-write tables the old reader takes a partition column's value from the path, where empty text and null are one: sets that have neither there.
+COPIES_FOR_THE_OLD = ("tickit_small", "types_flat_precise", "outbox_json_confluent", "outbox_json_lenses")
 TIMEOUT_S = 900.0
 
 
@@ -40,10 +44,8 @@ def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
     """hudi-rs, Spark with the release's Hudi, and Spark with the Hudi of Athena's generation."""
     java = find_java(os.environ)
     with ExitStack() as open_readers:
-        # The old reader is there for merge-on-read, where releases differ in how they order log files. In copy-on-write tables it
-        # takes a partition column's value from the path, where empty text and null are one.
         spark = [open_readers.enter_context(SparkReader(silver_bucket=stack.target.silver, s3=stack.s3, jars=ensure_jars(version), java_home=java.home, hudi=version,
-                                                        table_types=types)) for version, types in ((HUDI, TABLE_TYPES), (OLD_HUDI, ("mor",)))]
+                                                        copies_of=sets)) for version, sets in ((HUDI, None), (OLD_HUDI, COPIES_FOR_THE_OLD))]
         yield (RustReader(stack.target), *spark)
 
 
@@ -87,7 +89,7 @@ def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], 
         together = [(case, find_set(case.set_name, os.environ)) for case in named]
     except SetMissing as missing:
         sys.exit(str(missing))
-    judgements = run_cases(together, stack, readers, os.environ, timeout_s=TIMEOUT_S,
+    judgements = run_cases(together, stack, readers, os.environ, timeout_s=TIMEOUT_S, compacted=True,
                            report=lambda j: print(f"{'equal    ' if j.equal else 'DIFFERENT'} {j.case} after {j.phase} by {j.reader}: {j.rows} rows", flush=True))
     for case in named:
         keep_case(case, judgements, folder)

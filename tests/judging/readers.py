@@ -11,8 +11,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from judging.cases import TABLE_TYPES
+from judging.cases import Case
 from judging.spark_rows import REPLY
+from sluice.table_config import COW
 from sluice_cli.values import rows_of
 
 
@@ -24,18 +25,23 @@ class Reader(Protocol):
     """Writes the live rows of tables."""
 
     name: str
-    table_types: frozenset[str]  # what it is judged on
+
+    def reads(self, case: Case) -> bool:
+        """Whether it is judged on this case."""
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:
         """For each `database.table`, its live rows to a file, one JSON object per line. Raises when a table can't be read."""
 
 
 class SparkReader(AbstractContextManager):
-    """One JVM for many requests, since its start costs more than the reading. `hudi` is the bundle's version."""
+    """One JVM for many requests, since its start costs more than the reading. `hudi` is the bundle's version.
+
+    `copies_of` are the sets whose copy-on-write tables it is judged on, None for all; merge-on-read tables are always.
+    """
 
     def __init__(self, *, silver_bucket: str, s3: Mapping[str, str], jars: Sequence[Path], java_home: Path, hudi: str,
-                 table_types: Iterable[str] = TABLE_TYPES) -> None:
-        self.table_types = frozenset(table_types)
+                 copies_of: Iterable[str] | None = None) -> None:
+        self._copies_of = None if copies_of is None else frozenset(copies_of)
         self.name = f"spark-hudi-{hudi}"
         self._bucket = silver_bucket
         self._log = tempfile.NamedTemporaryFile("w+", prefix="judge-spark-", suffix=".log", delete=False)
@@ -45,6 +51,9 @@ class SparkReader(AbstractContextManager):
         self._process = subprocess.Popen([sys.executable, str(program), json.dumps(read_session(jars, s3))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._log, text=True, env=environment, cwd=tempfile.gettempdir())
         self._ready = False
+
+    def reads(self, case: Case) -> bool:
+        return case.table_type != COW or self._copies_of is None or case.set_name in self._copies_of
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:
         if not self._ready:
@@ -102,10 +111,12 @@ class RustReader:
     """hudi-rs, by the code that `sluice query` uses. `place` is the target whose silver bucket is read."""
 
     name = "hudi-rs"
-    table_types = frozenset(TABLE_TYPES)
 
     def __init__(self, place) -> None:
         self._place = place
+
+    def reads(self, case: Case) -> bool:
+        return True
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:
         from sluice_cli.reading import read_table

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from judging.cases import Case
-from judging.fixture_sets import FixtureSet
+from judging.fixture_sets import FixtureSet, Phase
 from judging.readers import Reader
 from judging.running_stack import RunningStack
 from judging.verdict import Verdict, judge
+from sluice.service_requests import COMPACTION
+from sluice.table_config import MOR
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,10 @@ class Judgement:
 
 
 def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, readers: Sequence[Reader], environment: Mapping[str, str],
-              *, timeout_s: float, report: Callable[[Judgement], None] = lambda judgement: None) -> list[Judgement]:
+              *, timeout_s: float, compacted: bool = False, report: Callable[[Judgement], None] = lambda judgement: None) -> list[Judgement]:
     """Land the cases side by side (step n of each before step n+1 of any) and judge each after each of its steps.
+
+    With `compacted`, merge-on-read tables are compacted at their end and judged once more.
 
     Side by side, because a batch then merges many tables at once, as it does for a user; and because a wait is shared.
     """
@@ -46,11 +50,24 @@ def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, rea
         stack.wait(timeout_s)
         seconds = time.monotonic() - started
         for case, fixtures, (phase, _) in now:
-            for reader in (each for each in readers if case.table_type in each.table_types):
-                verdict, rows = _judged(case, fixtures, phase, reader, environment)
-                judgement = Judgement(case.id, phase.name, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1))
-                report(judgement)
-                found.append(judgement)
+            found += _judgements(case, fixtures, phase, readers, environment, seconds=seconds, called=phase.name, report=report)
+    for case, fixtures, steps in plans if compacted else ():
+        if case.table_type == MOR:
+            started = time.monotonic()
+            for topic in fixtures.plan.topics:
+                stack.sluice("services", "run", case.table(topic), "--service", COMPACTION, "--wait", str(int(timeout_s)), timeout_s=timeout_s + 60)
+            phase = steps[-1][0]
+            found += _judgements(case, fixtures, phase, readers, environment, seconds=time.monotonic() - started, called=f"{phase.name} compacted", report=report)
+    return found
+
+
+def _judgements(case: Case, fixtures: FixtureSet, phase: Phase, readers: Sequence[Reader], environment: Mapping[str, str],
+                *, seconds: float, called: str, report: Callable[[Judgement], None]) -> list[Judgement]:
+    found = []
+    for reader in (each for each in readers if each.reads(case)):
+        verdict, rows = _judged(case, fixtures, phase, reader, environment)
+        found.append(Judgement(case.id, called, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1)))
+        report(found[-1])
     return found
 
 
