@@ -55,11 +55,12 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
 
 def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> Dict[str, int]:
     """Sums over a batch's tables, for metrics by lane. By table they stand in the event and the log: a metric costs by its dimensions."""
-    aside = {name: sum((part.get("counts") or {}).get(name, 0) for part in parts.values()) for name in ("quarantined_objects", "quarantined_rows")}
+    aside = {name: sum((part.get("counts") or {}).get(name, 0) for part in parts.values()) for name in ("quarantined_objects", "parked_objects", "quarantined_rows")}
+    objects_aside = aside["quarantined_objects"] + aside["parked_objects"]
     metrics = {
         "BatchesCommitted": 1,
-        "ObjectsCommitted": batch.get("objects", 0) - aside["quarantined_objects"],
-        "ObjectsSetAside": aside["quarantined_objects"],
+        "ObjectsCommitted": batch.get("objects", 0) - objects_aside,
+        "ObjectsSetAside": objects_aside,
         "RowsSetAside": aside["quarantined_rows"],
         "BytesCommitted": batch.get("bytes", 0),
         "TablesCommitted": sum(1 for part in parts.values() if part.get("state") == COMMITTED),

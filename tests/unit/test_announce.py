@@ -176,4 +176,6 @@ def test_metrics_are_sums_over_tables():
     assert lane_metrics(BATCH, {"a.x": {"state": "quarantined"}})["TablesQuarantined"] == 1
     aside = lane_metrics(BATCH, {name: {"counts": {"quarantined_objects": 1, "quarantined_rows": rows}} for name, rows in (("a.x", 2), ("a.y", 0))})
     assert (aside["ObjectsSetAside"], aside["RowsSetAside"], aside["ObjectsCommitted"]) == (2, 2, BATCH["objects"] - 2)
+    parked = lane_metrics(BATCH, {"a.x": {"counts": {"quarantined_objects": 0, "parked_objects": 2}}})
+    assert (parked["ObjectsSetAside"], parked["ObjectsCommitted"]) == (2, BATCH["objects"] - 2)
     assert batch_seconds({}) is None
