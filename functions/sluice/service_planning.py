@@ -30,21 +30,21 @@ def configured(configuration: Configuration, state: TableState) -> Optional[Tabl
     return config if config is not None and config.table == state.table else None
 
 
-def facts_of(state: TableState, requests: Mapping[str, ServiceRequest]) -> TableFacts:
+def facts_of(state: TableState, standing: Mapping[str, ServiceRequest]) -> TableFacts:
     """What the policy decides by: the table's item, and its open or last request of each service, by name."""
-    services = {name: _service_facts(state, name, requests.get(name)) for name in (CATALOG, *SERVICES)}
+    services = {name: _service_facts(state, name, standing.get(name)) for name in (CATALOG, *SERVICES)}
     deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
     return TableFacts(state.table, state.last_instant, state.last_commit_at, state.services_since, state.paused, deleted, services)
 
 
-def due_tables(configuration: Configuration, states: Iterable[TableState], requests: Mapping[Tuple[str, str], Mapping[str, ServiceRequest]], now: int) -> Tuple[DueTable, ...]:
-    """The tables of which anything is due, by name; `requests` are by lane and table. `now` is epoch ms."""
+def due_tables(configuration: Configuration, states: Iterable[TableState], standing: Mapping[Tuple[str, str], Mapping[str, ServiceRequest]], now: int) -> Tuple[DueTable, ...]:
+    """The tables of which anything is due, by name; `standing` are their requests, by lane and table. `now` is epoch ms."""
     found = []
     for state in sorted(states, key=lambda each: each.table):
         config = configured(configuration, state)
         if config is None:
             continue
-        services = due(facts_of(state, requests.get((config.lane, state.table), {})), config, now)
+        services = due(facts_of(state, standing.get((config.lane, state.table), {})), config, now)
         if services:
             found.append(DueTable(config, state, services))
     return tuple(found)
