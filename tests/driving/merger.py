@@ -7,7 +7,7 @@ from typing import Callable, DefaultDict, Dict, FrozenSet, List, Mapping, Option
 
 from sluice.identity import ObjectId
 from sluice.manifest import Manifest, ObjectError, Outcome
-from sluice.service_requests import ServiceReport, SliceDone
+from sluice.service_requests import PURGE, ServiceReport, SliceDone
 from sluice.table_config import TableConfig
 from sluice_spark.lane_lost import LaneLost
 
@@ -37,7 +37,7 @@ class Tables:
 class FakeMerger:
     """The Merger port. `before`, `after`, `resolving` and `serving` hold, per table, errors to raise once each at that point.
 
-    `slices` is how many slices a service of a table still takes; `slice_ms` how long each lasts.
+    `slices` is how many slices a service of a table still takes; `slice_ms` how long each lasts, `floors` what a purge raises.
     """
 
     def __init__(self, tables: Tables, now_ms: Callable[[], int], *, takes_ms: int = 0, advance: Callable[[int], None] = lambda ms: None) -> None:
@@ -48,6 +48,7 @@ class FakeMerger:
         self.serving: DefaultDict[str, List[BaseException]] = defaultdict(list)
         self.slices: DefaultDict[str, int] = defaultdict(lambda: 1)
         self.slice_ms = 1_000
+        self.floors: Dict[int, str] = {0: "0000.1"}
         self.during: Dict[str, Callable[[], None]] = {}
         self.no_change: FrozenSet[str] = frozenset()
         self.quarantined: FrozenSet[ObjectId] = frozenset()
@@ -103,6 +104,8 @@ class FakeMerger:
         self._advance(self.slice_ms)
         if service in self.during:
             self.during[service]()
+        if service == PURGE:
+            raise_floor(self.floors)
         _raise_next(self.serving[config.table])
         if not still_held():
             raise LaneLost("not held", table=config.table)

@@ -138,6 +138,13 @@ def test_a_service_that_no_repetition_helps_is_given_up_and_ingest_goes_on(world
     assert world.states(arrived) == {"committed": 1}
 
 
+def test_a_purge_that_dies_behind_its_floor_has_it_in_the_ledger(world):
+    ask(world, service=PURGE)
+    world.merger.serving[ORDERS] = [RuntimeError("a task died")]
+    world.run()
+    assert world.ledger.table_state(ORDERS).purge_floors == {"0": "0000.1"} and world.events("service_failed")
+
+
 def test_a_service_waits_while_its_table_is_paused_and_is_given_up_where_the_table_is_not_the_lanes(world):
     ask(world)
     ask(world, table="shop.never_committed")
