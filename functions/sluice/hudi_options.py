@@ -62,6 +62,7 @@ MIB = 1024**2
 # Two files below half the target make one file of less than the target, three make two at most: each clustering of a partition
 # leaves fewer files than it found, so it comes to an end.
 CLUSTERED_FILE_BYTES = 128 * MIB
+MOST_GROUPS = 1_000  # of one clustering: each is a Spark job
 # By this mark in this column, for the one write that removes it, a row is one that Hudi deletes. No change has it.
 PURGED_OP = "purged"
 
@@ -301,16 +302,17 @@ def compaction_options(budget_bytes: Optional[int] = None) -> Dict[str, str]:
     }
 
 
-def clustering_options(config: TableConfig, budget_bytes: int) -> Dict[str, str]:
-    """Options of a clustering by the table's columns that reads about so many bytes, one group of files at a time.
+def clustering_options(config: TableConfig, budget_bytes: int, table_bytes: int) -> Dict[str, str]:
+    """Options of a clustering by the table's columns that reads about so many bytes: of a table that is no larger, all groups of files.
 
-    Not by the row writer, which lays lists out in a way that the next upsert can't read.
+    A group must hold two small files at least, or they would never come together. Not by the row writer, which lays
+    lists out in a way that the next upsert can't read.
     """
-    group = max(2 * MIB, min(budget_bytes, 2 * 1024 * MIB))
+    group = max(CLUSTERED_FILE_BYTES, min(budget_bytes, 2 * 1024 * MIB))
     strategy = "hoodie.clustering.plan.strategy."
     return {
         strategy + "sort.columns": ",".join(config.services.cluster_by),
-        strategy + "max.num.groups": str(max(1, budget_bytes // group)),
+        strategy + "max.num.groups": str(MOST_GROUPS if table_bytes <= budget_bytes else max(1, budget_bytes // group)),
         strategy + "max.bytes.per.group": str(group),
         strategy + "target.file.max.bytes": str(CLUSTERED_FILE_BYTES),
         strategy + "small.file.limit": str(CLUSTERED_FILE_BYTES // 2),

@@ -17,7 +17,7 @@ def cluster(hudi: HudiTable, jvm: HudiJvm, *, facts: TableFacts, budget_bytes: i
     A file that is half as long as the target, or alone in its partition, stays as it is. The plan is made and
     carried out in one slice; one that was cut off is undone by the roll-back before the table's next write. Raises ServiceUnfinished.
     """
-    client = hudi.client(hudi_options.clustering_options(hudi.config, budget_bytes))
+    client = hudi.client(hudi_options.clustering_options(hudi.config, budget_bytes, hudi.size_bytes(facts)))
     try:
         check_held()
         planned = client.scheduleClustering(jvm.none())

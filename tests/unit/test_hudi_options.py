@@ -73,6 +73,15 @@ def test_a_write_compacts_only_where_no_service_does() -> None:
     assert "hoodie.compact.inline" not in options(table())
 
 
+def test_a_clustering_of_a_table_takes_all_of_it_or_what_a_slice_holds_and_never_groups_that_hold_no_two_files() -> None:
+    def groups(budget_mib: int, table_mib: int) -> tuple[int, int]:
+        made = hudi_options.clustering_options(table(services=ServicePolicy(cluster_by=("a", "b"))), budget_mib * 1024**2, table_mib * 1024**2)
+        assert made["hoodie.clustering.plan.strategy.sort.columns"] == "a,b"
+        return int(made["hoodie.clustering.plan.strategy.max.num.groups"]), int(made["hoodie.clustering.plan.strategy.max.bytes.per.group"]) // 1024**2
+    assert groups(160, 100) == (1_000, 160) and groups(160, 5_000) == (1, 160)
+    assert groups(5, 5_000) == (1, 128) and groups(6_144, 100_000) == (3, 2_048)
+
+
 def test_differences_and_absences_of_a_properties_file_are_told_apart() -> None:
     properties = hudi_options.table_properties(table())
     whole = {**properties.fixed, **properties.readers}
