@@ -13,7 +13,8 @@ from sluice.table_config import Configuration
 from sluice_aws.starting import Starter
 from sluice_aws.telemetry import Report
 
-ASKED_AT_ONCE = 500  # requests of one look: a few seconds of writes; the others are due at the next one
+# What one look gives the state machine fits into the 256 KB that it may carry, with the longest of names; the rest is for the next look.
+SYNCED_AT_ONCE, ASKED_AT_ONCE, STARTED_AT_ONCE = 300, 200, 10
 FOLLOWED_FOR_MS = 30 * 3_600_000  # a request waits a day at most, and a slice may back off five times
 REQUESTED_BY = "table_services"
 Values = Dict[str, Any]
@@ -41,12 +42,13 @@ class ServicePlanner:
     def plan(self, configuration: Optional[Configuration]) -> Values:
         """Ask for what is due, and take the idle lanes that have to do it.
 
-        `syncs` are the tables whose catalog entry is behind, `runs` the job runs to start, `requests` what was newly
+        `syncs` are the tables whose catalog entry is behind, those first that are longest, `runs` the job runs to start, `requests` what was newly
         asked for. A lane that is paused or halted is asked for nothing.
         """
         now = self._now()
         found = () if configuration is None else self._due(configuration, now)
-        syncs = [_sync(table, now) for table in found if any(each.service == CATALOG for each in table.due)]
+        behind = [table for table in found if any(each.service == CATALOG for each in table.due)]
+        syncs = [_sync(table, now) for table in sorted(behind, key=_synced_at)[:SYNCED_AT_ONCE]]
         asked = self._ask(found, now)
         runs = self._runs({each.lane for each in asked}, configuration)
         self._report.event("services_planned", syncs=len(syncs), requests=len(asked), runs=[run["run"] for run in runs])
@@ -120,12 +122,18 @@ class ServicePlanner:
         """The runs to start: one per lane that is idle, however many tables of it wait."""
         runs: List[Values] = []
         for lane in sorted(lanes):
+            if len(runs) >= STARTED_AT_ONCE:
+                break  # supervise starts the others: they were woken
             if self._starter is None or not wants_run(self._ledger.lane(lane), self._now()):
                 continue
             request = self._starter.take(lane, configuration)
             if request is not None:
                 runs.append({"lane": lane, "run": request["clientToken"], "wait_s": max(1, self._pause_s), "looks": 0, "job": state_machine_parameters(request)})
         return runs
+
+
+def _synced_at(table: DueTable) -> int:
+    return int(table.state.services.get(CATALOG, {}).get("at") or 0)
 
 
 def _sync(table: DueTable, now: int) -> Values:

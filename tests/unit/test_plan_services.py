@@ -1,16 +1,21 @@
 """plan_services: one look for a burst of commits, requests for what is due, idle lanes taken once, and outcomes followed."""
+import json
 from dataclasses import replace
 
 import pytest
 from function_world import TOPIC, Recorder, context, world  # noqa: F401
 from plan_services.handler import handler
 
-from sluice.job_request import JobEnvironment
+from sluice.execution_policy import Scope
+from sluice.job_request import JobEnvironment, start_job_run, state_machine_parameters
 from sluice.lane import IDLE, STARTING
+from sluice.lane_config import LaneConfig
 from sluice.manifest import COMMITTED, Outcome
 from sluice.service_config import Pace, ServicePolicy
+from sluice.service_planning import Asked, new_request_id
 from sluice.service_requests import COMPACTION, ServiceError
 from sluice.table_config import TableRule
+from sluice_aws import service_planner
 from sluice_aws.service_planner import FOLLOWED_FOR_MS, ServicePlanner
 from sluice_aws.starting import Starter
 
@@ -191,6 +196,31 @@ def test_without_a_release_services_are_asked_for_and_no_lane_is_taken(looking):
     looking.planner = ServicePlanner(ledger=looking.ledger, starter=None, report=looking.report, now=lambda: NOW, entropy=lambda: "0" * 8, pause_s=30)
     looking.commit(2)
     assert looking.plan()["runs"] == [] and looking.ledger.lane("main").state == IDLE
+
+
+def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking, monkeypatch):
+    monkeypatch.setattr(service_planner, "SYNCED_AT_ONCE", 1)
+    monkeypatch.setattr(service_planner, "ASKED_AT_ONCE", 1)
+    rules = [TableRule(f"shop.{name}", ("id",), topic=name, table_type="mor", services=POLICY) for name in ("a", "b")]
+    looking.configuration = looking.world.configure(*rules)
+    for name in ("a", "b"):
+        looking.ledger.pin_table(f"shop.{name}", {"topic": name})
+        looking.commit(2, table=f"shop.{name}")
+    looking.world.dynamodb.update_item(TableName="sluice-ledger", Key={"pk": {"S": "table#shop.a"}, "sk": {"S": "table"}}, UpdateExpression="SET service_catalog = :s",
+                                       ExpressionAttributeValues={":s": {"M": {"instant": {"S": "1"}, "commits": {"N": "1"}, "at": {"N": "1"}}}})
+    first = looking.plan()
+    assert [sync["table"] for sync in first["syncs"]] == ["shop.b"] and [each["table"] for each in first["follow"]["requests"]] == ["shop.a"]
+    assert [each["table"] for each in looking.plan()["follow"]["requests"]] == ["shop.b"]
+
+
+def test_the_largest_plan_fits_into_what_a_state_machine_may_carry():
+    lane, table = "l" * 32, f"{'d' * 128}.{'t' * 128}"
+    job = state_machine_parameters(start_job_run(ENVIRONMENT, LaneConfig(lane), "r" * 64, Scope("s" * 64, tuple(f"{'d' * 100}{n}/" for n in range(4)))))
+    sync = {"table": table, "instant": "2" * 17, "commits": "9" * 12, "at": "1" * 13}
+    request = Asked(lane, table, "compaction", new_request_id("compaction", NOW, "0" * 8)).to_dict()
+    plan = {"syncs": [sync] * service_planner.SYNCED_AT_ONCE, "runs": [{"lane": lane, "run": "r" * 64, "wait_s": 600, "looks": 0, "job": job}] * service_planner.STARTED_AT_ONCE,
+            "follow": {"requests": [request] * service_planner.ASKED_AT_ONCE, "open": 200, "done": 0, "failed": 0, "given_up": 0, "wait_s": 600, "until": NOW}}
+    assert len(json.dumps(plan)) < 256 * 1024
 
 
 def test_a_table_is_first_looked_at_when_it_has_data(looking):
