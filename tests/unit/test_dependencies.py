@@ -200,3 +200,8 @@ def annotations(tree):
 def test_no_module_is_a_drawer_for_everything_and_each_says_what_it_is_for():
     assert [relative(path) for path in MODULES if path.stem in ("utils", "helpers", "common", "manager", "misc")] == []
     assert [relative(path) for path in MODULES if path.stem != "__init__" and not ast.get_docstring(tree_of(path))] == []
+
+
+def test_no_two_test_modules_share_a_name_since_pytest_imports_them_by_it():
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
