@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -15,6 +15,8 @@ from typing import Annotated
 
 import typer
 
+from sluice.cost_model import Assumptions
+from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
@@ -24,6 +26,7 @@ from sluice_cli.failures import CommandFailed, UsageError
 from sluice_cli.local_output import progress_lines
 from sluice_cli.output import counted, say
 from sluice_cli.points_in_time import iso
+from sluice_cli.past_batches import PastBatch, PastBatches
 from sluice_cli.release import source_root
 from sluice_cli.target import local_target
 from sluice_cli.wait_command import Bronze
@@ -34,6 +37,7 @@ from sluice_local.stack import Options, local_stack
 TABLES = ("ems.category", "ems.event", "ems.venue", "crm.user", "ecomm.date", "ecomm.listing", "ecomm.sale")
 SALE, SALE_TOPIC, SALE_KEY = "ecomm.sale", "tickit.ecomm.sale", "salesid"
 _WAIT_SECONDS = 300
+MINIMUM_BILLED_S = 60  # of a worker. https://aws.amazon.com/emr/pricing/
 
 
 class DemoFailed(CommandFailed):
@@ -137,8 +141,16 @@ class Story:
         unexplained = sum(found.counts.get(state, 0) for state in UNSETTLED)
         states = ", ".join(f"{count:,} {state}" for state, count in sorted(found.counts.items()) if state not in UNSETTLED)
         print(f"Proof: {counted(sum(found.counts.values()), 'object')} in bronze: {states}; unexplained: {unexplained}", flush=True)
+        print(self._cost(), flush=True)
         if unexplained:
             raise DemoFailed(f"{counted(unexplained, 'object')} not accounted for", command="wait", exit_code=1, next_step="`sluice status` in a stack of your own shows what lanes do")
+
+    def _cost(self) -> str:
+        target = local_target(self._home.file)
+        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        found = list(PastBatches(Objects(target.client("s3")), target.silver).newest())
+        started = [(ledger.run(run) or {}).get("started_at") for run in sorted({batch.manifest.run for batch in found})]
+        return cost_line(found, [(epoch_ms() - at) / 1000 for at in started if at is not None])
 
     def _survey(self) -> Survey:
         target = local_target(self._home.file)
@@ -174,6 +186,19 @@ class Story:
                 f"`sluice {arguments[0]}` ended with {exit_code}", command=" ".join(arguments), exit_code=exit_code,
                 next_step="Run `sluice local up --config tables.yaml`, repeat the commands above, and look at `sluice local logs --stderr`",
             )
+
+
+def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
+    """What was done, and what EMR Serverless would bill for runs that were up so long with a driver and one executor: the smallest there is."""
+    size = Assumptions()
+    rows = sum(outcome.counts.get("read", 0) for batch in batches for outcome in batch.outcomes.values())
+    tables = {table for batch in batches for table in batch.manifest.tables}
+    hours = sum(max(seconds, MINIMUM_BILLED_S) for seconds in runs_s) / 3600
+    vcpu, gb = (size.driver_vcpu + size.executor_vcpu) * hours, (size.driver_gb + size.executor_gb) * hours
+    usd = spark_usd(size.architecture, vcpu_hours=vcpu, memory_gb_hours=gb)
+    return (
+        f"Cost: {len(batches)} batch{'' if len(batches) == 1 else 'es'}, {counted(len(tables), 'table')}, {counted(rows, 'change')}, {counted(len(runs_s), 'run')} of {sum(runs_s):.0f} s so far. "
+        f"EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} USD at list prices of {REGION}, {AS_OF}, with a driver and one executor; here it is billed nothing")
 
 
 @contextmanager

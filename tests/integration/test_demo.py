@@ -49,6 +49,7 @@ def test_a_row_is_changed_deleted_and_still_told_of_and_a_damaged_object_holds_n
         told, _ = process.communicate(timeout=280)
     assert process.returncode == 0, told
     assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in told
+    assert re.search(r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD", told, re.M), told
     assert [int(quantity) for quantity in re.findall(r"^1\t165\t(\d+)\t", told, re.M)][:4] == [5, 6, 5, 5], "the row before and after its change, and as it was, also once it is deleted"
     assert "rows that readers see\n0\n" in told
     assert re.findall(r"^  won +(\w+)", told, re.M) == ["snapshot", "update", "delete"], "the row's life"

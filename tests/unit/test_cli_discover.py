@@ -34,6 +34,9 @@ def test_rules_of_all_waiting_topics_are_proposed_and_written_where_they_are_dec
     assert "not_avro" in found["lone"]["record_key"]["evidence"][0]
     assert [rule.table for rule in read_tables(Path("tables.yaml").read_text()).rules] == ["crm.user", "ems.category", "ems.venue"]
     assert run(["config", "check", "tables.yaml"]) == 0
+    capsys.readouterr()
+    assert run(["wait"]) == 0
+    assert "`sluice config discover` proposes rules" in capsys.readouterr().err
 
 
 def test_what_has_a_rule_already_is_not_proposed_again_and_choices_complete_what_is_open(parked, capsys):

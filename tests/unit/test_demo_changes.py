@@ -1,12 +1,16 @@
-"""The demonstration's own change objects come after all that is bundled, in the form of the real ones."""
+"""The demonstration's own change objects come after all that is bundled, in the form of the real ones; its cost line says what would be billed."""
 import io
 from pathlib import Path
 
 import fastavro
 
 from sluice.avro_schema import read_writer_schema
+from sluice.manifest import COMMITTED, Manifest, Outcome, TablePart
+from sluice.prices import spark_usd
 from sluice.routing import classify
 from sluice_cli.demo_changes import ChangeWriter
+from sluice_cli.demo_command import cost_line
+from sluice_cli.past_batches import PastBatch
 
 BRONZE = Path(__file__).resolve().parents[1] / "data" / "tickit_small" / "bronze"
 
@@ -27,3 +31,12 @@ def test_a_made_change_is_later_than_every_bundled_one_and_has_the_newest_schema
     (changed,), (deleted,) = (list(reader) for reader in found)
     assert (changed["qtysold"], changed["__op"], deleted["__op"], deleted["__deleted"]) == (7, "u", "d", "true")
     assert max(record["__pos"] for record in rows) < changed["__pos"] < deleted["__pos"]
+
+
+def test_the_cost_of_a_run_is_at_least_a_minute_of_its_smallest_size():
+    manifest = Manifest("b-1", "main", "run-1", 1, "v", {"a.b": TablePart({}), "a.c": TablePart({})})
+    batches = [PastBatch(manifest, {"a.b": Outcome("b-1", "a.b", COMMITTED, 1, counts={"read": 1200})})]
+    told = cost_line(batches, [30.4])
+    assert told.startswith("Cost: 1 batch, 2 tables, 1,200 changes, 1 run of 30 s so far. EMR Serverless would bill 0.067 vCPU hours, ")
+    whole = spark_usd("x86_64", vcpu_hours=4 * 2, memory_gb_hours=14 * 2)
+    assert f"bill 8.000 vCPU hours, {whole:.4f} USD at list prices of us-east-1" in cost_line(batches, [3600, 3600])
