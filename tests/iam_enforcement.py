@@ -1,0 +1,135 @@
+"""The roles of template.yaml, enforced on every AWS call of a block by the evaluation of policies that the emulator has."""
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+
+import botocore.client
+import pytest
+from botocore.exceptions import ClientError
+from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
+from sluice_local.overlay import read_template
+
+ACCOUNT, REGION = "123456789012", "us-west-2"
+TEMPLATE = read_template(Path(__file__).resolve().parent.parent / "template.yaml")
+Asked = Tuple[str, str, Mapping[str, Any]]  # action, resource, what conditions ask about
+
+_TRANSACT = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
+_S3 = {
+    "PutObject": ("s3:PutObject", True), "HeadObject": ("s3:GetObject", True), "GetObject": ("s3:GetObject", True), "DeleteObject": ("s3:DeleteObject", True),
+    "ListObjectsV2": ("s3:ListBucket", False), "ListObjectVersions": ("s3:ListBucketVersions", False), "GetBucketVersioning": ("s3:GetBucketVersioning", False),
+}
+
+
+def asked_of(service: str, operation: str, params: Mapping[str, Any]) -> List[Asked]:
+    """What an AWS call asks permission for. An operation that isn't known here fails the test: it must be looked up."""
+    if service == "s3":
+        action, of_object = _S3[operation]
+        if of_object and "VersionId" in params:
+            action += "Version"
+        return [(action, f"arn:aws:s3:::{params['Bucket']}" + (f"/{params['Key']}" if of_object else ""), {})]
+    if service == "dynamodb":
+        return [(f"dynamodb:{action}", resource, {"dynamodb:leadingkeys": keys}) for action, resource, keys in _ledger(operation, params)]
+    if service == "emr-serverless":
+        application = f"arn:aws:emr-serverless:{REGION}:{ACCOUNT}:/applications/{params['applicationId']}"
+        resource = f"{application}/jobruns/{params['jobRunId']}" if "jobRunId" in params else application
+        more: List[Asked] = []
+        if operation == "StartJobRun":
+            more = [("iam:PassRole", params["executionRoleArn"], {"iam:passedtoservice": "emr-serverless.amazonaws.com"}), ("emr-serverless:TagResource", f"{application}/jobruns/new", {})]
+        return [(f"emr-serverless:{operation}", resource, {}), *more]
+    if service == "events" and operation == "PutEvents":
+        return [("events:PutEvents", f"arn:aws:events:{REGION}:{ACCOUNT}:event-bus/{entry['EventBusName']}", {}) for entry in params["Entries"]]
+    raise AssertionError(f"nobody said what {service} {operation} asks permission for")
+
+
+def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[Tuple[str, str, List[str]]]:
+    def arn(table: str) -> str:
+        return f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{table}"
+
+    if operation == "TransactWriteItems":
+        for item in params["TransactItems"]:
+            ((kind, told),) = item.items()
+            yield _TRANSACT[kind], arn(told["TableName"]), [(told.get("Key") or told["Item"])["pk"]["S"]]
+    elif operation == "BatchGetItem":
+        for table, told in params["RequestItems"].items():
+            yield operation, arn(table), [key["pk"]["S"] for key in told["Keys"]]
+    else:
+        key = (params.get("Key") or params.get("Item") or {}).get("pk", {}).get("S")
+        values = [key] if key else [value["S"] for value in params.get("ExpressionAttributeValues", {}).values() if "S" in value][:1]
+        yield operation, arn(params["TableName"]) + (f"/index/{params['IndexName']}" if "IndexName" in params else ""), values
+
+
+class Role:
+    """One role's policy with the template's functions filled in, and what was asked of it."""
+
+    def __init__(self, name: str, names: Mapping[str, str], without: Optional[Tuple[str, str]] = None) -> None:
+        """`without` is the Sid and the action that are taken away."""
+        document = _filled(TEMPLATE["Resources"][name]["Properties"]["Policies"][0]["PolicyDocument"], names)
+        self.document = {**document, "Statement": [_less(one, without) for one in document["Statement"] if one is not None]}
+        self.document["Statement"] = [one for one in self.document["Statement"] if one["Action"]]
+        self._parsed = [parse_policy_document(self.document)]
+        self.denied: Set[str] = set()
+        self.used: Set[str] = set()
+
+    @property
+    def grants(self) -> List[Tuple[str, str]]:
+        """Sid and action of everything allowed."""
+        return [(one["Sid"], action) for one in self.document["Statement"] for action in _listed(one["Action"])]
+
+    def allows(self, asked: Asked) -> bool:
+        action, resource, keys = asked
+        context = EvalContext(f"arn:aws:sts::{ACCOUNT}:assumed-role/r/f", "AssumedRole", ACCOUNT, action, resource, REGION, service_context=dict(keys))
+        self.used.add(action)
+        allowed: bool = evaluate(context, self._parsed).decision == "Allow"
+        if not allowed:
+            self.denied.add(action)
+        return allowed
+
+
+@contextmanager
+def enforced(role: Role) -> Iterator[Role]:
+    """Every AWS call of the block is made as `role`: what it may not do is answered as AWS answers."""
+    real: Callable[..., Any] = botocore.client.BaseClient._make_api_call
+
+    def as_role(self: Any, operation: str, params: Dict[str, Any]) -> Any:
+        service = self.meta.service_model.service_name
+        if not all([role.allows(asked) for asked in asked_of(service, operation, params)]):
+            code = "AccessDenied" if service == "s3" else "AccessDeniedException"
+            raise ClientError({"Error": {"Code": code, "Message": "not allowed"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, operation)
+        return real(self, operation, params)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.client.BaseClient, "_make_api_call", as_role)
+        yield role
+
+
+def _less(statement: Dict[str, Any], without: Optional[Tuple[str, str]]) -> Dict[str, Any]:
+    kept = [action for action in _listed(statement["Action"]) if (statement["Sid"], action) != without]
+    return {**statement, "Action": kept}
+
+
+def _listed(value: Any) -> List[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _filled(node: Any, names: Mapping[str, str]) -> Any:
+    """A part of the template with what `names` says in place of references; conditions are not met, and what only they let in is None."""
+    if isinstance(node, list):
+        return [_filled(item, names) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if len(node) == 1:
+        ((function, value),) = node.items()
+        if function == "Ref":
+            return None if value == "AWS::NoValue" else names[value]
+        if function == "Fn::GetAtt":
+            return names[".".join(value)]
+        if function == "Fn::If":
+            return _filled(value[2], names)
+        if function == "Fn::Sub":
+            text, more = (value, {}) if isinstance(value, str) else value
+            known = {**names, **{name: _filled(one, names) for name, one in more.items()}}
+            return re.sub(r"\$\{([^}]+)\}", lambda found: known[found[1]], text)
+    return {name: _filled(value, names) for name, value in node.items()}
