@@ -58,6 +58,7 @@ class _MiniStack:
         body = sent.encode() if isinstance(sent, str) else bytes(sent)
         with self._one_at_a_time, request_scope(DEFAULT_ACCOUNT_ID, context["client_region"]):
             status, answered, content = _result(self._service.handle_request(params["method"], path, headers, body, parse_qs(url.query, keep_blank_values=True)))
+        content = content.encode() if isinstance(content, str) else content  # of some answers of S3 about a bucket
         http = AWSResponse(params["url"], status, answered, _Body(b"" if params["method"] == "HEAD" else content))
         return http, self._parsed(http, model)
 

@@ -42,6 +42,7 @@ def everywhere(stack: Stack = None) -> None:
 
 def _mount() -> None:
     from sluice_cli import (
+        adopt_command,
         catalog_commands,
         config_commands,
         cost_command,
@@ -91,6 +92,7 @@ def _mount() -> None:
     app.add_typer(schema_commands.app, name="schema")
     app.command("pause")(lane_commands.pause)
     app.command("resume")(lane_commands.resume)
+    app.command("adopt-bucket")(adopt_command.adopt_bucket)
     app.add_typer(cost_command.app, name="cost")
     app.command("doctor")(doctor_command.doctor)
     app.command("demo")(demo_command.demo)

@@ -27,7 +27,7 @@ AWS_SDK = {"boto3", "botocore"}
 AWS_SDK_HOME = "functions/sluice_aws/"
 AWS_SDK_GUESTS = {
     "cli/sluice_cli/doctor_command.py", "cli/sluice_cli/main.py", "cli/sluice_cli/supervising.py", "cli/sluice_cli/target.py",
-    "local/sluice_local/deploy.py", "local/sluice_local/stack.py", "local/sluice_local/start_and_wait.py", "local/sluice_local/events_world.py",
+    "local/sluice_local/deploy.py", "local/sluice_local/stack.py", "local/sluice_local/start_and_wait.py", "local/sluice_local/events_world.py", "cli/sluice_cli/adopt_command.py",
 }
 HUDI_OPTIONS = FUNCTIONS / "sluice" / "hudi_options.py"
 SIDE_EFFECTS = {"client", "resource", "Session", "getenv", "get", "open", "run", "Popen", "system", "urlopen", "connect", "getOrCreate", "now", "time"}
