@@ -1,6 +1,7 @@
 """A bucket that exists keeps every notification that it has when it announces to the stack, too."""
 import json
 
+import botocore.client
 import pytest
 from emulated_stack import SHARED, cloudformation, stack, told  # noqa: F401
 
@@ -22,15 +23,15 @@ def test_all_else_stays_and_a_second_time_changes_nothing(arn):
 
 
 @pytest.fixture
-def nobody_asks_the_destinations(stack):  # noqa: F811
-    """The emulator asks whether destinations exist, and knows S3's alone."""
-    def skip(params, **_):
-        params["SkipDestinationValidation"] = True
+def nobody_asks_the_destinations(monkeypatch):
+    """The emulator asks whether destinations exist, and knows those of its own services alone."""
+    real = botocore.client.BaseClient._make_api_call
 
-    event = "provide-client-params.s3.PutBucketNotificationConfiguration"
-    stack.s3.meta.events.register(event, skip)
-    yield
-    stack.s3.meta.events.unregister(event, skip)
+    def call(self, operation, params):
+        more = {"SkipDestinationValidation": True} if operation == "PutBucketNotificationConfiguration" else {}
+        return real(self, operation, {**params, **more})
+
+    monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", call)
 
 
 def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys, nobody_asks_the_destinations):  # noqa: F811
