@@ -62,7 +62,7 @@ def test_every_invariant_and_every_rule_in_force_is_said_by_a_test() -> None:
         assert any("::" in name for line in lines if not line.startswith(NOT_YET) for name in NAMED.findall(line)), f"{number} names no test"
 
 
-@pytest.mark.parametrize("document", ["docs/guarantees.md", "docs/limits.md", "README.md"])
+@pytest.mark.parametrize("document", ["docs/guarantees.md", "docs/limits.md", "docs/aws.md", "docs/security.md", "README.md"])
 def test_every_test_that_a_document_names_is_there(document: str) -> None:
     names = NAMED.findall((ROOT / document).read_text(encoding="utf-8"))
     assert [name for name in names if missing(name)] == []
