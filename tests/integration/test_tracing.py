@@ -1,0 +1,153 @@
+"""What history, trace, row, top and the status page tell agrees with the manifests, the sources and the table, whatever is in keys and values."""
+import io
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from html.parser import HTMLParser
+from typing import Any
+
+import fastavro
+import pytest
+
+from judging.running_stack import RunningStack
+from sluice.manifest import Manifest, Outcome
+from sluice_cli.main import run
+from sluice_cli.target import HOME_VARIABLE
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
+
+CODES = ["plain", "", "NULL", "qu\"o'te", "東京/=+& ü", "<b>\u202e\\n\t", "-5", "a,b:c"]
+LABELS = [None, "", "NULL", "a/b=c", "Zürich '\"<&>", "%2F+"]
+FIELDS = [
+    {"name": "code", "type": ["null", "string"], "default": None}, {"name": "region", "type": "string"}, {"name": "label", "type": ["null", "string"], "default": None},
+    {"name": "qty", "type": ["null", "int"], "default": None}, {"name": "__op", "type": "string"}, {"name": "__lsn", "type": "long"}, {"name": "__deleted", "type": "string"},
+]
+SCHEMA = fastavro.parse_schema({"type": "record", "name": "Value", "fields": FIELDS})
+REGION = "r 'é\""
+
+
+def change(lsn: int, op: str, code: str | None, *, label: str | None = None, qty: int | None = None) -> Mapping[str, Any]:
+    return {"code": code, "region": REGION, "label": label, "qty": qty, "__op": op, "__lsn": lsn, "__deleted": "true" if op == "d" else "false"}
+
+
+class Source:
+    """A topic, its table, and how many records every object of it has."""
+
+    def __init__(self, stack: RunningStack) -> None:
+        self.stack = stack
+        self.name = f"trace{secrets.token_hex(3)}"
+        self.table = f"{self.name}.item"
+        self.records: dict[str, int] = {}
+
+    def put(self, offset: int, *records: Mapping[str, Any]) -> str:
+        key = f"topics/{self.name}.item/{self.name}.item+0+{offset:010d}.avro"
+        into = io.BytesIO()
+        fastavro.writer(into, SCHEMA, records)
+        self.stack.target.client("s3").put_object(Bucket=self.stack.target.bronze, Key=key, Body=into.getvalue())
+        self.records[key] = len(records)
+        return key
+
+    def documents(self, kind: str) -> Iterator[str]:
+        """The manifests or outcomes that the run left in S3, as text."""
+        s3, silver = self.stack.target.client("s3"), self.stack.target.silver
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=silver, Prefix=f"_sluice/{kind}/"):
+            for item in page.get("Contents", ()):
+                if item["Key"].endswith(".json") and "/errors/" not in item["Key"]:
+                    yield s3.get_object(Bucket=silver, Key=item["Key"])["Body"].read().decode()
+
+    def told(self, *arguments: str) -> Any:
+        """What a verb prints, in this process: a new one for each would take longer than what they do."""
+        said = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said):
+            patch.setenv(HOME_VARIABLE, str(self.stack.home))
+            assert run(arguments) == 0, arguments
+        return json.loads(said.getvalue())
+
+
+@pytest.fixture(scope="module")
+def source(stack: RunningStack) -> Source:
+    """All codes, an update of each under another label, then a late change and a deletion, and an object that repeats a change. One record has no key."""
+    made = Source(stack)
+    stack.configure([{"topic": f"{made.name}.item", "table": made.table, "record_key": ["code", "region"], "partition_by": ["label"]}])
+    made.put(0, *[change(10 + at, "r", code, label=LABELS[at % len(LABELS)], qty=at) for at, code in enumerate(CODES)], change(50, "r", None))
+    stack.wait(120, strict=False)
+    made.put(100, *[change(200 + at, "u", code, label=LABELS[(at + 1) % len(LABELS)], qty=None) for at, code in enumerate(CODES)])
+    stack.wait(60, strict=False)
+    made.put(200, change(100, "u", CODES[0], label="late", qty=7), change(300, "d", CODES[1]))
+    made.put(100, change(200, "u", CODES[0], label=LABELS[1], qty=None))
+    stack.wait(60, strict=False)
+    return made
+
+
+def of_table(source: Source) -> tuple[list[Manifest], list[Outcome]]:
+    manifests = [Manifest.from_json(text) for text in source.documents("manifests")]
+    outcomes = [Outcome.from_json(text) for text in source.documents("outcomes")]
+    return [manifest for manifest in manifests if source.table in manifest.tables], [outcome for outcome in outcomes if outcome.table == source.table]
+
+
+def test_the_sums_over_history_equal_the_sums_in_the_manifests_and_the_records_of_the_sources(source: Source) -> None:
+    manifests, outcomes = of_table(source)
+    history = source.told("history", "--table", source.table, "--json")
+    sums = history["totals"]
+    objects = [item for manifest in manifests for item in manifest.tables[source.table].objects]
+    assert (sums["objects"], sums["bytes"], sums["parts"]) == (len(objects), sum(item.size for item in objects), len(outcomes))
+    assert sums["counts"]["read"] == sum(outcome.counts["read"] for outcome in outcomes)
+    assert sums["counts"]["read"] + sums["counts"]["quarantined_rows"] == 2 * len(CODES) + 4 == 9 + 8 + 3
+    assert sums["counts"]["objects"] == 4 and sums["states"] == {"committed": 4} and sums["counts"]["quarantined_rows"] == 1
+    assert {entry["key"] for entry in history["objects"]} == set(source.records) and not history["more"]
+    for entry in history["objects"]:
+        (claim,) = entry["claims"]
+        times = [entry["noticed_at"], entry["admitted_at"], claim["claimed_at"], claim["readable_at"]]
+        assert times == sorted(times) and claim["instant"] in {outcome.instant for outcome in outcomes}
+
+
+def test_a_trace_accounts_for_the_time_between_the_put_and_the_commit(source: Source, tmp_path: Any) -> None:
+    for key in source.records:
+        trace = source.told("trace", key, "--json", "--svg", str(tmp_path / "w.svg"))
+        spans = [span for span in trace["spans"] if span["began_at"] < trace["readable_at"]]
+        assert [span["name"] for span in spans][-2:] == (["read", "commit"] if trace["instant"] else ["schemas", "read"])
+        assert sum(span["ms"] for span in spans) == pytest.approx(trace["to_readable_ms"], rel=0.1, abs=300), "no stretch of it is unexplained"
+        assert (tmp_path / "w.svg").read_text().startswith("<svg ")
+
+
+@pytest.mark.parametrize("at", range(len(CODES)))
+def test_a_rows_story_is_what_the_table_held_after_each_commit(source: Source, at: int) -> None:
+    told = source.told("row", source.table, "--json", "--", CODES[at], REGION)
+    verdicts = [change["verdict"] for chapter in told["chapters"] for change in chapter["changes"]]  # the last two objects may be one batch or two
+    assert verdicts == ["won", "won", *(["lost", "repeated"] if at == 0 else ["won"] if at == 1 else [])] and told["complete"] and told["objects_read"] == 4 and told["records_read"] == 20
+    for chapter in told["chapters"]:
+        assert chapter["instant"] is None or chapter["table"]["agrees"] is True, chapter
+    assert [chapter["table"]["row"]["label"] for chapter in told["chapters"][:2]] == [LABELS[at % len(LABELS)], LABELS[(at + 1) % len(LABELS)]]
+    assert told["chapters"][-1]["row"]["deleted"] is (at == 1)
+
+
+def test_the_verbs_that_read_show_every_key_and_value_as_it_came(source: Source) -> None:
+    rows = [json.loads(line) for line in source.stack.sluice("query", "--json", f'select code, region, label from {source.name}."item"').splitlines()]
+    assert {(row["code"], row["label"]) for row in rows} == {(code, LABELS[(at + 1) % len(LABELS)]) for at, code in enumerate(CODES) if at != 1}
+    (entry,) = source.told("quarantine", "list", "--table", source.table, "--json")["entries"]
+    assert entry["rows_by_code"] == {"null_record_key": 1}
+    assert source.told("row", source.table, "--json", "--", CODES[0], REGION)["set_aside"] == []
+
+
+class Texts(HTMLParser):
+    """The texts of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_page_and_top_say_what_status_says(source: Source, tmp_path: Any) -> None:
+    source.stack.sluice("status", "--html", str(tmp_path / "page.html"))
+    texts = Texts((tmp_path / "page.html").read_text(encoding="utf-8")).texts
+    _, outcomes = of_table(source)
+    assert f"{len(outcomes)} commits, {sum(outcome.counts['read'] for outcome in outcomes)} changes" in texts
+    (table,) = [table for table in source.told("status", "--json")["tables"] if table["table"] == source.table]
+    (seen,) = [table for table in source.told("top", "--json")["tables"] if table["table"] == source.table]
+    assert (seen["objects"], seen["changes"], seen["freshness_s"]) == (table["committed"]["objects"], table["totals"]["read"], 0)
+    assert str(table["committed"]["objects"]) in texts
