@@ -1,0 +1,29 @@
+"""README names every key of tables.yaml, every verb, and only tests and files that exist."""
+import re
+from pathlib import Path
+
+import typer.main
+
+from sluice_cli.config_model import Rule
+from sluice_cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_key_of_a_rule_stands_in_the_table():
+    rows = re.findall(r"^\| (`[^|]+) \|", README, re.M)
+    named = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+    assert set(Rule.model_fields) - named == set()
+
+
+def test_every_verb_is_named():
+    shown = set(re.findall(r"`(?:sluice )?([a-z-]+)[ `]", README)) | set(re.findall(r"sluice ([a-z-]+)", README))
+    assert set(typer.main.get_command(app).commands) - shown == set()
+
+
+def test_every_path_and_link_leads_somewhere():
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
+    paths = re.findall(r"`((?:tests|docs|functions|spark|cli|local|bench|events)/[^` ]*)`", README)
+    assert [name for name in (*links, *paths) if name and not (ROOT / name).exists()] == []
+    assert len(links) > 5 and len(paths) > 8
