@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from judging.running_stack import RunningStack
+from sluice.service_requests import COMPACTION, DONE, FAILED
+from sluice_aws.ledger import Ledger
 from sluice_bench.ledger_times import await_until, lane_item
 from sluice_bench.stack import table_rules
 from sluice_bench.tickit import Dataset, change_object
@@ -16,7 +18,7 @@ from sluice_cli.reading import read_table
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 LANE = "services"
-LINGER_S = 12
+LINGERS, LEAVES = "12s", "1s"  # long enough for a look at what is due; and for a lane that shall be idle soon
 
 
 class Venues:
@@ -29,12 +31,12 @@ class Venues:
         self.table = f"{self.database}.venue"
         self.changes = 0
 
-    def configure(self, *, commits: int) -> None:
+    def configure(self, *, commits: int, linger: str) -> None:
         """Compaction after so many commits, and nothing else."""
         (rule,) = [rule for rule in table_rules(self.dataset.prefix, self.database) if rule["table"] == self.table]
         off = dict.fromkeys(("clustering", "cleaning", "archival", "purge"), "off")
         self.stack.configure(
-            [{**rule, "table_type": "mor", "lane": LANE, "services": {**off, "interval": 0, "compaction": {"commits": commits}}}], lanes={LANE: {"linger": f"{LINGER_S}s"}})
+            [{**rule, "table_type": "mor", "lane": LANE, "services": {**off, "interval": 0, "compaction": {"commits": commits}}}], lanes={LANE: {"linger": linger}})
 
     def commit(self) -> None:
         """One change of venue 1 in a batch of its own."""
@@ -52,10 +54,13 @@ class Venues:
         return next((entry for entry in told if entry["service"] == "compaction"), None)
 
     def done(self, *, not_before: int) -> Callable[[], bool]:
+        """Whether a compaction that was asked for since then has ended well."""
+        ledger = Ledger(self.stack.target.client("dynamodb"), self.stack.target.ledger_table)
+
         def found() -> bool:
-            entry = self.compaction()
-            assert entry is None or entry["state"] != "failed", entry
-            return entry is not None and entry["state"] == "done" and entry["requested_at"] >= not_before
+            request = ledger.service_request(LANE, self.table, COMPACTION)
+            assert request is None or request.state != FAILED, request
+            return request is not None and request.state == DONE and request.requested_at >= not_before
 
         return found
 
@@ -75,7 +80,7 @@ def venues(stack: RunningStack) -> Venues:
 
 
 def test_what_commits_make_due_is_done_by_the_living_run_and_otherwise_by_one_that_the_state_machine_starts(venues: Venues) -> None:
-    venues.configure(commits=3)
+    venues.configure(commits=3, linger=LINGERS)
     for _ in range(3):
         venues.commit()
     first_run = venues.lane()["run_id"]
@@ -86,11 +91,12 @@ def test_what_commits_make_due_is_done_by_the_living_run_and_otherwise_by_one_th
     assert venues.lane().get("run_id", first_run) == first_run == venues.lane().get("last_run_id", first_run), "no other run was needed"
     assert venues.names(read_optimized=True) == venues.names(read_optimized=False) == ["name 3"]
 
+    venues.configure(commits=3, linger=LEAVES)
     venues.commit()
     await_until(lambda: venues.lane()["state"] == "idle", timeout_s=60, what="an idle lane")
     assert venues.names(read_optimized=True) == ["name 3"] and venues.names(read_optimized=False) == ["name 4"]
     last_run, asked_at = venues.lane()["last_run_id"], int(report["ended_at"])
-    venues.configure(commits=1)  # one commit since: due at once, and no object will wake the lane
+    venues.configure(commits=1, linger=LEAVES)  # one commit since: due at once, and no object will wake the lane
     states = venues.stack.target.client("stepfunctions")
     look = states.start_execution(stateMachineArn=venues.stack.target.outputs["TableServices"], input="{}")["executionArn"]
     await_until(venues.done(not_before=asked_at), timeout_s=90, what="a compaction by a run that was started for it")
