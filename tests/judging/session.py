@@ -49,25 +49,32 @@ def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, rea
         _put(stack, [[(case.key(item.key), item.file) for item in objects] for case, _, (_, objects) in now])
         stack.wait(timeout_s)
         seconds = time.monotonic() - started
-        for case, fixtures, (phase, _) in now:
-            found += _judgements(case, fixtures, phase, readers, environment, seconds=seconds, called=phase.name, report=report)
+        found += _judgements([(case, fixtures, phase, phase.name) for case, fixtures, (phase, _) in now], readers, environment, seconds=seconds, report=report)
     for case, fixtures, steps in plans if compacted else ():
         if case.table_type == MOR:
             started = time.monotonic()
             for topic in fixtures.plan.topics:
                 stack.sluice("services", "run", case.table(topic), "--service", COMPACTION, "--wait", str(int(timeout_s)), timeout_s=timeout_s + 60)
             phase = steps[-1][0]
-            found += _judgements(case, fixtures, phase, readers, environment, seconds=time.monotonic() - started, called=f"{phase.name} compacted", report=report)
+            found += _judgements([(case, fixtures, phase, f"{phase.name} compacted")], readers, environment, seconds=time.monotonic() - started, report=report)
     return found
 
 
-def _judgements(case: Case, fixtures: FixtureSet, phase: Phase, readers: Sequence[Reader], environment: Mapping[str, str],
-                *, seconds: float, called: str, report: Callable[[Judgement], None]) -> list[Judgement]:
-    found = []
-    for reader in (each for each in readers if each.reads(case)):
-        verdict, rows = _judged(case, fixtures, phase, reader, environment)
-        found.append(Judgement(case.id, called, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1)))
-        report(found[-1])
+def _judgements(landed: Sequence[tuple[Case, FixtureSet, Phase, str]], readers: Sequence[Reader], environment: Mapping[str, str],
+                *, seconds: float, report: Callable[[Judgement], None]) -> list[Judgement]:
+    """Every reader over the cases, one after the other; the readers beside each other, since each waits much of its time."""
+    def by(reader: Reader) -> list[Judgement]:
+        found = []
+        for case, fixtures, phase, called in landed:
+            if reader.reads(case):
+                verdict, rows = _judged(case, fixtures, phase, reader, environment)
+                found.append(Judgement(case.id, called, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1)))
+        return found
+
+    with ThreadPoolExecutor(len(readers)) as pool:
+        found = [judgement for judgements in pool.map(by, readers) for judgement in judgements]
+    for judgement in found:
+        report(judgement)
     return found
 
 

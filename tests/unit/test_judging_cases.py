@@ -27,7 +27,7 @@ def test_every_pair_of_values_occurs_in_the_pairwise_subset():
 
 
 def test_the_pairwise_subset_is_no_larger_than_it_must_be():
-    assert len(pairwise()) == 16
+    assert len(pairwise()) == 12
 
 
 def test_a_case_renames_the_topic_in_the_folder_and_in_the_files_name_and_nothing_else():
