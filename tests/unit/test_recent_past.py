@@ -1,10 +1,14 @@
 """The recent past out of manifests and outcomes, and the page that shows it."""
+import io
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
-from emulated_stack import stack  # noqa: F401  # a fixture
+from emulated_stack import NOW, stack  # noqa: F401  # a fixture
+from rich.console import Console
 
 from sluice import ledger_items as items
 from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, Outcome, Stage, TablePart
+from sluice_cli import top_command
 from sluice_cli.html_nodes import Node, joined, tag
 from sluice_cli.main import run
 from sluice_cli.past_batches import PastBatch
@@ -114,3 +118,21 @@ def test_top_looks_once_where_nobody_watches(stack, capsys):  # noqa: F811
     assert "main" in out and "crm.user" in out and "1 waiting" in out
     assert run(["top", "--json"]) == 0
     assert '"waiting": 1' in capsys.readouterr().out
+
+
+def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatch):  # noqa: F811
+    screens, sleeps = io.StringIO(), []
+    console = Console(file=screens, force_terminal=True, width=100, height=30)
+
+    def sleep(seconds):
+        sleeps.append(seconds)
+        if len(sleeps) == 2:
+            raise KeyboardInterrupt
+        stack.admit(stack.write("b"))
+
+    monkeypatch.setattr(top_command.time, "sleep", sleep)
+    stack.ledger.wake("main")
+    store = SimpleNamespace(load=lambda: None)
+    top_command._watch(stack.ledger, store, top_command.look(stack.ledger, NOW, None), 2.0, console)
+    assert sleeps[0] == 2.0 and len(sleeps) == 2
+    assert "crm.user" in screens.getvalue().rpartition("\x1b[?1049l")[2], "what stays when the screen is given back"
