@@ -12,6 +12,7 @@ from sluice.manifest import ManifestObject
 from sluice.position import encode
 from sluice.unavailable import placeholders
 from sluice.watermark import encode_watermark
+from sluice_spark.key_texts import check_key_texts
 from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
 from sluice_spark.task_plan import ReaderPlan
 from sluice_spark.unchanged_values import without_placeholders
@@ -163,6 +164,8 @@ def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], wri
             if missing is not None:
                 raise NullRecordKey(f"The key column {name} is null", column=name, record=missing)
         arrays.append(raw_array(values, written, wanted))
+    made = dict(zip((column.name for column in plan.columns), arrays))
+    check_key_texts({name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=plan.partitioned)
     return without_placeholders(arrays, [column.name for column in plan.columns], found=placeholders(plan.unavailable_value), never=plan.record_key)
 
 

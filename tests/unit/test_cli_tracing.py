@@ -12,7 +12,7 @@ from sluice.table_config import TableConfig
 from sluice_cli.main import run
 from sluice_cli.points_in_time import iso
 
-CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"))
+CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"), ("v",))
 NASTY = ['', "NULL", 'qu"o\'te', "東京/=+& ", "<b>\x1b[2J", "-5"]
 
 

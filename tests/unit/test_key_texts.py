@@ -1,0 +1,31 @@
+"""Texts of a record key that Hudi can't tell from another key are refused, with their column and record; all others are keys."""
+import pyarrow as pa
+import pytest
+
+from sluice_spark.key_texts import UnusableRecordKey, check_key_texts
+
+
+@pytest.mark.parametrize(("key", "empty_parts", "column", "record"), [
+    ({"id": ["x", ""]}, False, "id", 11),
+    ({"id": ["x", ""]}, True, "id", 11),
+    ({"a": ["", "x"], "b": ["", ""]}, True, "a", 10),
+    ({"a": ["x", "__empty__"], "b": ["y", "y"]}, True, "a", 11),
+    ({"a": ["x", "y"], "b": ["__empty__", "y"]}, True, "b", 10),
+    ({"a": ["x", "y"], "b": ["__empty__", ""]}, False, "b", 11),
+    ({"a": ["1", "1,b:2"], "b": ["2,b:3", "3"]}, False, "a", 11),
+])  # fmt: skip
+def test_a_key_that_hudi_would_take_for_another_or_for_none_is_refused(key, empty_parts, column, record):
+    with pytest.raises(UnusableRecordKey) as refused:
+        check_key_texts({name: pa.array(values) for name, values in key.items()}, [10, 11], empty_parts=empty_parts)
+    assert refused.value.facts == {"column": column, "record": record}
+
+
+@pytest.mark.parametrize("key", [
+    {"id": ["__empty__", "__null__", "a,b:c", "NULL", None]},
+    {"a": ["", "x", "b:1", ",c:"], "b": ["x", "", ",b:1", "__null__"], "c": ["", "", "1", "1"]},
+    {"id": [0, None], "t": ["", "x"]},
+    {"id": [0, 1]},
+    {},
+])  # fmt: skip
+def test_every_other_text_is_a_key(key):
+    check_key_texts({name: pa.array(values) for name, values in key.items()}, list(range(5)), empty_parts=True)
