@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-property test-lane test-localstack judge-all lint scan build package deploy delete bench bench-services transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack judge-all lint scan build package deploy delete bench bench-services transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -35,8 +35,11 @@ demo: $(VENV)/.local  ## land seven tables on this machine, change and delete a 
 test: setup  ## unit, property, Spark and integration tests
 	$(BIN)/python -m pytest -m "not localstack"
 
-test-unit: setup  ## the tests that need no JVM and no network
+test-unit: setup  ## the tests that need no JVM, no network and no emulator: seconds
 	$(BIN)/python -m pytest tests/unit
+
+test-emulated: setup  ## adapters and functions on AWS as emulated in the tests' own process
+	$(BIN)/python -m pytest tests/emulated
 
 test-property: setup  ## generated inputs, and every interleaving of the lane protocol
 	$(BIN)/python -m pytest tests/property

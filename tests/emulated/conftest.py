@@ -1,0 +1,2 @@
+"""What the tests on AWS emulated in this process share."""
+from in_one_process import command_line_built_once, endpoints_found_once  # noqa: F401
