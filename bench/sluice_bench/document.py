@@ -19,6 +19,7 @@ BENCHMARKS = (
     ("latency-idle", "Put to readable, into an idle system", "python -m sluice_bench.latency idle --changes 30"),
     ("full-load", "Full load, beside the always-on peer and the bare write", "python -m sluice_bench.full_load"),
     ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.admit"),
+    ("commits", "Two thousand commits into one table", "python -m sluice_bench.commits_2000"),
     ("small-objects", "Ten thousand small objects", "python -m sluice_bench.small_objects"),
 )
 _HEAD = """# Benchmarks
