@@ -13,7 +13,7 @@ from sluice.column_types import RAW_ALL
 from sluice.hidden_columns import colliding
 from sluice.lane_config import LaneConfig
 from sluice.limits import Limits
-from sluice.table_config import COLUMN, IGNORE, LANE, NAME, PLACEHOLDER, Configuration, TableRule
+from sluice.table_config import COLUMN, HARD, IGNORE, LANE, NAME, PLACEHOLDER, RECORD, Configuration, TableRule
 from sluice_cli.config_model import Lane, Rule, Settings, TablesFile
 from sluice_cli.service_model import policy
 from sluice_cli.yaml_lines import ConfigurationMistakes, Path, YamlLines
@@ -142,6 +142,8 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
         said["record_key"] = ("id",)
     if said.get("keep_deleted_values") and said.get("delete_mode") == IGNORE:
         tree.mistake(path + ("keep_deleted_values",), "says nothing where deletes are ignored")
+    if said.get("index") == RECORD and said.get("delete_mode") == HARD:
+        tree.mistake((*path, "index"), "can't be record where delete_mode is hard: Hudi 1.0.2 fails on a record index that rows were removed from")
     built = TableRule(**said)
     if built.services.interval_s > built.services.latest_s:
         tree.mistake((*path, "services", "interval"), f"is above latest, {built.services.latest_s}s")

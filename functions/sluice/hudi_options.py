@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
 from sluice.hidden_columns import OP, ORDERING_FIELD
-from sluice.table_config import AUTO, MOR, RECORD, TableConfig
+from sluice.table_config import AUTO, HARD, MOR, RECORD, TableConfig
 
 TABLE_VERSION = 6  # Athena reads Hudi 0.14 or 0.15 tables: version 6 is the newest of those
 
@@ -172,7 +172,13 @@ def has_record_index(metadata_partitions: Optional[str]) -> bool:
 
 
 def wants_record_index(config: TableConfig, *, has: bool, rows: Optional[int]) -> bool:
-    """Whether the next write finds rows by the record index: as configured, else by the table's rows, and never back by itself."""
+    """Whether the next write finds rows by the record index: as configured, else by the table's rows, and never back by itself.
+
+    Not where rows are purged: a removed row is a delete block in the metadata table, and Hudi 1.0.2 reads it in threads
+    that may not know Hudi's classes (ClassCastException to HoodieDeleteRecord, docs/decisions/index.md).
+    """
+    if config.delete_mode == HARD:
+        return False
     if config.index == AUTO:
         return has or (rows or 0) >= RECORD_INDEX_ROWS
     return config.index == RECORD

@@ -87,6 +87,7 @@ def test_what_is_no_tables_file_is_told_so(text, part):
     ({"topic": "a b"}, "topic"), ({"topic": "a.{1}"}, "topic"), ({"table": "nodatabase"}, "table"), ({"table": "a.b.c"}, "table"), ({"table": "a.{1}"}, "table"), ({"table": "a/../b.c"}, "table"),
     ({"record_key": []}, "record_key"), ({"record_key": "two words"}, "record_key"), ({"partition_by": "__deleted"}, "partition_by"), ({"partition_by": "{1}"}, "partition_by"),
     ({"freshness": 60}, "freshness"), ({"freshness": True}, "freshness"), ({"freshness": "-1s"}, "freshness"), ({"time_travel": "0"}, "time_travel"), ({"time_travel": 7}, "time_travel"),
+    ({"delete_mode": "hard", "index": "record"}, "index"), ({"index": "bloom"}, "index"),
     ({"delete_mode": "ignore", "keep_deleted_values": True}, "keep_deleted_values"), ({"generation": "1"}, "generation"), ({"generation": 10_000}, "generation"),
     ({"hudi": {"hoodie.write.auto.upgrade": True}}, "hudi"), ({"hudi": {"hoodie.parquet.x": [1]}}, "hudi"), ({"hudi": []}, "hudi"), ({"lane": "Main"}, "lane"),
 ])

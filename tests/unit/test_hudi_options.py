@@ -33,6 +33,14 @@ def test_rows_are_found_in_every_partition_where_there_are_partitions() -> None:
     assert options(table())["hoodie.index.type"] == "SIMPLE"
 
 
+def test_the_record_index_comes_with_size_stays_and_never_serves_a_table_whose_rows_are_purged() -> None:
+    many, few = hudi_options.RECORD_INDEX_ROWS, hudi_options.RECORD_INDEX_ROWS - 1
+    assert [hudi_options.wants_record_index(table(), has=has, rows=rows) for has, rows in ((False, few), (False, None), (False, many), (True, few))] == [False, False, True, True]
+    assert hudi_options.wants_record_index(table(index="record"), has=False, rows=0) and not hudi_options.wants_record_index(table(index="simple"), has=True, rows=many)
+    assert not any(hudi_options.wants_record_index(table(index=index, delete_mode="hard"), has=True, rows=many) for index in ("auto", "record"))
+    assert [hudi_options.has_record_index(text) for text in (None, "", "files", "files,record_index")] == [False, False, False, True]
+
+
 def test_a_tables_own_options_win_over_defaults_and_not_over_what_makes_it_one_table() -> None:
     config = table(hudi={"hoodie.parquet.compression.codec": "snappy", "hoodie.write.table.version": "8", "hoodie.metadata.enable": "true"})
     made = options(config)
