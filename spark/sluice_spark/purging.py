@@ -102,7 +102,7 @@ def _remove(hudi: HudiTable, jvm: HudiJvm, due: DataFrame, *, facts: TableFacts,
         (F.lit(hudi_options.PURGED_OP) if name == hidden.OP else quoted(name)).alias(name) for name in facts.schema.names
     ])
     sizes = jvm.file_bytes(facts.meta_client, [dead.file for dead in chosen])
-    options = hudi_options.write_options(hudi.config, operation=hudi_options.UPSERT, parallelism=hudi_options.shuffle_tasks(sum(sizes.values()), hudi.cores), record_index=facts.record_index)
+    options = hudi_options.write_options(hudi.config, operation=hudi_options.UPSERT, parallelism=hudi_options.shuffle_tasks(sum(sizes.values()), hudi.cores), record_index=hudi.finds_by_record_index(facts))
     metadata = hudi_options.purge_metadata(hudi.config.table, positions)
     rows.write.format("hudi").options(**options).options(**hudi_options.purge_options()).options(**metadata).mode("append").save(hudi.path)
     instant, statistics = _committed(hudi, jvm, facts.newest)
