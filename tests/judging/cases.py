@@ -62,7 +62,7 @@ SETS = ("tickit_small", "moma_flat", "pagila_env")
 AXES = (SETS, ("in_order", "shuffled", "reversed", "at_least_once"), (ONE_GO, PHASED), TABLE_TYPES)
 SIDE_OBJECTS = Case("moma_keys", "shuffled", ONE_GO, "cow")
 OTHERS = (
-    SIDE_OBJECTS, Case("moma_flat_old", "first_object_last", PHASED, "mor"), Case("moma_crash", "neighbours_swapped", PHASED, "mor"), Case("moma_overwrite", "in_order", ONE_GO, "cow"),
+    SIDE_OBJECTS, Case("moma_flat_old", "first_object_last", ONE_GO, "mor"), Case("moma_crash", "neighbours_swapped", ONE_GO, "mor"), Case("moma_overwrite", "in_order", ONE_GO, "cow"),
     Case("outbox_json_confluent", "shuffled", PHASED, "mor"), Case("outbox_json_lenses", "at_least_once", PHASED, "cow"),
     Case("types_flat_precise", "reversed", PHASED, "mor"),  # every type in both table types: tests/spark/test_recorded_types.py
 )
