@@ -1,6 +1,6 @@
 """What finding 1,000 changed rows costs by index and size of table: global simple and record index, metadata table on and off where the index allows.
 
-    python -m sluice_bench.index_costs [--rows 10000 100000 1000000 10000000] [--changes 1000] [--rounds 5]
+    python -m sluice_bench.index_costs [--rows 10000 100000 1000000 10000000] [--changes 1000] [--rounds 5] [--index TEXT]
 
 A merge-on-read table takes the changes as log files, so that what is measured is finding rows and not rewriting their files.
 """
@@ -127,11 +127,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000, 10_000_000])
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--index", default="", help="only the variants whose name contains this")
     given = parser.parse_args(arguments)
+    variants = [variant for variant in VARIANTS if given.index in variant.name]
+    if not variants:
+        parser.error(f"no index is called {given.index!r}: {', '.join(variant.name for variant in VARIANTS)}")
     spark = session()
     values = []
     for rows in given.rows:
-        for variant in VARIANTS:
+        for variant in variants:
             values.append(measure(spark, rows, variant, changes=given.changes, rounds=given.rounds))
             print(values[-1], flush=True)
     spark.stop()
