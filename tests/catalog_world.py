@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 import pytest
 from emulated_aws import EMULATOR_VARIABLE, SharedSession, emulated_aws
 from ministack.core.responses import request_scope
-from ministack.services import s3
+from ministack.services import s3 as emulated_s3
 from moto.core import DEFAULT_ACCOUNT_ID
 
 from sluice.catalog_names import CatalogRule
@@ -47,30 +47,9 @@ class CatalogWorld:
         self.calls.append(model.name)
         self.sent.append((model.name, dict(params)))
 
-    def commit(self, config: TableConfig, number: int, columns: Sequence[Tuple[str, Any]] = ARTIST, partitions: Iterable[str] = ("",), *, operation: str = "UPSERT",
-               replaced: Optional[Mapping[str, List[str]]] = None, docs: Optional[Mapping[str, str]] = None, action: str = "") -> str:  # fmt: skip
+    def commit(self, config: TableConfig, number: int, columns: Sequence[Tuple[str, Any]] = ARTIST, partitions: Iterable[str] = ("",), **more: Any) -> str:
         """Write a completed commit, and a file into each of its partitions; its instant."""
-        instant = f"202405011015{number:05d}"
-        fields = [{"name": name, "type": ["null", kind], "default": None, **({"doc": docs[name]} if docs and name in docs else {})} for name, kind in columns]
-        schema = {"type": "record", "name": "row", "fields": fields + HIDDEN}
-        listed = list(partitions)
-        body = {"partitionToWriteStats": {path: [{"fileId": "f", "path": f"{path}/f.parquet", "numWrites": 1}] for path in listed}, "operationType": operation,
-                "compacted": False, "extraMetadata": {"schema": json.dumps(schema)}}  # fmt: skip
-        if replaced:
-            body["partitionToReplaceFileIds"] = replaced
-        root = config.table.replace(".", "/")
-        kind = action or ("deltacommit" if config.table_type != COW else "replacecommit" if replaced else "commit")
-        for suffix in ("", ".requested"):
-            self.s3.put_object(Bucket=SILVER, Key=f"{root}/.hoodie/{instant}.{kind}{suffix}", Body=b"" if suffix else json.dumps(body).encode())
-        files = [f"{root}/{path}/f_{instant}.parquet".replace("//", "/") for path in listed]
-        by_request = files if os.environ.get(EMULATOR_VARIABLE) == "moto" else files[:20]
-        for key in by_request:
-            self.s3.put_object(Bucket=SILVER, Key=key, Body=b"x")
-        if len(files) > len(by_request):
-            with request_scope(DEFAULT_ACCOUNT_ID, "eu-central-1"):  # thousands of requests would take longer than all else
-                stored = s3._buckets[SILVER]["objects"]
-                stored.update({key: stored[files[0]] for key in files[20:]})
-        return instant
+        return write_commit(self.s3, SILVER, config, number, columns, partitions, **more)
 
     def keep_schema(self, config: TableConfig, schema: Any) -> str:
         """Remember a writer schema that came for a table, as admission does; its fingerprint."""
@@ -113,6 +92,34 @@ class CatalogWorld:
         if "description" in changes:
             made["Description"] = changes["description"]
         self.glue.update_table(DatabaseName=database, TableInput=made)
+
+
+def write_commit(
+    s3: Any, bucket: str, config: TableConfig, number: int, columns: Sequence[Tuple[str, Any]] = ARTIST, partitions: Iterable[str] = ("",), *, operation: str = "UPSERT",
+    replaced: Optional[Mapping[str, List[str]]] = None, docs: Optional[Mapping[str, str]] = None, action: str = "",
+) -> str:
+    """Write a completed commit, and a file into each of its partitions; its instant."""
+    instant = f"202405011015{number:05d}"
+    fields = [{"name": name, "type": ["null", kind], "default": None, **({"doc": docs[name]} if docs and name in docs else {})} for name, kind in columns]
+    schema = {"type": "record", "name": "row", "fields": fields + HIDDEN}
+    listed = list(partitions)
+    body = {"partitionToWriteStats": {path: [{"fileId": "f", "path": f"{path}/f.parquet", "numWrites": 1}] for path in listed}, "operationType": operation,
+            "compacted": False, "extraMetadata": {"schema": json.dumps(schema)}}  # fmt: skip
+    if replaced:
+        body["partitionToReplaceFileIds"] = replaced
+    root = config.table.replace(".", "/")
+    kind = action or ("deltacommit" if config.table_type != COW else "replacecommit" if replaced else "commit")
+    for suffix in ("", ".requested"):
+        s3.put_object(Bucket=bucket, Key=f"{root}/.hoodie/{instant}.{kind}{suffix}", Body=b"" if suffix else json.dumps(body).encode())
+    files = [f"{root}/{path}/f_{instant}.parquet".replace("//", "/") for path in listed]
+    by_request = files if os.environ.get(EMULATOR_VARIABLE) == "moto" else files[:20]
+    for key in by_request:
+        s3.put_object(Bucket=bucket, Key=key, Body=b"x")
+    if len(files) > len(by_request):
+        with request_scope(DEFAULT_ACCOUNT_ID, "eu-central-1"):  # thousands of requests would take longer than all else
+            stored = emulated_s3._buckets[bucket]["objects"]
+            stored.update({key: stored[files[0]] for key in files[20:]})
+    return instant
 
 
 def artists(table_type: str = COW, *, partition_by: Tuple[str, ...] = ("nationality",), catalog: CatalogRule = CatalogRule(), table: str = "moma.artists") -> TableConfig:

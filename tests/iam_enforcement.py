@@ -41,7 +41,20 @@ def asked_of(service: str, operation: str, params: Mapping[str, Any]) -> List[As
         return [(f"emr-serverless:{operation}", resource, {}), *more]
     if service == "events" and operation == "PutEvents":
         return [("events:PutEvents", f"arn:aws:events:{REGION}:{ACCOUNT}:event-bus/{entry['EventBusName']}", {}) for entry in params["Entries"]]
+    if service == "glue":
+        return [(f"glue:{operation}", f"arn:aws:glue:{REGION}:{ACCOUNT}:{place}", {}) for place in _catalog(params)]
     raise AssertionError(f"nobody said what {service} {operation} asks permission for")
+
+
+def _catalog(params: Mapping[str, Any]) -> Iterator[str]:
+    """What a call of Glue asks for: the resource itself and everything above it."""
+    yield "catalog"
+    if "DatabaseInput" in params:
+        yield f"database/{params['DatabaseInput']['Name']}"
+        return
+    database = params["DatabaseName"]
+    yield f"database/{database}"
+    yield f"table/{database}/{params.get('TableName') or params.get('Name') or params.get('TableInput', {}).get('Name') or '*'}"
 
 
 def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[Tuple[str, str, List[str]]]:
@@ -64,8 +77,8 @@ def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[Tuple[str, st
 class Role:
     """One role's policy with the template's functions filled in, and what was asked of it."""
 
-    def __init__(self, name: str, names: Mapping[str, str], without: Optional[Tuple[str, str]] = None) -> None:
-        """`without` is the Sid and the action that are taken away."""
+    def __init__(self, name: str, names: Mapping[str, str], without: Optional[Tuple[str, ...]] = None) -> None:
+        """`without` is the Sid and the action that are taken away, and the one resource that they are taken from if not from all."""
         document = _filled(TEMPLATE["Resources"][name]["Properties"]["Policies"][0]["PolicyDocument"], names)
         self.document = {**document, "Statement": [_less(one, without) for one in document["Statement"] if one is not None]}
         self.document["Statement"] = [one for one in self.document["Statement"] if one["Action"]]
@@ -105,9 +118,12 @@ def enforced(role: Role) -> Iterator[Role]:
         yield role
 
 
-def _less(statement: Dict[str, Any], without: Optional[Tuple[str, str]]) -> Dict[str, Any]:
-    kept = [action for action in _listed(statement["Action"]) if (statement["Sid"], action) != without]
-    return {**statement, "Action": kept}
+def _less(statement: Dict[str, Any], without: Optional[Tuple[str, ...]]) -> Dict[str, Any]:
+    if without is None or statement["Sid"] != without[0]:
+        return {**statement, "Action": _listed(statement["Action"])}
+    if len(without) > 2:
+        return {**statement, "Action": _listed(statement["Action"]), "Resource": [resource for resource in _listed(statement["Resource"]) if resource != without[2]]}
+    return {**statement, "Action": [action for action in _listed(statement["Action"]) if action != without[1]]}
 
 
 def _listed(value: Any) -> List[Any]:

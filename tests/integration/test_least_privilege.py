@@ -5,18 +5,28 @@ import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
 from botocore.exceptions import ClientError
-from function_world import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, context, forget_processes, key, s3_body, sqs_event, world  # noqa: F401
+from catalog_world import ARTIST, artists, write_commit
+from function_world import ARTIFACTS, BRONZE, LEDGER, REGION, SHARED, SILVER, avro, context, forget_processes, key, s3_body, sqs_event, world  # noqa: F401
 from iam_enforcement import ACCOUNT, Role, enforced
+from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
+from sync_catalog.handler import handler as sync_catalog
 
 from sluice import ledger_items as items
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
+from sluice.manifest import COMMITTED, Outcome
+from sluice.schema_history import Judged, SeenSchema
+from sluice.service_config import Pace, ServicePolicy
 from sluice.table_config import TableRule
+from sluice_aws.objects import Objects
+from sluice_aws.schema_history_store import SchemaHistory
+from sluice_aws.schema_store import SchemaStore
 
 pytestmark = pytest.mark.integration
-ROLES = ("AdmitRole", "SuperviseRole", "ReconcileRole", "AnnounceRole")
+NOTHING = tuple  # happens before a call
+ROLES = ("AdmitRole", "SuperviseRole", "ReconcileRole", "AnnounceRole", "SyncCatalogRole", "PlanServicesRole")
 # Sid -> who uses it in the function's name, out of reach of its code.
 BY_LAMBDA = {
     "TakeNotices": "the event source", "ReadStream": "the event source", "FindStream": "the event source", "KeepWhatTheStreamGaveUp": "the event source",
@@ -27,6 +37,7 @@ BY_S3 = {
     ("AdmitRole", "TellGoneFromForbidden", "s3:ListBucketVersions"),  # as ListBucket, where a version is named
     ("ReconcileRole", "ReadHeads", "s3:GetObject"),  # of a bucket that keeps no versions
 } | {(role, sid, action) for role in ROLES for sid, action in [("TellGoneFromForbidden", "s3:ListBucket"), ("TellNoSchemaFromForbidden", "s3:ListBucket"), ("TellNoConfigurationFromForbidden", "s3:ListBucket")]}
+BY_S3.discard(("SyncCatalogRole", "TellNoSchemaFromForbidden", "s3:ListBucket"))  # it lists timelines
 
 
 def names(deployment):
@@ -34,7 +45,7 @@ def names(deployment):
     return {
         "AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::StackName": "s", "BronzeBucketName": BRONZE, "SilverBucketName": SILVER, "ArtifactBucketName": ARTIFACTS,
         "ApplicationId": application, "EventBusName": "default", "Ledger.Arn": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{LEDGER}", "Ledger.StreamArn": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{LEDGER}/stream/1",
-        "Notices.Arn": "arn:aws:sqs:x", "Unannounced.Arn": "arn:aws:sqs:y", "JobRole.Arn": f"arn:aws:iam::{ACCOUNT}:role/sluice-job", **{f"{name}Logs.Arn": "arn:aws:logs:x" for name in ("Admit", "Supervise", "Reconcile", "Announce")},
+        "Notices.Arn": "arn:aws:sqs:x", "Unannounced.Arn": "arn:aws:sqs:y", "JobRole.Arn": f"arn:aws:iam::{ACCOUNT}:role/sluice-job", **{f"{name}Logs.Arn": "arn:aws:logs:x" for name in ("Admit", "Supervise", "Reconcile", "Announce", "SyncCatalog", "PlanServices")},
         "Unannounced": "y",
     }  # fmt: skip
 
@@ -56,26 +67,74 @@ def committed():
     return {"Records": [{"eventID": "1", "dynamodb": {"SequenceNumber": "1", "NewImage": stored, "OldImage": {**stored, "state": {"S": "claimed"}}}}]}
 
 
+def table_that_changes(deployment):
+    """A table of a rule with a pattern, and the syncs of its life: made, given a partition, changed in type and robbed of one, met again after its history was archived, and after a user dropped its view."""
+    deployment.configure(TableRule("moma.{1}", ("artist_id",), topic="moma.public.*", partition_by=("nationality",)))
+    deployment.ledger.pin_table("moma.artists", {"topic": "moma.public.artists"})
+    config = artists()
+    named = SchemaStore(Objects(deployment.s3), SILVER).keep({"type": "record", "name": "Value", "fields": [{"name": "artist_id", "type": "long", "doc": "who"}]})
+    SchemaHistory(Objects(deployment.s3), SILVER).note(SeenSchema("moma.artists", named, (), (Judged(1, "", "new_table", ()),)))
+    german, french = "nationality=German", "nationality=French"
+    wider = [(column, "long" if column == "birth_year" else kind) for column, kind in ARTIST]
+    changes = [
+        lambda: write_commit(deployment.s3, SILVER, config, 1, partitions=[german]),
+        lambda: write_commit(deployment.s3, SILVER, config, 2, partitions=[french]),
+        lambda: write_commit(deployment.s3, SILVER, config, 3, wider, [french], replaced={german: ["f"]}, operation="DELETE_PARTITION"),
+        lambda: archived(deployment.s3, write_commit(deployment.s3, SILVER, config, 4, wider, [french])),
+        lambda: (SHARED.client("glue").delete_table(DatabaseName="moma", Name="artists"), write_commit(deployment.s3, SILVER, config, 5, wider, [french])),
+    ]
+    return [(change, lambda: sync_catalog({"table": "moma.artists"}, context())) for change in changes]
+
+
+def archived(s3, newest):
+    """Of a table's timeline the newest commit alone is left."""
+    for item in s3.list_objects_v2(Bucket=SILVER, Prefix="moma/artists/.hoodie/")["Contents"]:
+        if newest not in item["Key"]:
+            s3.delete_object(Bucket=SILVER, Key=item["Key"])
+
+
+def busy_table(deployment):
+    """A table that wants compaction, on an idle lane."""
+    policy = ServicePolicy(compaction=Pace(commits=1), cleaning=Pace(on=False), archival=Pace(on=False))
+    deployment.configure(TableRule("shop.orders", ("id",), topic="shop.public.orders", table_type="mor", services=policy))
+    deployment.ledger.pin_table("shop.orders", {"topic": "shop.public.orders"})
+    settling = deployment.ledger._settling
+    settling._table.transact([settling._table_action(Outcome("b", "shop.orders", COMMITTED, instant="1", committed_at=1), {"commits": 1})])
+
+
+def services_looked_after():
+    """The steps of the state machine, one after the other."""
+    assert plan_services({"step": "gather"}, context())["go"]
+    plan = plan_services({"step": "plan"}, context())
+    assert len(plan["runs"]) == len(plan["follow"]["requests"]) == 1
+    return plan_services({"step": "follow", "followed": plan["follow"]}, context())
+
+
 def story_of(name, deployment):
-    """The calls that meet everything a role is for."""
+    """The calls that meet everything a role is for, each with what happens before it by other hands."""
+    if name == "SyncCatalogRole":
+        return table_that_changes(deployment)
+    if name == "PlanServicesRole":
+        busy_table(deployment)
+        return [(NOTHING, services_looked_after)]
     if name == "AnnounceRole":
         deployment.dynamodb.put_item(TableName=LEDGER, Item={"pk": {"S": "batch#b"}, "sk": {"S": "batch"}, "state": {"S": "committed"}, "batch": {"S": "b"}})
-        return [lambda: announce(committed(), context())]
+        return [(NOTHING, lambda: announce(committed(), context()))]
     if name == "SuperviseRole":
         lapsed(deployment)
-        return [lambda: supervise({"detail-type": "Scheduled Event"}, context())]
+        return [(NOTHING, lambda: supervise({"detail-type": "Scheduled Event"}, context()))]
     first = [deployment.land(key(n), avro()) for n in range(2)]
     gone = deployment.land(key(7), avro())
     if name == "AdmitRole":
         again = deployment.land(key(0), avro())  # the same bytes once more: the first is superseded, or this one is
         unversioned = ObjectId(BRONZE, key(0), f"etag:{deployment.s3.head_object(Bucket=BRONZE, Key=key(0))['ETag'].strip(chr(34))}")
-        return [lambda: admit(sqs_event(s3_body(*first), "no json"), context()), lambda: admit(sqs_event(s3_body(again, unversioned)), context())]
+        return [(NOTHING, lambda: admit(sqs_event(s3_body(*first), "no json"), context())), (NOTHING, lambda: admit(sqs_event(s3_body(again, unversioned)), context()))]
     deployment.ledger.wake("due")
     admit(sqs_event(s3_body(gone)), context())
     batch = {"pk": "batch#b", "sk": "batch", "state": "committed", "batch": "b", "lane": "main", "listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(1)}
     deployment.dynamodb.put_item(TableName=LEDGER, Item={**{name: {"S": value} for name, value in batch.items()}, "committed_at": {"N": "1"}})
     deployment.s3.delete_object(Bucket=BRONZE, Key=gone.key, VersionId=gone.version)
-    return [lambda: reconcile({}, context(400_000)), lambda: reconcile({}, context(400_000))]
+    return [(NOTHING, lambda: reconcile({}, context(400_000)))] * 2
 
 
 def play(name, deployment, without=None):
@@ -83,13 +142,15 @@ def play(name, deployment, without=None):
     deployment.configure(TableRule("public.orders", ("id",), topic="shop.public.orders"))
     steps = story_of(name, deployment)
     forget_processes()
-    surfaced = []
-    with enforced(Role(name, names(deployment), without)) as role:
-        for step in steps:
-            try:
-                surfaced += step().get("batchItemFailures", [])
-            except (ClientError, SluiceError) as error:
-                surfaced.append(error)
+    surfaced, role = [], Role(name, names(deployment), without)
+    for before, call in steps:
+        before()
+        try:
+            with enforced(role):
+                surfaced += call().get("batchItemFailures", [])
+        except (ClientError, SluiceError) as error:
+            surfaced.append(error)
+            break  # what comes next needs what was refused
     return role, surfaced
 
 

@@ -1,0 +1,97 @@
+"""The state machine of table services on the emulator's interpreter, with tasks that answer as they are told."""
+import json
+import re
+from pathlib import Path
+
+from ministack.services import stepfunctions
+
+from sluice.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice.lane_config import LaneConfig
+from sluice_local.overlay import read_template
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = read_template(ROOT / "template.yaml")["Resources"]
+TEXT = (ROOT / "statemachines" / "table_services.asl.json").read_text()
+PLACEHOLDERS = {"Partition": "aws", "Ledger": "ledger"}
+FUNCTIONS = {"PlanServices", "Supervise", "SyncCatalog"}
+START = "arn:aws:states:::emr-serverless:startJobRun.sync"
+GET, UPDATE = "arn:aws:states:::dynamodb:getItem", "arn:aws:states:::dynamodb:updateItem"
+ENVIRONMENT = JobEnvironment("00f1982r1uukb925", "arn:aws:iam::123456789012:role/job", "eu-central-1", "abc123", "ledger", "bronze", "silver", "artifacts", "file:///hudi.jar")
+REQUEST = start_job_run(ENVIRONMENT, LaneConfig("main"), "run-main-1")
+
+
+def substituted():
+    values = {**PLACEHOLDERS, "StartRun": START, **{name: f"arn:aws:lambda:eu-central-1:123456789012:function:{name}" for name in FUNCTIONS}}
+    return json.loads(re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], TEXT))
+
+
+DEFINITION = substituted()
+
+
+def states(node=DEFINITION):
+    """Every state by its name, those within maps and branches too."""
+    for name, state in node["States"].items():
+        yield name, state
+        for below in (state["ItemProcessor"],) if "ItemProcessor" in state else state.get("Branches", ()):
+            yield from states(below)
+
+
+TASKS = {name: state for name, state in states() if state["Type"] == "Task"}
+
+NOTHING = {"requests": [], "open": 0, "done": 0, "failed": 0, "given_up": 0, "wait_s": 1, "until": 9}
+RUN = {"lane": "main", "run": "run-main-1", "wait_s": 7, "looks": 0, "job": state_machine_parameters(REQUEST)}
+HELD, FREE, OTHER = {"Item": {"run_id": {"S": "run-main-1"}}}, {"Item": {}}, {"Item": {"run_id": {"S": "run-main-2"}}}
+
+
+class Failure(Exception):
+    """What a task fails with: the error's name as Step Functions gives it."""
+
+
+class Machine:
+    """The definition on the emulator's interpreter. Each task's answers are given in order, the last one again and again."""
+
+    def __init__(self, monkeypatch):
+        self.refused = lambda resource, data: None  # the name of the error with which a call of AWS is refused
+        self.answers = {"gather": [{"go": True, "wait_s": 5}], "plan": [{"syncs": [], "runs": [], "follow": NOTHING}], "start": [{}], "lane": [FREE], "supervise": [{"lanes": 1, "steps": 0}], "sync": [{}], "remember": [{}]}
+        self.calls, self.inputs, self.waits = [], [], []
+        monkeypatch.setattr(stepfunctions, "_invoke_resource", self._invoke)
+        monkeypatch.setattr(stepfunctions, "_invoke_resource_with_timeout", lambda resource, data, timeout: self._invoke(resource, data))
+        monkeypatch.setattr(stepfunctions, "_scaled_sleep", self.waits.append)
+
+    def _invoke(self, resource, data):
+        name = {START: "start", GET: "lane", UPDATE: "remember"}.get(resource) or data.get("step") or {"Supervise": "supervise", "SyncCatalog": "sync"}[resource.rsplit(":", 1)[-1]]
+        refusal = self.refused(resource, data)
+        if refusal:
+            raise stepfunctions._ExecutionError(refusal, "not allowed")
+        self.calls.append(name)
+        self.inputs.append(data)
+        given = self.answers[name]
+        answer = given[0] if len(given) == 1 else given.pop(0)
+        if isinstance(answer, Failure):
+            raise stepfunctions._ExecutionError(str(answer), "told to")
+        return answer
+
+    def run(self):
+        """The output, or the error that the execution ends with."""
+        context = {"Execution": {}, "StateMachine": {}, "variables": {}}
+        try:
+            return stepfunctions._run_sub_machine(DEFINITION["States"], DEFINITION["StartAt"], {"by": "schedule"}, {"events": []}, context)
+        except stepfunctions._ExecutionError as error:
+            return error.error
+
+    def planned(self, *, runs=(), follow=NOTHING, syncs=()):
+        self.answers["plan"] = [{"syncs": list(syncs), "runs": list(runs), "follow": follow}]
+
+    def count(self, name):
+        return self.calls.count(name)
+
+
+ONE = {"lane": "main", "table": "a.b", "service": "compaction", "request": "compaction-1"}
+
+
+def open_request(**more):
+    return {**NOTHING, "requests": [ONE], "open": 1, "wait_s": 3, **more}
+
+
+SYNC = {"table": "a.b", "instant": "20240101", "commits": "7", "at": "1700000000000"}
+ENDED_WELL = {"done": 0, "failed": 0, "given_up": 0}
