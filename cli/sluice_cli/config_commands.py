@@ -10,7 +10,7 @@ import typer
 from sluice.errors import ChangeRefused
 from sluice.table_config import Configuration
 from sluice_aws.clock import epoch_ms
-from sluice_aws.config_store import CONFIGURATION_KEY, ConfigStore, ConfigurationUnreadable
+from sluice_aws.config_store import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_aws.unparking import Unparked, unpark
@@ -22,7 +22,6 @@ from sluice_cli.pushing import known_tables, lane_names, review
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import Target
 
-HISTORY_PREFIX = "config/history/"
 NOTHING_PUSHED = "No configuration was ever pushed"
 
 app = typer.Typer(no_args_is_help=True, help="Which topics go to which tables: check tables.yaml, put it in force, show what is in force.")
@@ -67,7 +66,7 @@ def push(file: File, as_json: Json = False, stack: Stack = None) -> None:
     target = chosen_target(stack)
     objects = Objects(target.client("s3"))
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    before = _in_force(objects, target)
+    before = _in_force(objects, target, ledger)
     found = review(configuration, ledger.tables(), known_tables(ledger, before), {lane.lane: lane for lane in ledger.lanes()})
     for warning in found.warnings:
         say(f"warning: {warning}")
@@ -75,7 +74,7 @@ def push(file: File, as_json: Json = False, stack: Stack = None) -> None:
         raise ChangeRefused("Refused, nothing has changed:\n" + "\n".join(found.refusals), refusals=found.refusals)
     changed = before is None or before.version != configuration.version
     if changed:
-        _store(objects, target.artifacts, configuration)
+        _store(objects, target.artifacts, configuration, ledger)
     unparked = unpark(ledger, configuration, epoch_ms)
     lanes = _wake(target, ledger, unparked, lane_names(ledger, before, configuration) if changed else ())
     if as_json:
@@ -122,17 +121,18 @@ def _read(file: Path) -> Configuration:
     return read_tables(text)
 
 
-def _in_force(objects: Objects, target: Target) -> Configuration | None:
+def _in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration | None:
     try:
-        return ConfigStore(objects, target.artifacts).load()
+        return ConfigStore(objects, target.artifacts, ledger=ledger).load()
     except ConfigurationUnreadable as error:
         # A push is what mends this.
         say(f"warning: {error.message}")
         return None
 
 
-def _store(objects: Objects, bucket: str, configuration: Configuration) -> None:
-    """The history first, so that what is in force can always be looked up by its version."""
+def _store(objects: Objects, bucket: str, configuration: Configuration, ledger: Ledger) -> None:
+    """The history and the count first, so that what is in force can always be looked up by its version, and is missed once it is gone."""
+    ledger.count(PUSHES)
     data = configuration.to_json().encode("utf-8")
     objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
     objects.put(bucket, CONFIGURATION_KEY, data, content_type="application/json")

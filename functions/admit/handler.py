@@ -77,7 +77,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
         starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
     return Parts(
         admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), fit=schema_fit(objects, settings.silver_bucket, epoch_ms), now=epoch_ms),
-        config_store=ConfigStore(objects, settings.artifact_bucket),
+        config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),
         ignored=IgnoredMessages(ledger=ledger, report=telemetry, now=epoch_ms),
         waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),
     )

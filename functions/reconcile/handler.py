@@ -108,7 +108,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
             bucket=settings.bronze_bucket, grace_ms=grace_ms, forget_after_ms=settings.forget_after_s * 1000, now=epoch_ms,
         ),
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
-        config_store=ConfigStore(objects, settings.artifact_bucket),
+        config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),
         waker=waker, ledger=ledger, grace_ms=grace_ms,
         announcer=Announcer(ledger=ledger, events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms),
     )  # fmt: skip

@@ -1,13 +1,15 @@
 """Loads the configuration that was pushed to the artifact bucket, again only when it changed."""
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from sluice.errors import InvalidConfiguration, SluiceError
 from sluice.table_config import Configuration
 from sluice_aws.objects import Objects, Unchanged
 
 CONFIGURATION_KEY = "config/tables.json"
+HISTORY_PREFIX = "config/history/"  # every configuration that was ever pushed, by its version
+PUSHES = "configurations_pushed"  # the ledger's counter of them
 MAX_CONFIGURATION_BYTES = 4 * 1024 * 1024
 
 
@@ -19,27 +21,37 @@ class ConfigurationUnreadable(SluiceError):
     next_step = "Run `sluice config push` with a correct file; notices wait in the queue until then"
 
 
+class ConfigurationMissing(ConfigurationUnreadable):
+    """There is no configuration any more, though one was pushed: not the same as one that takes no topic."""
+
+    code = "configuration_missing"
+    next_step = "Run `sluice config push tables.yaml`, or restore the object from its versions; notices wait in the queue until then"
+
+
 class ConfigStore:
     """The one reader of the configuration; keeps what it read last, with its ETag."""
 
-    def __init__(self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY) -> None:
+    def __init__(self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY, *, ledger: Any = None) -> None:
+        """`ledger` counts the pushes: where it is given, an artifact bucket that was emptied is told from one that never held a configuration."""
         self._objects = objects
         self._bucket = bucket
         self._key = key
+        self._pushes: Callable[[], int] = (lambda: 0) if ledger is None else (lambda: ledger.counter(PUSHES))
         self._etag: Optional[str] = None
         self._loaded: Optional[Configuration] = None
 
     def load(self) -> Optional[Configuration]:
         """The configuration as it is now, by one conditional GET. None when none was ever pushed.
 
-        Raises ConfigurationUnreadable and leaves what was read before as `last`.
+        Raises ConfigurationUnreadable, and ConfigurationMissing where one was pushed and is gone; what was read before stays `last`.
         """
         try:
             document = self._objects.get(self._bucket, self._key, unless=self._etag)
         except Unchanged:
             return self._loaded
         if document is None:
-            self._etag, self._loaded = None, None
+            if self._was_pushed():
+                raise ConfigurationMissing(f"s3://{self._bucket}/{self._key} is gone, though a configuration was pushed")
             return None
         self._loaded = self._parse(document.data)
         self._etag = document.etag
@@ -67,6 +79,10 @@ class ConfigStore:
     def last(self) -> Optional[Configuration]:
         """What was read last: still in force while a newer one can't be read."""
         return self._loaded
+
+    def _was_pushed(self) -> bool:
+        """By what this process read, by the ledger, and by the history beside it: each can be lost without the others."""
+        return self._loaded is not None or self._pushes() > 0 or any(True for _ in self._objects.keys(self._bucket, HISTORY_PREFIX))
 
     def _parse(self, data: bytes) -> Configuration:
         where = f"s3://{self._bucket}/{self._key}"

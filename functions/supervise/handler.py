@@ -65,5 +65,5 @@ def parts_of(telemetry: Telemetry) -> Parts:
     return Parts(
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
         measures=Measures(ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms),
-        config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket),
+        config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket, ledger=ledger),
     )

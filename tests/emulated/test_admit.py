@@ -21,6 +21,7 @@ from sluice.lane import IDLE, STARTING
 from sluice.table_config import TableRule
 from sluice_aws.admission import Admission
 from sluice_aws.clients import Clients
+from sluice_aws.config_store import PUSHES, ConfigurationMissing
 from sluice_aws.heads import FIRST_READ_BYTES, Heads
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
@@ -129,6 +130,25 @@ def test_while_no_configuration_was_ever_pushed_topics_are_parked(world):
     id = world.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
     assert (world.record(id).state, world.record(id).reason) == ("parked", "no configuration was ever pushed")
+
+
+@pytest.mark.parametrize("witness", ["the ledger", "the history", "this process"])
+def test_a_configuration_that_is_gone_is_not_one_that_takes_no_topic_notices_wait_and_nothing_is_parked(world, witness):
+    early, late = world.land(key(1), avro()), world.land(key(2), avro())
+    if witness == "the ledger":
+        world.ledger.count(PUSHES)
+    elif witness == "the history":
+        world.s3.put_object(Bucket=ARTIFACTS, Key="config/history/0123.json", Body=b"{}")
+    else:
+        world.configure()
+        handler(sqs_event(s3_body(early)), context())
+        world.s3.delete_object(Bucket=ARTIFACTS, Key="config/tables.json")
+    with pytest.raises(ConfigurationMissing) as raised:
+        handler(sqs_event(s3_body(late)), context())
+    assert raised.value.retriable and world.record(late) is None
+    world.configure()
+    assert failed_items(handler(sqs_event(s3_body(late)), context())) == []
+    assert world.record(late).state == "pending"
 
 
 def test_a_configuration_that_cannot_be_read_fails_the_invocation_so_that_notices_wait(world):
