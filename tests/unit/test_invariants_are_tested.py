@@ -68,6 +68,17 @@ def test_every_test_that_a_document_names_is_there(document: str) -> None:
     assert [name for name in names if missing(name)] == []
 
 
+def test_each_of_twelve_things_that_no_emulator_shows_is_held_by_a_test() -> None:
+    rows = [line.strip("| ").split(" | ") for line in (ROOT / "docs" / "aws.md").read_text(encoding="utf-8").splitlines() if re.match(r"\| \d", line)]
+    assert [row[0] for row in rows] == [str(number) for number in range(1, 13)] and all(len(row) == 3 and NAMED.search(row[2]) for row in rows)
+
+
+def test_what_is_not_proven_on_aws_is_said_in_at_most_fifteen_lines() -> None:
+    limits = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
+    listed = limits.partition("## Not proven on AWS\n")[2].partition("\n## ")[0].splitlines()
+    assert 5 <= sum(line.startswith("- ") for line in listed) <= len([line for line in listed if line]) <= 15
+
+
 def test_a_test_that_is_gone_is_found() -> None:
     here = "tests/unit/test_invariants_are_tested.py"
     assert not missing(f"{here}::test_a_test_that_is_gone_is_found") and not missing("tests/unit")

@@ -157,6 +157,12 @@ def test_every_fixed_name_begins_with_the_stacks() -> None:
     assert names and all(name == {"Ref": "AWS::StackName"} or name["Fn::Sub"].startswith("${AWS::StackName}-") for name in names)
 
 
+def test_nothing_is_open_to_the_public() -> None:
+    everybody = [name for name, statement in allowed() if "*" in listed(statement.get("Principal", "")) or "*" in listed((statement["Principal"] if isinstance(statement.get("Principal"), dict) else {}).get("AWS", ""))]
+    text = json.dumps(TEMPLATE)
+    assert everybody == [] and not re.search(r"PublicRead|AuthenticatedRead|FunctionUrlConfig|AWS::Serverless::(?:Http)?Api|AWS::Lambda::Url|PubliclyAccessible|AssignPublicIp|0\.0\.0\.0/0", text)
+
+
 def test_no_account_and_no_secret_is_written_into_what_is_deployed() -> None:
     for path in (ROOT / "template.yaml", ROOT / "samconfig.toml", *(ROOT / "functions").rglob("*.py"), *(ROOT / "spark").rglob("*.py"), *ROOT.glob("statemachines/*.json")):
         text = path.read_text(encoding="utf-8")
