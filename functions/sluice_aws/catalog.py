@@ -41,7 +41,7 @@ class CatalogSync:
         """
         for attempt in range(ATTEMPTS):
             try:
-                plan = self.plan(config, instant)
+                plan = self.plan(config, instant, sure=attempt > 0)  # what was taken not to be there crosses the first attempt
                 self._apply(plan)
                 return plan
             except CatalogRaced:
@@ -49,15 +49,15 @@ class CatalogSync:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def plan(self, config: TableConfig, instant: Optional[str] = None) -> CatalogPlan:
-        """What a sync would do, without doing it.
+    def plan(self, config: TableConfig, instant: Optional[str] = None, *, sure: bool = True) -> CatalogPlan:
+        """What a sync would do, without doing it; not `sure`, by fewer calls and with the chance that a table or view is there that it would make.
 
         Raises InvalidConfiguration for impossible names, NameTaken, PartitionKeysDiffer, UnusableCommitSchema, NoSuchCommit.
         """
         names = names_of(config)
         if not config.catalog.sync:
             return CatalogPlan(config.table, names.database, None)
-        found = self._catalog.tables(names.database, names.all)
+        found = self._catalog.tables(names.database, names.all, sure=sure)
         had = found or {}
         synced = [synced_until(had.get(entry.table)) for entry in names.entries]
         since = min((one for one in synced if one), default=None) if all(synced) else None

@@ -44,11 +44,12 @@ class GlueCatalog:
     def __init__(self, glue: Any) -> None:
         self._glue = glue
 
-    def tables(self, database: str, names: Sequence[str]) -> Optional[Dict[str, Mapping[str, Any]]]:
+    def tables(self, database: str, names: Sequence[str], *, sure: bool = True) -> Optional[Dict[str, Mapping[str, Any]]]:
         """Those of the named tables and views that are there, in one call if all are; None where there is no such database.
 
         The expression is a help only, since its language isn't documented further than "regular expression": what it lets
-        through is looked at by name, and a name that it kept back is asked for alone.
+        through is looked at by name, and a name that it kept back is asked for alone. Unless `sure`, only the first of them is where
+        none was found: is that one really not there, the others are taken not to be either, and making them tells.
         """
         found: Dict[str, Mapping[str, Any]] = {}
         try:
@@ -58,10 +59,12 @@ class GlueCatalog:
             if _code(error) == _NOT_FOUND:
                 return None
             raise _explained(database, error) from error
-        for name in names:
-            alone = None if name in found else self._table(database, name)
+        for name in [name for name in names if name not in found]:
+            alone = self._table(database, name)
             if alone is not None:
                 found[name] = alone
+            elif not (found or sure):
+                break
         return found
 
     def create_database(self, database: str) -> None:

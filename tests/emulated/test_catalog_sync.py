@@ -8,6 +8,7 @@ from catalog_world import ARTIST, SILVER, artists, world  # noqa: F401
 
 from sluice.catalog_changes import NameTaken, PartitionKeysDiffer
 from sluice.catalog_names import CatalogRule
+from sluice.catalog_partitions import CREATE_BATCH
 from sluice.catalog_views import decoded
 from sluice.source_comments import source_comments
 from sluice.table_config import MOR
@@ -84,6 +85,7 @@ def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_type
 def test_two_thousand_partitions_take_thirty_calls_and_nothing_new_takes_two_and_no_second(world):  # noqa: F811
     config = artists()
     world.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
+    world.glue.create_database(DatabaseInput={"Name": "moma"})  # with it missing there is one call less: it is made, and no name is asked for alone
     world.counting()
     world.sync.sync(config)
     added = {tuple(one["Values"]) for name, sent in world.sent if name == "BatchCreatePartition" for one in sent["PartitionInputList"]}
@@ -96,6 +98,41 @@ def test_two_thousand_partitions_take_thirty_calls_and_nothing_new_takes_two_and
     assert again.sync(config).nothing
     assert time.perf_counter() - began < 1
     assert world.counting() == {"GetTables": 1, "ListObjectsV2": 1}
+
+
+def test_of_merge_on_read_each_of_its_two_tables_takes_thirty_calls_at_most_and_nothing_new_takes_two_for_both(world):  # noqa: F811
+    config = artists(MOR)
+    world.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
+    world.glue.create_database(DatabaseInput={"Name": "moma"})
+    world.counting()
+    world.sync.sync(config)
+    added = {table: {tuple(one["Values"]) for name, sent in world.sent if name == "BatchCreatePartition" and sent["TableName"] == table for one in sent["PartitionInputList"]}
+             for table in ("artists_all_ro", "artists_all_rt")}
+    assert [len(values) for values in added.values()] == [2000, 2000]
+    first = world.counting()
+    assert first["BatchCreatePartition"] == 2 * 2000 / CREATE_BATCH, "Glue takes so many to a call"
+    assert sum(first.values()) <= 53 and sum(first.values()) / 2 <= 30, first
+    again = world.process()
+    world.counting()
+    assert again.sync(config).nothing
+    assert world.counting() == {"GetTables": 1, "ListObjectsV2": 1}
+
+
+def test_a_view_that_no_listing_told_of_is_found_when_it_is_to_be_made(world, monkeypatch):  # noqa: F811
+    config = artists(partition_by=())
+    world.commit(config, 1)
+    world.sync.sync(config)
+    world.glue.delete_table(DatabaseName="moma", Name="artists_all")
+    monkeypatch.setattr(world.glue, "get_paginator", lambda name, made=world.glue.get_paginator: Nothing() if name == "get_tables" else made(name))
+    assert world.sync.sync(config).nothing, "the first attempt made the table, met the view, and looked again"
+    assert world.names("moma") == ["artists", "artists_all"] and world.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
+
+
+class Nothing:
+    """An answer without tables."""
+
+    def paginate(self, **asked):
+        return [{"TableList": []}]
 
 
 def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(world):  # noqa: F811
