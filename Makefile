@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack judge-all lint scan build package deploy delete bench bench-services transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack judge-all lint scan build package deploy delete bench bench-services bench-bytes transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -97,6 +97,9 @@ transcript: setup  ## run the demonstration, and put its transcript and waterfal
 
 bench-services: setup  ## 200 merges into a merge-on-read table with table services on and off, in one run
 	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.services_200
+
+bench-bytes: setup  ## bytes written per byte of change, both table types, beside Hudi's defaults (some 15 minutes)
+	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.bytes_written
 
 constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt

@@ -53,10 +53,22 @@ class Machine:
     def __init__(self, monkeypatch):
         self.refused = lambda resource, data: None  # the name of the error with which a call of AWS is refused
         self.answers = {"gather": [{"go": True, "wait_s": 5}], "plan": [{"syncs": [], "runs": [], "follow": NOTHING}], "start": [{}], "lane": [FREE], "supervise": [{"lanes": 1, "steps": 0}], "sync": [{}], "remember": [{}]}
-        self.calls, self.inputs, self.waits = [], [], []
+        self.calls, self.inputs, self.waits, self.entered = [], [], [], []
         monkeypatch.setattr(stepfunctions, "_invoke_resource", self._invoke)
         monkeypatch.setattr(stepfunctions, "_invoke_resource_with_timeout", lambda resource, data, timeout: self._invoke(resource, data))
         monkeypatch.setattr(stepfunctions, "_scaled_sleep", self.waits.append)
+        for kind in ("pass", "task", "choice", "wait", "parallel", "map"):
+            self._note_states(monkeypatch, f"_execute_{kind}")
+
+    def _note_states(self, monkeypatch, handler):
+        """Keep the type of each state that is entered; those that end an execution have no handler."""
+        known = getattr(stepfunctions, handler)
+
+        def noted(state, *given):
+            self.entered.append(state["Type"])
+            return known(state, *given)
+
+        monkeypatch.setattr(stepfunctions, handler, noted)
 
     def _invoke(self, resource, data):
         name = {START: "start", GET: "lane", UPDATE: "remember"}.get(resource) or data.get("step") or {"Supervise": "supervise", "SyncCatalog": "sync"}[resource.rsplit(":", 1)[-1]]
@@ -75,7 +87,8 @@ class Machine:
         """The output, or the error that the execution ends with."""
         context = {"Execution": {}, "StateMachine": {}, "variables": {}}
         try:
-            return stepfunctions._run_sub_machine(DEFINITION["States"], DEFINITION["StartAt"], {"by": "schedule"}, {"events": []}, context)
+            output = stepfunctions._run_sub_machine(DEFINITION["States"], DEFINITION["StartAt"], {"by": "schedule"}, {"events": []}, context)
+            return {name: output[name] for name in ENDED_WELL} if output.keys() >= ENDED_WELL.keys() else output
         except stepfunctions._ExecutionError as error:
             return error.error
 

@@ -20,6 +20,7 @@ BENCHMARKS = (
     ("full-load", "Full load, beside the always-on peer and the bare write", "python -m sluice_bench.full_load"),
     ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.admit"),
     ("commits", "Two thousand commits into one table", "python -m sluice_bench.commits_2000"),
+    ("bytes", "Bytes written per byte of change, beside Hudi's defaults", "python -m sluice_bench.bytes_written"),
     ("small-objects", "Ten thousand small objects", "python -m sluice_bench.small_objects"),
 )
 _HEAD = """# Benchmarks

@@ -61,15 +61,16 @@ def config() -> TableConfig:
     return TableConfig(table="bench.indexed", database="bench", name="indexed", topic="bench.indexed", record_key=("id",), partition_by=("place",), table_type=MOR)
 
 
-def session():
-    """Spark as the driver has it, on this machine's cores."""
-    os.environ.update(JAVA_HOME=str(find_java(os.environ).home), PYSPARK_PYTHON=sys.executable)
+def session(memory: str = "8g"):
+    """Spark as the driver has it, on this machine's cores. Its tasks import what this process does, and reach an emulated AWS, which takes any credentials."""
+    os.environ.update(JAVA_HOME=str(find_java(os.environ).home), PYSPARK_PYTHON=sys.executable, AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test",
+                      AWS_EC2_METADATA_DISABLED="true")
     from pyspark.sql import SparkSession
     from sluice_spark.session import required_settings
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("index-costs")
     settings = {
-        **required_settings(CORES), "spark.jars": ",".join(str(jar) for jar in ensure_jars() if "hudi" in jar.name), "spark.driver.memory": "8g", "spark.ui.enabled": "false",
+        **required_settings(CORES), "spark.jars": ",".join(str(jar) for jar in ensure_jars() if "hudi" in jar.name), "spark.driver.memory": memory, "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseParallelGC",
     }

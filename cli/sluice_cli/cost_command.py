@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.cost_model import Assumptions, Load, crossover_hours_a_day, crossover_interval_s, scheduled_monthly, sluice_monthly, streaming_monthly
+from sluice.cost_model import (
+    Assumptions, Besides, Load, besides_spark, crossover_hours_a_day, crossover_interval_s, fixed_monthly, scheduled_monthly, sluice_monthly, streaming_monthly,
+)
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.job_runs import JobRuns
 from sluice_aws.objects import Objects
@@ -22,6 +24,7 @@ LOADS = (
     Load("hourly bursts of 700 objects over seven tables", tables=7, every_s=3600, objects=700, mb=350),
     Load("100 GB a day over seven tables, a batch a minute", tables=7, every_s=60, objects=70, mb=100_000 / 1440),
 )
+PAID = ("dynamodb", "s3", "sqs", "lambda", "step_functions", "eventbridge", "logs", "cloudwatch")
 GB = 1e9
 
 
@@ -44,7 +47,8 @@ def runs(
 ) -> None:
     """What the last runs cost by their billed resources, and by table: a run's cost goes to the tables of its batches by their bytes.
 
-    Prices are list prices of one region and one date, which the answer names. A local run is billed nothing.
+    Prices are list prices of one region and one date, which the answer names. A local run is billed nothing. What else is paid for what
+    these runs committed (ledger, S3, queue, functions, state machine) is reckoned as `sluice cost estimate` does it, and not billed.
 
     Example:
 
@@ -52,13 +56,16 @@ def runs(
     """
     target = chosen_target(stack)
     found = list(islice(_ended(target), last))
-    tables = by_table({one.run: one.usd for one in found if one.usd is not None}, PastBatches(Objects(target.client("s3")), target.silver).newest(at_most=20 * last))
+    batches = list(PastBatches(Objects(target.client("s3")), target.silver).newest(at_most=20 * last))
+    tables = by_table({one.run: one.usd for one in found if one.usd is not None}, batches)
+    besides = besides_runs(found, batches)
     if as_json:
-        print_json({"prices": {"as_of": AS_OF, "region": REGION}, "runs": [asdict(one) for one in found], "tables": tables})
+        print_json({"prices": {"as_of": AS_OF, "region": REGION}, "runs": [asdict(one) for one in found], "tables": tables, "besides": besides})
         return
     say(f"list prices of {REGION}, {AS_OF}")
     print_table(("run", "state", "vCPU hours", "GB hours", "USD"), [(one.run, one.state, f"{one.vcpu_hours:.3f}", f"{one.memory_gb_hours:.3f}", _usd(one.usd)) for one in found], right=(2, 3, 4))
     print_table(("table", "GB", "USD", "USD/GB"), [(name, f"{told['gb']:.6f}", _usd(told["usd"]), _usd(told["usd_per_gb"])) for name, told in tables.items()], right=(1, 2, 3))
+    say(f"besides, reckoned and not billed, for {besides['objects']} objects in {besides['batches']} batches: " + ", ".join(f"{name.replace('_', ' ')} {_usd(usd)}" for name, usd in besides["usd"].items()))
 
 
 @app.command("estimate")
@@ -83,6 +90,8 @@ def estimate(
         return
     say(f"US dollars a month, list prices of {REGION}, {AS_OF}; assumptions in docs/cost.md")
     print_table(("load", "Sluice", "of it Spark", "lane up h/day", "streaming", "hourly jobs"), table_of(loads), right=(1, 2, 3, 4, 5))
+    say("of Sluice besides Spark; where nothing arrives, the last line")
+    print_table(("load", *PAID), besides_of(loads), right=tuple(range(1, 1 + len(PAID))))
     for line in crossover_lines(sorted({load.tables for load in loads} | {1, 2})):
         say(line)
 
@@ -94,6 +103,23 @@ def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
         told = _figures(load)
         rows.append((load.name, *(f"{told[name]:.0f}" for name in ("sluice", "spark")), f"{told['busy_hours_a_day']:.1f}", *(f"{told[name]:.0f}" for name in ("streaming", "hourly_jobs"))))
     return rows
+
+
+def besides_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
+    """A row for each load, by the service that is paid, and one for what a stack costs in which nothing arrives, of seven tables."""
+    rows = [(load.name, sluice_monthly(load).besides) for load in loads]
+    return [(name, *(f"{told[service]:.2f}" if service in told else "" for service in PAID)) for name, told in (*rows, ("nothing arrives", fixed_monthly(7)))]
+
+
+def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:
+    """What these runs' batches cost besides Spark, by the model; how long lanes were up follows from the smallest run's size, so it is the most it can have been."""
+    given, listed = Assumptions(), list(runs)
+    names = {one.run for one in listed}
+    manifests = [batch.manifest for batch in batches if batch.manifest.run in names]
+    parts = [part for manifest in manifests for part in manifest.tables.values()]
+    up_s = sum(one.vcpu_hours for one in listed) * 3600 / (given.driver_vcpu + given.executor_vcpu)
+    through = Besides(sum(len(part.objects) for part in parts), len(manifests), len(parts), up_s)
+    return {"objects": through.objects, "batches": through.batches, "commits": through.commits, "usd": besides_spark(through, given)}
 
 
 def crossover_lines(tables: Iterable[int]) -> list[str]:
@@ -141,10 +167,10 @@ def _ended(target: Target) -> Iterator[RunCost]:
                 yield RunCost(billed.name, summary["state"], billed.vcpu_hours, billed.memory_gb_hours, usd)
 
 
-def _figures(load: Load) -> dict[str, float]:
+def _figures(load: Load) -> dict[str, Any]:
     lane = sluice_monthly(load)
     return {
-        "sluice": lane.total, "spark": lane.spark, "other": lane.other, "fixed": lane.fixed, "runs": lane.runs, "busy_hours_a_day": lane.busy_hours / 730 * 24,
+        "sluice": lane.total, "spark": lane.spark, "other": lane.other, "fixed": lane.fixed, "besides": dict(lane.besides), "fixed_parts": fixed_monthly(load.tables), "runs": lane.runs, "busy_hours_a_day": lane.busy_hours / 730 * 24,
         "streaming": streaming_monthly(load.tables), "hourly_jobs": scheduled_monthly(load),
     }
 

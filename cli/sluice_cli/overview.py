@@ -10,22 +10,29 @@ from sluice.claiming import TableState
 from sluice.lane import LaneState
 from sluice.ledger_items import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger_records import ObjectRecord, PendingCount
-from sluice_cli.service_overview import service_entries
+from sluice.table_config import Configuration
+from sluice_cli.service_overview import due_entries, service_entries
 from sluice_cli.waiting import told_lane
 
 COUNTED_AT_MOST = 10_000  # objects of one listed state that are looked at; more is said to be more
 EXAMPLES = 3
 
 
-def gather(ledger: Any, now: int, configured: Callable[[], Iterable[str]] = tuple) -> dict[str, Any]:
-    """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes."""
-    lanes, tables = lanes_and_tables(ledger, now, configured)
+def gather(ledger: Any, now: int, configured: Callable[[], Configuration | None]) -> dict[str, Any]:
+    """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes.
+
+    `configured` reads the configuration, once the ledger has answered. Without one no lane is known that never had work, and nothing is due.
+    """
+    states = list(ledger.tables())
+    configuration = configured()
+    lanes, tables = lanes_and_tables(ledger, now, configuration.lane_names if configuration else tuple)
     requests = [request for lane in lanes for request in ledger.service_requests(lane["lane"])]
     aside = {state: _aside(ledger.objects_in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
     return {
         "lanes": lanes,
         "tables": tables,
-        "services": service_entries(ledger.tables(), requests),
+        "services": service_entries(states, requests),
+        "services_due": due_entries(configuration, states, requests, now),
         "set_aside": aside,
         "quarantined_rows": _rows(ledger.objects_with_quarantined_rows()),
         "ignored_messages": _messages(ledger.ignored_messages()),

@@ -10,7 +10,7 @@ import typer
 
 from sluice.claiming import TableState
 from sluice.lane import HALTED, PAUSED
-from sluice.service_planning import by_table, configured, due_tables, new_request_id
+from sluice.service_planning import configured, new_request_id
 from sluice.service_policy import concerns
 from sluice.service_requests import FAILED, SERVICES, ServiceRequest
 from sluice.table_config import Configuration, TableConfig
@@ -20,7 +20,7 @@ from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_cli.failures import CommandFailed, UsageError
 from sluice_cli.output import Json, Stack, chosen_target, command_line, print_json, print_table, say, stderr_console
-from sluice_cli.service_overview import COLUMNS, service_entries, service_rows
+from sluice_cli.service_overview import COLUMNS, due_entries, service_entries, service_rows, told_due
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import Target
 
@@ -51,13 +51,13 @@ def list_services(
     known = {state.table for state in states}
     requests = [request for lane in _lanes(ledger, configuration) for request in ledger.service_requests(lane) if request.table in known]
     entries = service_entries(states, requests)
-    due = [] if configuration is None else [each for found in due_tables(configuration, states, by_table(requests), now) for each in found.due]
+    due = due_entries(configuration, states, requests, now)
     if as_json:
-        print_json({"services": entries, "due": [{"table": each.table, "service": each.service, "reason": each.reason} for each in due]})
+        print_json({"services": entries, "due": due})
         return
     print_table(COLUMNS, service_rows(entries, now))
     for each in due:
-        print(f"due: {each.service} of {each.table}, {each.reason}")
+        print(told_due(each))
 
 
 @app.command("run")

@@ -1,12 +1,14 @@
 """What is known of table services as plain JSON values: of each table and service the open or last request, and the catalog's last sync."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sluice.claiming import TableState
+from sluice.service_planning import by_table, due_tables
 from sluice.service_policy import CATALOG
 from sluice.service_requests import DONE, FAILED, ServiceRequest
+from sluice.table_config import Configuration
 from sluice_cli.output import counted, human_age, human_bytes
 
 
@@ -26,7 +28,7 @@ def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequ
 def service_rows(entries: Iterable[Mapping[str, Any]], now: int) -> list[tuple[str, ...]]:
     """The entries as rows of a table: table, service, state, since when, what was done, the error."""
     return [
-        (entry["table"], entry["service"], entry["state"], _since(entry, now), _told(entry["report"]), _error(entry["error"]))
+        (entry["table"], entry["service"], entry["state"], told_since(entry, now), told_report(entry["report"]), told_error(entry["error"]))
         for entry in entries
     ]
 
@@ -50,7 +52,19 @@ def _entry(table: str, service: str, state: str, **known: Any) -> dict[str, Any]
     }
 
 
-def _since(entry: Mapping[str, Any], now: int) -> str:
+def due_entries(configuration: Configuration | None, states: Iterable[TableState], requests: Sequence[ServiceRequest], now: int) -> list[dict[str, str]]:
+    """What is due by the tables' policies now and isn't asked for yet, with the reason; none while there is no configuration."""
+    found = () if configuration is None else due_tables(configuration, states, by_table(requests), now)
+    return [{"table": each.table, "service": each.service, "reason": each.reason} for table in found for each in table.due]
+
+
+def told_due(due: Mapping[str, str]) -> str:
+    """One of `due_entries` as a line."""
+    return f"due: {due['service']} of {due['table']}, {due['reason']}"
+
+
+def told_since(entry: Mapping[str, Any], now: int) -> str:
+    """Since when an entry is in its state, and how long it still waits."""
     at = entry["ended_at"] or entry["started_at"] or entry["requested_at"]
     if at is None:
         return "-"
@@ -59,14 +73,16 @@ def _since(entry: Mapping[str, Any], now: int) -> str:
     return f"{human_age(now - int(at))}{later}"
 
 
-def _told(report: Mapping[str, Any] | None) -> str:
+def told_report(report: Mapping[str, Any] | None) -> str:
+    """What was done: files and bytes before and after, rows, seconds."""
     if report is None:
         return "-"
     files = f"{counted(report['files_before'], 'file')} of {human_bytes(report['bytes_before'])} -> {counted(report['files_after'], 'file')} of {human_bytes(report['bytes_after'])}"
     return f"{files}, {counted(report['rows'], 'row')}, {report['ms'] / 1000:.1f} s"
 
 
-def _error(error: Mapping[str, Any] | None) -> str:
+def told_error(error: Mapping[str, Any] | None) -> str:
+    """An error's code and the first line of what it says."""
     if error is None:
         return "-"
     first = str(error["message"]).splitlines()[0][:200] if error["message"] else ""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.table_config import Configuration
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger
@@ -15,7 +16,7 @@ from sluice_cli.failures import UsageError
 from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table, say, stderr_console
 from sluice_cli.overview import gather
 from sluice_cli.points_in_time import point_in_time
-from sluice_cli.service_overview import COLUMNS, service_rows
+from sluice_cli.service_overview import COLUMNS, service_rows, told_due
 from sluice_cli.target import Target
 
 REASONS_SHOWN = 10
@@ -31,7 +32,7 @@ def status(
 ) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
 
-    Below them, the table services that were asked for, and what was parked, quarantined (rows of committed objects too) or ignored, by reason. Times in --json are milliseconds.
+    Below them, the table services that were asked for or are due, and what was parked, quarantined (rows of committed objects too) or ignored, by reason. Times in --json are milliseconds.
 
     Examples:
 
@@ -44,7 +45,7 @@ def status(
     target = chosen_target(stack)
     now = epoch_ms()
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    document = gather(ledger, now, lambda: configured_lanes(target))
+    document = gather(ledger, now, lambda: configuration_in_force(target))
     if html is not None:
         _write_page(target, ledger, document, now, point_in_time(since, now), html)
     if as_json:
@@ -76,14 +77,13 @@ def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now
     say(f"Written to {path}")
 
 
-def configured_lanes(target: Target) -> tuple[str, ...]:
-    """The lanes that tables.yaml names; none, with a warning, while it can't be read."""
+def configuration_in_force(target: Target) -> Configuration | None:
+    """What tables.yaml said when it was last pushed; None, with a warning, while it can't be read."""
     try:
-        configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+        return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
     except ConfigurationUnreadable as error:
         say(f"warning: {error.message}")
-        return ()
-    return configuration.lane_names() if configuration else ()
+        return None
 
 
 def _print(document: Mapping[str, Any], now: int) -> None:
@@ -114,6 +114,8 @@ def _print(document: Mapping[str, Any], now: int) -> None:
     if document["services"]:
         print()
         print_table(COLUMNS, service_rows(document["services"], now))
+    for each in document["services_due"]:
+        print(told_due(each))
     for state, found in document["set_aside"].items():
         _print_reasons(state, found, "objects")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")

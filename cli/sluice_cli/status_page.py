@@ -4,14 +4,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sluice_cli import page_tables as cells
 from sluice_cli.html_nodes import Node, tag
 from sluice_cli.output import counted, human_age, human_bytes
 from sluice_cli.page_charts import area, commits, run_strip
+from sluice_cli.page_services import services, services_tile
 from sluice_cli.plain_text import shortened
 from sluice_cli.points_in_time import clock
 from sluice_cli.recent_past import RunPast, TablePast, Window
 
-CHARACTERS = 160  # of a reason or an error
 RUNS_LISTED = 12
 _STYLE = Node("""
 :root{color-scheme:light dark;--bg:#f6f8fa;--card:#fff;--text:#1b1f24;--faint:#59636e;--line:#d1d9e0;--accent:#0969da;--soft:#0969da33;--good:#1a7f37;--wait:#afb8c1;--bad:#cf222e;--warn:#9a6700}
@@ -44,7 +45,7 @@ def page(status: Mapping[str, Any], *, described: str, now: int, window: Window,
             tag("title", f"Sluice: {described}"), tag("style", _STYLE)),
         tag("body", tag(
             "main", _header(described, now, window, unread), _tiles(status, tables), _backlog(backlog, window), _lanes(status["lanes"]), _tables(status["tables"], tables, now),
-            _commits(tables, window), _runs(runs, window, now), _set_aside(status))),
+            services(status["services"], status["services_due"], now), _commits(tables, window), _runs(runs, window, now), _set_aside(status))),
         lang="en") + "\n"
 
 
@@ -67,6 +68,7 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast]) -> Node:
         _tile("committed", f"{sum(commit.objects for commit in made):,}", f"objects in {len({commit.batch for commit in made}):,} batches"),
         _tile("changes", f"{sum(commit.changes for commit in made):,}", f"in {len(tables):,} tables"),
         _tile("quarantined", f"{aside['objects']:,}{'+' if aside['more'] else ''}", f"objects, and {rows['rows']:,} rows", "bad" if aside["objects"] or rows["rows"] else None),
+        _tile("services", *services_tile(status["services"], status["services_due"])),
         class_="tiles")
 
 
@@ -83,12 +85,12 @@ def _backlog(values: Sequence[int], window: Window) -> Node:
 def _lanes(lanes: Sequence[Mapping[str, Any]]) -> Node:
     rows = [
         (
-            _head(lane["lane"]), tag("td", tag("span", lane["state"], class_=f"state {_HEALTH.get(lane['state'], 'faint')}")), _long(lane["told"]), _number(lane["pending"]["objects"]),
-            _number(human_bytes(lane["pending"]["bytes"])), _number(_age(lane["pending"]["oldest_ms"])), _number(len(lane["unsettled_batches"])), tag("td", tag("code", lane["run"] or lane["last_run"] or "-")),
+            cells.head(lane["lane"]), cells.badge(lane["state"], _HEALTH.get(lane["state"], "faint")), cells.long(lane["told"]), cells.number(lane["pending"]["objects"]),
+            cells.number(human_bytes(lane["pending"]["bytes"])), cells.number(cells.age(lane["pending"]["oldest_ms"])), cells.number(len(lane["unsettled_batches"])), tag("td", tag("code", lane["run"] or lane["last_run"] or "-")),
         )
         for lane in lanes
     ]
-    return tag("section", tag("h2", "Lanes"), _table(("lane", "state", "does", "#waiting", "#bytes", "#oldest", "#open batches", "run"), rows, "No lane has had work yet"))
+    return tag("section", tag("h2", "Lanes"), cells.table(("lane", "state", "does", "#waiting", "#bytes", "#oldest", "#open batches", "run"), rows, "No lane has had work yet"))
 
 
 def _tables(states: Sequence[Mapping[str, Any]], pasts: Sequence[TablePast], now: int) -> Node:
@@ -98,13 +100,13 @@ def _tables(states: Sequence[Mapping[str, Any]], pasts: Sequence[TablePast], now
         own = past.get(state["table"])
         last = state["last_commit_at"]
         rows.append((
-            _head(state["table"]), _number(state["pending"]["objects"] + state["claimed"]["objects"]), _number(_age(state["pending"]["oldest_ms"])),
-            _number("-" if last is None else f"{human_age(now - last)} ago"), _number(_age(own.p50_ms if own else None)), _number(_age(own.p95_ms if own else None)),
-            _number("-" if own is None or own.freshness_s is None else human_age(own.freshness_s * 1000)), _number(state["committed"]["objects"]),
-            _number(f"{state['quarantined']['objects']:,} / {state['quarantined']['rows']:,}"), _trouble(state, now),
+            cells.head(state["table"]), cells.number(state["pending"]["objects"] + state["claimed"]["objects"]), cells.number(cells.age(state["pending"]["oldest_ms"])),
+            cells.number("-" if last is None else f"{human_age(now - last)} ago"), cells.number(cells.age(own.p50_ms if own else None)), cells.number(cells.age(own.p95_ms if own else None)),
+            cells.number("-" if own is None or own.freshness_s is None else human_age(own.freshness_s * 1000)), cells.number(state["committed"]["objects"]),
+            cells.number(f"{state['quarantined']['objects']:,} / {state['quarantined']['rows']:,}"), _trouble(state, now),
         ))
     columns = ("table", "#waiting", "#oldest", "#last commit", "#readable after, p50", "#p95", "#freshness", "#objects", "#quarantined objects / rows", "trouble")
-    return tag("section", tag("h2", "Tables"), _table(columns, rows, "No table has a commit yet"))
+    return tag("section", tag("h2", "Tables"), cells.table(columns, rows, "No table has a commit yet"))
 
 
 def _trouble(state: Mapping[str, Any], now: int) -> Node:
@@ -112,9 +114,9 @@ def _trouble(state: Mapping[str, Any], now: int) -> Node:
     if state["backoff_until"]:
         parts.append(f"backs off for {human_age(state['backoff_until'] - now)}")
     if state["last_error"]:
-        parts.append(_cut(state["last_error"].splitlines()[0]))
-    parts += [_cut(note) for note in state["notes"]]
-    return _long("; ".join(parts) or "-", "bad" if state["last_error"] else "warn" if parts else None)
+        parts.append(cells.cut(state["last_error"].splitlines()[0]))
+    parts += [cells.cut(note) for note in state["notes"]]
+    return cells.long("; ".join(parts) or "-", "bad" if state["last_error"] else "warn" if parts else None)
 
 
 def _commits(tables: Sequence[TablePast], window: Window) -> Node:
@@ -124,7 +126,7 @@ def _commits(tables: Sequence[TablePast], window: Window) -> Node:
             tag("small", f"{counted(len(table.commits), 'commit')}, {counted(sum(commit.changes for commit in table.commits), 'change')}", class_="faint"), class_="strip")
         for table in tables
     ]
-    return tag("section", tag("h2", "Commits"), *([*strips, _axis(window, strips=True)] if strips else [_nothing("No commit in this time")]))
+    return tag("section", tag("h2", "Commits"), *([*strips, _axis(window, strips=True)] if strips else [cells.nothing("No commit in this time")]))
 
 
 def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
@@ -136,15 +138,15 @@ def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
         strips.append(tag("div", tag("span", lane), run_strip(own, window, now), tag("small", f"{counted(len(own), 'run')}, {human_age(busy)} in all", class_="faint"), class_="strip"))
     rows = [
         (
-            tag("td", tag("code", run.run)), _number(clock(run.began_at)), _number(_age(None if run.requested_at is None else max(0, run.began_at - run.requested_at))),
-            _number(human_age((run.ended_at if run.ended_at is not None else now) - run.began_at)), _number(run.batches), _number(run.changes),
-            tag("td", tag("span", "lives" if run.ended_at is None else run.state, class_=f"state {'bad' if run.reason else 'good' if run.ended_at is None else 'faint'}")),
-            _long(_cut(run.reason or "-"), "bad" if run.reason else None),
+            tag("td", tag("code", run.run)), cells.number(clock(run.began_at)), cells.number(cells.age(None if run.requested_at is None else max(0, run.began_at - run.requested_at))),
+            cells.number(human_age((run.ended_at if run.ended_at is not None else now) - run.began_at)), cells.number(run.batches), cells.number(run.changes),
+            cells.badge("lives" if run.ended_at is None else run.state, "bad" if run.reason else "good" if run.ended_at is None else "faint"),
+            cells.long(cells.cut(run.reason or "-"), "bad" if run.reason else None),
         )
         for run in reversed(runs[-RUNS_LISTED:])
     ]
     columns = ("run", "#began", "#after a wait of", "#held for", "#batches", "#changes", "state", "reason")
-    return tag("section", tag("h2", "Runs"), *strips, *([_axis(window, strips=True)] if strips else []), _table(columns, rows, "No run in this time"))
+    return tag("section", tag("h2", "Runs"), *strips, *([_axis(window, strips=True)] if strips else []), cells.table(columns, rows, "No run in this time"))
 
 
 def _set_aside(status: Mapping[str, Any]) -> Node:
@@ -153,49 +155,16 @@ def _set_aside(status: Mapping[str, Any]) -> Node:
     blocks = []
     for title, found, unit in sections:
         if found["reasons"]:
-            rows = [(_number(item[unit]), _long(_cut(item["reason"])), tag("td", *_examples(item.get("examples", ())), class_="long")) for item in found["reasons"][:20]]
-            blocks += [tag("h2", f"{title}: {found[unit]:,}{' and more' if found['more'] else ''}"), _table((f"#{unit}", "reason", "such as"), rows, "")]
-    return tag("section", *(blocks or [tag("h2", "Set aside"), _nothing("Nothing is quarantined, parked, superseded or ignored")]))
+            rows = [(cells.number(item[unit]), cells.long(cells.cut(item["reason"])), tag("td", *_examples(item.get("examples", ())), class_="long")) for item in found["reasons"][:20]]
+            blocks += [tag("h2", f"{title}: {found[unit]:,}{' and more' if found['more'] else ''}"), cells.table((f"#{unit}", "reason", "such as"), rows, "")]
+    return tag("section", *(blocks or [tag("h2", "Set aside"), cells.nothing("Nothing is quarantined, parked, superseded or ignored")]))
 
 
 def _examples(keys: Iterable[str]) -> Iterable[Node]:
     for key in keys:
-        yield tag("div", tag("code", shortened(key, CHARACTERS)))
-
-
-def _head(value: str) -> Node:
-    return tag("th", value, scope="row")
-
-
-def _number(value: object) -> Node:
-    return tag("td", f"{value:,}" if isinstance(value, int) else value, class_="n")
-
-
-def _long(value: str, kind: str | None = None) -> Node:
-    return tag("td", value, class_=" ".join(["long", *([kind] if kind else [])]))
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Node]], empty: str) -> Node:
-    if not rows:
-        return _nothing(empty)
-    heads = [tag("th", name.lstrip("#"), class_="n" if name.startswith("#") else None) for name in columns]
-    return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *(tag("tr", *row) for row in rows))), class_="wide")
+        yield tag("div", tag("code", shortened(key, cells.CHARACTERS)))
 
 
 def _axis(window: Window, *, strips: bool = False) -> Node:
     middle = window.begins + window.ms // 2
     return tag("div", *(tag("span", clock(at)[5:16]) for at in (window.begins, middle, window.ends)), class_="axis under" if strips else "axis")
-
-
-def _cut(text: str) -> str:
-    """The beginning of a long text."""
-    return text if len(text) <= CHARACTERS else text[:CHARACTERS - 1] + "…"
-
-
-def _nothing(text: str) -> Node:
-    return tag("p", text, class_="faint")
-
-
-def _age(ms: int | None) -> str:
-    return "-" if ms is None else f"{ms / 1000:.1f} s" if ms < 10_000 else human_age(ms)
-

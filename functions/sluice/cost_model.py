@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Dict, Optional
+from typing import Dict, Mapping, Optional
 
 from sluice.prices import OTHER, SPARK
 
 HOURS_A_MONTH = 730.0
 SECONDS_A_MONTH = HOURS_A_MONTH * 3600
+MILLION = 1e6
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,28 @@ class Assumptions:
     s3_puts: float = 25.0  # a commit of a table
     s3_gets: float = 60.0
     object_gets: float = 2.0  # head by admit, whole by the job
+    look_s: float = 600.0  # between two looks at table services by the schedule; each batch has one, too
+    look_transitions: int = 6  # of the state machine, with nothing due
+    sync_transitions: int = 2  # more, for each table whose catalog entry is behind
+    service_transitions: int = 17  # more, for a look that asks for Spark work: a run started, and followed for two pauses
+    looks_a_service: float = 10.0  # of batches, one has services due: cleaning comes with every tenth commit
+    look_reads: float = 5.0  # read units a table, of the ledger
+    look_gb_s: float = 0.5  # gathering and planning
+    sync_gb_s: float = 0.5  # of a table, by the catalog's function
     metrics: int = 45  # custom ones, each all month
     alarms: int = 25
 
 
 @dataclass(frozen=True)
 class Monthly:
-    """US dollars a month. `busy_hours` are those in which the lane has workers."""
+    """US dollars a month. `busy_hours` are those in which the lane has workers; `besides` is what `other` is made of, by the service that is paid."""
 
     spark: float
     other: float
     fixed: float
     busy_hours: float
     runs: float
+    besides: Mapping[str, float]
 
     @property
     def total(self) -> float:
@@ -87,8 +97,38 @@ def sluice_monthly(load: Load, given: Assumptions = Assumptions()) -> Monthly:
     vcpu = given.driver_vcpu + executors * given.executor_vcpu
     memory = given.driver_gb + executors * given.executor_gb
     spark = busy_s / 3600 * (vcpu * prices.vcpu_hour + memory * prices.memory_gb_hour)
-    commits = min(arrivals, SECONDS_A_MONTH / 60) * min(load.tables, load.objects)
-    return Monthly(spark, _other(load, given, commits, busy_s), _fixed(given), busy_s / 3600, 1.0 if stays else arrivals)
+    batches = min(arrivals, SECONDS_A_MONTH / 60)
+    tables = min(load.tables, load.objects)
+    besides = besides_spark(Besides(load.objects_a_month, batches, batches * tables, busy_s), given)
+    return Monthly(spark, sum(besides.values()), sum(fixed_monthly(load.tables, given).values()), busy_s / 3600, 1.0 if stays else arrivals, besides)
+
+
+@dataclass(frozen=True)
+class Besides:
+    """What went through the pipeline: objects, batches, commits (a batch has one of each of its tables), and the seconds in which the lane was up."""
+
+    objects: float
+    batches: float
+    commits: float
+    up_s: float
+
+
+def besides_spark(through: Besides, given: Assumptions = Assumptions()) -> Dict[str, float]:
+    """What it costs besides Spark, in US dollars, by the service that is paid: what comes with objects, batches and commits."""
+    objects, batches, commits = through.objects, through.batches, through.commits
+    transitions = batches * given.look_transitions + commits * given.sync_transitions + batches / given.looks_a_service * given.service_transitions
+    writes = objects * given.ledger_writes + batches + commits
+    reads = objects * given.ledger_reads + through.up_s * given.polls_s + commits * given.look_reads
+    gb_s = objects * 0.3 + commits * 0.5 + batches * given.look_gb_s + commits * given.sync_gb_s
+    return {
+        "dynamodb": writes / MILLION * OTHER.dynamodb_writes_million + reads / MILLION * OTHER.dynamodb_reads_million,
+        "s3": commits * given.s3_puts / MILLION * OTHER.s3_puts_million + (commits * given.s3_gets + objects * given.object_gets) / MILLION * OTHER.s3_gets_million,
+        "sqs": objects * 3 / MILLION * OTHER.sqs_requests_million,
+        "lambda": gb_s * OTHER.lambda_gb_second + (objects + 2 * commits + 2 * batches) / MILLION * OTHER.lambda_requests_million,
+        "step_functions": transitions / MILLION * OTHER.state_transitions_million,
+        "eventbridge": batches / MILLION * OTHER.events_million,
+        "logs": (objects + commits) * 1_500 / 1e9 * OTHER.cloudwatch_logs_gb,
+    }
 
 
 def streaming_monthly(tables: int, given: Assumptions = Assumptions()) -> float:
@@ -110,7 +150,7 @@ def crossover_hours_a_day(tables: int, given: Assumptions = Assumptions()) -> Op
     """Up to how many hours a day a lane's smallest run may be up and still be cheaper than streaming; None: always cheaper."""
     prices = SPARK[given.architecture]
     an_hour = (given.driver_vcpu + given.executor_vcpu) * prices.vcpu_hour + (given.driver_gb + given.executor_gb) * prices.memory_gb_hour
-    hours = max(0.0, streaming_monthly(tables, given) - _fixed(given)) / an_hour / HOURS_A_MONTH * 24
+    hours = max(0.0, streaming_monthly(tables, given) - sum(fixed_monthly(tables, given).values())) / an_hour / HOURS_A_MONTH * 24
     return None if hours >= 24 else hours
 
 
@@ -127,21 +167,13 @@ def _work_s(load: Load, executors: int, commits_s: float, given: Assumptions) ->
     return commits_s + load.mb / (given.mb_per_vcpu_s * executors * given.executor_vcpu)
 
 
-def _other(load: Load, given: Assumptions, commits: float, busy_s: float) -> float:
-    objects = load.objects_a_month
-    million = 1e6
-    parts: Dict[str, float] = {
-        "ledger": objects * given.ledger_writes / million * OTHER.dynamodb_writes_million + (objects * given.ledger_reads + busy_s * given.polls_s) / million * OTHER.dynamodb_reads_million,
-        "s3": commits * given.s3_puts / million * OTHER.s3_puts_million + (commits * given.s3_gets + objects * given.object_gets) / million * OTHER.s3_gets_million,
-        "queue": objects * 3 / million * OTHER.sqs_requests_million,
-        "functions": (objects * 0.3 + commits * 0.5) * OTHER.lambda_gb_second + (objects + commits) / million * OTHER.lambda_requests_million,
-        "events": commits / million * OTHER.events_million,
-        "logs": (objects + commits) * 1_500 / 1e9 * OTHER.cloudwatch_logs_gb,
+def fixed_monthly(tables: int, given: Assumptions = Assumptions()) -> Dict[str, float]:
+    """What a stack costs in which nothing arrives, in US dollars: metrics, alarms, the dashboard, schedules."""
+    looks = SECONDS_A_MONTH / given.look_s
+    schedules = SECONDS_A_MONTH / 120 * 0.5 * 0.5 + SECONDS_A_MONTH / 900 * 0.5 * 2.0 + looks * given.look_gb_s  # GB-seconds of supervise, reconcile, plan_services
+    return {
+        "cloudwatch": given.metrics * OTHER.cloudwatch_metric_month + given.alarms * OTHER.cloudwatch_alarm_month + OTHER.cloudwatch_dashboard_month,
+        "lambda": schedules * OTHER.lambda_gb_second,
+        "step_functions": looks * given.look_transitions / MILLION * OTHER.state_transitions_million,
+        "dynamodb": looks * tables * given.look_reads / MILLION * OTHER.dynamodb_reads_million,
     }
-    return sum(parts.values())
-
-
-def _fixed(given: Assumptions) -> float:
-    """What a stack costs in which nothing arrives: metrics, alarms, the dashboard, schedules."""
-    schedules = SECONDS_A_MONTH / 120 * 0.5 * 0.5 + SECONDS_A_MONTH / 900 * 0.5 * 2.0  # GB-seconds of supervise and reconcile
-    return given.metrics * OTHER.cloudwatch_metric_month + given.alarms * OTHER.cloudwatch_alarm_month + OTHER.cloudwatch_dashboard_month + schedules * OTHER.lambda_gb_second

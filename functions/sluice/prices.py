@@ -33,6 +33,7 @@ class Prices:
     cloudwatch_dashboard_month: float = 3.00
     cloudwatch_logs_gb: float = 0.50
     events_million: float = 1.00
+    state_transitions_million: float = 25.00  # Step Functions, standard workflows: each state that an execution enters
 
 
 SPARK = {

@@ -14,6 +14,7 @@ from services_machine import (
 )
 from statelint.linter import Linter
 
+from sluice.cost_model import Assumptions
 from sluice.job_request import execution_timeout_min, state_machine_parameters
 from sluice.lane_config import LaneConfig
 from sluice.ledger_items import lane_key, table_key
@@ -207,9 +208,31 @@ def test_losing_sight_of_requests_fails_no_run_and_is_told(machine):
     assert machine.run() == "ServicesFailed" and machine.count("lane") == 1
 
 
-def test_a_table_that_is_behind_is_synced_and_that_is_remembered(machine):
-    machine.planned(syncs=[SYNC])
-    assert machine.run() == ENDED_WELL and machine.calls[2:] == ["sync", "remember"]
+def test_what_is_paid_for_are_the_states_that_costs_are_reckoned_with(machine):
+    given = Assumptions()
+    machine.run()
+    assert len(machine.entered) == given.look_transitions, machine.entered
+    one_sync = given.look_transitions + given.sync_transitions
+    for answers, most in (({"syncs": [SYNC]}, one_sync), ({"syncs": [SYNC], "runs": [RUN], "follow": open_request()}, one_sync + given.service_transitions - len(["ServicesDone"]))):
+        machine.entered.clear()
+        machine.planned(**answers)
+        machine.answers["follow"] = [open_request(wait_s=6), {**NOTHING, "done": 1}]
+        machine.run()
+        assert len(machine.entered) == most, machine.entered
+
+
+def test_syncs_are_the_same_alone_and_beside_the_services():
+    beside = DEFINITION["States"]["Work"]["Branches"][0]["States"]["SyncCatalog"]
+    alone = json.loads(json.dumps(DEFINITION["States"]["SyncCatalogAlone"]).replace('Alone"', '"'))
+    assert alone["ItemProcessor"] == beside["ItemProcessor"] and all(alone[name] == beside[name] for name in ("ItemsPath", "MaxConcurrency"))
+
+
+@pytest.mark.parametrize("services", [False, True])
+def test_a_table_that_is_behind_is_synced_and_that_is_remembered(machine, services):
+    machine.planned(syncs=[SYNC], follow=open_request() if services else NOTHING)
+    machine.answers["follow"] = [NOTHING]
+    assert machine.run() == ENDED_WELL and [call for call in machine.calls[2:] if call != "follow"] == ["sync", "remember"]
+    machine.inputs = [given for given in machine.inputs if given.get("step") != "follow"]
     assert machine.inputs[2] == {"table": "a.b", "instant": "20240101"}
     assert machine.inputs[3]["ExpressionAttributeValues"] == {":synced": {"M": {"instant": {"S": "20240101"}, "commits": {"N": "7"}, "at": {"N": "1700000000000"}}}}
     assert machine.inputs[3]["Key"]["pk"] == {"S": "table#a.b"}

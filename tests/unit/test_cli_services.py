@@ -90,3 +90,19 @@ def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(serve
     assert "compaction\tfailed" in out and "broken: no space left\n" in out and "catalog\tfailed" in out and "NameTaken" in out
     assert run(["status", "--json"]) == 0
     assert {(entry["service"], entry["state"]) for entry in told(capsys)["services"]} == {("compaction", "failed"), ("catalog", "failed")}
+
+
+def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, invoked, capsys, tmp_path):  # noqa: F811
+    run(["services", "run", TABLE, "-s", "cleaning"])
+    lane_does(served, "cleaning", ServiceError("no_space", "<b>the disk is full</b>\nand more", retriable=False))
+    run(["services", "run", TABLE, "-s", "archival"])
+    assert run(["status", "--html", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    section = page[page.index("<h2>Table services</h2>"):page.index("<h2>Commits</h2>")]
+    places = [section.index(f">{word}</span>") for word in ("failed", "requested", "due")]
+    assert places == sorted(places), "what needs somebody comes first"
+    assert "no_space: &lt;b&gt;the disk is full&lt;/b&gt;" in section and "2 commits since the last one" in section
+    assert "1 failed, 1 open, " in page
+    capsys.readouterr()
+    assert run(["status"]) == 0
+    assert f"due: compaction of {TABLE}, 2 commits since the last one" in capsys.readouterr().out

@@ -8,9 +8,9 @@ import pytest
 from emulated_stack import SHARED, cloudformation, stack, told  # noqa: F401
 
 from sluice import prices
-from sluice.cost_model import HOURS_A_MONTH, Assumptions, Load, crossover_hours_a_day, crossover_interval_s, scheduled_monthly, sluice_monthly, streaming_monthly
+from sluice.cost_model import HOURS_A_MONTH, Assumptions, Besides, Load, besides_spark, crossover_hours_a_day, crossover_interval_s, scheduled_monthly, sluice_monthly, streaming_monthly
 from sluice_aws.job_runs import Billed
-from sluice_cli.cost_command import LOADS, by_table, crossover_lines, table_of
+from sluice_cli.cost_command import LOADS, RunCost, besides_of, besides_runs, by_table, crossover_lines, table_of
 from sluice_cli.main import run
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cost.md"
@@ -58,7 +58,7 @@ def test_prices_have_a_date_and_a_region_and_arm_is_cheaper():
 
 def test_the_document_says_what_is_reckoned():
     text = DOCUMENT.read_text(encoding="utf-8")
-    for row in table_of(LOADS):
+    for row in (*table_of(LOADS), *besides_of(LOADS)):
         assert f"| {' | '.join(row)} |" in text
     for line in crossover_lines((1, 2, 7)):
         assert f"- {line}" in text
@@ -80,6 +80,18 @@ def test_the_last_runs_are_told_with_what_they_are_billed_for(stack, capsys, mon
     usd = prices.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
     assert {one["run"]: one["usd"] for one in answer["runs"]} == {"run-1": pytest.approx(usd), "run-2": None}
     assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None}}
+
+
+def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
+    def batch(run_id, *objects):
+        return SimpleNamespace(manifest=SimpleNamespace(run=run_id, tables={str(number): SimpleNamespace(objects=range(count)) for number, count in enumerate(objects)}))
+
+    told = besides_runs([RunCost("r1", "SUCCESS", 4.0, 14.0, 1.0)], [batch("r1", 3, 1), batch("r1", 2), batch("another", 9)])
+    assert (told["objects"], told["batches"], told["commits"]) == (6, 2, 3)
+    assert told["usd"] == besides_spark(Besides(6, 2, 3, 3600.0))
+    given = Assumptions()
+    transitions = 2 * given.look_transitions + 3 * given.sync_transitions + 2 / given.looks_a_service * given.service_transitions
+    assert told["usd"]["step_functions"] == pytest.approx(transitions * prices.OTHER.state_transitions_million / 1e6)
 
 
 def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):

@@ -1,0 +1,151 @@
+"""Bytes written per byte of change: the same batches into four tables, copy-on-write and merge-on-read, by Sluice with services and by Hudi's defaults.
+
+    python -m sluice_bench.bytes_written [--batches 100] [--changes 1000] [--rows 170000]
+"""
+import argparse
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from sluice import hidden_columns as hidden
+from sluice import hudi_options
+from sluice.table_config import COW, MOR, TableConfig
+from sluice_bench.debezium_objects import SOURCES, object_key
+from sluice_bench.in_process import InProcessTable, emulated_s3
+from sluice_bench.index_costs import session
+from sluice_bench.plain_hudi import PlainTable, as_parquet
+from sluice_bench.results import keep, say
+from sluice_bench.sale_changes import TABLE, SaleChanges
+from sluice_bench.tickit import Dataset, pieces, snapshot_object
+from sluice_bench.tickit_rows import Sizes
+from sluice_bench.written_bytes import ACTIONS, KINDS, REWRITTEN, WrittenBytes
+
+CAVEATS = (
+    "Bytes of change are the batches' Avro objects as they lie in bronze, uncompressed as the sink's default has it; the first load isn't counted on either side.",
+    "Bytes written are those of every file that appeared or changed below the table's folder, looked at after each commit and each service, without checksum files; of Sluice also manifest and outcome. "
+    "`by_the_jvm` is what Hadoop's own counters say, those included and what was deleted at once.",
+    "Tables are local files and not partitioned. Rows of a batch are chosen evenly from all that live, so copy-on-write rewrites nearly every file with every batch, whoever writes.",
+    "Sluice: the default policy, a batch a minute. Nothing is older than the time-travel window within the run, so it cleans nothing; Hudi's defaults keep ten commits, and delete the rest.",
+    "Hudi's defaults: the data source's, of the same Hudi, told only name, type, key and ordering; deletes by Hudi's own mark, so that deleted rows go, where Sluice keeps them as hidden rows. "
+    "A plain batch write never compacts a merge-on-read table: inline compaction is switched on, with its default of every fifth delta commit.",
+)
+SLUICE, HUDI = "sluice", "hudi"
+RECORDS = "manifest_and_outcome"
+TYPES = (COW, MOR)
+DATABASE = "bench"
+
+
+class Measured:
+    """One table and what its steps wrote."""
+
+    def __init__(self, spark, path: Path) -> None:
+        self._spark = spark
+        self._written = WrittenBytes(path)
+        self._counted = 0
+        self.path = path
+        self.steps: list[dict[str, object]] = []
+
+    def start(self) -> None:
+        """Count from here."""
+        self._counted = self._by_the_jvm()
+
+    def saw(self, batch: int, step: str, **more: int) -> None:
+        """Note what was written since the last time."""
+        counted = self._by_the_jvm()
+        self.steps.append({"batch": batch, "step": step, **self._written.look(), **more, "by_the_jvm": counted - self._counted})
+        self._counted = counted
+
+    def total(self) -> Counter[str]:
+        """All steps but the first load."""
+        return sum((Counter({name: value for name, value in step.items() if isinstance(value, int) and name != "batch"}) for step in self.steps if step["batch"]), Counter())
+
+    def stored(self) -> int:
+        """Bytes that are there now."""
+        return self._written.stored()
+
+    def _by_the_jvm(self) -> int:
+        return sum(int(found.getBytesWritten()) for found in self._spark._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics())
+
+
+def living(spark, path: Path, columns: Sequence[str]) -> tuple:
+    """Count and sums over the rows that a reader shows."""
+    rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(path.as_uri())
+    if hidden.DELETED in rows.columns:
+        rows = rows.where(f"coalesce(cast({hidden.DELETED} as boolean), false) = false")
+    return tuple(rows.selectExpr("count(*)", *[f"sum({name})" for name in columns]).first())
+
+
+def config(table_type: str) -> TableConfig:
+    """The table as tables.yaml would have it that says only its key and type."""
+    source = SOURCES[TABLE]
+    return TableConfig(table=f"{DATABASE}.{TABLE}_{table_type}", database=DATABASE, name=f"{TABLE}_{table_type}", topic=source.topic, record_key=(source.key,), table_type=table_type)
+
+
+def run(spark, endpoint: str, home: Path, dataset: Dataset, *, batches: int, changes: int, progress: Callable[[str], None]) -> tuple[dict[str, Measured], list[int]]:
+    """Load, then merge the batches into all four tables in turns; the tables' steps, and each batch's bytes. Raises AssertionError where they differ in the end."""
+    ours = {kind: InProcessTable(spark, endpoint, home / SLUICE, config(kind)) for kind in TYPES}
+    theirs = {kind: PlainTable(spark, home / HUDI, f"{TABLE}_{kind}", kind) for kind in TYPES}
+    measured = {f"{SLUICE} {kind}": Measured(spark, ours[kind].path) for kind in TYPES} | {f"{HUDI} {kind}": Measured(spark, theirs[kind].path) for kind in TYPES}
+    source, offset, sizes = SaleChanges(dataset, changes), 0, []
+    for batch in range(batches + 1):
+        bodies = [snapshot_object(dataset, piece) for piece in pieces(dataset) if piece.table == TABLE] if batch == 0 else [source.batch()]
+        sizes.append(sum(map(len, bodies)))
+        file = as_parquet(bodies, home / "batch.parquet")
+        for kind in TYPES:
+            named = {f"{kind}/{object_key(TABLE, offset + number)}": body for number, body in enumerate(bodies)}
+            mine, other = measured[f"{SLUICE} {kind}"], measured[f"{HUDI} {kind}"]
+            mine.start()
+            _, records = ours[kind].merge(named, offset)
+            mine.saw(batch, "merge", **{RECORDS: records})
+            for service, _ in ours[kind].serve() if batch else ():
+                mine.saw(batch, service)
+            other.start()
+            theirs[kind].write(file)
+            other.saw(batch, "write")
+        offset += dataset.sizes.sale if batch == 0 else changes
+        progress(f"batch {batch} of {batches}: " + ", ".join(f"{name} {sum(found.total()[kind] for kind in KINDS) / 1e6:.1f} MB" for name, found in measured.items()))
+    shown = {name: living(spark, found.path, ("salesid", "qtysold", "pricepaid")) for name, found in measured.items()}
+    if len(set(shown.values())) != 1 or shown[f"{SLUICE} {COW}"][0] != source.living:
+        raise AssertionError(f"the tables differ, or aren't of {source.living} living rows: {shown}")
+    return measured, sizes[1:]
+
+
+def summary(measured: Mapping[str, Measured], sizes: Sequence[int]) -> dict[str, object]:
+    """What was written, by table, beside what changed."""
+    changed = sum(sizes)
+    found: dict[str, object] = {}
+    per_byte: dict[str, float] = {}
+    for name, table in measured.items():
+        total = table.total()
+        written = sum(total[kind] for kind in (*KINDS, RECORDS))
+        per_byte[name] = written / changed
+        found[name] = {
+            "written_per_byte_of_change": round(per_byte[name], 2), "written_mb": round(written / 1e6, 2), **{f"{kind}_mb": round(total[kind] / 1e6, 2) for kind in (*KINDS, RECORDS)},
+            "rewritten_mb": round(total[REWRITTEN] / 1e6, 2), "by_the_jvm_mb": round(total["by_the_jvm"] / 1e6, 2), **{action: total[action] for action in sorted(ACTIONS)},
+            "stored_mb": round(table.stored() / 1e6, 2),
+        }
+    found["changed_mb"] = round(changed / 1e6, 3)
+    return found | {f"{kind}_{SLUICE}_to_{HUDI}": round(per_byte[f"{SLUICE} {kind}"] / per_byte[f"{HUDI} {kind}"], 3) for kind in TYPES}
+
+
+def main() -> None:
+    """Merge, keep the raw values, print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batches", type=int, default=100)
+    parser.add_argument("--changes", type=int, default=1_000)
+    parser.add_argument("--rows", type=int, default=170_000)
+    given = parser.parse_args()
+    dataset = Dataset(Sizes(sale=given.rows))
+    with tempfile.TemporaryDirectory(prefix="sluice-bytes-") as folder, emulated_s3() as endpoint:
+        spark = session(memory="3g")
+        measured, sizes = run(spark, endpoint, Path(folder), dataset, batches=given.batches, changes=given.changes, progress=lambda line: print(line, flush=True))
+        found = summary(measured, sizes)
+        spark.stop()
+    values = {"batch_bytes": sizes, "steps": {name: table.steps for name, table in measured.items()}}
+    file = keep("bytes", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
+    say("Bytes written per byte of change", CAVEATS, found, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""One table merged and served as a driver does it, in this process: objects lie in an emulated S3, the table in local files, and time goes by the minute."""
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import boto3
+
+from sluice.manifest import ManifestObject, Outcome, TablePart, open_manifest
+from sluice.service_policy import CATALOG, ServiceFacts, TableFacts, due
+from sluice.service_requests import SERVICES, ServiceReport
+from sluice.table_config import TableConfig
+from sluice_aws.objects import Objects
+from sluice_aws.schema_history_store import SchemaHistory
+from sluice_aws.task_objects import ObjectSource
+from sluice_bench.index_costs import CORES
+from sluice_spark.merge_services import MergeServices
+from sluice_spark.merge_table import merge_part
+from sluice_spark.serving import Pace, serve_table
+from sluice_spark.wall_clock import WallClock
+
+REGION, BRONZE, SILVER, RUN = "us-east-1", "bronze", "silver", "run-bench-1"
+SLICE_S = 20  # the default of `service_slice`
+MINUTE_MS = 60_000  # between two batches: the default freshness
+
+
+class Quiet:
+    """A log that keeps nothing."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Forget it."""
+
+
+@contextmanager
+def emulated_s3() -> Iterator[str]:
+    """An S3 on this machine, for tasks of Spark too; its address."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells each request
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+
+
+class InProcessTable:
+    """A table under its own configuration. After each batch a minute has passed, and what the policy says is due is done, slice by slice."""
+
+    def __init__(self, spark, endpoint: str, home: Path, config: TableConfig) -> None:
+        self._spark = spark
+        self._config = config
+        self._s3 = boto3.client("s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+        for bucket in (BRONZE, SILVER):
+            self._s3.create_bucket(Bucket=bucket)
+        self._s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
+        objects = Objects(self._s3)
+        self._services = MergeServices(objects=objects, source=ObjectSource(REGION, SILVER, endpoint), silver_bucket=SILVER, tables_uri=home.as_uri(), clock=WallClock(),
+                                       log=Quiet(), history=SchemaHistory(objects, SILVER))
+        self._pace = Pace(cores=CORES)
+        self._arrivals, self._last, self._commits, self._now_ms = count(1), None, 0, 0
+        self._done: dict[str, ServiceFacts] = {name: ServiceFacts() for name in SERVICES}
+        self.path = home / config.database / config.name
+
+    def merge(self, bodies: Mapping[str, bytes], first_offset: int) -> tuple[Outcome, int]:
+        """Commit objects, by key, as one batch; its outcome, and the bytes of what the driver writes of it beside the table: manifest and outcome."""
+        objects = [self._put(key, body, first_offset + number) for number, (key, body) in enumerate(bodies.items())]
+        part = TablePart(self._config.to_dict(), tuple(objects), self._last.watch if self._last is not None else {})
+        manifest = open_manifest("main", RUN, self._services.clock.now_ms(), "v1", {self._config.table: part})
+        self._last = outcome = merge_part(self._spark, manifest=manifest, table=self._config.table, services=self._services, still_held=lambda: True)
+        if outcome.instant is None or outcome.quarantined:
+            raise AssertionError(f"{self._config.table}: not everything was committed: {outcome.to_json()}")
+        self._commits += 1
+        self._now_ms += MINUTE_MS
+        return outcome, len(manifest.to_json().encode()) + len(outcome.to_json().encode())
+
+    def serve(self) -> Iterator[tuple[str, ServiceReport]]:
+        """Do what is due by now; each slice's service and report."""
+        facts = {name: ServiceFacts(commits=self._commits - known.commits, done_at=known.done_at, ended_at=known.ended_at) for name, known in self._done.items()}
+        table = TableFacts(self._config.table, last_instant=self._last and self._last.instant, last_commit_at=self._now_ms, services_since=0, services=facts)
+        for each in due(table, self._config, self._now_ms):
+            if each.service == CATALOG:
+                continue
+            more = True
+            while more:
+                done = serve_table(self._spark, config=self._config, service=each.service, services=self._services, pace=self._pace, still_held=lambda: True, slice_s=SLICE_S,
+                                   raise_floor=lambda positions: None)
+                more = done.more
+                yield each.service, done.report
+            self._done[each.service] = ServiceFacts(commits=self._commits, done_at=self._now_ms, ended_at=self._now_ms)
+
+    def _put(self, key: str, body: bytes, offset: int) -> ManifestObject:
+        version = self._s3.put_object(Bucket=BRONZE, Key=key, Body=body)["VersionId"]
+        return ManifestObject(BRONZE, key, version, len(body), None, "avro", self._config.topic, 0, offset, next(self._arrivals))

@@ -1,0 +1,56 @@
+"""What was written below a Hudi table's folder since the last look, by kind of file."""
+from collections import Counter
+from pathlib import Path, PurePosixPath
+
+BASE, LOG, TIMELINE, METADATA = "base_files", "log_files", "timeline", "metadata_table"
+KINDS = (BASE, LOG, TIMELINE, METADATA)
+REWRITTEN = "rewritten"  # of the base files: those of file groups that had one before
+ACTIONS = frozenset({"commit", "deltacommit", "replacecommit", "clean", "rollback"})
+
+
+def kind_of(path: PurePosixPath) -> str:
+    """The kind of a file by its path below the table's folder. Everything of the metadata table counts as its own."""
+    if path.parts[:2] == (".hoodie", "metadata"):
+        return METADATA
+    if path.parts[0] == ".hoodie" or path.name.startswith(".hoodie"):
+        return TIMELINE
+    return LOG if ".log." in path.name else BASE
+
+
+class WrittenBytes:
+    """Looks at one table's folder after each of its steps: a file that is new or has changed was written whole.
+
+    What a step writes and deletes itself isn't seen; Hudi's markers are such files, and empty.
+    """
+
+    def __init__(self, table: Path) -> None:
+        self._table = table
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._groups: set[tuple[Path, str]] = set()
+
+    def look(self) -> Counter[str]:
+        """Bytes by kind and REWRITTEN, and how many actions of the timeline were completed, since the last look."""
+        found: Counter[str] = Counter()
+        began: set[tuple[Path, str]] = set()
+        for file in sorted(self._table.rglob("*")):
+            if file.suffix == ".crc" or not file.is_file():
+                continue
+            about = file.stat()
+            mark = (about.st_size, about.st_mtime_ns)
+            if self._seen.get(file) == mark:
+                continue
+            kind = kind_of(PurePosixPath(file.relative_to(self._table)))
+            if file not in self._seen and kind == TIMELINE and file.suffix[1:] in ACTIONS:
+                found[file.suffix[1:]] += 1
+            self._seen[file] = mark
+            found[kind] += about.st_size
+            if kind == BASE:
+                group = (file.parent, file.name.split("_")[0])
+                found[REWRITTEN] += about.st_size if group in self._groups else 0
+                began.add(group)
+        self._groups |= began
+        return found
+
+    def stored(self) -> int:
+        """Bytes of all files that are there."""
+        return sum(file.stat().st_size for file in self._table.rglob("*") if file.is_file() and file.suffix != ".crc")
