@@ -77,12 +77,14 @@ package: setup  ## build the Spark artifacts for both architectures
 # The second names what the functions were built for, too: the template's defaults are python3.13 on arm64.
 # PARAMETERS="MaximumCpu='32 vCPU'" sets more. CloudFormation can't change a started application: lanes rest while it must.
 SLUICE = $(BIN)/sluice --stack $(STACK)
-OVERRIDES = $(if $(PARAMETERS),--parameter-overrides $(PARAMETERS))
+# In quotes as one text: what is quoted within them, SAM reads itself.
+QUOTED = $(if $(PARAMETERS),"$(PARAMETERS)")
+OVERRIDES = $(if $(PARAMETERS),--parameter-overrides $(QUOTED))
 deploy: build  ## sam deploy, upload the Spark artifacts under their content hash, sam deploy with that release
 	$(SLUICE) standstill begin --before-deploy template.yaml --config-env $(ENV) --parameter-overrides "$(PARAMETERS)"
 	$(BIN)/sam deploy --config-env $(ENV) $(OVERRIDES)
 	$(SLUICE) package --upload --release-file .aws-sam/release
-	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(PARAMETERS)
+	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(QUOTED)
 	$(SLUICE) standstill end
 
 delete: setup  ## bring Spark to rest and delete the stack; buckets, ledger and key stay

@@ -1,8 +1,13 @@
-"""Every `sam` command that README and docs show exists, with the options that they give it."""
+"""Every `sam` command that README and docs show exists, with the options that they give it; and what make gives it, it reads as meant."""
+import shlex
+import subprocess
+from pathlib import Path
+
 import click
 import pytest
 from documented_commands import shown_commands
 from samcli.cli.main import cli
+from samcli.cli.types import CfnParameterOverridesType
 
 pytestmark = pytest.mark.integration
 
@@ -25,3 +30,13 @@ def test_every_documented_sam_command_exists_with_its_options() -> None:
     assert {"build", "deploy", "delete"} <= {words[0] for words in shown if words}
     assert {words: problem(words) for words in shown if problem(words)} == {}
     assert problem(("deploi",)) and problem(("deploy", "--no-such-option")) and problem(("local", "invoke", "F", "--event", "e.json")) is None
+
+
+def test_a_parameter_with_spaces_reaches_sam_whole() -> None:
+    command = ["make", "--dry-run", "deploy", "PARAMETERS=MaximumCpu='32 vCPU' LogLevel=DEBUG"]
+    said = subprocess.run(command, cwd=Path(__file__).resolve().parents[2], check=True, capture_output=True, text=True).stdout
+    deployments = [shlex.split(line.replace("$(cat .aws-sam/release)", "abc123")) for line in said.splitlines() if "/sam deploy " in line]
+    assert len(deployments) == 2
+    for words in deployments:
+        given = CfnParameterOverridesType().convert(tuple(words[words.index("--parameter-overrides") + 1:]), None, None)
+        assert (given["MaximumCpu"], given["LogLevel"]) == ("32 vCPU", "DEBUG")
