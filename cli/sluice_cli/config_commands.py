@@ -118,7 +118,10 @@ def _read(file: Path) -> Configuration:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
-    return read_tables(text)
+    try:
+        return read_tables(text)
+    except ConfigurationMistakes as error:
+        raise ConfigurationMistakes(list(error.mistakes), str(file)) from error
 
 
 def _in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice_aws.clock import epoch_ms
 from sluice_cli.moments import Span, instant_at, moment_of
 from sluice_cli.output import Stack, chosen_target, print_table, say, stderr_console
 from sluice_cli.row_output import Csv, Form, JsonLines, cell, write_csv
@@ -19,7 +20,7 @@ _HEADER = ("difference", "key", "column", "before", "after")
 
 def diff(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table; of a merge-on-read table also database.table_ro.", show_default=False)],
-    first: Annotated[str, typer.Option("--from", metavar="MOMENT", help="The earlier moment: an instant, or a time with its zone.", show_default=False)],
+    first: Annotated[str, typer.Option("--from", metavar="MOMENT", help="The earlier moment: an instant, a time with its zone, or 15min, 2h or 7d ago.", show_default=False)],
     last: Annotated[str | None, typer.Option("--to", metavar="MOMENT", help="The later moment; the newest commit where it is left out.", show_default=False)] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
@@ -36,13 +37,16 @@ def diff(
 
       sluice diff moma.artists --from 20260501101500123 --to 20260501101700456
 
+      sluice diff moma.artists --from 2h
+
       sluice diff tickit.sales --from 2026-05-01T00:00:00Z --json | jq -r .difference | sort | uniq -c
     """
     from sluice_cli.reading import open_table
     from sluice_cli.table_diff import ADDED, CHANGED, REMOVED, RowDifference, differences, key_columns
 
     form = Form(json_lines=json_lines, csv=as_csv)
-    start, end = instant_at(first), None if last is None else instant_at(last)
+    now = epoch_ms()
+    start, end = instant_at(first, now), None if last is None else instant_at(last, now)
     target = chosen_target(stack)
     before, after = open_table(target, table, span=Span(as_of=start)), open_table(target, table, span=Span(as_of=end))
     say(f"{after.table}{after.view} from {before.instant} ({moment_of(before.instant)}) to {after.instant} ({moment_of(after.instant)})")

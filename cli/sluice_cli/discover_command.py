@@ -1,6 +1,7 @@
 """`sluice config discover`: proposes rules for the topics that wait for one, with the evidence for every choice."""
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -62,7 +63,7 @@ def discover(
     ruled = [sample.topic for sample in samples if before is not None and before.match_topic(sample.topic).config is not None]
     proposals = _proposals([sample for sample in samples if sample.topic not in ruled], before, chosen, database)
     if ruled:
-        say(f"{counted(len(ruled), 'topic')} already with a rule in {file}: `sluice config push {file}` puts it in force")
+        say(f"{counted(len(ruled), 'topic')} already with a rule in {file}: `{shlex.join(['sluice', 'config', 'push', str(file)])}` puts it in force")
     still_open = [proposal for proposal in proposals if proposal.open]
     decided = [proposal for proposal in proposals if not proposal.open]
     written = add_rules(file, len(decided), lambda indent: rules_text(decided, indent)) if write and decided else None

@@ -78,8 +78,8 @@ class Histories:
         return Gathered(self._entries(newest, batches), tuple(batches), more=stopped or len(admitted) > len(newest), unread=0 if stopped else past.unread)
 
     def of_key(self, key: str) -> Gathered:
-        """Every version of one key, with the batches that its records and the decisions about it name."""
-        versions = self._tracker.versions(key)
+        """Every version of one key (as `Tracker.named` takes it), with the batches that its records and the decisions about it name. Raises UsageError."""
+        versions = self._tracker.named(key).versions
         batches: dict[str, PastBatch] = {}
         entries = []
         for identity, record in versions.items():

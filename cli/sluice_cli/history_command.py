@@ -25,7 +25,7 @@ NAME_CHARACTERS = 14  # of batches and runs, in a terminal
 
 def history(
     table: Annotated[str | None, typer.Option("--table", "-t", metavar="T", help="Only objects of this table.", show_default=False)] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="All versions of one object.", show_default=False)] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="All versions of one object: its key, s3://BUCKET/KEY, or the end of its key.", show_default=False)] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=LARGEST_LIMIT, help="The newest N objects.")] = LIMIT,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only what was admitted from then on: 15min, 2h or 7d ago, or a time with its zone.", show_default=False)] = None,
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Only what was admitted before; gives the page before a page.", show_default=False)] = None,
@@ -54,8 +54,6 @@ def history(
     asked = Asked(limit, table, None if since is None else point_in_time(since, now), None if before is None else point_in_time(before, now))
     with stderr_console().status("Reading manifests and the ledger"):
         found = histories(target).of_key(key) if key is not None else histories(target).newest(asked)
-    if key is not None and not found.entries:
-        raise UsageError(f"Neither the ledger nor bronze knows the key {key!r}", next_step="`sluice history` lists the objects that came last")
     sums = totals(found.entries, found.batches)
     if as_json:
         print_json({"objects": [told(entry) for entry in found.entries], "totals": sums, "more": found.more, "unread_manifests": found.unread})
@@ -81,7 +79,7 @@ def _print(found: Gathered, sums: Mapping[str, Any]) -> None:
     say(f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}{f': {states}' if states else ''}")
     if sums["parts"]:
         rows = f", {counted(counts['quarantined_rows'], 'row')} quarantined" if counts.get("quarantined_rows") else ""
-        say(f"{counted(counts.get('read', 0), 'change')} in {sums['batches']} batches and {sums['parts']} parts of tables{rows}")
+        say(f"{counted(counts.get('read', 0), 'change')} in {counted(sums['batches'], 'batch', 'batches')} and {counted(sums['parts'], 'part of a table', 'parts of tables')}{rows}")
     if found.more:
         say(f"There are older ones: `--before {iso(found.entries[0].since)}` shows the page before, and --limit a longer one")
     if found.unread:

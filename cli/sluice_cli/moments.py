@@ -1,9 +1,9 @@
-"""Moments as people write them, as a timeline has them: an instant of 17 digits, or a wall-clock time with its zone."""
+"""Moments as people write them, as a timeline has them: an instant of 17 digits, a wall-clock time with its zone, or so long ago."""
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Annotated
 
 import typer
@@ -11,10 +11,13 @@ import typer
 from sluice_cli.failures import UsageError
 
 _INSTANT = re.compile(r"[0-9]{17}")
+_AGO = re.compile(r"([0-9]{1,9})\s?(s|min|m|h|d)")
+_UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _EXAMPLES = "an instant such as 20260501101500123 (`sluice table commits`), or a time with its zone: 2026-05-01T10:15:00Z, '2026-05-01 12:15:00+02:00'"
+_WITH_AGO = f"15min, 2h or 7d for so long ago, {_EXAMPLES}"
 
-AsOf = Annotated[str | None, typer.Option("--as-of", metavar="MOMENT", help="The table as it was: an instant, or a time with its zone.", show_default=False)]
-Since = Annotated[str | None, typer.Option("--since", metavar="MOMENT", help="Only rows that changed after this moment, each as it was last.", show_default=False)]
+AsOf = Annotated[str | None, typer.Option("--as-of", metavar="MOMENT", help="The table as it was: an instant, a time with its zone, or 15min, 2h or 7d ago.", show_default=False)]
+Since = Annotated[str | None, typer.Option("--since", metavar="MOMENT", help="Only rows that changed after this moment, each as it was last: also 15min, 2h or 7d ago.", show_default=False)]
 Until = Annotated[str | None, typer.Option("--until", metavar="MOMENT", help="With --since or alone: as of this moment, changes after it left out.", show_default=False)]
 
 
@@ -39,42 +42,51 @@ class Span:
 NOW = Span()
 
 
-def span_of(*, as_of: str | None = None, since: str | None = None, until: str | None = None) -> Span:
-    """The span that a command line asks for. Raises InvalidMoment."""
+def span_of(*, as_of: str | None = None, since: str | None = None, until: str | None = None, now: int | None = None) -> Span:
+    """The span that a command line asks for; moments as `instant_at` takes them. Raises InvalidMoment."""
     if as_of is not None and (since is not None or until is not None):
         raise InvalidMoment("--as-of is a state, --since and --until are changes", given=as_of, next_step="Give either")
     if as_of is not None:
-        return Span(as_of=instant_at(as_of))
-    first = None if since is None else instant_at(since)
-    last = None if until is None else instant_at(until)
+        return Span(as_of=instant_at(as_of, now))
+    first = None if since is None else instant_at(since, now)
+    last = None if until is None else instant_at(until, now)
     if first is not None and last is not None and first > last:
         raise InvalidMoment(f"--since {since} is after --until {until}", given=since, next_step="Exchange them")
     return Span(as_of=last, since=first, changes=since is not None or until is not None)
 
 
-def instant_at(moment: str) -> str:
+def instant_at(moment: str, now: int | None = None) -> str:
     """The instant of a moment, in UTC as tables' timelines are. A time without its zone is refused: it would mean something else elsewhere.
 
-    Raises InvalidMoment.
+    Where `now` (epoch ms) is given, `90s`, `15min`, `2h` and `7d` are so long before it. Raises InvalidMoment.
     """
     text = moment.strip()
+    examples = _EXAMPLES if now is None else _WITH_AGO
+    ago = _AGO.fullmatch(text)
+    if ago and now is not None:
+        at = max(0, now - int(ago[1]) * _UNIT_S[ago[2]] * 1000)
+        return _instant(datetime.fromtimestamp(at // 1000, timezone.utc) + timedelta(milliseconds=at % 1000))
     if _INSTANT.fullmatch(text):
         try:
             datetime.strptime(text[:14], "%Y%m%d%H%M%S")
         except ValueError as error:
-            raise InvalidMoment(f"{moment!r} is no instant: {error}", given=moment, next_step=f"Give {_EXAMPLES}") from error
+            raise InvalidMoment(f"{moment!r} is no instant: {error}", given=moment, next_step=f"Give {examples}") from error
         return text
     try:
         told = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidMoment(f"{moment!r} is no moment", given=moment, next_step=f"Give {_EXAMPLES}") from error
+        raise InvalidMoment(f"{moment!r} is no moment", given=moment, next_step=f"Give {examples}") from error
     if told.tzinfo is None:
-        raise InvalidMoment(f"{moment!r} has no zone", given=moment, next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {_EXAMPLES}")
+        raise InvalidMoment(f"{moment!r} has no zone", given=moment, next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {examples}")
     try:
         there = told.astimezone(timezone.utc)
     except OverflowError as error:
-        raise InvalidMoment(f"{moment!r} is out of range", given=moment, next_step=f"Give {_EXAMPLES}") from error
-    return f"{there.year:04d}{there:%m%d%H%M%S}{there.microsecond // 1000:03d}"
+        raise InvalidMoment(f"{moment!r} is out of range", given=moment, next_step=f"Give {examples}") from error
+    return _instant(there)
+
+
+def _instant(at: datetime) -> str:
+    return f"{at.year:04d}{at:%m%d%H%M%S}{at.microsecond // 1000:03d}"
 
 
 def moment_of(instant: str) -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sluice_cli.plain_text import visible
 from sluice_cli.target import Target, find_target
 
 Stack = Annotated[
@@ -35,7 +36,8 @@ def chosen_target(stack: str | None) -> Target:
 
 
 def say(line: str) -> None:
-    """One line about what happens, on stderr, as it is: names may hold anything."""
+    """One line about what happens, on stderr, as it is: names may hold anything. What was printed before it is out first, also into a file or a pipe."""
+    sys.stdout.flush()
     print(line, file=sys.stderr, flush=True)
 
 
@@ -61,7 +63,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
     for number, column in enumerate(columns):
         table.add_column(Text(column), justify="right" if number in aligned else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_one_line(value)) for value in row))  # Text: what is in a cell is never markup
+        table.add_row(*(Text(visible(_one_line(value))) for value in row))  # Text: what is in a cell is never markup, and visible: nothing of it steers a terminal
     Console().print(table)
 
 
@@ -89,6 +91,6 @@ def human_age(milliseconds: int) -> str:
     return f"{seconds} s"
 
 
-def counted(count: int, noun: str) -> str:
-    """(1, "object") -> "1 object", (2, "object") -> "2 objects"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, many: str | None = None) -> str:
+    """(1, "object") -> "1 object", (2, "object") -> "2 objects"; `many` is for nouns that take no s: (2, "batch", "batches")."""
+    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"

@@ -25,9 +25,11 @@ def gather(ledger: Any, now: int, configured: Callable[[], Configuration | None]
     """
     states = list(ledger.tables())
     configuration = configured()
-    lanes, tables = lanes_and_tables(ledger, now, configuration.lane_names if configuration else tuple)
+    lanes, tables = lanes_and_tables(ledger, now, configuration)
     requests = [request for lane in lanes for request in ledger.service_requests(lane["lane"])]
     aside = {state: _aside(ledger.objects_in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
+    for table in tables:  # a table's totals are of its batches: what admission set aside came into none
+        table["quarantined"]["objects"] += aside[QUARANTINED]["at_admission"].get(table["table"], 0)
     return {
         "lanes": lanes,
         "tables": tables,
@@ -39,14 +41,15 @@ def gather(ledger: Any, now: int, configured: Callable[[], Configuration | None]
     }
 
 
-def lanes_and_tables(ledger: Any, now: int, configured: Callable[[], Iterable[str]] = tuple) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What every lane and every table is doing, without what was set aside.
+def lanes_and_tables(ledger: Any, now: int, configuration: Configuration | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What every lane and every table is doing, without what was set aside. A table is in the lane where its objects are, else in the one that its topic's rule names.
 
-    Lanes that are `configured` and that the ledger has no item of are told when something waits in them: for paused tables none is woken.
+    Lanes that are configured and that the ledger has no item of are told when something waits in them: for paused tables none is woken.
     """
-    tables: dict[str, dict[str, Any]] = {state.table: _table(state, now) for state in ledger.tables()}
+    tables: dict[str, dict[str, Any]] = {state.table: _table(state, now, _lane_of(state, configuration)) for state in ledger.tables()}
     known = list(ledger.lanes())
-    known += [ledger.lane(name) for name in sorted(set(configured()) - {lane.lane for lane in known}) if ledger.pending(name, 1)]
+    configured = set(configuration.lane_names()) if configuration else set()
+    known += [ledger.lane(name) for name in sorted(configured - {lane.lane for lane in known}) if ledger.pending(name, 1)]
     lanes = []
     for lane in known:
         pending = ledger.pending_counts(lane.lane)
@@ -85,11 +88,17 @@ def _lane(lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str
     }
 
 
-def _table(state: TableState, now: int) -> dict[str, Any]:
+def _lane_of(state: TableState, configuration: Configuration | None) -> str | None:
+    topic = (state.pinned or {}).get("topic")
+    config = configuration.table_for_topic(topic) if configuration and topic else None
+    return config.lane if config else None
+
+
+def _table(state: TableState, now: int, lane: str | None = None) -> dict[str, Any]:
     backs_off = state.backoff_until is not None and state.backoff_until > now
     return {
         "table": state.table,
-        "lane": None,
+        "lane": lane,
         "pending": {"objects": 0, "bytes": 0, "oldest_ms": None},
         "claimed": {"objects": 0, "bytes": 0},
         "committed": {"objects": state.totals.get("objects", 0)},
@@ -107,18 +116,21 @@ def _table(state: TableState, now: int) -> dict[str, Any]:
 
 
 def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
-    """The objects of one listed state by reason, the most frequent first, with a few keys of each."""
+    """The objects of one listed state by reason, the most frequent first, with a few keys of each; `at_admission` are those of each table that came into no batch."""
     counts: Counter[str] = Counter()
+    at_admission: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     found = iter(records)
     for record in islice(found, COUNTED_AT_MOST):
         reason = _why(record)
         counts[reason] += 1
+        if record.table and record.batch is None:
+            at_admission[record.table] += 1
         if len(examples.setdefault(reason, [])) < EXAMPLES:
             examples[reason].append(record.id.key)
     more = next(found, None) is not None
     reasons = [{"reason": reason, "objects": count, "examples": examples[reason]} for reason, count in counts.most_common()]
-    return {"objects": counts.total(), "more": more, "reasons": reasons}
+    return {"objects": counts.total(), "more": more, "reasons": reasons, "at_admission": dict(at_admission)}
 
 
 def _rows(records: Iterable[ObjectRecord]) -> dict[str, Any]:

@@ -1,21 +1,14 @@
 """Points in time as people write them on a command line, and as tables show them."""
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 
 from sluice_cli.moments import instant_at
 
-_AGO = re.compile(r"(\d{1,9})\s?(s|min|m|h|d)")
-_UNIT_MS = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
 
 def point_in_time(text: str, now: int) -> int:
     """Epoch ms of `90s`, `15min`, `2h`, `7d` (that long ago), of an instant, or of a time with its zone. `now` is epoch ms. Raises InvalidMoment."""
-    ago = _AGO.fullmatch(text.strip())
-    if ago:
-        return max(0, now - int(ago[1]) * _UNIT_MS[ago[2]])
-    instant = instant_at(text)
+    instant = instant_at(text, now)
     whole = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     return int(whole.timestamp()) * 1000 + int(instant[14:])
 

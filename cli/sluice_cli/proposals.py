@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -81,7 +82,7 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
     if file.exists():
         beside.chmod(file.stat().st_mode)
     os.replace(beside, file)
-    return f"{counted(count, 'rule')} added to {file}, lines {first} to {last}. Look at them, then `sluice config push {file}`"
+    return f"{counted(count, 'rule')} added to {file}, lines {first} to {last}. Look at them, then `{shlex.join(['sluice', 'config', 'push', str(file)])}`"
 
 
 def told(proposal: Proposal) -> dict[str, Any]:

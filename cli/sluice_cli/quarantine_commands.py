@@ -17,6 +17,7 @@ from sluice_aws.objects import Objects
 from sluice_aws.schema_fit import schema_fit
 from sluice_aws.schema_store import SchemaStore
 from sluice_cli.output import Json, Stack, chosen_target, command_line, counted, human_age, print_json, print_table, say
+from sluice_cli.plain_text import visible
 from sluice_cli.quarantine import SHORT_ID, Choice, Decided, Quarantine, codes, told, told_decision
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import LOCAL, Target
@@ -98,11 +99,11 @@ def show(
     for entry in document:
         for field, value in entry.items():
             if field not in ("rows_shown", "decisions"):
-                print(f"{field}\t{'-' if value is None else value}")
+                print(f"{field}\t{_value(value)}")
         for row in entry["rows_shown"]:
-            print("row\t" + "\t".join(f"{field}={value}" for field, value in row.items()))
+            print("row\t" + "\t".join(f"{field}={_value(value)}" for field, value in row.items()))
         for decision in entry["decisions"]:
-            print("decision\t" + "\t".join(f"{field}={value}" for field, value in decision.items() if value is not None))
+            print("decision\t" + "\t".join(f"{field}={_value(value)}" for field, value in decision.items() if value is not None))
 
 
 @app.command("retry")
@@ -146,6 +147,10 @@ def discard(names: Names = None, table: OfTable = None, code: OfCode = None, all
     _print(quarantine.discard(records, command=command_line.get(), by=_operator(target), note=note), "discarded", as_json)
 
 
+def _value(value: Any) -> str:
+    return "-" if value is None else visible(str(value))
+
+
 def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
     target = chosen_target(stack)
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
@@ -187,6 +192,6 @@ def _print(decided: list[Decided], verb: str, as_json: bool) -> None:
     else:
         print(f"{counted(len(done), 'entry') if len(done) == 1 else f'{len(done):,} entries'} {verb}")
         for item in left:
-            print(f"left\t{item.record.id.key}\t{item.reason}")
+            print(f"left\t{visible(item.record.id.key)}\t{visible(item.reason or '')}")
     if left or not done:
         raise typer.Exit(1)

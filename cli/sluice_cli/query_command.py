@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sluice_aws.clock import epoch_ms
 from sluice_cli.moments import AsOf, Since, Until, span_of
 from sluice_cli.output import Stack, chosen_target, stderr_console
 from sluice_cli.row_output import Csv, Form, JsonLines, Parquet, write_rows
@@ -33,7 +34,8 @@ def query(
     as `table_rt`, and its base files alone as `table_ro`. Reserved words are quoted.
 
     With --as-of every table is seen as it was then; with --since or --until only rows that changed in between, each as it
-    was last, deleted ones included, with the column `__deleted`. A moment is an instant (`sluice table commits`) or a time with its zone.
+    was last, deleted ones included, with the column `__deleted`. A moment is an instant (`sluice table commits`), a time with its
+    zone, or so long ago: 15min, 2h, 7d.
 
     In JSON, dates and timestamps are ISO 8601, decimals are strings and bytes are base64.
 
@@ -45,6 +47,8 @@ def query(
 
       sluice query --as-of 2026-05-01T10:15:00Z 'select * from moma.artists where id = 299'
 
+      sluice query --as-of 1d 'select count(*) from moma.artists'
+
       sluice query --since 20260501101500123 'select op, count(*) from (select __deleted as op from moma.works) group by op'
 
       sluice query --with-deleted --lineage 'from tickit.users' --csv > users.csv
@@ -52,7 +56,7 @@ def query(
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
     from sluice_cli.sql import run_query
 
-    form, span = Form(json_lines=json_lines, csv=as_csv, parquet=parquet), span_of(as_of=as_of, since=since, until=until)
+    form, span = Form(json_lines=json_lines, csv=as_csv, parquet=parquet), span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
     statement = sys.stdin.read() if sql == "-" else sql
     target = chosen_target(stack)
     with ExitStack() as held:

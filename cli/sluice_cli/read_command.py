@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from sluice_aws.clock import epoch_ms
 from sluice_cli.moments import AsOf, Since, Until, moment_of, span_of
 from sluice_cli.output import Stack, chosen_target, counted, say
 from sluice_cli.row_output import Csv, Form, JsonLines, Parquet, write_rows
@@ -29,8 +30,8 @@ def read(
     that can be had. --since and --until are changes: every row whose last change until then is after --since, once, as it was
     left by it; deleted ones are there with `__deleted` true. --until alone is every row that was ever written until then.
 
-    A moment is an instant, as `sluice table commits` lists them, or a time with its zone. Rows come in no order. Columns are those of
-    the newest commit, whatever the moment.
+    A moment is an instant, as `sluice table commits` lists them, a time with its zone, or so long ago: 15min, 2h, 7d. Rows come in no
+    order. Columns are those of the newest commit, whatever the moment.
 
     Examples:
 
@@ -38,13 +39,15 @@ def read(
 
       sluice read moma.artists --since 20260501101500123 --json | jq .id
 
+      sluice read tickit.sales --since 2h --csv
+
       sluice read moma.works_ro -c id -c name --csv > works.csv
 
       sluice read tickit.sales --as-of '2026-05-01 12:15:00+02:00' --parquet sales.parquet
     """
     from sluice_cli.reading import Shown, open_table
 
-    form, span = Form(json_lines=json_lines, csv=as_csv, parquet=parquet), span_of(as_of=as_of, since=since, until=until)
+    form, span = Form(json_lines=json_lines, csv=as_csv, parquet=parquet), span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
     opened = open_table(chosen_target(stack), table, span=span)
     say(f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})" + ("" if span.since is None else f", changed after {span.since} ({moment_of(span.since)})"))
     shown = Shown(with_deleted=with_deleted, lineage=lineage, columns=tuple(columns) if columns else None)

@@ -128,6 +128,9 @@ def _say_sources(document: Mapping[str, Any]) -> None:
         if found:
             more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
             say(f"{counted(len(found), 'object')} {what}: {', '.join(visible(item['key']) for item in found[:3])}{more}")
+    if not changes:
+        say("No record with this key was found. A key's values are compared as text, in the order of `record_key`" + (
+            "; `sluice history --table` lists the table's objects" if document["complete"] else ""))
     if document["since"] is not None:
         say(f"Only batches claimed from {clock(document['since'])} UTC on were read")
     if document["objects_left_out"]:

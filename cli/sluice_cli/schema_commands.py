@@ -117,7 +117,7 @@ def diff(
     if as_json:
         print_json({"table": table, "old": first, "new": second, "changes": [vars(change) for change in changes]})
         return
-    _print_changes(changes)
+    _print_changes(changes, f" between {_named(first)} and {_named(second)}")
 
 
 @app.command("verdict")
@@ -172,11 +172,15 @@ def _told(schema: SeenSchema) -> dict[str, Any]:
     }
 
 
-def _print_changes(changes: Sequence[ColumnChange]) -> None:
+def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
     if not changes:
-        print("no column differs")
+        print(f"no column differs{between}")
         return
     print_table(("column", "change", "old", "new", "what becomes of it"), [(change.column, change.change, change.old or "-", change.new or "-", change.told) for change in changes])
+
+
+def _named(name: str) -> str:
+    return "the table's own columns" if name == STORED else f"the schema {name[:SHORT]}"
 
 
 def _types(store: SchemaHistory, table: str, found: Sequence[SeenSchema], name: str) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequ
         synced = state.services.get(CATALOG)
         if state.catalog_failed:
             failed = state.catalog_failed
-            entries.append(_entry(state.table, CATALOG, FAILED, ended_at=failed.get("at"), error={"code": str(failed.get("error", "")), "message": ""}, done_at=(synced or {}).get("at")))
+            entries.append(_entry(state.table, CATALOG, FAILED, ended_at=failed.get("at"), error={"code": str(failed.get("error", "")), "message": f"`sluice catalog sync {state.table}` says why, and tries again"}, done_at=(synced or {}).get("at")))
         elif synced:
             entries.append(_entry(state.table, CATALOG, DONE, ended_at=synced.get("at"), done_at=synced.get("at"), instant=synced.get("instant")))
     return sorted(entries, key=lambda entry: (entry["table"], entry["service"]))

@@ -17,6 +17,7 @@ from sluice_cli.reading import Shown, open_table
 from sluice_cli.silver_place import SilverPlace, tables_in
 
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
+_ADVICE = ("Candidate bindings", "Did you mean", "Either add")  # how DuckDB's own next steps begin
 
 
 class InvalidQuery(UsageError):
@@ -108,11 +109,11 @@ def _load(connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str
 
 def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
     told = str(error).strip().splitlines() or [type(error).__name__]
-    if isinstance(error, duckdb.CatalogException):
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in told[0]:
         tables = tables_in(place)
         step = f"Tables are named database.table: {', '.join(tables[:20])}" if tables else "Tables are named database.table"
     elif isinstance(error, duckdb.BinderException) and any(name in told[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)):
         step = "Lineage and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
     else:
-        step = ""
+        step = next((line.strip() for line in told[1:] if line.strip().startswith(_ADVICE)), "")
     return InvalidQuery(told[0], next_step=step)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.events import TEST_EVENT
 from sluice.table_config import Configuration
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
@@ -15,11 +16,13 @@ from sluice_aws.objects import Objects
 from sluice_cli.failures import UsageError
 from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table, say, stderr_console
 from sluice_cli.overview import gather
+from sluice_cli.plain_text import visible
 from sluice_cli.points_in_time import point_in_time
 from sluice_cli.service_overview import COLUMNS, service_rows, told_due
 from sluice_cli.target import Target
 
 REASONS_SHOWN = 10
+_MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # by reason, what isn't said by its name
 PAGE_LOOKS_BACK = "24h"
 PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = 2_000, 5_000, 200  # at most: manifests read, waiting objects of a table, batches whose runs are looked up
 
@@ -127,8 +130,9 @@ def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
         return
     print(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
     for item in found["reasons"][:REASONS_SHOWN]:
-        example = f"  (such as {item['examples'][0]})" if item.get("examples") else ""
-        print(f"  {item[unit]:>6,}  {item['reason']}{example}")
+        example = f"  (such as {visible(item['examples'][0])})" if item.get("examples") else ""
+        meant = f": {_MEANT[item['reason']]}" if item["reason"] in _MEANT else ""
+        print(f"  {item[unit]:>6,}  {visible(item['reason'])}{meant}{example}")
     if len(found["reasons"]) > REASONS_SHOWN:
         print(f"  ... {len(found['reasons']) - REASONS_SHOWN} more reasons (--json lists all)")
 

@@ -21,7 +21,7 @@ LATE = 2  # times its freshness is how old a table's oldest waiting object may b
 
 def look(ledger: Any, now: int, configuration: Configuration | None, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """One look, as plain JSON values; `before` is the last one, for rates. Times are epoch ms, ages and waits ms."""
-    lanes, tables = lanes_and_tables(ledger, now, configuration.lane_names if configuration else tuple)
+    lanes, tables = lanes_and_tables(ledger, now, configuration)
     runs = [_run(name, ledger.run(name), now) for lane in lanes for name in dict.fromkeys((lane["run"], lane["last_run"])) if name]
     told = {table["table"]: _table(table, _freshness(ledger, table["table"], configuration), now) for table in tables}
     document: dict[str, Any] = {"at": now, "lanes": lanes, "tables": list(told.values()), "runs": runs}

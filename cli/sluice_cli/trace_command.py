@@ -1,6 +1,7 @@
 """`sluice trace`: where the time of one object went, from its put to its rows being readable."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +17,11 @@ from sluice_cli.plain_text import visible
 from sluice_cli.tracking import Tracker, tracker
 from sluice_cli.waterfall import summary, svg, text_lines
 
-KEYS_SHOWN = 5
 PIPE_WIDTH = 120
 
 
 def trace(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The object's key in the bronze bucket, as `sluice put` and `sluice history` print it.", show_default=False)],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The object's key in the bronze bucket, as `sluice history` prints it; s3://BUCKET/KEY and the end of a key, such as a file's name, do as well.", show_default=False)],
     version: Annotated[str | None, typer.Option("--version", metavar="ID", help="One version of it; the newest if left out.", show_default=False)] = None,
     picture: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also write the waterfall as a picture, for a browser in light or dark colours.", show_default=False)] = None,
     as_json: Json = False,
@@ -35,6 +35,8 @@ def trace(
     Examples:
 
       sluice trace topics/crm.public.user/partition=0/crm.public.user+0+0000000000.avro
+
+      sluice trace crm.public.user+0+0000000000.avro
 
       sluice trace KEY --svg waterfall.svg
 
@@ -50,19 +52,15 @@ def trace(
 
 
 def _traced(sources: Tracker, key: str, version: str | None) -> Trace:
-    versions = sources.versions(key)
-    if not versions:
-        like = [visible(name) for name in sources.keys_like(key, KEYS_SHOWN)]
-        raise UsageError(
-            f"Neither the ledger nor bronze knows the key {key!r}",
-            next_step=f"Keys that begin so: {', '.join(like)}" if like else "`sluice history` lists the objects that came last")
-    identity, record = _chosen(versions, key, version)
+    found = sources.named(key)
+    versions = found.versions
+    identity, record = _chosen(versions, found.key, version)
     if version is None and len(versions) > 1:
         say(f"The newest of {len(versions)} versions; the others: {', '.join(item.version for item in versions if item != identity)}")
     return trace_of(sources.facts(identity, record))
 
 
-def _chosen(versions: dict[ObjectId, ObjectRecord | None], key: str, version: str | None) -> tuple[ObjectId, ObjectRecord | None]:
+def _chosen(versions: Mapping[ObjectId, ObjectRecord | None], key: str, version: str | None) -> tuple[ObjectId, ObjectRecord | None]:
     if version is None:
         return list(versions.items())[-1]
     for identity, record in versions.items():

@@ -10,14 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from sluice.identity import ObjectId, identify
-from sluice.ledger_items import COMMITTED, IGNORED
+from sluice.ledger_items import COMMITTED, IGNORED, PENDING
 from sluice.ledger_items import SUPERSEDED as SUPERSEDED_STATE
 from sluice.ledger_records import ObjectRecord
+from sluice.table_config import Configuration
 from sluice_aws.clock import epoch_ms
+from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
-from sluice_cli.waiting import Survey, progress_line, survey, told_counts
+from sluice_cli.plain_text import visible
+from sluice_cli.waiting import Survey, progress_line, survey, told_counts, told_tables
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
 PAUSE_PER_POLL = 3  # a poll that took long (many objects) is followed by a longer pause
@@ -49,16 +52,23 @@ def wait(
       sluice wait --timeout 120 --strict --json
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    bronze = Bronze(Objects(target.client("s3")), target.bronze)
+    objects = Objects(target.client("s3"))
+    ledger, bronze, store = Ledger(target.client("dynamodb"), target.ledger_table), Bronze(objects, target.bronze), ConfigStore(objects, target.artifacts)
     with Shower() as shower:
-        outcome = Waiter(ledger, bronze, show=shower.show).wait(timeout)
+        outcome = Waiter(ledger, bronze, show=shower.show, configuration=lambda: _in_force(store)).wait(timeout)
     if as_json:
         print_json(_document(outcome, strict))
     else:
         _print(outcome, timeout)
     if not outcome.succeeded(strict=strict):
         raise typer.Exit(1)
+
+
+def _in_force(store: ConfigStore) -> Configuration | None:
+    try:
+        return store.load()
+    except ConfigurationUnreadable:
+        return store.last  # only words of a progress line depend on it: that it can't be read is told by `sluice status` and `config show`
 
 
 @dataclass(frozen=True)
@@ -97,12 +107,13 @@ class Waiter:
     """Polls the ledger about what was listed; lists again before it believes that all is done."""
 
     def __init__(
-        self, ledger: Any, bronze: Any, *, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+        self, ledger: Any, bronze: Any, *, show: Callable[[str], None], configuration: Callable[[], Configuration | None], clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep, now: Callable[[], int] = epoch_ms,
     ) -> None:
         self._ledger = ledger
         self._bronze = bronze
         self._show = show
+        self._configuration = configuration
         self._clock = clock
         self._sleep = sleep
         self._now = now
@@ -128,7 +139,9 @@ class Waiter:
                 continue
             if found.halted or found.paused or seconds >= timeout_s:
                 return Outcome(found, seconds)
-            self._show(progress_line(found, self._now(), seconds))
+            # Where nothing is on its way, something holds it: that is looked up then only.
+            held = told_tables(found, self._ledger.tables(), self._configuration(), self._now()) if all(item.state == PENDING for item in found.waiting) else ()
+            self._show(progress_line(found, self._now(), seconds, held))
             if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
                 listed, listed_at = self._bronze.identities(), self._clock()
             pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
@@ -165,16 +178,16 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
     found = outcome.found
     for title, records in (("parked", found.parked), ("quarantined", found.quarantined)):
         for record in records[:KEYS_SHOWN]:
-            print(f"{title}\t{record.id.key}\t{record.reason or record.code or ''}")
+            print(f"{title}\t{visible(record.id.key)}\t{visible(record.reason or record.code or '')}")
         if len(records) > KEYS_SHOWN:
             print(f"{title}\t... and {len(records) - KEYS_SHOWN:,} more (--json lists all)")
     for record in found.with_rows[:KEYS_SHOWN]:
-        print(f"rows quarantined\t{record.id.key}\t{_by_code(record)}")
+        print(f"rows quarantined\t{visible(record.id.key)}\t{_by_code(record)}")
     if len(found.with_rows) > KEYS_SHOWN:
         print(f"rows quarantined\t... and {len(found.with_rows) - KEYS_SHOWN:,} more objects (--json lists all)")
     if not found.settled:
         for item in found.waiting[:KEYS_SHOWN]:
-            print(f"{item.state}\t{item.id.key}\t{item.table or ''}")
+            print(f"{item.state}\t{visible(item.id.key)}\t{item.table or ''}")
         if len(found.waiting) > KEYS_SHOWN:
             print(f"...\t{len(found.waiting) - KEYS_SHOWN:,} more (--json lists all)")
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""

@@ -2,17 +2,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sluice.claiming import TableState, claimable_at
 from sluice.identity import ObjectId
 from sluice.lane import HALTED, IDLE, PAUSED, RUNNING, STARTING, LaneState, wants_run
 from sluice.ledger_items import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger_records import ObjectRecord
+from sluice.table_config import Configuration
 from sluice_cli.output import counted, human_age
 
 UNSEEN = "unseen"  # listed in bronze, not in the ledger: its notice is still on the way
 UNSETTLED = (UNSEEN, PENDING, CLAIMED)
+TABLES_TOLD = 2
 _ORDER = ("committed", "claimed", "pending", UNSEEN, "ignored", "superseded", "parked", "quarantined")
 
 
@@ -120,7 +123,27 @@ def told_lane(lane: LaneState, now: int) -> str:
     return "idle"
 
 
-def progress_line(found: Survey, now: int, seconds: float) -> str:
-    """One line that says how far things are."""
-    lanes = " · ".join(f"{lane.lane}: {told_lane(lane, now)}" for lane in found.lanes)
-    return f"[{seconds:.0f} s] {told_counts(found.counts)}{f' · {lanes}' if lanes else ''}"
+def told_tables(found: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int) -> tuple[str, ...]:
+    """Why tables whose objects are pending aren't claimed yet, in a few words each: freshness, back-off or a pause. `now` is epoch ms."""
+    pending = {item.table for item in found.waiting if item.state == PENDING}
+    told = []
+    for state in sorted((state for state in states if state.table in pending), key=lambda state: state.table):
+        topic = (state.pinned or {}).get("topic")
+        config = configuration.table_for_topic(topic) if configuration and topic else None
+        if config is None:
+            continue  # nothing of it was ever committed, so it waits for nothing, or no rule takes its topic now
+        at = claimable_at(config, state)
+        if at is None:
+            told.append(f"{state.table} is paused")
+        elif at > now:
+            why = f"{state.table} failed and backs off" if at == state.backoff_until else f"{state.table} is committed every {human_age(config.freshness_s * 1000)} at most (freshness)"
+            told.append(f"{why}: next in {human_age(at - now + 999)}")
+    return tuple(told)
+
+
+def progress_line(found: Survey, now: int, seconds: float, tables: Sequence[str] = ()) -> str:
+    """One line that says how far things are; `tables` are what `told_tables` says."""
+    parts = [told_counts(found.counts), *(f"{lane.lane}: {told_lane(lane, now)}" for lane in found.lanes), *tables[:TABLES_TOLD]]
+    if len(tables) > TABLES_TOLD:
+        parts.append(f"{len(tables) - TABLES_TOLD:,} more tables wait so")
+    return f"[{seconds:.0f} s] {' · '.join(parts)}"

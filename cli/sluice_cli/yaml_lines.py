@@ -28,12 +28,12 @@ class Mistake:
 
 
 class ConfigurationMistakes(InvalidConfiguration):
-    """Everything that is wrong with a tables.yaml; `mistakes` in the order of their lines."""
+    """Everything that is wrong with a tables.yaml; `mistakes` in the order of their lines, `file` as it was named."""
 
-    def __init__(self, mistakes: list[Mistake]) -> None:
+    def __init__(self, mistakes: list[Mistake], file: str = "tables.yaml") -> None:
         self.mistakes = tuple(sorted(set(mistakes)))
         many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
-        super().__init__("\n".join([f"tables.yaml has {many}:", *map(str, self.mistakes)]), mistakes=[str(mistake) for mistake in self.mistakes])
+        super().__init__("\n".join([f"{file} has {many}:", *map(str, self.mistakes)]), mistakes=[str(mistake) for mistake in self.mistakes])
 
 
 class YamlLines:

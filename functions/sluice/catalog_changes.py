@@ -51,7 +51,8 @@ def table_change(wished: TableInput, found: Optional[Mapping[str, Any]], config:
         return TableChange(_marked(wished, config), (), create=True)
     _refuse_others(wished, found, config)
     is_view = wished["TableType"] == VIEW
-    merged = {name: found[name] for name in _KEPT if found.get(name) is not None}
+    # Some catalogs answer "" for an owner that nobody set, and none takes it back.
+    merged = {name: found[name] for name in _KEPT if found.get(name) not in (None, "")}
     told = _view_told(wished, found) if is_view else []
     for name in ("TableType", "ViewOriginalText", "ViewExpandedText"):
         if name in wished:

@@ -14,19 +14,20 @@ class SluiceError(Exception):
 
     code: ClassVar[str] = "error"
     retriable: ClassVar[bool] = False
-    next_step: ClassVar[str] = ""
+    next_step: str = ""  # of the class where the error itself says none
 
     def __init__(self, message: str, *, next_step: Optional[str] = None, **facts: Any) -> None:
         super().__init__(message)
         self.message = message
         self.facts: Dict[str, Any] = facts
-        self._next_step = type(self).next_step if next_step is None else next_step
+        if next_step is not None:
+            self.next_step = next_step
 
     def __str__(self) -> str:
-        return f"{self.message}. {self._next_step}" if self._next_step else self.message
+        return f"{self.message}. {self.next_step}" if self.next_step else self.message
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self._next_step, self.facts)
+        return _rebuild, (type(self), self.message, self.next_step, self.facts)
 
 
 def _rebuild(cls: type, message: str, next_step: str, facts: Dict[str, Any]) -> SluiceError:

@@ -47,7 +47,7 @@ def record_key(
     if score < 4:
         reasons.append("no name, deletion or Kafka key tells it from the other unique columns" if others else "its name doesn't say that it is the key")
     elif len(rows) < ROWS_ENOUGH and score < _BY_NAME_AND_DELETIONS:
-        reasons.append(f"{counted(len(rows), 'row')} are too few to tell")
+        reasons.append(f"{counted(len(rows), 'row')} {'is' if len(rows) == 1 else 'are'} too few to tell")
     elif len(candidates) > 1 and candidates[1][0] == score:
         reasons.append(f"{candidates[1][1]} has as much for it")
     else:

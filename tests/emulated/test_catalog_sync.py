@@ -12,7 +12,7 @@ from sluice.catalog_partitions import CREATE_BATCH
 from sluice.catalog_views import decoded
 from sluice.source_comments import source_comments
 from sluice.table_config import MOR
-from sluice_aws.glue_catalog import CatalogDenied
+from sluice_aws.glue_catalog import CatalogDenied, GlueCatalog
 
 DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
 
@@ -203,6 +203,16 @@ def test_columns_are_added_and_widened_and_partitions_get_the_new_types(world): 
     assert [{column["Name"]: column["Type"] for column in one["StorageDescriptor"]["Columns"]}["artist_id"] for one in partitions] == ["bigint"] * 2
     assert {column["name"]: column["type"] for column in decoded(world.table("moma", "artists")["ViewOriginalText"])["columns"]}["artist_id"] == "bigint"
     assert world.process().sync(config).nothing
+
+
+def test_what_the_catalog_tells_as_empty_text_is_not_sent_back_to_it(world, monkeypatch):  # noqa: F811
+    config, whole = artists(), GlueCatalog.tables
+    monkeypatch.setattr(GlueCatalog, "tables", lambda self, database, names: {name: {**table, "Owner": "", "Description": ""} for name, table in (whole(self, database, names) or {}).items()} or None)
+    world.commit(config, 1, partitions=["nationality=German"])
+    world.sync.sync(config)
+    newest = world.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"])
+    assert world.sync.sync(config).tables[0].change.told
+    assert world.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"] == newest
 
 
 def test_a_users_own_properties_comments_columns_and_description_survive_every_change(world):  # noqa: F811

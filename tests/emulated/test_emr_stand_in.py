@@ -16,6 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from sluice_cli.archives import tar_gz_bytes
+from sluice_local.emr.api import serve
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
 from sluice_local.emr.stand_in import StandIn, start_stand_in
@@ -162,6 +163,20 @@ def _until(read: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
             return found
         assert time.monotonic() < deadline, found
         time.sleep(0.01)
+
+
+def test_a_client_that_ends_within_a_request_is_no_error_and_anything_else_is(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    server = serve(None, 0)  # type: ignore[arg-type]  # it is asked for nothing
+    try:
+        for error, told in ((ConnectionResetError(104, "Connection reset by peer"), []), (BrokenPipeError(), []), (ValueError("x"), ["ERROR"])):
+            try:
+                raise error
+            except type(error):
+                server.handle_error(None, ("127.0.0.1", 1))
+            assert [record.levelname for record in caplog.records if record.levelname != "DEBUG"] == told
+    finally:
+        server.server_close()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.fixture()

@@ -1,4 +1,5 @@
 """`sluice config discover` on an emulated stack, with objects that real Debezium wrote."""
+import shlex
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,15 @@ def test_rules_of_all_waiting_topics_are_proposed_and_written_where_they_are_dec
     capsys.readouterr()
     assert run(["wait"]) == 0
     assert "`sluice config discover` proposes rules" in capsys.readouterr().err
+
+
+def test_a_key_that_could_be_no_topics_is_never_in_a_command_that_is_advised_and_files_are_words_of_a_shell(parked, capsys):
+    topic = "it's $(id)"
+    parked.admit(parked.write(f"topics/{topic}/{topic}+0+0.avro", b"no Avro"), items.PARKED, table=None, lane=None, topic=topic, reason="no rule")
+    assert run(["config", "discover", "--write", "--file", "my $(rules).yaml"]) == 0
+    out, err = capsys.readouterr()
+    assert "$(id)" not in out + err and "1 parked object whose key tells no topic" in err
+    assert shlex.split(out[out.rindex("`sluice"):].strip().strip("`")) == ["sluice", "config", "push", "my $(rules).yaml"]
 
 
 def test_what_has_a_rule_already_is_not_proposed_again_and_choices_complete_what_is_open(parked, capsys):

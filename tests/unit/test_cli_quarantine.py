@@ -209,6 +209,28 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
     assert "rows quarantined\t" in capsys.readouterr().out and run(["status"]) == 0
 
 
+def test_status_counts_for_a_table_what_admission_set_aside_too_and_names_its_lane_where_nothing_of_it_waits(configured, capsys):
+    good, bad = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
+    settled(configured, [good, bad], bad=[bad])
+    configured.admit(put(configured, 3), items.QUARANTINED, code="not_avro", reason="no")
+    configured.ledger.pin_table("crm.user", CONFIG.pinned)
+    assert run(["status", "--json"]) == 0
+    (table,) = told(capsys)["tables"]
+    assert table["quarantined"] == {"objects": 2, "rows": 0} and table["pending"]["objects"] == 0 and table["lane"] == "main"
+
+
+def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configured, capsys):
+    key = "topics/crm.public.user/\u202e\ttab\nline 'q\" $(x).avro"
+    configured.admit(configured.write(key), items.QUARANTINED, code="not_avro", reason=f"no: \x1b[2J {key}")
+    waiting = configured.admit(configured.write(key + "2"))
+    for arguments, code in ((["wait", "--timeout", "0"], 1), (["status"], 0), (["quarantine", "show", key], 0), (["history"], 0), (["quarantine", "list"], 0), (["trace", waiting.key], 0)):
+        assert run(arguments) == code
+        printed = capsys.readouterr().out
+        shown = [line for line in printed.splitlines() if "(x).avro" in line]
+        assert shown and all("line 'q\" $(x).avro" in line for line in shown), arguments
+        assert arguments[0] == "quarantine" and arguments[1] == "list" or not {"\x1b", "\u202e"} & set(printed), arguments
+
+
 class Bad(SluiceError):
     code = "bad"
 

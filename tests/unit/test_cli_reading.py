@@ -160,6 +160,13 @@ def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
         answer(silver, "select _sluice_op from moma.works")
 
 
+def test_what_duckdb_advises_is_the_next_step(silver):
+    for sql, advice in (("select nam from moma.works", 'Candidate bindings: "name"'), ("select floorr(id) from moma.works", 'Did you mean "floor"'), ("select * from work", "database.table")):
+        with pytest.raises(InvalidQuery) as refused:
+            answer(silver, sql)
+        assert advice in refused.value.next_step
+
+
 @pytest.fixture
 def on_silver(silver, monkeypatch):
     monkeypatch.setattr(query_command, "chosen_target", lambda stack: silver)

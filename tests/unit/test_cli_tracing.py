@@ -117,6 +117,25 @@ def test_one_table_and_one_key_are_told_apart_from_the_rest(world, capsys):
     assert run(["history", "--key", "nowhere"]) == 2
 
 
+def test_an_object_is_also_named_by_its_address_and_by_the_end_of_its_key_where_only_one_ends_so(world, capsys):
+    one, other = world.put("topics/a/x+0+1.json", (1, "c", 1, "x", "a")), world.put("topics/b/x+0+1.json", (2, "c", 2, "x", "b"))
+    world.put("topics/b/x+0+2.json", (3, "c", 3, "x", "c"))
+    world.merged(one, other, read=2)
+    for name, key in ((f"s3://s-bronze/{one.key}", one.key), ("x+0+2.json", "topics/b/x+0+2.json"), ("b/x+0+1.json", other.key)):
+        assert run(["trace", name]) == 0 and capsys.readouterr().out.splitlines()[0] == key
+        assert [entry["key"] for entry in history(capsys, "--key", name)["objects"]] == [key]
+    for name, told_so in (("x+0+1.json", f"Keys that end so: {one.key}, {other.key}"), ("+0+2.json", "sluice history"), ("topics/b", "Keys that begin so: topics/b/x+0+1.json"), ("s3://elsewhere/k", "s3://s-bronze")):
+        assert run(["trace", name]) == 2 and told_so in capsys.readouterr().err
+
+
+def test_a_history_says_one_batch_and_a_row_that_nobody_wrote_is_said_to_be_none(world, capsys):
+    world.merged(world.put("a.json", (1, "c", 1, "x", "a")), read=1)
+    assert run(["history"]) == 0
+    assert "1 change in 1 batch and 1 part of a table" in capsys.readouterr().err
+    assert run(["row", "crm.user", "7", "x", "--check", "0"]) == 1
+    assert "No record with this key was found" in capsys.readouterr().err
+
+
 def test_an_object_that_is_gone_from_bronze_and_one_that_was_quarantined_are_said_to_be(world, capsys):
     gone, bad = world.put("gone.json", (1, "c", 1, "x", "a")), world.put("bad.json")
     world.merged(gone, bad, read=1, bad=[bad])

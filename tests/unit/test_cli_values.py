@@ -1,12 +1,13 @@
 """Arrow values as JSON has them."""
 import datetime as dt
+import io
 import json
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from sluice_cli.output import counted, human_age, human_bytes
+from sluice_cli.output import counted, human_age, human_bytes, say
 from sluice_cli.values import column_names, far_timestamp, rows_of
 
 
@@ -68,3 +69,22 @@ def test_sizes_and_ages_are_said_briefly():
     assert [human_bytes(size) for size in (0, 1023, 1536, 5 * 1024**4)] == ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
     assert [human_age(age) for age in (-5, 999, 95_000, 3_600_000, 90_000_000)] == ["0 s", "0 s", "1 min 35 s", "1 h", "1 d 1 h"]
     assert (counted(1, "object"), counted(2000, "object")) == ("1 object", "2,000 objects")
+
+
+def test_what_was_printed_is_out_before_something_is_said_about_it(monkeypatch):
+    written = []
+
+    class Buffered(io.StringIO):
+        def flush(self):
+            written.append(self.getvalue())
+
+    class Unbuffered(io.StringIO):
+        def write(self, text):
+            written.append(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stdout", Buffered())
+    monkeypatch.setattr("sys.stderr", Unbuffered())
+    print("rows")
+    say("2 rows")
+    assert "".join(written) == "rows\n2 rows\n"

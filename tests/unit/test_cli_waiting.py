@@ -1,13 +1,16 @@
 """How `sluice wait` goes on, with a ledger and a bucket that change under it."""
 import pytest
 
+from sluice.claiming import TableState
 from sluice.identity import ObjectId
 from sluice.lane import LaneState
 from sluice.ledger_records import ObjectRecord
+from sluice.table_config import Configuration, TableRule
 from sluice_cli.wait_command import LONGEST_PAUSE_S, Waiter
 from sluice_cli.waiting import told_lane
 
 NOW = 1_700_000_000_000
+CONFIGURATION = Configuration((TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), freshness_s=60),))
 A, B = (ObjectId("bronze", key, "v1") for key in "ab")
 
 
@@ -16,7 +19,7 @@ class World:
 
     def __init__(self, *steps):
         self.steps = list(steps)
-        self.listed, self.states, self.seconds, self.shown, self.asked = [A], {}, 0.0, [], []
+        self.listed, self.states, self.seconds, self.shown, self.asked, self.known = [A], {}, 0.0, [], [], []
         self.step()
 
     def step(self):
@@ -35,12 +38,15 @@ class World:
     def lanes(self):
         return [LaneState("main", "starting", run_id="r", job_run_id="j", start_requested_at=NOW - 4000)]
 
+    def tables(self):
+        return self.known
+
     def get_objects(self, ids):
         self.asked.append(list(ids))
-        return {identity: ObjectRecord(identity, self.states[identity], NOW, lane="main") for identity in ids if identity in self.states}
+        return {identity: ObjectRecord(identity, self.states[identity], NOW, lane="main", table="crm.user") for identity in ids if identity in self.states}
 
     def wait(self, timeout=60.0):
-        return Waiter(self, self, show=self.shown.append, clock=lambda: self.seconds, sleep=self.sleep, now=lambda: NOW).wait(timeout)
+        return Waiter(self, self, show=self.shown.append, configuration=lambda: CONFIGURATION, clock=lambda: self.seconds, sleep=self.sleep, now=lambda: NOW).wait(timeout)
 
 
 def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
@@ -48,6 +54,20 @@ def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
     outcome = world.wait()
     assert outcome.found.clean and outcome.found.counts == {"committed": 1}
     assert [line.split("] ")[1] for line in world.shown] == [f"1 {state} · main: Spark is starting (4 s)" for state in ("unseen", "pending", "claimed")]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"last_commit_at": NOW - 37_000}, "crm.user is committed every 1 min at most (freshness): next in 23 s"),
+        ({"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000}, "crm.user failed and backs off: next in 30 s"),
+        ({"paused": True}, "crm.user is paused"),
+    ],
+)
+def test_where_a_table_holds_its_objects_back_the_progress_says_why_and_for_how_long(state, words):
+    world = World({"states": {A: "pending"}, "known": [TableState("crm.user", pinned={"topic": "crm.public.user"}, **state)]}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
+    world.wait()
+    assert [line.split(" · ")[2:] for line in world.shown] == [[words], []]
 
 
 def test_an_object_that_arrived_meanwhile_is_waited_for_too():

@@ -78,6 +78,18 @@ def test_a_moment_that_could_mean_two_things_or_nothing_is_refused(moment):
         instant_at(moment)
 
 
+@pytest.mark.parametrize(("ago", "instant"), [("90s", "20260501101330123"), ("15min", "20260501100000123"), (" 2 h ", "20260501081500123"), ("7d", "20260424101500123"), ("999999999d", "19700101000000000")])
+def test_a_moment_may_be_so_long_ago_where_the_time_is_known(ago, instant):
+    now = 1777630500123  # 2026-05-01T10:15:00.123Z
+    assert instant_at(ago, now) == instant and span_of(as_of=ago, now=now) == Span(as_of=instant)
+    with pytest.raises(InvalidMoment) as refused:
+        instant_at("2 weeks", now)
+    assert "2h or 7d" in refused.value.next_step
+    with pytest.raises(InvalidMoment) as refused:
+        instant_at(ago)
+    assert "2h" not in refused.value.next_step
+
+
 def test_a_moment_is_shown_as_it_is_read():
     assert instant_at(moment_of(NOTED)) == NOTED
     assert moment_of("20261121080013") == "2026-11-21T08:00:13Z"

@@ -130,7 +130,7 @@ def test_two_schemas_are_told_apart_column_by_column(remembered, capsys):
     document = told(capsys)
     assert (document["old"], document["new"]) == ("stored", remembered[2])
     assert run(["schema", "diff", TABLE, "stored", remembered[0]]) == 0
-    assert capsys.readouterr().out == "no column differs\n"
+    assert capsys.readouterr().out == f"no column differs between the table's own columns and the schema {remembered[0][:12]}\n"
 
 
 def test_the_verdict_on_a_file_says_what_would_become_of_the_table(remembered, tmp_path, capsys):

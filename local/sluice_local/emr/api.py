@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Mapping
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -93,9 +94,17 @@ def serve(service: Service, port: int) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: Any) -> None:
             _LOG.debug(format, *args)
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.daemon_threads = True
-    return server
+    return _Server(("127.0.0.1", port), Handler)
+
+
+class _Server(ThreadingHTTPServer):
+    """A client that ends within a request, as functions do when the emulator ends, is no error of this side: nothing is printed into whatever runs here."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        gone = isinstance(sys.exc_info()[1], ConnectionError)
+        _LOG.log(logging.DEBUG if gone else logging.ERROR, "a request of %s ended early", client_address, exc_info=True)
 
 
 def _dispatch(service: Service, method: str, path: str, query: Query, body: Mapping[str, Any]) -> Mapping[str, Any]:
