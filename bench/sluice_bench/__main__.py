@@ -3,7 +3,8 @@ import subprocess
 import sys
 
 RUNS = (
-    ("sluice_bench.latency", "lingering", "--changes", "30"), ("sluice_bench.latency", "idle", "--changes", "30"), ("sluice_bench.full_load",),
+    ("sluice_bench.latency", "lingering", "--changes", "30"), ("sluice_bench.latency", "idle", "--changes", "30"), ("sluice_bench.latency_served", "--changes", "30"),
+    ("sluice_bench.full_load",),
     ("sluice_bench.admit",), ("sluice_bench.small_objects",), ("sluice_bench.document", "--take"),
 )
 

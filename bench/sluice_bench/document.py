@@ -17,11 +17,13 @@ KEPT, DOCUMENT = DOCS / "benchmarks", DOCS / "benchmarks.md"
 BENCHMARKS = (
     ("latency-lingering", "Put to readable, into a lingering system", "python -m sluice_bench.latency lingering --changes 30"),
     ("latency-idle", "Put to readable, into an idle system", "python -m sluice_bench.latency idle --changes 30"),
+    ("latency-served", "Put to readable, while table services run", "python -m sluice_bench.latency_served --changes 30"),
     ("full-load", "Full load, beside the always-on peer and the bare write", "python -m sluice_bench.full_load"),
     ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.admit"),
     ("commits", "Two thousand commits into one table", "python -m sluice_bench.commits_2000"),
     ("bytes", "Bytes written per byte of change, beside Hudi's defaults", "python -m sluice_bench.bytes_written"),
     ("small-objects", "Ten thousand small objects", "python -m sluice_bench.small_objects"),
+    ("services", "Two hundred merges with table services on and off", "python -m sluice_bench.services_200"),
 )
 _HEAD = """# Benchmarks
 

@@ -1,0 +1,138 @@
+"""How long a change takes to be readable while table services run without a pause, and whether every row is there once afterwards.
+
+    python -m sluice_bench.latency_served [--changes 30] [--scale 0.5] [--background 500]
+
+Seven merge-on-read tables in one lane, whose policy asks for compaction and cleaning after every commit. Before each measured change to `listing`, an object with
+many changes goes into `sale`, so that there is always something to compact.
+"""
+import argparse
+import secrets
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from judging.running_stack import RunningStack
+from sluice_bench import ledger_times
+from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
+from sluice_bench.driver_log import events
+from sluice_bench.latency import LANE, LONG_LINGER, TIMEOUT_S, Changed, measure
+from sluice_bench.percentiles import summary
+from sluice_bench.results import keep, say
+from sluice_bench.stack import bench_stack, table_rules
+from sluice_bench.tickit import Dataset, write_snapshot
+from sluice_bench.tickit_rows import Sizes, row
+from sluice_cli.reading import read_table
+
+CAVEATS = (
+    "freshness is 0, the queue's batching window is 0, and services are asked for after every commit: far more of them than the default policy asks for.",
+    "A change whose wait overlaps no slice of a service is counted like the others; how many do overlap one is given.",
+)
+MEASURED, BUSY = "listing", "sale"
+SERVICES = {"interval": 0, "compaction": {"commits": 1}, "cleaning": {"commits": 1}, "clustering": "off", "archival": {"commits": 1}, "purge": "off"}
+BEGAN, ENDED = "service_began", frozenset({"service_slice_done", "service_done", "service_failed"})
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A slice of a service. Times are epoch seconds."""
+
+    table: str
+    service: str
+    began: float
+    ended: float
+    failed: bool
+
+
+def slices(home: Path) -> list[Slice]:
+    """Every slice that the drivers' logs tell of."""
+    found, open_slice = [], None
+    for event in events(home):
+        if event["event"] == BEGAN:
+            open_slice = event
+        elif event["event"] in ENDED and open_slice is not None:
+            found.append(Slice(open_slice["table"], open_slice["service"], open_slice["at"] / 1000, event["at"] / 1000, event["event"] == "service_failed"))
+            open_slice = None
+    return found
+
+
+def busy_object(dataset: Dataset, change: int, rows: int) -> tuple[str, bytes, Mapping[int, int]]:
+    """An object that updates `rows` rows of the busy table: key, bytes, and the value that each row gets."""
+    size = dataset.sizes.by_table()[BUSY]
+    numbers = [1 + (change * rows + n) * 7_919 % size for n in range(rows)]  # a prime step: spread over the table
+    values = dict.fromkeys(numbers, 20_000 + change)
+    first = (change - 1) * rows
+    made = [record(BUSY, row(BUSY, number, seed=dataset.seed, sizes=dataset.sizes) | {"qtysold": values[number]}, op="u", change=first + n + 1, ts_ms=int(time.time() * 1000))
+            for n, number in enumerate(values)]
+    return object_key(BUSY, size + first, prefix=dataset.prefix), object_bytes(BUSY, made), values
+
+
+def check(stack: RunningStack, database: str, table: str, rows: int, column: str, expected: Mapping[int, int]) -> None:
+    """Raises AssertionError when a row is missing, there twice, or not what its last change made it."""
+    key = SOURCES[table].key
+    found = read_table(stack.target, f"{database}.{table}").select([key, column]).to_pylist()
+    by_key = {each[key]: each[column] for each in found}
+    wrong = {number: by_key.get(number) for number, value in expected.items() if by_key.get(number) != value}
+    if len(found) != rows or len(by_key) != rows or wrong:
+        raise AssertionError(f"{table}: {len(found)} rows with {len(by_key)} keys instead of {rows}; wrong: {dict(list(wrong.items())[:5])}")
+
+
+def run(changes: int, scale: float, background: int) -> tuple[list[Changed], list[Slice]]:
+    """Load the tables, then measure `changes` changes while services run; then check every row of the two tables."""
+    database = f"served{secrets.token_hex(3)}"
+    dataset = Dataset(Sizes.scaled(scale), prefix=f"{database}.")
+    sizes = dataset.sizes.by_table()
+    with bench_stack() as stack, tempfile.TemporaryDirectory(prefix="sluice-bench-") as scratch:
+        rules = [{**rule, "services": SERVICES} for rule in table_rules(dataset.prefix, database, "mor")]
+        stack.configure(rules, lanes={LANE: {"linger": LONG_LINGER}})
+        write_snapshot(Path(scratch), dataset)
+        for file in sorted(path for path in Path(scratch).rglob("*.avro")):
+            stack.put(str(file.relative_to(scratch)), file)
+        stack.wait(600.0)
+        ledger_times.await_until(lambda: slices(stack.home), timeout_s=TIMEOUT_S, what="the first slice of a service")
+        measured: list[Changed] = []
+        busy: dict[int, int] = {}
+        for change in range(1, changes + 2):
+            key, body, values = busy_object(dataset, change, background)
+            stack.target.client("s3").put_object(Bucket=stack.target.bronze, Key=key, Body=body)
+            busy |= values
+            found = measure(stack, dataset, database, MEASURED, 1 + change % sizes[MEASURED], change)
+            print(f"{change - 1}/{changes}: {found.seconds:.2f} s (local) {dict(found.stages)}", flush=True)
+            if change > 1:
+                measured.append(found)
+        stack.wait(600.0)
+        check(stack, database, MEASURED, sizes[MEASURED], "numtickets", {1 + change % sizes[MEASURED]: 10_000 + change for change in range(1, changes + 2)})
+        check(stack, database, BUSY, sizes[BUSY], "qtysold", busy)
+        return measured, [each for each in slices(stack.home) if each.table.startswith(f"{database}.")]
+
+
+def overlapping(measured: Sequence[Changed], served: Sequence[Slice]) -> int:
+    """How many changes waited while a slice ran."""
+    return sum(any(each.began < change.readable_at and each.ended > change.put_at for each in served) for change in measured)
+
+
+def main() -> None:
+    """Measure, keep the raw values, print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--changes", type=int, default=30)
+    parser.add_argument("--scale", type=float, default=0.5)
+    parser.add_argument("--background", type=int, default=500, help="changed rows in the object before each measured change")
+    given = parser.parse_args()
+    measured, served = run(given.changes, given.scale, given.background)
+    found: dict[str, Any] = {"seconds": _rounded([each.seconds for each in measured])}
+    for service in sorted({each.service for each in served}):
+        found[f"slices of {service}, s"] = _rounded([each.ended - each.began for each in served if each.service == service])
+    found |= {"changes that overlap a slice": overlapping(measured, served), "slices that failed": sum(each.failed for each in served)}
+    values = {"changes": [{"put_at": each.put_at, "readable_at": each.readable_at, **each.stages} for each in measured], "slices": [vars(each) for each in served]}
+    file = keep("latency-served", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
+    say("Latency while table services run", CAVEATS, found, file)
+
+
+def _rounded(values: list[float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in summary(values).items()}
+
+
+if __name__ == "__main__":
+    main()
