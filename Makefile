@@ -9,7 +9,7 @@ LAMBDA_ARCHITECTURE ?= arm64
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack judge-all lint scan build package deploy delete bench bench-services bench-bytes transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all judge-all lint scan build package deploy delete bench bench-services bench-bytes transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -33,7 +33,7 @@ demo: $(VENV)/.local  ## land seven tables on this machine, change and delete a 
 	@$(BIN)/sluice demo
 
 test: setup  ## unit, property, Spark and integration tests
-	$(BIN)/python -m pytest -m "not localstack"
+	$(BIN)/python -m pytest
 
 test-unit: setup  ## the tests that need no JVM, no network and no emulator: seconds
 	$(BIN)/python -m pytest tests/unit
@@ -47,8 +47,12 @@ test-property: setup  ## generated inputs, and every interleaving of the lane pr
 test-lane: setup  ## explore the lane protocol within larger bounds (about five minutes)
 	SLUICE_LANE_BOUNDS=large $(BIN)/python -m pytest tests/property/test_lane_model.py
 
-test-localstack: setup  ## one object to committed row on LocalStack (needs Python 3.13 for LocalStack itself)
-	$(BIN)/python -m pytest -m localstack tests/localstack
+test-localstack: setup  ## an object to row, update and deletion on LocalStack (needs Python 3.13 for LocalStack itself)
+	SLUICE_EMULATOR=localstack $(BIN)/python -m pytest tests/integration/test_object_to_row.py
+
+JUDGED ?= tickit_small-shuffled-phased-mor
+test-localstack-all: setup  ## all integration tests on LocalStack, but tests/integration/not_on_localstack.toml; of the judge's cases one (JUDGED=test_judge: all)
+	SLUICE_EMULATOR=localstack $(BIN)/python -m pytest tests/integration -k "not test_judge or $(JUDGED)"
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all

@@ -34,7 +34,8 @@ from sluice_aws.schema_store import SchemaStore
 from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.results import keep, say
 from sluice_bench.tickit_rows import Sizes, row
-from sluice_local.emulator import ACCESS_KEY, REGION, SECRET_KEY, start_emulator
+from sluice_local.emulator import ACCESS_KEY, REGION, SECRET_KEY
+from sluice_local.emulators import start_emulator
 
 CAVEATS = (
     "Admission as the function does it, in this process: an invocation's 500 notices by 32 threads of one Python. A deployment has up to ten invocations at once.",

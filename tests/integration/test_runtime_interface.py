@@ -17,7 +17,7 @@ from sluice_local import children
 from sluice_local.cache import cache_directory
 from sluice_local.emr.api import serve
 from sluice_local.emr.service import Service
-from sluice_local.emulator import start_emulator
+from sluice_local.emulators import start_emulator
 from sluice_local.events_world import client_maker, main, names, set_up
 from sluice_local.function_package import function_package
 from sluice_local.overlay import read_template

@@ -19,9 +19,10 @@ ALLOWED = {
     "spark_entry": {"sluice", "sluice_aws", "sluice_spark"},
     "sluice_cli": {"sluice", "sluice_aws", "sluice_cli", "sluice_local", "sluice_spark"},  # of the job, what needs no Spark: see below
     "sluice_local": {"sluice", "sluice_aws", "sluice_cli", "sluice_local"},
+    "localstack_executor": {"sluice_localstack_executor"},  # runs in LocalStack's own Python, with nothing of the project beside it
     "sluice_read": {"sluice", "sluice_aws", "sluice_cli", "sluice_read"},
 }
-PROJECT = {"sluice", "sluice_aws", "sluice_spark", "sluice_cli", "sluice_local", "sluice_read"}
+PROJECT = {"sluice", "sluice_aws", "sluice_spark", "sluice_cli", "sluice_local", "sluice_read", "sluice_localstack_executor"}
 AWS_SDK = {"boto3", "botocore"}
 # The adapters are the SDK's home. Beside them: the command's session for a named stack, and the local stack, which deploys.
 AWS_SDK_HOME = "functions/sluice_aws/"

@@ -8,6 +8,7 @@ from typing import Any, Mapping
 from sluice_local.emr.submission import Submission
 
 TERMINAL = ("SUCCESS", "FAILED", "CANCELLED")
+LONGEST_DETAILS = 256  # characters of stateDetails, by the service's model
 _ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 
 
@@ -42,7 +43,7 @@ class Application:
 
     def _common(self) -> dict[str, Any]:
         return {
-            "name": self.name, "arn": self.arn, "releaseLabel": self.release, "type": "Spark", "state": self.state, "stateDetails": "",
+            "name": self.name, "arn": self.arn, "releaseLabel": self.release, "type": "Spark", "state": self.state,
             "createdAt": self.created_at, "updatedAt": self.updated_at, "architecture": self.architecture,
         }
 
@@ -95,6 +96,7 @@ class JobRun:
         return {
             "applicationId": self.application.id, "name": self.name, "mode": self.request.get("mode", "BATCH"), "arn": self.arn,
             "createdBy": self.created_by, "createdAt": self.created_at, "updatedAt": self.updated_at,
-            "executionRole": self.request.get("executionRoleArn", ""), "state": self.state, "stateDetails": self.details,
+            "executionRole": self.request.get("executionRoleArn", ""), "state": self.state,
+            "stateDetails": self.details[:LONGEST_DETAILS] or f"The job run is {self.state}",
             "releaseLabel": self.application.release, "attempt": 1, "attemptCreatedAt": self.created_at, "attemptUpdatedAt": self.updated_at,
         }

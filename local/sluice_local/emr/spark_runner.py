@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
-_KEPT_DETAILS = 2000  # characters of the driver's last words in stateDetails
+_KEPT_WORDS = 200  # the driver's last ones, in characters: they must fit into stateDetails
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class SparkRunner:
             return "SUCCESS", ""
         with (directory / "stderr").open("rb") as stderr:
             stderr.seek(0, 2)
-            stderr.seek(max(0, stderr.tell() - _KEPT_DETAILS))
+            stderr.seek(max(0, stderr.tell() - _KEPT_WORDS))
             last = stderr.read().decode(errors="replace")
         return "FAILED", f"Job failed with exit status {status}. Last of stderr: {last}"
 

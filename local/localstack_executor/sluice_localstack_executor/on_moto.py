@@ -1,4 +1,4 @@
-"""DynamoDB and its streams served by the moto that LocalStack bundles: its own provider downloads a Java program that may not be there."""
+"""Services that the moto which LocalStack bundles serves: its own DynamoDB downloads a Java program that may not be there, and Glue it has none without a licence."""
 from localstack.aws.spec import load_service
 from localstack.services.moto import call_moto
 from localstack.services.plugins import Service, aws_provider
@@ -26,3 +26,9 @@ def dynamodb_on_moto() -> Service:
 def dynamodbstreams_on_moto() -> Service:
     """The provider that `PROVIDER_OVERRIDE_DYNAMODBSTREAMS=moto` selects: a table and its stream must be served by the same code."""
     return _on_moto("dynamodbstreams")
+
+
+@aws_provider(api="glue", name="moto")
+def glue_on_moto() -> Service:
+    """The provider that `PROVIDER_OVERRIDE_GLUE=moto` selects."""
+    return _on_moto("glue")

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluice_local.cache import cache_directory, only_one
+from sluice_local.errors import NoPython313
 
-EXECUTOR = Path(__file__).with_name("process_executor")
+_EXECUTOR = Path(__file__).parents[1] / "localstack_executor"
 # Pins that work together without Docker: newer releases of the last four break LocalStack 4.14's bundled servers.
 LOCALSTACK = ("localstack-core[runtime]==4.14.0", "cbor2<5.9", "pyopenssl==25.3.0", "cryptography<46", "service-identity")
 LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # what AWS's own Python runtime brings: its client and boto3
@@ -25,10 +26,6 @@ class Pythons:
     functions: Path
 
 
-class NoPython313(LookupError):
-    """There is no Python 3.13 here; the message says where it was looked for."""
-
-
 def find_python313(environment: Mapping[str, str]) -> Path:
     """SLUICE_PYTHON_313, `python3.13` on PATH, pyenv's versions, or uv's. Raises NoPython313."""
     looked: list[str] = []
@@ -36,7 +33,7 @@ def find_python313(environment: Mapping[str, str]) -> Path:
         looked.append(where)
         if candidate is not None and _version(candidate) == WANTED:
             return candidate
-    raise NoPython313(f"LocalStack needs Python 3.13; looked at {', '.join(looked)}. Install one (pyenv install 3.13, uv python install 3.13) or set SLUICE_PYTHON_313")
+    raise NoPython313(f"LocalStack needs a Python 3.13 of its own; looked at {', '.join(looked)}", looked_at=looked)
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | None]]:
@@ -65,7 +62,7 @@ def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], Non
     python = find_python313(environment)
     home = cache_directory(environment) / "localstack"
     with only_one(home / "lock"):
-        source = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(EXECUTOR.rglob("*")) if file.suffix in (".py", ".toml"))).hexdigest()
+        source = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(_EXECUTOR.rglob("*")) if file.suffix in (".py", ".toml"))).hexdigest()
         localstack = _environment(home / "emulator", python, LOCALSTACK, progress)
         _executor(home / "emulator", localstack, source)
         version = "%d.%d" % sys.version_info[:2]
@@ -91,6 +88,6 @@ def _executor(folder: Path, python: Path, source: str) -> None:
         return
     copy = folder / "executor-source"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(EXECUTOR, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    shutil.copytree(_EXECUTOR, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", str(copy)], check=True)
     installed.write_text(source)

@@ -18,7 +18,7 @@ from localstack.services.lambda_.invocation.executor_endpoint import StatusError
 from localstack.services.lambda_.invocation.lambda_models import FunctionVersion, InvocationResult
 from localstack.services.lambda_.invocation.runtime_executor import RuntimeExecutor
 
-from .runtime_api import Invocation, Reply, RuntimeApi
+from sluice_localstack_executor.runtime_api import Invocation, Reply, RuntimeApi
 
 DEFAULT_TIMEOUT_S = 3  # AWS::Lambda::Function Timeout, default
 

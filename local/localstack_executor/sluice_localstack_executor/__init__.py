@@ -8,6 +8,6 @@ class ProcessExecutorPlugin(RuntimeExecutorPlugin):
     name = "process"
 
     def load(self, *args, **kwargs):
-        from .executor import ProcessExecutor
+        from sluice_localstack_executor.executor import ProcessExecutor
 
         return ProcessExecutor

@@ -1,0 +1,65 @@
+"""LocalStack, the other emulator of AWS, as a child process without Docker, name server or downloads."""
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Callable, Mapping
+
+from sluice_local import children
+from sluice_local.emulator import Emulator, log_of
+from sluice_local.localstack_pythons import Pythons, ensure_pythons
+
+_READY_SECONDS = 120.0
+_GRACE_SECONDS = 20.0  # it ends its functions' processes, which are in groups of their own, and its services one after the other
+_POLL_SECONDS = "0.5"
+# What it has no free provider for, or one that downloads a Java program, is served by the moto that it bundles.
+ON_MOTO = ("DYNAMODB", "DYNAMODBSTREAMS", "GLUE")
+
+
+def start_localstack(home: Path, *, port: int | None, environment: Mapping[str, str], progress: Callable[[str], None]) -> Emulator:
+    """Start LocalStack on 127.0.0.1 and return when it answers, all its files below `home`. Raises NoPython313, DidNotStart."""
+    temporary = home / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    pythons = ensure_pythons(environment, progress)
+    chosen = port or children.free_port()
+    process = children.start([str(pythons.localstack), "-m", "localstack.runtime.main"], cwd=home, environment=_settings(pythons, home, chosen, environment), stdout=log_of(home))
+    emulator = Emulator("LocalStack", chosen, home, process, _GRACE_SECONDS)
+    try:
+        children.wait_until(lambda: _answers(emulator.endpoint), process=process, what="LocalStack", log=emulator.log, timeout=_READY_SECONDS)
+    except BaseException:
+        emulator.stop()
+        raise
+    return emulator
+
+
+def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "PATH": environment.get("PATH", os.defpath),
+        "HOME": str(home),
+        "TMPDIR": str(home / "tmp"),
+        "FILESYSTEM_ROOT": str(home / "files"),
+        "GATEWAY_LISTEN": f"127.0.0.1:{port}",
+        "OVERRIDE_IN_DOCKER": "0",
+        "DNS_ADDRESS": "0",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "DISABLE_EVENTS": "1",
+        "LS_LOG": "warn",
+        "LAMBDA_RUNTIME_EXECUTOR": "process",
+        "SLUICE_LAMBDA_PYTHON": str(pythons.functions),
+        **{f"PROVIDER_OVERRIDE_{service}": "moto" for service in ON_MOTO},
+        # How long a message waits until its queue is looked at: seconds, growing to ten where nothing comes, unless told.
+        "LAMBDA_EVENT_SOURCE_MAPPING_POLL_INTERVAL_SEC": _POLL_SECONDS,
+        "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": _POLL_SECONDS,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{endpoint}/_localstack/health", timeout=2.0) as response:  # nosec B310: this process made the address
+            return response.status == 200 and "services" in json.load(response)
+    except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
+        return False

@@ -1,0 +1,113 @@
+"""In what the emulator at hand differs from AWS is what docs/emulators.md says, and its notices name the object that was put all the same."""
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from judging.running_stack import REPOSITORY, RunningStack
+from sluice.events import EVENTBRIDGE, S3, Notice, parse_body
+from sluice.identity import ObjectId
+from sluice_local.emulators import Kind, chosen
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+KEY = "a b+c/é=1.avro"
+CONTENT = b"0123456789"
+COLUMN = {Kind.MINISTACK: 2, Kind.LOCALSTACK: 3}  # after what is compared, and AWS
+
+
+def documented() -> dict[str, str]:
+    """What the document says of the emulator at hand, by what is compared."""
+    text = (REPOSITORY / "docs" / "emulators.md").read_text(encoding="utf-8").partition("## Seen by a test\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    return {row[0]: row[COLUMN[chosen(os.environ)]] for row in rows[1:]}
+
+
+class Announced:
+    """A versioned bucket of its own with one key written twice, and what came into a queue of its own about it: S3's notices, and events of EventBridge."""
+
+    def __init__(self, stack: RunningStack) -> None:
+        self.s3, self.sqs, self.events = (stack.target.client(service) for service in ("s3", "sqs", "events"))
+        self.name = f"notices-{secrets.token_hex(4)}"
+        self.queue = self.sqs.create_queue(QueueName=self.name)["QueueUrl"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        self.s3.create_bucket(Bucket=self.name)
+        self.s3.put_bucket_versioning(Bucket=self.name, VersioningConfiguration={"Status": "Enabled"})
+        self.s3.put_bucket_notification_configuration(Bucket=self.name, NotificationConfiguration={
+            "QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}], "EventBridgeConfiguration": {}})
+        self.events.put_rule(Name=self.name, EventPattern=json.dumps({"source": ["aws.s3"], "detail": {"bucket": {"name": [self.name]}}}))
+        self.events.put_targets(Rule=self.name, Targets=[{"Id": "queue", "Arn": arn}])
+        self.versions = [self.s3.put_object(Bucket=self.name, Key=KEY, Body=CONTENT)["VersionId"] for _ in range(2)]
+        self.bodies = self._received()
+
+    def _received(self) -> list[str]:
+        found: list[str] = []
+        deadline = time.monotonic() + 60
+        while len(found) < 4:
+            assert time.monotonic() < deadline, found
+            for message in self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", ()):
+                self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
+                found += [] if "s3:TestEvent" in message["Body"] else [message["Body"]]
+        return found
+
+    def notices(self, via: str) -> list[Notice]:
+        """By the parser, in the order of the versions where they are told."""
+        found = [notice for body in self.bodies for notice in parse_body(body).notices if notice.via == via]
+        return sorted(found, key=lambda notice: self.versions.index(notice.id.version) if notice.id.version in self.versions else 2)
+
+    def told(self, via: str) -> list[Any]:
+        """The messages as they came."""
+        messages = [json.loads(body) for body in self.bodies]
+        return [message["Records"][0] for message in messages if "Records" in message] if via == S3 else [message for message in messages if "detail" in message]
+
+    def close(self) -> None:
+        self.events.remove_targets(Rule=self.name, Ids=["queue"])
+        self.events.delete_rule(Name=self.name)
+        self.s3.put_bucket_notification_configuration(Bucket=self.name, NotificationConfiguration={})
+
+
+@pytest.fixture(scope="module")
+def announced(stack: RunningStack) -> Iterator[Announced]:
+    made = Announced(stack)
+    yield made
+    made.close()
+
+
+def test_a_notice_of_s3_names_the_object_that_was_put_and_its_version(announced: Announced) -> None:
+    assert [notice.id for notice in announced.notices(S3)] == [ObjectId(announced.name, KEY, version) for version in announced.versions]
+    assert {notice.size for notice in announced.notices(S3)} == {len(CONTENT)}
+
+
+def test_what_the_document_says_of_the_emulator_is_what_it_does(announced: Announced) -> None:
+    records, events = announced.told(S3), announced.told(EVENTBRIDGE)
+    sequencers = [notice.sequencer or "" for notice in announced.notices(S3)]
+    ranged = announced.s3.get_object(Bucket=announced.name, Key=KEY, VersionId=announced.versions[0], Range="bytes=0-3")["Body"].read()
+    assert ranged[:4] == CONTENT[:4]
+    assert documented() == {
+        "key `a b+c/é=1.avro` in a notice of S3": f"`{records[0]['s3']['object']['key']}`",
+        "the same in an event of EventBridge": f"`{events[0]['detail']['object']['key']}`",
+        "version in a notice of S3": named("versionId" in records[0]["s3"]["object"]),
+        "version in an event of EventBridge": named("version-id" in events[0]["detail"]["object"]),
+        "`sequencer` of a key's later version": "greater" if sequencers[0] < sequencers[1] else "the same",
+        "`eventVersion` of a notice": str(records[0]["eventVersion"]),
+        "`event-version` of an event": str(events[0]["detail"].get("event-version", "none")),
+        "a ranged GET that names a version": "the range" if len(ranged) == 4 else "the whole object",
+        "`PutEvents` with a source of AWS": "refused" if refuses_a_source_of_aws(announced) else "taken",
+    }
+
+
+def named(there: bool) -> str:
+    return "named" if there else "not named"
+
+
+def refuses_a_source_of_aws(announced: Announced) -> bool:
+    try:
+        answer = announced.events.put_events(Entries=[{"Source": "aws.emr-serverless", "DetailType": "a test", "Detail": "{}"}])
+    except ClientError:
+        return True
+    return answer["FailedEntryCount"] == 1

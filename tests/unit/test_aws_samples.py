@@ -1,0 +1,187 @@
+"""What AWS documents is the truth: events are parsed as its samples mean them, and what the local stack imitates has their shape and that of the service's model."""
+import json
+import re
+from pathlib import Path
+
+import botocore.session
+import pytest
+from botocore.validate import ParamValidator
+
+from sluice.events import parse_body
+from sluice.execution_policy import Scope
+from sluice.identity import ObjectId
+from sluice.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice.lane_config import LaneConfig
+from sluice_aws.inbox import open_inbox
+from sluice_local.emr.service import Service
+from sluice_local.emr.state_events import state_change
+
+SAMPLES = Path(__file__).resolve().parents[1] / "data" / "aws"
+STATE_CHANGES = sorted(SAMPLES.glob("emr-job-run-state-change.*.json"))
+ENVIRONMENT = JobEnvironment("00f1982r1uukb925", "arn:aws:iam::123456789012:role/job", "us-east-1", "abc123", "ledger", "bronze", "silver", "artifacts", "file:///hudi.jar")
+REQUEST = start_job_run(ENVIRONMENT, LaneConfig(), "run-main-20240501T100000Z-0a1b2c3d", Scope("0123abcd", ("shop/orders",)))
+PUT = ObjectId("amzn-s3-demo-bucket", "HappyFace.jpg", "096fKKXTRTtl3on89fVO.nfljtsv6qko")
+EVENT = ObjectId("amzn-s3-demo-bucket1", "example-key", "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e")
+
+
+def sample(name):
+    return json.loads((SAMPLES / f"{name}.json").read_text(encoding="utf-8"))
+
+
+# ---- events
+
+
+@pytest.mark.parametrize("name, id, size, sequencer, event_name", [
+    ("s3-notification-put.documented", PUT, 1024, "0055AED6DCD90281E5", "ObjectCreated:Put"),
+    ("s3-notification-unversioned.derived", ObjectId(PUT.bucket, PUT.key, "etag:d41d8cd98f00b204e9800998ecf8427e"), 1024, "0055AED6DCD90281E5", "ObjectCreated:Put"),
+    ("s3-notification-multipart-encoded-key.derived", ObjectId("sluice-bronze-111122223333-us-west-2", "topics/a b/red flower + 100% é.avro", PUT.version), 10_485_760, "0055AED6DCD90281E5",
+     "ObjectCreated:CompleteMultipartUpload"),
+    ("s3-eventbridge-object-created.documented", EVENT, 5, "617f08299329d189", "Object Created:PutObject"),
+    ("s3-eventbridge-object-created-special-key.derived", ObjectId(EVENT.bucket, "topics/a b/red flower + 100% é.avro", EVENT.version), 5, "617f08299329d189",
+     "Object Created:CompleteMultipartUpload"),
+])
+def test_a_sample_names_its_object_and_all_that_it_tells_of_it(name, id, size, sequencer, event_name):
+    parsed = parse_body(json.dumps(sample(name)))
+    (notice,) = parsed.notices
+    assert (notice.id, notice.size, notice.sequencer, notice.event_name, parsed.ignored) == (id, size, sequencer, event_name, ())
+    assert notice.event_time_ms is not None and notice.etag
+
+
+@pytest.mark.parametrize("name, id, via", [
+    ("lambda-sqs-s3-put.derived", PUT, "s3"), ("lambda-sqs-sns-s3-put.derived", PUT, "sns"), ("lambda-sqs-eventbridge-object-created.derived", EVENT, "eventbridge")])
+def test_a_sample_as_lambda_gets_it_from_the_queue_names_the_same_object(name, id, via):
+    inbox = open_inbox(sample(name))
+    (notice,) = inbox.notices
+    assert (notice.id, notice.via) == (id, via)
+
+
+@pytest.mark.parametrize("name", ["s3-test-event.documented", "lambda-sqs-s3-test-event.derived"])
+def test_the_test_event_of_the_sample_is_ignored_by_its_name(name):
+    message = sample(name)
+    body = message["Records"][0]["body"] if "Records" in message else json.dumps(message)
+    assert [ignored.reason for ignored in parse_body(body).ignored] == ["test_event"]
+
+
+# ---- the stand-in for EMR Serverless
+
+
+class NeverLaunched:
+    """Runs nothing: what the service says of a run is what matters here."""
+
+    def launch(self, run):
+        pass
+
+
+def service():
+    said = []
+    made = Service(lambda service: NeverLaunched(), account="123456789012", region="us-east-1", changed=lambda run, previous: said.append(state_change(run, previous, account="123456789012", region="us-east-1")))
+    application = made.create_application({"name": "sluice", "releaseLabel": "emr-7.14.0", "type": "SPARK", "architecture": "ARM64", "clientToken": "t"})["applicationId"]
+    return made, application, said
+
+
+def form(value):
+    """The structure of a value, and of each text its form: runs of digits and of letters by what they are."""
+    if isinstance(value, dict):
+        return {name: form(below) for name, below in value.items()}
+    if isinstance(value, list):
+        return [form(below) for below in value]
+    if not isinstance(value, str):
+        return type(value).__name__
+    if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z", value):
+        return "time of microseconds" if "." in value else "time of seconds"
+    value = re.sub(r"00f[0-9a-v]{13}", "ID", value)
+    return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", value)
+
+
+@pytest.mark.parametrize("path", STATE_CHANGES, ids=lambda path: path.name.split(".")[1])
+def test_the_stand_ins_state_change_has_the_form_of_the_sample(path):
+    wanted = json.loads(path.read_text(encoding="utf-8"))
+    emulated, application, said = service()
+    run = emulated.start_job_run(application, {**REQUEST, "applicationId": application})["jobRunId"]
+    (started,) = emulated.active_runs()
+    started.state = wanted["detail"]["previousState"]
+    assert emulated.move(started, wanted["detail"]["state"])
+    (event,) = said
+    assert event["detail"]["jobRunId"] == run
+    for told in (event, wanted):
+        told["detail"].update(createdBy="somebody", releaseLabel="emr")  # who and on what differ
+    assert form(event) == form(wanted)
+
+
+def model():
+    return botocore.session.get_session().get_service_model("emr-serverless")
+
+
+def beyond(shape, value, path=""):
+    """What of a value AWS's model doesn't allow: members that it doesn't have, that are missing, of another type; texts outside of its lists, patterns and lengths."""
+    if shape.type_name == "structure":
+        yield from (f"{path}.{name} is unknown" for name in set(value) - set(shape.members))
+        yield from (f"{path}.{name} is missing" for name in set(shape.required_members) - set(value))
+        for name in set(value) & set(shape.members):
+            yield from beyond(shape.members[name], value[name], f"{path}.{name}")
+    elif shape.type_name == "list":
+        for below in value:
+            yield from beyond(shape.member, below, f"{path}[]")
+    elif shape.type_name == "map":
+        for key, below in value.items():
+            yield from (*beyond(shape.key, key, f"{path}{{}}"), *beyond(shape.value, below, f"{path}.{key}"))
+    elif shape.type_name == "string":
+        pattern, limits = shape.metadata.get("pattern"), shape.metadata
+        if shape.enum and value not in shape.enum:
+            yield f"{path} is {value!r}, and none of {shape.enum}"
+        if pattern and not re.fullmatch(pattern, value, re.DOTALL) or not limits.get("min", 0) <= len(value) <= limits.get("max", len(value)):
+            yield f"{path} is {value!r}, which is not {limits}"
+    elif shape.type_name == "timestamp":
+        if not isinstance(value, float):
+            yield f"{path} is no time in seconds"
+
+
+def refused(operation, value, *, answer=False):
+    shape = getattr(model().operation_model(operation), "output_shape" if answer else "input_shape")
+    report = ParamValidator().validate(value, shape)
+    return [*(report.generate_report().splitlines() if report.has_errors() else ()), *beyond(shape, value)]
+
+
+@pytest.mark.parametrize("state, details", [("RUNNING", ""), ("FAILED", "the driver ended with status 1" * 40)])
+def test_what_the_stand_in_says_of_applications_and_runs_is_what_the_services_model_has(state, details):
+    emulated, application, _ = service()
+    run = emulated.start_job_run(application, {**REQUEST, "applicationId": application})
+    assert refused("StartJobRun", run, answer=True) == []
+    (started,) = emulated.active_runs()
+    emulated.move(started, state, details)
+    told = {
+        "GetJobRun": emulated.get_job_run(application, started.id), "GetApplication": emulated.get_application(application), "ListApplications": emulated.list_applications(states=[]),
+        "ListJobRuns": emulated.list_job_runs(application, states=[], created_after=None, created_before=None, most=50, token=""),
+    }
+    assert {operation: found for operation, answer in told.items() if (found := refused(operation, answer, answer=True))} == {}
+
+
+# ---- what is asked for
+
+
+def names(value, path=""):
+    """Every member of a structure by its path."""
+    return {below for name, each in value.items() for below in (f"{path}{name}", *names(each, f"{path}{name}."))} if isinstance(value, dict) else set()
+
+
+def settings(request):
+    return {word.partition("=")[0] for word in request["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"].split() if word != "--conf"}
+
+
+def test_start_job_run_has_every_member_and_setting_of_the_sample_and_nothing_that_the_model_refuses():
+    wanted = sample("start-job-run-request.derived")
+    assert names(wanted) - names(REQUEST) == set() and settings(wanted) - settings(REQUEST) == set()
+    assert names(REQUEST) - names(wanted) == {"executionIamPolicy", "executionIamPolicy.policy"}
+    assert wanted["jobDriver"]["sparkSubmit"]["entryPointArguments"][::2] == REQUEST["jobDriver"]["sparkSubmit"]["entryPointArguments"][:6:2]
+    assert refused("StartJobRun", REQUEST) == []
+    assert refused("StartJobRun", {**REQUEST, "name": " ", "mode": "LATER", "clientToken": "a b", "nmae": "x"}), "the comparison finds what is wrong"
+
+
+def test_the_state_machine_names_the_request_as_the_samples_do():
+    parameters = state_machine_parameters(REQUEST)
+    written = sample("sfn-start-job-run-sync.jsonpath.derived")
+    assert names(sample("sfn-start-job-run-sync.documented.jsonata")["Start_Job"]["Arguments"]) <= names(parameters)
+    assert {name.removesuffix(".$") for name in names(written["Parameters"])} <= names(parameters)
+    definition = (SAMPLES.parents[2] / "statemachines" / "table_services.asl.json").read_text(encoding="utf-8")
+    assert '"Resource": "${StartRun}"' in definition and '"Arguments": "{% $states.input.job %}"' in definition
+    assert written["Resource"].partition(":::")[2] in (SAMPLES.parents[2] / "template.yaml").read_text(encoding="utf-8")

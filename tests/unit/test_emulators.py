@@ -1,0 +1,36 @@
+"""Which emulator a local stack runs on, and the Python that LocalStack needs."""
+import pytest
+
+from sluice_local.emulators import Kind, chosen
+from sluice_local.errors import NoPython313, UnknownEmulator
+from sluice_local.localstack_pythons import find_python313
+
+
+def python(folder, answer):
+    """A program that says it is a Python of this version."""
+    file = folder / answer.replace(" ", "-")
+    file.write_text(f"#!/bin/sh\necho {answer}\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_a_stack_runs_on_ministack_unless_the_environment_names_the_other():
+    assert (chosen({}), chosen({"SLUICE_EMULATOR": ""}), chosen({"SLUICE_EMULATOR": "localstack"})) == (Kind.MINISTACK, Kind.MINISTACK, Kind.LOCALSTACK)
+
+
+def test_an_emulator_that_nobody_knows_is_refused_with_those_that_are_known():
+    with pytest.raises(UnknownEmulator, match="'moto', which is none of ministack, localstack"):
+        chosen({"SLUICE_EMULATOR": "moto"})
+
+
+def test_localstacks_python_is_the_one_that_answers_as_3_13_wherever_it_lies(tmp_path):
+    home = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
+    old, right = python(tmp_path, "3 11"), python(tmp_path, "3 13")
+    assert find_python313({**home, "SLUICE_PYTHON_313": str(right)}) == right
+    with pytest.raises(NoPython313, match="uv python install 3.13") as refused:
+        find_python313({**home, "SLUICE_PYTHON_313": str(old)})
+    assert refused.value.facts["looked_at"] == ["SLUICE_PYTHON_313", "python3.13 on PATH", str(tmp_path / ".pyenv" / "versions"), "uv"]
+    installed = tmp_path / ".pyenv" / "versions" / "3.13.2" / "bin"
+    installed.mkdir(parents=True)
+    right.rename(installed / "python")
+    assert find_python313(home) == installed / "python"
