@@ -13,10 +13,10 @@ from sluice_local.emulator import Emulator, log_of
 from sluice_local.localstack_pythons import Pythons, ensure_pythons
 
 _READY_SECONDS = 120.0
-_GRACE_SECONDS = 20.0  # it ends its functions' processes, which are in groups of their own, and its services one after the other
+_GRACE_SECONDS = 0.0  # in order it would take up to twenty, for a state that nobody keeps; its functions' processes are in its group
 _POLL_SECONDS = "0.5"
-# What it has no free provider for, or one that downloads a Java program, is served by the moto that it bundles.
-ON_MOTO = ("DYNAMODB", "DYNAMODBSTREAMS", "GLUE")
+# What it has no free provider for, or one that downloads a Java program, is served by the moto that it bundles; for state machines it would download a Java.
+_PROVIDERS = {"DYNAMODB": "moto", "DYNAMODBSTREAMS": "moto", "GLUE": "moto", "STEPFUNCTIONS": "python_jsonata"}
 
 
 def start_localstack(home: Path, *, port: int | None, environment: Mapping[str, str], progress: Callable[[str], None]) -> Emulator:
@@ -49,7 +49,7 @@ def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str,
         "LS_LOG": "warn",
         "LAMBDA_RUNTIME_EXECUTOR": "process",
         "SLUICE_LAMBDA_PYTHON": str(pythons.functions),
-        **{f"PROVIDER_OVERRIDE_{service}": "moto" for service in ON_MOTO},
+        **{f"PROVIDER_OVERRIDE_{service}": provider for service, provider in _PROVIDERS.items()},
         # How long a message waits until its queue is looked at: seconds, growing to ten where nothing comes, unless told.
         "LAMBDA_EVENT_SOURCE_MAPPING_POLL_INTERVAL_SEC": _POLL_SECONDS,
         "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": _POLL_SECONDS,

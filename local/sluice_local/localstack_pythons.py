@@ -14,6 +14,7 @@ from sluice_local.errors import NoPython313
 _EXECUTOR = Path(__file__).parents[1] / "localstack_executor"
 # Pins that work together without Docker: newer releases of the last four break LocalStack 4.14's bundled servers.
 LOCALSTACK = ("localstack-core[runtime]==4.14.0", "cbor2<5.9", "pyopenssl==25.3.0", "cryptography<46", "service-identity")
+_EXECUTOR_NEEDS = ("jsonata-python>=0.7",)  # which needs nothing itself
 LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # what AWS's own Python runtime brings: its client and boto3
 WANTED = (3, 13)  # LocalStack's own Python
 
@@ -89,5 +90,5 @@ def _executor(folder: Path, python: Path, source: str) -> None:
     copy = folder / "executor-source"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(_EXECUTOR, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", str(copy)], check=True)
+    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", *_EXECUTOR_NEEDS, str(copy)], check=True)
     installed.write_text(source)

@@ -5,7 +5,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -33,7 +32,7 @@ class Sandbox:
         self._log_seen = self._log.seek(0, os.SEEK_END)
         self._process = subprocess.Popen(
             [os.environ["SLUICE_LAMBDA_PYTHON"], "-m", "awslambdaric", version.config.handler],
-            cwd=code, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True,
+            cwd=code, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,  # in LocalStack's own group: who ends that ends all
             env={
                 **{name: str(value) for name, value in environment.items()},
                 "PATH": os.environ["PATH"],
@@ -79,9 +78,9 @@ class Sandbox:
         return output.decode(errors="replace")
 
     def kill(self) -> None:
-        """End the process and all it started."""
+        """End the process."""
         if self.alive:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.kill()
             self._process.wait()
 
     def close(self) -> None:

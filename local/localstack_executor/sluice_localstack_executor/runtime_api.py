@@ -5,6 +5,7 @@ Source of the protocol: AWS Lambda developer guide, "Using the Lambda runtime AP
 import queue
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -110,7 +111,8 @@ def _handler_for(api: RuntimeApi) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             invocation = api.next_event()
             if invocation is None:
-                self._send(410)
+                with suppress(BrokenPipeError, ConnectionResetError):  # the process that asked may be gone, which is why there is nothing
+                    self._send(410)
                 return
             self._send(200, invocation.event, {
                 "Content-Type": "application/json",
