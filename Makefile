@@ -12,7 +12,7 @@ export SAM_CLI_TELEMETRY := 0
 .PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all judge-all lint scan build package deploy delete bench bench-services bench-bytes transcript constraints notices clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
