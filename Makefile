@@ -6,10 +6,12 @@ BIN := $(VENV)/bin
 STACK := sluice$(if $(filter-out default,$(ENV)),-$(ENV))
 LAMBDA_PYTHON ?= 3.13
 LAMBDA_ARCHITECTURE ?= arm64
+SPARK_ARCHITECTURE ?= both
+TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all judge-all lint scan build package deploy delete bench bench-services bench-bytes transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all judge-all lint scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -72,7 +74,7 @@ scan: $(SCANNERS)/.made  ## cfn-lint, checkov, bandit and pip-audit; what they s
 
 build: setup  ## build the functions for Lambda
 	PATH="$(CURDIR)/$(BIN):$$PATH" LAMBDA_PYTHON=$(LAMBDA_PYTHON) LAMBDA_ARCHITECTURE=$(LAMBDA_ARCHITECTURE) \
-		$(BIN)/sam build --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
+		$(BIN)/sam build --template $(TEMPLATE) --config-env $(ENV) --parameter-overrides Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE)
 
 package: setup  ## build the Spark artifacts for both architectures
 	$(BIN)/sluice package
@@ -85,9 +87,9 @@ SLUICE = $(BIN)/sluice --stack $(STACK)
 QUOTED = $(if $(PARAMETERS),"$(PARAMETERS)")
 OVERRIDES = $(if $(PARAMETERS),--parameter-overrides $(QUOTED))
 deploy: build  ## sam deploy, upload the Spark artifacts under their content hash, sam deploy with that release
-	$(SLUICE) standstill begin --before-deploy template.yaml --config-env $(ENV) --parameter-overrides "$(PARAMETERS)"
+	$(SLUICE) standstill begin --before-deploy $(TEMPLATE) --config-env $(ENV) --parameter-overrides "$(PARAMETERS)"
 	$(BIN)/sam deploy --config-env $(ENV) $(OVERRIDES)
-	$(SLUICE) package --upload --release-file .aws-sam/release
+	$(SLUICE) package --arch $(SPARK_ARCHITECTURE) --upload --release-file .aws-sam/release
 	$(BIN)/sam deploy --config-env $(ENV) --parameter-overrides Release=$$(cat .aws-sam/release) Runtime=python$(LAMBDA_PYTHON) Architecture=$(LAMBDA_ARCHITECTURE) $(QUOTED)
 	$(SLUICE) standstill end
 
@@ -106,6 +108,10 @@ bench-services: setup  ## 200 merges into a merge-on-read table with table servi
 
 bench-bytes: setup  ## bytes written per byte of change, both table types, beside Hudi's defaults (some 15 minutes)
 	PYTHONPATH=bench:tests:functions:spark $(BIN)/python -m sluice_bench.bytes_written
+
+EMULATOR ?= ministack
+deploy-walkthrough: setup  ## make deploy, an object, an update and make delete on EMULATOR=ministack or localstack; writes docs/walkthroughs
+	PYTHONPATH=bench:tests:tests/localstack $(BIN)/python -m sluice_bench.deploy_walkthrough $(EMULATOR)
 
 constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
@@ -23,14 +23,14 @@ _IN_SUB = re.compile(r"\$\{([A-Za-z0-9]+)(\.[A-Za-z0-9.]+)?\}")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the emulated stack is given instead of AWS."""
+    """What the emulated stack is given instead of AWS. Without a bucket, code and definitions are left where they are, for `sam build`."""
 
     application_id: str
     application_arn: str
     emr_endpoint: str
-    code_bucket: str
-    code_key: str
-    definition_keys: Mapping[str, str]  # of the state machines, by logical id, in the same bucket
+    code_bucket: str = ""
+    code_key: str = ""
+    definition_keys: Mapping[str, str] = field(default_factory=dict)  # of the state machines, by logical id, in the same bucket
     admit_concurrency: int = 2  # each is a Python process of its own here; 2 is also the least that Lambda takes
 
 
@@ -60,7 +60,8 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
         del resources[name]
     result = _without(result, applications, surroundings)
     functions = result["Globals"]["Function"]
-    functions["CodeUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.code_key}
+    if surroundings.code_bucket:
+        functions["CodeUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.code_key}
     functions["Environment"]["Variables"].update(
         AWS_ENDPOINT_URL_EMR_SERVERLESS=surroundings.emr_endpoint,
         POWERTOOLS_TRACE_DISABLED="true",  # nothing listens for X-Ray segments here
@@ -79,11 +80,12 @@ def state_machines(template: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> None:
-    """State machines by their packed definition, and a function where a task waits for a job run."""
+    """State machines by their packed definition where there is one, and a function where a task waits for a job run."""
     waits = False
-    for name, key in surroundings.definition_keys.items():
+    for name in [name for name, resource in resources.items() if resource["Type"] == STATE_MACHINE]:
         properties = resources[name]["Properties"]
-        properties["DefinitionUri"] = {"Bucket": surroundings.code_bucket, "Key": key}
+        if surroundings.code_bucket:
+            properties["DefinitionUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.definition_keys[name]}
         for placeholder, value in properties["DefinitionSubstitutions"].items():
             if JOB_RUN_TASK in json.dumps(value):
                 properties["DefinitionSubstitutions"][placeholder] = {"Fn::GetAtt": [STAND_IN_TASK, "Arn"]}

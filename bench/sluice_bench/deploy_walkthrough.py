@@ -1,0 +1,249 @@
+"""Deploys a clean clone to an emulator by `make deploy`, puts, updates and deletes, and keeps what was said as docs/walkthroughs/EMULATOR.md.
+
+    python -m sluice_bench.deploy_walkthrough ministack|localstack [--keep FILE]
+
+`make deploy` and `make delete` run as they are for AWS: SAM's own build, deploy and delete, through AWS_ENDPOINT_URL. What differs is
+the template (sluice_local.overlay: no emulator knows EMR Serverless, the stand-in does) and the parameters that name this machine's Python.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from judging.readers import RustReader
+from sluice_cli.target import Target, deployed_target
+from sluice_cli.wheels import this_host
+from sluice_local.cache import cache_directory
+from sluice_local.emr.spark_command import Cloud, Machine
+from sluice_local.emr.spark_runner import RunnerSettings
+from sluice_local.emr.stand_in import start_stand_in
+from sluice_local.emulator import start_emulator
+from sluice_local.home import Home
+from sluice_local.jars import ensure_jars, hudi_bundle
+from sluice_local.java import find_java
+from sluice_local.overlay import Surroundings, overlay, read_template
+from sluice_local.spark_image import build_image
+
+ROOT = Path(__file__).resolve().parents[2]
+STACK, REGION, ACCOUNT, KEY = "sluice", "us-east-1", "000000000000", "test"
+EMULATED = "emulated.yaml"
+SPARK_MEMORY = 3 << 30
+SET = "tests/data/tickit_small"
+FIRST, SECOND = "tickit.ems.category", "tickit.ems.venue"
+TABLES = """defaults: {freshness: 0}
+lanes: {main: {linger: 5s}}
+tables:
+  - {topic: tickit.ems.category, table: ems.category, record_key: catid}
+  - {topic: tickit.*.*, table: "{1}.{2}", record_key: "{2}id"}
+"""
+# What SAM says of every change and event is a table of some hundred lines; the rest of what it says is kept.
+_TABLE_ROW = re.compile(r"^(-{20,}|(\+ |\* |- )?(Add|Modify|Delete|CREATE_|UPDATE_|DELETE_|Operation|ResourceStatus|Replacement)\b.*|\s{8,}\S.*)$")
+_BLANKS = re.compile(r"\n{3,}")
+
+
+@dataclass
+class Transcript:
+    """What was run and what it said, without what is this machine's own."""
+
+    hidden: list[tuple[str, str]]
+    lines: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        for real, shown in self.hidden:
+            text = text.replace(real, shown)
+        self.lines += text.splitlines()
+        print(text, flush=True)
+
+    def text(self) -> str:
+        """The lines, of SAM's tables their numbers of rows only."""
+        kept: list[str] = []
+        left_out = 0
+        for line in [*self.lines, ""]:
+            if _TABLE_ROW.match(line):
+                left_out += 1
+                continue
+            if left_out:
+                kept.append(f"[{left_out} lines of a table of resources]")
+                left_out = 0
+            kept.append(line.rstrip())
+        return _BLANKS.sub("\n\n", "\n".join(kept)).strip() + "\n"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One clone on one emulator."""
+
+    clone: Path
+    environment: dict[str, str]
+    transcript: Transcript
+
+    def run(self, shown: str, *, of_make: str = "", accept: tuple[int, ...] = (0,)) -> str:
+        """Run a command line in the clone. `of_make` is what make is told besides. Ends the program when the command fails."""
+        self.transcript.say(f"\n$ {shown}")
+        done = subprocess.Popen(f"{shown} {of_make}", shell=True, cwd=self.clone, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # nosec B602
+        assert done.stdout is not None
+        said = []
+        for line in done.stdout:
+            said.append(line)
+            self.transcript.say(line.rstrip("\n").rpartition("\r")[2])  # of a bar of progress its end
+        if done.wait() not in accept:
+            raise SystemExit(f"{shown} ended with {done.returncode}")
+        return "".join(said)
+
+    def make(self, target: str, **variables: str) -> str:
+        """Run make with the environment of this interpreter in place of .venv, which would take minutes to make once more."""
+        given = " ".join(f'{name}="{value}"' for name, value in variables.items())
+        venv = sys.prefix
+        return self.run(f"make {target} {given}".strip(), of_make=f"VENV={venv} --old-file={venv}/.local --old-file={venv}/.dev --no-print-directory")
+
+
+@contextmanager
+def emulator(name: str, folder: Path) -> Iterator[str]:
+    """The endpoint of a running emulator."""
+    if name == "ministack":
+        running = start_emulator(folder)
+        try:
+            yield running.endpoint
+        finally:
+            running.stop()
+        return
+    from localstack_environment import ensure_pythons
+    from localstack_server import running_localstack
+
+    with running_localstack(ensure_pythons(os.environ, progress=print), folder) as server:
+        yield server.endpoint
+
+
+def walk(name: str, scratch: Path) -> str:
+    """The whole walk; the transcript's text."""
+    with ExitStack() as undo:
+        endpoint = undo.enter_context(emulator(name, scratch / "emulator"))
+        clients = _clients(endpoint)
+        java, jars = find_java(os.environ), ensure_jars()
+        settings = RunnerSettings(Home(scratch).runs, cache_directory(os.environ), build_image(scratch / "image", java, jars), Cloud(endpoint, REGION, KEY, KEY), Machine(2, SPARK_MEMORY))
+        stand_in = start_stand_in(settings, s3=clients("s3"), events=clients("events"), functions=clients("lambda"), account=ACCOUNT)
+        undo.callback(stand_in.stop)
+        bundle = hudi_bundle(jars)
+        transcript = Transcript([(str(scratch / "clone"), "."), (str(scratch), "SCRATCH"), (str(bundle.parent), "JARS"), (endpoint, "http://EMULATOR"), (stand_in.endpoint, "http://STAND-IN"),
+                                 (sys.prefix, ".venv"), (str(ROOT), "sluice"), (str(Path.home()), "~"), (endpoint.rpartition(":")[2], "PORT")])
+        clone = scratch / "clone"
+        walk = Walk(clone, _environment(clone, endpoint, stand_in.endpoint), transcript)
+        os.environ.update({name: value for name, value in walk.environment.items() if name.startswith("AWS_")})  # what looks on from here sees the same AWS
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        transcript.say(f"$ git clone --quiet <this repository> sluice && cd sluice && git log --oneline -1\n{_head(clone)}")
+        _write_overlay(clone, _client("emr-serverless", stand_in.endpoint), stand_in.endpoint)
+        _steps(walk, hudi=bundle.as_uri())
+        return transcript.text()
+
+
+def _steps(walk: Walk, *, hudi: str) -> None:
+    host = this_host()
+    built = {"TEMPLATE": EMULATED, "LAMBDA_PYTHON": "%d.%d" % sys.version_info[:2], "LAMBDA_ARCHITECTURE": host.architecture, "SPARK_ARCHITECTURE": "host"}
+    parameters = f"Runtime=python{built['LAMBDA_PYTHON']} Architecture={host.architecture} SparkArchitecture={host.architecture.upper()} HudiJars={hudi} BatchingWindow=0 SuperviseSchedule='rate(1 minute)'"
+    say = walk.transcript.say
+
+    say("\n# The first deployment.")
+    walk.make("deploy", **built, PARAMETERS=parameters)
+    first = deployed_target(STACK, walk.environment)
+    (walk.clone / "tables.yaml").write_text(TABLES)
+    walk.run(f"sluice --stack {STACK} config push tables.yaml")
+
+    say("\n# An object put, and its table committed.")
+    walk.run(f"sluice --stack {STACK} put {SET}/bronze/topics/{FIRST} --prefix topics/{FIRST}")
+    walk.run(f"sluice --stack {STACK} wait --strict --timeout 1200")
+    walk.run(f"sluice --stack {STACK} query \"select count(*) as rows from ems.category\"")
+
+    say("\n# An update: another parameter, and Spark code that differs by a line.")
+    walk.run("echo '# One line more.' >> spark/ingest.py")
+    walk.make("deploy", **built, PARAMETERS=f"{parameters} OldestPendingAlarmSeconds=3600")
+    second = deployed_target(STACK, walk.environment)
+    assert first.outputs["Release"] != second.outputs["Release"] != "none", "the release is another"
+    say(f"# Release {first.outputs['Release']} became {second.outputs['Release']}.")
+    walk.run(f"sluice --stack {STACK} put {SET}/bronze/topics/{SECOND} --prefix topics/{SECOND}")
+    walk.run(f"sluice --stack {STACK} wait --strict --timeout 1200")
+    walk.run(f"sluice --stack {STACK} query \"select count(*) as rows from ems.venue\"")
+
+    say("\n# The stack is deleted; its data is not.")
+    walk.make("delete")
+    walk.run(f"sluice --stack {STACK} status", accept=(1, 2))
+    for line in _left(second, walk.clone):
+        say(line)
+
+
+def _left(target: Target, scratch: Path) -> Iterator[str]:
+    """What there is after the stack is gone, by plain clients."""
+    s3, dynamodb = target.client("s3"), target.client("dynamodb")
+    for bucket in (target.bronze, target.silver, target.artifacts):
+        listed = [entry for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket) for entry in page.get("Contents", ())]
+        assert listed, f"{bucket} is empty"
+        yield f"{bucket}: {len(listed)} objects"
+    items = sum(page["Count"] for page in dynamodb.get_paginator("scan").paginate(TableName=target.ledger_table, Select="COUNT"))
+    assert items, "the ledger is empty"
+    yield f"{target.ledger_table}: {items} items"
+    for table in ("ems.category", "ems.venue"):
+        rows = scratch / f"{table}.jsonl"
+        RustReader(target).write_rows({table: rows})
+        found = len(rows.read_text().splitlines())
+        expected = len((ROOT / SET / "expected" / "00_snapshot" / f"{table.partition('.')[2]}.jsonl").read_text().splitlines())
+        assert found == expected, f"{table} has {found} rows, and {expected} are right"
+        yield f"{table}: {found} rows read, as many as the source database had"
+
+
+def _write_overlay(clone: Path, emr: Any, emr_endpoint: str) -> None:
+    template = read_template(clone / "template.yaml")
+    made = emr.create_application(name=STACK, releaseLabel=template["Parameters"]["EmrRelease"]["Default"], type="SPARK", architecture=this_host().architecture.upper(), clientToken=STACK)
+    emulated = overlay(template, Surroundings(made["applicationId"], made["arn"], emr_endpoint))
+    (clone / EMULATED).write_text(json.dumps(emulated, indent=1))
+
+
+def _environment(clone: Path, endpoint: str, emr_endpoint: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_", "SAM_", "PYTEST"))}
+    return {
+        **kept, "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}", "PYTHONPATH": os.pathsep.join(str(clone / part) for part in ("functions", "spark", "cli", "local")),
+        "AWS_ENDPOINT_URL": endpoint, "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY,
+        "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "COLUMNS": "150", "NO_COLOR": "1",
+    }  # fmt: skip
+
+
+def _head(clone: Path) -> str:
+    return subprocess.run(["git", "log", "--oneline", "-1"], cwd=clone, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _client(service: str, endpoint: str) -> Any:
+    session = boto3.Session(region_name=REGION, aws_access_key_id=KEY, aws_secret_access_key=KEY)
+    return session.client(service, endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"}))
+
+
+def _clients(endpoint: str) -> Any:
+    return lambda service: _client(service, endpoint)
+
+
+def main() -> None:
+    """Walk, and write what was said."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("emulator", choices=("ministack", "localstack"))
+    parser.add_argument("--keep", type=Path, help="another file than docs/walkthroughs/EMULATOR.md")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sluice-walkthrough-") as scratch:
+        text = walk(given.emulator, Path(scratch))
+    kept = given.keep or ROOT / "docs" / "walkthroughs" / f"{given.emulator}.md"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(f"# `make deploy` and `make delete` on {given.emulator}\nMade by `make deploy-walkthrough EMULATOR={given.emulator}`; [deploying.md](../deploying.md) says what each step is for.\n\n```text\n{text}```\n")
+    print(f"written to {kept}")
+
+
+if __name__ == "__main__":
+    main()
