@@ -4,15 +4,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from sluice.avro_columns import Columns
 from sluice.avro_types import NamedTypes
-from sluice.column_types import RowSchema
+from sluice.column_types import Column, RowSchema
 from sluice.errors import UnusableSchema
 from sluice.hidden_columns import colliding
-from sluice.position import PositionFields, detect
+from sluice.position import OFFSET_ONLY, PositionFields, detect
 
 FLATTENED = "flattened"  # Debezium's ExtractNewRecordState: the row with metadata columns beside
 ENVELOPE = "envelope"  # before, after, source, op
@@ -30,13 +30,15 @@ _SOURCE_NAMES = (
     "scn commit_scn lcr_position rs_id ssn redo_thread user_name redo_sql row_id start_scn start_ts_ms commit_ts_ms "
     "rs ord lsid txnNumber stxnid wallTime"
 ).split()
+_OF_TRANSACTION = ("total_order", "data_collection_order")
 _META_NAMES = frozenset(
     _SOURCE_NAMES + [f"source_{name}" for name in _SOURCE_NAMES]
-    + ["op", "deleted", "id", "total_order", "data_collection_order"]
+    + ["op", "deleted", "id", *_OF_TRANSACTION]
     + ["transaction_id", "transaction_total_order", "transaction_data_collection_order"]
 )
-# What tells that fields under a prefix are metadata: alone, and beside an `op` of the same prefix.
-_ALONE = ("deleted", "lsn", "source_lsn", "commit_lsn", "source_ts_ms", "source_ts_us", "source_ts_ns")
+# What tells that fields under a prefix are metadata: under the default one alone, and beside an `op` of the same prefix.
+_ALONE = ("lsn", "source_lsn", "commit_lsn", "source_ts_ms", "source_ts_us", "source_ts_ns")
+_DELETED = "__deleted"  # so named whatever the prefix is
 _TELLING = tuple(struct + name for name in ("lsn", "commit_lsn", "file", "scn", "ord", "ts_ms", "ts_us", "ts_ns") for struct in ("", "source_"))
 
 
@@ -77,11 +79,11 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
     naming the first column that can't be stored.
     """
     types = NamedTypes(schema)
-    record = types.resolve(schema, "")
+    record, _ = types.non_null(schema, "")  # a Connect schema that is optional is a union with null
     if record["type"] != "record":
         raise UnusableSchema(f"The schema is {record['type']!r}, not a record", source_type=str(record["type"]))
     fields = _fields(record)
-    shape = shape_of(record)
+    shape = _shape(types, record)
     if shape == ENVELOPE:
         row, meta = _envelope(types, fields)
     else:
@@ -94,16 +96,25 @@ def read_writer_schema(schema: Mapping[str, Any]) -> WriterSchema:
 
 def shape_of(schema: Mapping[str, Any]) -> str:
     """Which of the three shapes a record schema has."""
-    names = [field.get("name") for field in schema.get("fields", ()) if isinstance(field, Mapping)]
-    if {"op", "source"} <= set(names) and ({"before", "after"} & set(names)):
+    return _shape(NamedTypes(schema), schema)
+
+
+def _shape(types: NamedTypes, record: Mapping[str, Any]) -> str:
+    """An envelope has records under its names: a table may have columns called op, source, before and after."""
+    written = {field.get("name"): field.get("type") for field in record.get("fields", ()) if isinstance(field, Mapping)}
+    sides = {"before", "after"} & set(written)
+    if {"op", "source"} <= set(written) and sides and any(types.is_record(written[name]) for name in ("source", *sides)):
         return ENVELOPE
-    return PLAIN if _prefix(names) is None else FLATTENED
+    return PLAIN if _prefix(list(written)) is None else FLATTENED
 
 
 def metadata_names(names: Sequence[str]) -> FrozenSet[str]:
     """Which of a flattened record's fields are metadata that the connector added; none where the record is plain."""
     prefix = _prefix(names)
-    return frozenset(name for name in names if prefix is not None and _is_meta(name, prefix))
+    found = frozenset(name for name in names if prefix is not None and _is_meta(name, prefix))
+    if prefix in (None, DEFAULT_PREFIX) or any(prefix + name in found for name in _OF_TRANSACTION):
+        return found
+    return found - {prefix + "id"}  # MongoDB's `_id` under the prefix `_`: a transaction's id comes with its orders
 
 
 def _prefix(names: Sequence[Any]) -> Optional[str]:
@@ -113,16 +124,21 @@ def _prefix(names: Sequence[Any]) -> Optional[str]:
     (`add.fields.prefix` empty) isn't taken for one: `id`, `name` or `table` would then be metadata.
     """
     present = {name for name in names if isinstance(name, str)}
-    if DEFAULT_PREFIX + "op" in present:
+    if any(DEFAULT_PREFIX + name in present for name in ("op", *_ALONE)) or detect(present, _under(DEFAULT_PREFIX)).kind != OFFSET_ONLY:
         return DEFAULT_PREFIX
     for prefix in sorted(name[:-2] for name in present if name.endswith("op") and len(name) > len("op")):
         if any(prefix + name in present for name in _TELLING):
             return prefix
-    return DEFAULT_PREFIX if any(DEFAULT_PREFIX + name in present for name in _ALONE) else None
+    return DEFAULT_PREFIX if _DELETED in present else None
+
+
+def _under(prefix: str) -> Tuple[str, str]:
+    """The two ways in which a field of the source block is named under a prefix."""
+    return (prefix, prefix + "source_")
 
 
 def _is_meta(name: str, prefix: str) -> bool:
-    return name == "__deleted" or name.startswith(prefix) and name[len(prefix):] in _META_NAMES
+    return name == _DELETED or name.startswith(prefix) and name[len(prefix):] in _META_NAMES
 
 
 def _flattened_meta(names: Any, prefix: Optional[str]) -> MetaFields:
@@ -134,9 +150,9 @@ def _flattened_meta(names: Any, prefix: Optional[str]) -> MetaFields:
 
     return MetaFields(
         op=first(prefix + "op"),
-        deleted=first("__deleted", prefix + "deleted"),
+        deleted=first(_DELETED, prefix + "deleted"),
         source_ts_ms=first(prefix + "source_ts_ms", prefix + "ts_ms"),
-        position=detect(names, (prefix, prefix + "source_")),
+        position=detect(names, _under(prefix)),
     )
 
 
@@ -147,15 +163,26 @@ def _envelope(types: NamedTypes, fields: Dict[str, Mapping[str, Any]]) -> Tuple[
         if side in fields:
             value, _ = types.non_null(fields[side].get("type"), side)
             if value["type"] != "record":
-                raise UnusableSchema(f"The envelope's {side} is {value['type']!r}, not a record", column=side)
+                raise UnusableSchema(f"The envelope's {side} is {value['type']!r}, not a record", column=side, next_step=_NO_RECORD)
             rows.append(_row(types, list(_fields(value).values())))
-    if len({row.columns for row in rows}) > 1:
+    if len({_compared(row.columns) for row in rows}) > 1:
         raise UnusableSchema("The envelope's before and after have different columns")
     source, _ = types.non_null(fields["source"].get("type"), "source")
     if source["type"] != "record":
         raise UnusableSchema(f"The envelope's source is {source['type']!r}, not a record", column="source")
     names = _fields(source)
     return rows[0], MetaFields("op", None, "ts_ms" if "ts_ms" in names else None, detect(names))
+
+
+# https://debezium.io/documentation/reference/3.5/transformations/mongodb-event-flattening.html
+_NO_RECORD = "Where MongoDB's connector writes documents as text, let it use ExtractNewDocumentState; its rows have columns then"
+
+
+def _compared(columns: Tuple[Column, ...]) -> Tuple[Column, ...]:
+    """The columns without what doesn't change their values: whether they are nullable, and what a writer calls their types."""
+    return tuple(
+        replace(column, nullable=True, source_type="", element=_compared((column.element,))[0] if column.element else None, fields=_compared(column.fields))
+        for column in columns)
 
 
 def _fields(record: Mapping[str, Any]) -> Dict[str, Mapping[str, Any]]:

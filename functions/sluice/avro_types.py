@@ -68,6 +68,13 @@ class NamedTypes:
             raise UnsupportedType(f"Column {name} is a union of {told[:100]}", column=name, source_type=told[:100])
         return self.resolve(others[0], name), len(others) < len(written)
 
+    def is_record(self, written: Any) -> bool:
+        """Whether a type is a record, or a record or null."""
+        try:
+            return bool(self.non_null(written, "")[0]["type"] == "record")
+        except UnsupportedType:
+            return False
+
 
 _AVRO_TYPES = frozenset(
     ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "record", "error", "enum", "array", "map", "fixed")

@@ -76,6 +76,7 @@ _LOGICAL: Dict[Tuple[str, str], str] = {
     ("string", "uuid"): STRING,
 }
 
+_CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _PRIMITIVES = (BOOLEAN, INT, LONG, FLOAT, DOUBLE, STRING, BYTES)
 
 
@@ -173,7 +174,7 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     base = avro_type["type"]
     named, logical = _text(avro_type.get("connect.name")), _text(avro_type.get("logicalType"))
     told = f"{base} {named or logical or ''}".strip()
-    if base == "fixed" and logical == "decimal" or base == "bytes" and (logical == "decimal" or named == "org.apache.kafka.connect.data.Decimal"):
+    if base == "fixed" and logical == "decimal" or base == "bytes" and (logical == "decimal" or named == _CONNECT_DECIMAL):
         return _decimal(name, avro_type, nullable)
     if base in ("array", "record", "map"):
         raise ValueError(f"a {base} is resolved by the caller, which knows the named types")
@@ -182,7 +183,8 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     if base == "fixed" and not named and not logical:
         return plain_column(name, BYTES, nullable, told)
     if base in _PRIMITIVES:
-        kind = _NAMED.get((base, named)) if named else _LOGICAL.get((base, logical)) if logical else base
+        # A name that isn't known on top of a logical type that is: the logical type says what the number is.
+        kind = _NAMED.get((base, named or "")) or _LOGICAL.get((base, logical or "")) or (None if named or logical else base)
         if kind is None and base == STRING:
             kind = STRING
         if kind is not None:
@@ -197,7 +199,9 @@ def _text(value: Any) -> Optional[str]:
 def _decimal(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column:
     parameters = avro_type.get("connect.parameters")
     parameters = parameters if isinstance(parameters, Mapping) else {}
-    precision = avro_type.get("precision", parameters.get("connect.decimal.precision"))
+    # Connect's own Decimal has a scale and no precision; converters that fill none in leave it at that.
+    unnamed = UNNAMED_PRECISION if avro_type.get("connect.name") == _CONNECT_DECIMAL else None
+    precision = avro_type.get("precision", parameters.get("connect.decimal.precision", unnamed))
     scale = avro_type.get("scale", parameters.get("scale", 0))
     try:
         digits, places = int(precision), int(scale)  # type: ignore[arg-type]  # None is one of the mistakes caught

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import zlib
-from typing import List
+from typing import Any, List
 
 from sluice.errors import ExpansionLimit, SluiceError
 
 MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
+_PIECE = 8 * 1024
 _WINDOW = 31  # zlib: a gzip wrapper and the largest window
 
 
@@ -23,19 +24,28 @@ def unpacked(data: bytes, limit: int) -> bytes:
         return data
     parts: List[bytes] = []
     room = limit
-    while data:
-        member = zlib.decompressobj(_WINDOW)
+    at = 0
+    member: Any = None
+    while at < len(data):
+        if member is None:
+            if data[at] == 0:  # gzip files may be padded with zeros
+                at += 1
+                continue
+            member = zlib.decompressobj(_WINDOW)
+        piece = data[at:at + _PIECE]  # what lies behind a member's end is copied: a little of it, however many members there are
         try:
-            part = member.decompress(data, room + 1)
+            part = member.decompress(piece, room + 1)
         except zlib.error as error:
-            raise DamagedGzip("The object's gzip can't be unpacked", bytes=len(data), cause=str(error)[:200]) from error
+            raise DamagedGzip("The object's gzip can't be unpacked", bytes=len(data) - at, cause=str(error)[:200]) from error
         room -= len(part)
         if room < 0:
             raise ExpansionLimit(f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes")
         parts.append(part)
-        if not member.eof:
-            raise DamagedGzip("The object's gzip ends early", bytes=len(data))
-        data = member.unused_data.lstrip(b"\x00")  # gzip files may be padded with zeros
+        at += len(piece) - len(member.unused_data)
+        if member.eof:
+            member = None
+    if member is not None:
+        raise DamagedGzip("The object's gzip ends early", bytes=len(data))
     return b"".join(parts)
 
 

@@ -57,7 +57,7 @@ LINEAGE_WORDS: Tuple[str, ...] = tuple(LINEAGE)
 ROW_OPS: Tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
 TRUNCATE, MESSAGE = "t", "m"  # of the whole table; of no table: a message written to the source's log
 OPS: Tuple[str, ...] = (*ROW_OPS, TRUNCATE, MESSAGE)
-CREATE, DELETE = "c", "d"
+CREATE, DELETE, SNAPSHOT_READ = "c", "d", "r"
 
 _TAKEN = frozenset(name.lower() for name in NAMES)
 _TAKEN_PREFIXES = ("_sluice_", "_hoodie_")

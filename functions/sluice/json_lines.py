@@ -74,6 +74,13 @@ def is_wrapped(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"schema", "payload"} and isinstance(value["schema"], dict) and isinstance(value["schema"].get("type"), str)
 
 
+def _without_null_schema(value: Any) -> Any:
+    """Connect's wrapper around a value without a schema is {"schema": null, "payload": ...}: the value itself."""
+    if isinstance(value, dict) and value.keys() == {"schema", "payload"} and value["schema"] is None and isinstance(value["payload"], dict):
+        return value["payload"]
+    return value
+
+
 def lines(text: bytes) -> Iterator[bytes]:
     """The lines that hold something. Raises NotJsonLines for what is another format by its first byte."""
     if text.startswith(codecs.BOM_UTF8):
@@ -112,7 +119,7 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
             else:
-                value = parse(line)
+                value = _without_null_schema(parse(line))
                 if first and is_wrapped(value):
                     wrapped = Wrapped()
                     schema, value = wrapped.read(line, number)

@@ -133,15 +133,32 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
     raise Unordered(f"A {kind} position is out of range", field=kind, value=repr(tuple(components))[:200])
 
 
+# What stands before everything in each kind of log.
+_FIRST: Dict[str, Tuple[Any, ...]] = {
+    POSTGRES: (0,), MYSQL: (".0", 0, 0), SQLSERVER: ("00000000:00000000:0000", None, 0), ORACLE: (None, 0, None, None), MONGODB: (0, -1),
+}
+
+
+def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
+    """The components that place a row which a snapshot read: its own, or before the whole log where it names no place in it.
+
+    PostgreSQL's incremental snapshots name none (since Debezium 1.9.6), and no place would be safe: a change that was under way while
+    the row was read, and isn't in it, may stand before any that is known. So such a row gives what the table lacks, and never wins
+    over a change. https://github.com/debezium/debezium/pull/3765
+    """
+    return _FIRST[kind] if kind in _FIRST and all(part is None or part == "" for part in components) else components
+
+
 def log_place(kind: str, position: str) -> Optional[int]:
     """How far into its source's log a stored position is: a byte of PostgreSQL's, a binlog's or a virtual log file's number, a commit's SCN.
 
-    None where there is no log to be far in: MongoDB orders by its clock, and offsets are Kafka's.
+    None where there is no log to be far in: MongoDB orders by its clock, and offsets are Kafka's; and for a row that a snapshot
+    placed before the log.
     """
     place = position.split(".")[1]
     if kind == SQLSERVER:
-        return int(place[:8], 16)
-    return int(place) if kind in (POSTGRES, MYSQL, ORACLE) else None
+        return int(place[:8], 16) or None
+    return int(place) or None if kind in (POSTGRES, MYSQL, ORACLE) else None
 
 
 def generation_of(position: str) -> int:
@@ -165,8 +182,8 @@ def binlog_base(file: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _sqlserver_lsn(text: Optional[str]) -> str:
-    """An LSN "0000002a:000004e0:0003" as 20 hexadecimal digits; snapshot rows have no change LSN, which is lowest."""
-    if text is None:
+    """An LSN "0000002a:000004e0:0003" as 20 hexadecimal digits; snapshot rows have no change LSN, which is lowest (Debezium's Lsn prints it as NULL)."""
+    if text is None or text == "NULL":
         return "0" * 20
     if not _LSN.fullmatch(text):
         raise ValueError(f"{text[:100]!r} is not an LSN")

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 from sluice.avro_schema import ENVELOPE, WriterSchema
-from sluice.hidden_columns import CREATE, DELETE, MESSAGE, TRUNCATE
+from sluice.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
 
-SNAPSHOT_READ = "r"
 _EMPTY = (None, "", 0, False, b"")  # what a deletion carries for a column that the source's log left out
 
 

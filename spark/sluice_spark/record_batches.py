@@ -9,7 +9,7 @@ from sluice import hidden_columns as hidden
 from sluice.avro_schema import ENVELOPE, WriterSchema
 from sluice.errors import SluiceError, Unordered
 from sluice.manifest import ManifestObject
-from sluice.position import encode
+from sluice.position import encode, of_snapshot
 from sluice.unavailable import placeholders
 from sluice.watermark import encode_watermark
 from sluice_spark.key_texts import check_key_texts
@@ -85,7 +85,7 @@ def record_batch(
         names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
     arrays, unchanged = _data(rows, numbers, names, writer, plan)
     own = {
-        hidden.POSITION: _positions(rows, source, offsets, writer, plan),
+        hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan),
         hidden.DELETED: deleted,
         hidden.OP: ops,
         hidden.SOURCE_TS_MS: _column(source, meta.source_ts_ms),
@@ -108,17 +108,21 @@ def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema,
     try:
         source = record["source"] if writer.shape == ENVELOPE else record
         row = (record.get("after") or record.get("before")) if writer.shape == ENVELOPE else record
-        return _positions([row], [source], [offset], writer, plan)[0]
+        return _positions([row], [source], _column([record], writer.meta.op), [offset], writer, plan)[0]
     except (Unordered, KeyError, TypeError):
         return None
 
 
-def _positions(rows: Sequence[Any], source: Sequence[Any], offsets: Sequence[int], writer: WriterSchema, plan: ReaderPlan) -> List[str]:
+def _positions(
+    rows: Sequence[Any], source: Sequence[Any], ops: Optional[Sequence[Any]], offsets: Sequence[int], writer: WriterSchema, plan: ReaderPlan
+) -> List[str]:
     ordering = writer.row.column(plan.position) if plan.position is not None else None
     if ordering is not None:
         return [encode_watermark(plan.generation, ordering, row[ordering.name], offset) for row, offset in zip(rows, offsets)]
     kind, names = writer.meta.position.kind, writer.meta.position.names
-    components = list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
+    components: List[Sequence[Any]] = list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
+    if ops is not None and names and hidden.SNAPSHOT_READ in ops:
+        components = [of_snapshot(kind, parts) if op == hidden.SNAPSHOT_READ and not parts[0] else parts for parts, op in zip(components, ops)]
     return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
 
 

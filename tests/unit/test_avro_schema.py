@@ -91,11 +91,51 @@ def test_metadata_under_another_prefix_is_found_by_its_company():
     (("dbzop", "dbzlsn", "dbzts_ms", "__deleted"), "dbzop", ("dbzlsn",), "dbzts_ms"),
     (("_op", "_file", "_pos", "_row"), "_op", ("_file", "_pos", "_row"), None),
     (("__deleted",), None, (), None),
+    (("__file", "__pos", "__row"), None, ("__file", "__pos", "__row"), None),  # without op: a log position is metadata, too
+    (("__commit_scn", "__scn"), None, ("__commit_scn", "__scn", "", ""), None),
+    (("log_op", "log_file", "__lsn", "__deleted"), None, ("__lsn",), None),  # columns that look like another prefix's
 ])
 def test_a_flattened_record_is_recognized_by_its_fields_whatever_their_order_and_prefix(names, op, position, source_ts):
     schema = read_writer_schema(record(("id", "long"), ("name", "string"), ("table", "string"), meta=[{"name": name, "type": "string"} for name in names]))
-    assert (schema.shape, schema.row.names) == ("flattened", ("id", "name", "table"))
+    of_the_row = tuple(name for name in names if name.startswith("log_"))
+    assert (schema.shape, schema.row.names) == ("flattened", ("id", "name", "table", *of_the_row))
     assert (schema.meta.op, schema.meta.position.names, schema.meta.source_ts_ms) == (op, position, source_ts)
+
+
+def test_mongodbs_id_is_a_column_under_the_prefix_that_its_name_begins_with():
+    meta = [{"name": name, "type": "string"} for name in ("_op", "_ord", "_source_ts_ms")]
+    assert read_writer_schema(record(("_id", "string"), meta=meta)).row.names == ("_id",)
+    orders = [*meta, {"name": "_id", "type": "string"}, {"name": "_total_order", "type": "long"}]
+    assert read_writer_schema(record(("k", "string"), meta=orders)).row.names == ("k",)
+
+
+def test_a_table_may_have_columns_called_as_an_envelopes_parts():
+    columns = [(name, "string") for name in ("op", "source", "before", "after")]
+    assert read_writer_schema(record(*columns, meta=())).shape == "plain"
+    meta = [{"name": name, "type": "string"} for name in ("__op", "__lsn")]
+    assert read_writer_schema(record(*columns, meta=meta)).row.names == ("op", "source", "before", "after")
+
+
+def test_an_optional_record_is_the_record():
+    assert read_writer_schema(["null", record(("id", "int"))]).row.names == ("id",)
+
+
+def test_the_sides_of_an_envelope_may_differ_in_what_does_not_change_a_value():
+    def side(name, *, null):
+        point = {"type": "record", "name": f"{name}Point", "fields": [{"name": "x", "type": "double"}]}
+        return {"name": name, "type": ["null", {"type": "record", "name": f"{name}Value", "fields": [{"name": "id", "type": ["null", "int"] if null else "int"}, {"name": "p", "type": point}]}]}
+
+    source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}
+    fields = [side("before", null=True), side("after", null=False), {"name": "source", "type": source}, {"name": "op", "type": "string"}]
+    assert read_writer_schema({"type": "record", "name": "E", "fields": fields}).row.names == ("id", "p")
+
+
+def test_documents_that_mongodbs_connector_writes_as_text_are_refused_with_the_way_out():
+    text = {"type": "string", "connect.name": "io.debezium.data.Json"}
+    source = {"type": "record", "name": "Source", "fields": [{"name": "ts_ms", "type": "long"}, {"name": "ord", "type": "int"}]}
+    fields = [{"name": "before", "type": ["null", text]}, {"name": "after", "type": ["null", text]}, {"name": "source", "type": source}, {"name": "op", "type": "string"}]
+    with pytest.raises(UnusableSchema, match="ExtractNewDocumentState"):
+        read_writer_schema({"type": "record", "name": "E", "fields": fields})
 
 
 def test_a_column_that_ends_in_op_is_data_where_nothing_else_is_metadata():
@@ -120,6 +160,8 @@ def test_position_fields_named_with_their_struct_are_found():
     ({"type": "int", "logicalType": "date"}, "date"), ({"type": "long", "logicalType": "timestamp-micros"}, "timestamp"),
     ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 18}, "decimal(38,18)"),
     (named("bytes", "org.apache.kafka.connect.data.Decimal", **{"connect.parameters": {"scale": "2", "connect.decimal.precision": "8"}}), "decimal(8,2)"),
+    (named("bytes", "org.apache.kafka.connect.data.Decimal", **{"connect.parameters": {"scale": "2"}}), "decimal(38,2)"),
+    (named("long", "com.example.Moment", logicalType="timestamp-millis"), "timestamp"),
     ({"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 1}, "decimal(5,1)"),
     ({"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
     ({"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}, "decimal(38,2)"),  # money: its precision is only the converter's default

@@ -11,6 +11,7 @@ import pytest
 from sluice.avro_schema import read_writer_schema
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.limits import Limits
+from sluice.log_restart import judge
 from sluice.manifest import ManifestObject
 from sluice.table_config import TableConfig
 from sluice_aws.avro_heads import CorruptObject
@@ -73,6 +74,19 @@ def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> No
             {"before": {"id": 1, "name": "old"}, "after": None, "source": {"ts_ms": 6, "lsn": 10}, "op": "d"}]
     found = decoded(schema, rows)
     assert [(row["id"], row["name"], row["__deleted"], row["_sluice_source_ts_ms"]) for row in found] == [(1, "new", False, 5), (1, "old", True, 6)]
+
+
+def test_a_row_of_an_incremental_snapshot_stands_before_every_change_and_restarts_no_log() -> None:
+    """PostgreSQL's since Debezium 1.9.6: `lsn`, `txId` and `xmin` are left out (github.com/debezium/debezium/pull/3765)."""
+    schema = flattened(id="int")
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    at = replace(ITEM, key="x+0+500.avro")
+    found = decode(avro(schema, [change("r", None, id=1), change("u", 1, id=1), change("c", None, id=2)]), at, plan)
+    assert [row["_sluice_position"] for row in found.batches[0].to_pylist()] == [f"0003.{lsn:020d}.{500 + lsn:020d}" for lsn in (0, 1)]
+    assert [row.code for row in found.rows] == ["unordered_change"]  # only a snapshot's row may leave it out
+    later = decode(avro(schema, [{**change("r", None, id=3), "__source_ts_ms": 9}]), replace(at, key="x+0+600.avro", offset=600), plan).seen
+    before = decode(avro(schema, [change("u", 5 * 1024**3, id=1)]), at, plan).seen
+    assert not judge({}, [before, later], generation=3).parked
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ import base64
 import gzip
 import json
 import os
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,20 @@ def test_a_small_object_that_unpacks_to_very_much_is_refused_without_unpacking_i
 
 def test_members_of_a_gzip_follow_each_other() -> None:
     assert picked(json_rows(gzip.compress(lines(flat(id=1))) + gzip.compress(lines(flat(id=2)))), "id") == [(1,), (2,)]
+
+
+def test_a_gzip_of_very_many_members_costs_no_more_than_its_length() -> None:
+    member = gzip.compress(b"x")
+    began = time.process_time()
+    assert unpacked(member * 20_000 + b"\x00" * 9, 1_000_000) == b"x" * 20_000
+    assert time.process_time() - began < 2  # copying what is left for each member took ten times as long, and a hundred times for ten times as many
+    with pytest.raises(DamagedGzip, match="ends early"):
+        unpacked(member + member[:-1], 1_000)
+
+
+def test_a_wrapper_without_a_schema_is_its_payload() -> None:
+    body = lines({"schema": None, "payload": flat(id=1)}, {"schema": None, "payload": flat(id=2)})
+    assert picked(json_rows(body), "id", "_sluice_op") == picked(json_rows(lines(flat(id=1), flat(id=2))), "id", "_sluice_op")
 
 
 def test_the_head_tells_the_schema_that_records_carry() -> None:

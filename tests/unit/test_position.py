@@ -2,7 +2,7 @@
 import pytest
 
 from sluice.errors import Unordered
-from sluice.position import PositionFields, binlog_base, detect, encode, generation_of
+from sluice.position import PositionFields, binlog_base, detect, encode, generation_of, log_place, of_snapshot
 
 
 def test_a_postgres_position_is_generation_lsn_and_offset():
@@ -17,6 +17,22 @@ def test_a_mysql_position_counts_the_binlog_by_its_number():
 def test_a_sqlserver_snapshot_row_precedes_the_changes_of_its_commit():
     snapshot = encode(0, "sqlserver", ("0000002A:000004e0:0003", None, None), 9)
     assert snapshot < encode(0, "sqlserver", ("0000002a:000004e0:0003", "0000002a:000004e0:0002", 1), 0)
+
+
+@pytest.mark.parametrize("kind, nowhere, first", [
+    ("postgres", (None,), (1,)), ("mysql", ("", None, None), ("b.000001", 4, 0)), ("sqlserver", (None, None, None), ("00000001:00000000:0000", None, None)),
+    ("oracle", (None, None, None, None), (None, "1", None, None)), ("mongodb", (None, None), (1, 0)),
+])
+def test_a_snapshots_row_that_names_no_place_in_the_log_stands_before_all_of_it(kind, nowhere, first):
+    placed = encode(0, kind, of_snapshot(kind, nowhere), 9)
+    assert placed < encode(0, kind, first, 0) and log_place(kind, placed) in (None, 0)
+    assert of_snapshot(kind, first) == first
+    with pytest.raises(Unordered):  # any other change must name one
+        encode(0, kind, nowhere, 9)
+
+
+def test_a_change_lsn_that_debezium_prints_as_null_is_none():
+    assert encode(0, "sqlserver", ("0000002a:000004e0:0003", "NULL", None), 9) == encode(0, "sqlserver", ("0000002a:000004e0:0003", None, None), 9)
 
 
 def test_without_log_position_the_offset_orders():
