@@ -9,6 +9,7 @@ from typing import Any, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
 
 from sluice.avro_columns import Columns
 from sluice.avro_types import NamedTypes
+from sluice.column_names import stored_name
 from sluice.column_types import Column, RowSchema
 from sluice.errors import UnusableSchema
 from sluice.hidden_columns import colliding
@@ -198,14 +199,19 @@ def _fields(record: Mapping[str, Any]) -> Dict[str, Mapping[str, Any]]:
 
 
 def _row(types: NamedTypes, fields: Sequence[Mapping[str, Any]]) -> RowSchema:
-    names = [field["name"] for field in fields]
+    names = [stored_name(field["name"]) for field in fields]
     taken = colliding(names)
     if taken:
         raise UnusableSchema(f"The source's columns {', '.join(taken)} have names that Sluice or Hudi uses", columns=list(taken))
+    alike = sorted(name for name, count in Counter(names).items() if count > 1)
+    if alike:
+        told = sorted(field["name"][:100] for field in fields if stored_name(field["name"]) in alike)
+        raise UnusableSchema(f"The source's columns {', '.join(map(repr, told))} would have one name: a column's has letters, digits and _ only", columns=told)
     twice = sorted(name for name, count in Counter(name.lower() for name in names).items() if count > 1)
     if twice:
         raise UnusableSchema(f"The source's columns {', '.join(twice)} differ in case only; Spark and Glue can't tell them apart", columns=twice)
     if not names:
         raise UnusableSchema("The record has no data column")
     columns = Columns(types)
-    return RowSchema(tuple(columns.column(field["name"], field.get("type")) for field in fields))
+    made = [(columns.column(field["name"], field.get("type")), name) for field, name in zip(fields, names)]
+    return RowSchema(tuple(column if column.name == name else replace(column, name=name, field=column.name) for column, name in made))

@@ -85,7 +85,8 @@ class Column:
     """One column of a row. `nullable` is what the source says; stored columns are all nullable but the key.
 
     `element` is the item column of an array, or the value column of a map (kind JSON); `fields` are those of a
-    record (kind JSON). `source_type` tells the writer's own type, for messages.
+    record (kind JSON). `source_type` tells the writer's own type, for messages. `field` is what the writer calls it where its
+    table can't (column_names.py).
     """
 
     name: str
@@ -97,6 +98,12 @@ class Column:
     source_type: str = ""
     element: Optional[Column] = None
     fields: Tuple[Column, ...] = ()
+    field: Optional[str] = None
+
+    @property
+    def written_name(self) -> str:
+        """The name under which a record has the value."""
+        return self.name if self.field is None else self.field
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Collection, Dict, FrozenSet, List, Mapping, Sequence
 
 from sluice.avro_schema import metadata_names
+from sluice.column_names import stored_name
 from sluice.errors import Incompatible, UnusableSchema
 from sluice.json_text import NumberText
 from sluice.json_types import JSON_TEXT, METADATA, NUMBER_TEXT, declared_type
@@ -64,8 +65,9 @@ class Inference:
         fields = []
         metadata = metadata_names(tuple(seen))
         for name, kinds in seen.items():
-            if name in self._types:
-                found = declared_type(self._types[name])
+            declared = self._types.get(name) or self._types.get(stored_name(name))
+            if declared:
+                found = declared_type(declared)
             elif kinds:
                 found = _type(name, kinds)
             elif name in metadata:
@@ -91,7 +93,7 @@ def agreed(schemas: Sequence[Mapping[str, Any]], doubles: Collection[str]) -> Li
     """
     known = set(doubles)
     for schema in schemas:
-        known.update(field["name"] for record in _records(schema) for field in record["fields"] if field["type"][-1] == "double")
+        known.update(stored_name(field["name"]) for record in _records(schema) for field in record["fields"] if field["type"][-1] == "double")
     return [_with_doubles(schema, known) for schema in schemas]
 
 
@@ -102,7 +104,7 @@ def _with_doubles(node: Mapping[str, Any], known: Collection[str]) -> Dict[str, 
         if isinstance(kind, dict) and "fields" in kind:
             kind = _with_doubles(kind, known)
         elif isinstance(kind, dict) and kind.get(EXACT_IN_DOUBLE):
-            kind = "double" if field["name"] in known else "long"
+            kind = "double" if stored_name(field["name"]) in known else "long"
         fields.append({**field, "type": ["null", kind]})
     return {**node, "fields": fields}
 

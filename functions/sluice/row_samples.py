@@ -45,8 +45,8 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> Optional[Sam
         row = record.get("after") if record.get("after") is not None else before
     if not isinstance(row, Mapping):
         return None
-    values = {name: row.get(name) for name in writer.row.names}
-    told = {name: before.get(name) for name in writer.row.names} if isinstance(before, Mapping) and not deleted else None
+    values = {column.name: row.get(column.written_name) for column in writer.row.columns}
+    told = {column.name: before.get(column.written_name) for column in writer.row.columns} if isinstance(before, Mapping) and not deleted else None
     return SampledRow(values, deleted, op in (None, CREATE, SNAPSHOT_READ) and not deleted, told)
 
 

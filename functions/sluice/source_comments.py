@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping
 
 from sluice.avro_schema import ENVELOPE, shape_of
+from sluice.column_names import stored_name
 from sluice.avro_types import NamedTypes
 from sluice.errors import UnsupportedType
 
@@ -27,7 +28,7 @@ def source_comments(schema: Any) -> Dict[str, str]:
             kind, _ = types.non_null(field.get("type"), str(field.get("name")))
             told = field.get("doc") or kind.get("connect.doc")
             if isinstance(told, str):
-                found[str(field.get("name"))] = told
+                found[stored_name(str(field.get("name")))] = told
     except (UnsupportedType, AttributeError, KeyError, TypeError):
         return {}  # admission says what is wrong with a schema; here it has no comments, no more
     return found

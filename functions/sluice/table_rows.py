@@ -1,9 +1,10 @@
 """The columns that a table takes of a writer's row, and what they mean for the columns that it has."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Mapping, Optional
 
-from sluice.column_types import STRING, RowSchema, plain_column, row_as_configured
+from sluice.column_types import ARRAY, BYTES, JSON, STRING, Column, RowSchema, plain_column, row_as_configured
 from sluice.errors import Incompatible
 from sluice.hidden_columns import ROW
 from sluice.table_config import TableConfig
@@ -12,13 +13,32 @@ from sluice.watermark import check_watermark
 
 
 def row_for_table(row: RowSchema, config: TableConfig) -> RowSchema:
-    """A writer's columns as its table has them: raw where it wants them so, and with a key of the table's own where rows have none."""
+    """A writer's columns as its table has them: raw where it wants them so, and with a key of the table's own where rows have none.
+
+    Bytes in the key or in a folder's name are their base64 text, as `binary.handling.mode=base64` has them: Hudi makes keys of texts, and of
+    bytes now a hexadecimal number and now the name of a place in memory.
+    """
     wanted = row_as_configured(row, config.raw)
-    return RowSchema((*wanted.columns, plain_column(ROW, STRING, False, "row"))) if config.append_only else wanted
+    named = {*config.record_key, *config.partition_by}
+    columns = tuple(_told_as_text(column) if column.name in named else column for column in wanted.columns)
+    return RowSchema((*columns, plain_column(ROW, STRING, False, "row")) if config.append_only else columns)
+
+
+def _told_as_text(column: Column) -> Column:
+    return replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field) if column.kind == BYTES else column
 
 
 def evolve_table(before: Optional[Mapping[str, str]], row: RowSchema, config: TableConfig) -> Evolution:
-    """As table_evolution.evolve, for a row of `row_for_table`. Raises Incompatible, also where the position column is missing."""
+    """As table_evolution.evolve, for a row of `row_for_table`. Raises Incompatible, also where the position column is missing.
+
+    And for a column of the key or of folders' names that is an array or a map, whose text is not the same each time.
+    """
+    for name in config.record_key + config.partition_by:
+        column = row.column(name)
+        if column is not None and (column.kind == ARRAY or column.kind == JSON and column.element is not None):
+            raise Incompatible(
+                f"The column {name} of the key or of folders' names is {column.source_type}", column=name, types=[column.source_type, "a single value"],
+                next_step="Give the topic a table with a record_key and partition_by of numbers, texts or times")
     if config.position is not None:
         column = row.column(config.position)
         if column is None:

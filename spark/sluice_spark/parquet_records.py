@@ -40,6 +40,7 @@ def _understood(schema: str) -> WriterSchema:
 
 def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
+    known = {column.written_name: column for column in writer.row.columns}
     first = 0
     try:
         names = set(pq.read_schema(pa.BufferReader(body)).names)
@@ -48,7 +49,7 @@ def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> I
             raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - names)[:10])
         for batch in bounded_batches(body, limits, CHUNK_ROWS):
             in_order = batch.schema.names
-            columns = [_readable(column, writer.row.column(name), name in uuids) for name, column in zip(in_order, batch.columns)]
+            columns = [_readable(column, known.get(name), name in uuids) for name, column in zip(in_order, batch.columns)]
             if batch.num_rows:
                 yield Chunk(writer, [_record(in_order, row, first + at) for at, row in enumerate(zip(*columns))])
             first += batch.num_rows

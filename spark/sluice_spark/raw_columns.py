@@ -1,6 +1,7 @@
 """The raw form in which a column leaves a read task: Arrow arrays built from decoded Avro values."""
 from __future__ import annotations
 
+import base64
 from typing import Any, Dict, List, Optional, Sequence
 
 import pyarrow as pa
@@ -91,6 +92,8 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column) -> pa.Arra
             return _rescaled(values, _NANOS[written.kind], _NANOS[wanted.kind])
         if wanted.kind in _TEXT and (written.kind in _MADE_TEXT or written.kind in kinds.TEXT_KINDS and written.kind not in _TEXT):
             values = [None if value is None else stored_text(value, written) for value in values]
+        elif wanted.kind == kinds.STRING and written.kind == kinds.BYTES:  # of a key (table_rows.py)
+            values = [None if value is None else base64.b64encode(value).decode("ascii") for value in values]
         elif written.kind in _WELL_FORMED and wanted.kind not in _WELL_FORMED and wanted.kind != kinds.STRING:
             values = [None if value is None else count_of(value, wanted.kind) for value in values]
         made = pa.array(values, type=_ARROW[wanted.kind])

@@ -12,7 +12,7 @@ from sluice.manifest import ManifestObject
 from sluice.position import encode, of_snapshot
 from sluice.unavailable import placeholders
 from sluice.watermark import encode_watermark
-from sluice_spark.key_texts import check_key_texts
+from sluice_spark.key_texts import check_folder_texts, check_key_texts
 from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
 from sluice_spark.task_plan import ReaderPlan
 from sluice_spark.unchanged_values import without_placeholders
@@ -78,7 +78,7 @@ def record_batch(
     offsets: Sequence[int] = [first_offset + number for number in numbers]
     partitions: Sequence[Optional[int]] = [item.kafka_partition] * len(records)
     if plan.append_only and plan.coordinates:
-        partitions, offsets = (_coordinate(rows, name, numbers) for name in plan.coordinates)
+        partitions, offsets = (_coordinate(rows, name, writer, numbers) for name in plan.coordinates)
         names = [f"{plan.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
     else:
         # Without the version: the same key written again, longer after a crash, brings the same rows once more.
@@ -118,7 +118,7 @@ def _positions(
 ) -> List[str]:
     ordering = writer.row.column(plan.position) if plan.position is not None else None
     if ordering is not None:
-        return [encode_watermark(plan.generation, ordering, row[ordering.name], offset) for row, offset in zip(rows, offsets)]
+        return [encode_watermark(plan.generation, ordering, row[ordering.written_name], offset) for row, offset in zip(rows, offsets)]
     kind, names = writer.meta.position.kind, writer.meta.position.names
     components: List[Sequence[Any]] = list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
     if ops is not None and names and hidden.SNAPSHOT_READ in ops:
@@ -136,11 +136,13 @@ class _NoRow(Dict[str, Any]):
 _NO_ROW = _NoRow()
 
 
-def _coordinate(rows: Sequence[Any], name: str, numbers: Sequence[int]) -> List[int]:
+def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: Sequence[int]) -> List[int]:
     """A column of whole numbers from 0, whole text included: JSON declared as text is that."""
     found = []
+    column = writer.row.column(name)
+    own_name = name if column is None else column.written_name
     for row, number in zip(rows, numbers):
-        value = row.get(name) if row is not None else None
+        value = row.get(own_name) if row is not None else None
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
             value = int(value)
         if type(value) is not int or not 0 <= value < 2**63:
@@ -161,15 +163,16 @@ def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], wri
         if written is None:
             arrays.append(nulls(wanted, len(rows)))
             continue
-        name = wanted.name
-        values = [row[name] for row in rows]
+        name, own_name = wanted.name, written.written_name
+        values = [row[own_name] for row in rows]
         if name in plan.record_key and None in values:
-            missing = next((number for number, row in zip(numbers, rows) if row is not _NO_ROW and row[name] is None), None)
+            missing = next((number for number, row in zip(numbers, rows) if row is not _NO_ROW and row[own_name] is None), None)
             if missing is not None:
                 raise NullRecordKey(f"The key column {name} is null", column=name, record=missing)
         arrays.append(raw_array(values, written, wanted))
     made = dict(zip((column.name for column in plan.columns), arrays))
-    check_key_texts({name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=plan.partitioned)
+    check_key_texts({name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_by))
+    check_folder_texts({name: made[name] for name in plan.partition_by if name in made}, numbers)
     return without_placeholders(arrays, [column.name for column in plan.columns], found=placeholders(plan.unavailable_value), never=plan.record_key)
 
 

@@ -27,11 +27,11 @@ class ReaderPlan:
     unavailable_value: str = unavailable.DEFAULT
     coordinates: Tuple[str, ...] = ()  # the columns of the Kafka partition and offset that records carry
     topic: str = ""
-    partitioned: bool = False
+    partition_by: Tuple[str, ...] = ()
 
 
 def reader_plan(config: TableConfig, *, batch: str, columns: Tuple[Column, ...], inferred: Mapping[str, str]) -> ReaderPlan:
     """The plan of one batch's read into a table."""
     return ReaderPlan(
         batch, config.table, config.record_key, config.generation, columns, config.limits, inferred, config.position, config.append_only, config.unavailable_value,
-        config.coordinates, config.topic, bool(config.partition_by))
+        config.coordinates, config.topic, config.partition_by)

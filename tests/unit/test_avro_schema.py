@@ -223,6 +223,20 @@ def test_a_source_column_with_a_hidden_columns_name_is_refused(name):
         read_writer_schema(record((name, "int")))
 
 
+@pytest.mark.parametrize("name, stored", [
+    ("größe", "größe"), ("名前", "名前"), ("dash-col", "dash_col"), ("with space", "with_space"), ("1digit", "_1digit"), ("a.b`c\"d", "a_b_c_d"), ("", "_"), ("-x", "_x"),
+    ("\N{MATHEMATICAL SCRIPT CAPITAL X}", "_"), ("a\u0301", "a_"), ("$price", "_price"), ("٣", "_٣"), ("²", "_"),
+])
+def test_a_column_is_called_as_its_table_can_call_it_and_found_under_its_own_name(name, stored):
+    (found,) = read_writer_schema(record((name, "int"), meta=())).row.columns
+    assert (found.name, found.written_name) == (stored, name)
+
+
+def test_columns_that_would_have_one_name_are_refused_with_both():
+    with pytest.raises(UnusableSchema, match="'a b', 'a-b'"):
+        read_writer_schema(record(("a-b", "int"), ("a b", "int"), meta=()))
+
+
 def test_columns_that_differ_in_case_only_are_refused():
     with pytest.raises(UnusableSchema, match="differ in case"):
         read_writer_schema(record(("Id", "int"), ("id", "int")))

@@ -238,6 +238,13 @@ def test_a_gzip_of_very_many_members_costs_no_more_than_its_length() -> None:
         unpacked(member + member[:-1], 1_000)
 
 
+def test_a_field_that_no_column_can_be_called_by_is_found_by_its_own_name() -> None:
+    table = config("order_id", json_types={"a_b": "decimal(5,2)"})
+    assert picked(json_rows(lines(flat(**{"order-id": 1, "a.b": 1.5, "`": "x"})), table), "order_id", "a_b", "_") == [(1, Decimal("1.50"), "x")]
+    before = {**CREATE, "after": {"order-id": 1, "x y": "v"}}
+    assert picked(json_rows(lines(before), table), "order_id", "x_y") == [(1, "v")]
+
+
 def test_a_wrapper_without_a_schema_is_its_payload() -> None:
     body = lines({"schema": None, "payload": flat(id=1)}, {"schema": None, "payload": flat(id=2)})
     assert picked(json_rows(body), "id", "_sluice_op") == picked(json_rows(lines(flat(id=1), flat(id=2))), "id", "_sluice_op")

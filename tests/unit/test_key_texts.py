@@ -2,7 +2,7 @@
 import pyarrow as pa
 import pytest
 
-from sluice_spark.key_texts import UnusableRecordKey, check_key_texts
+from sluice_spark.key_texts import UnusablePartitionValue, UnusableRecordKey, check_folder_texts, check_key_texts
 
 
 @pytest.mark.parametrize(("key", "empty_parts", "column", "record"), [
@@ -13,6 +13,7 @@ from sluice_spark.key_texts import UnusableRecordKey, check_key_texts
     ({"a": ["x", "y"], "b": ["__empty__", "y"]}, True, "b", 10),
     ({"a": ["x", "y"], "b": ["__empty__", ""]}, False, "b", 11),
     ({"a": ["1", "1,b:2"], "b": ["2,b:3", "3"]}, False, "a", 11),
+    ({"a": [1, 2], "b": ["x" * 16_384, "x" * 16_385]}, False, "b", 11),
 ])  # fmt: skip
 def test_a_key_that_hudi_would_take_for_another_or_for_none_is_refused(key, empty_parts, column, record):
     with pytest.raises(UnusableRecordKey) as refused:
@@ -29,3 +30,18 @@ def test_a_key_that_hudi_would_take_for_another_or_for_none_is_refused(key, empt
 ])  # fmt: skip
 def test_every_other_text_is_a_key(key):
     check_key_texts({name: pa.array(values) for name, values in key.items()}, list(range(5)), empty_parts=True)
+
+
+@pytest.mark.parametrize(("partition", "column"), [
+    ({"p": ["x", "a\0b"]}, "p"), ({"p": [None, "x" * 254]}, "p"), ({"p": ["x" * 100, "/" * 85]}, "p"), ({"p": ["", "ü" * 127]}, "p"),
+    ({"n": [1, 2], "p": ["x", "x" * 300]}, "p"), ({"a": [None, "x" * 200], "b": ["", "x" * 200], "c": ["", "x" * 200]}, "a"),
+])  # fmt: skip
+def test_a_value_that_no_store_holds_as_a_folder_is_refused(partition, column):
+    with pytest.raises(UnusablePartitionValue) as refused:
+        check_folder_texts({name: pa.array(values) for name, values in partition.items()}, [10, 11])
+    assert refused.value.facts == {"column": column, "record": 11}
+
+
+def test_every_other_text_is_a_folder():
+    check_folder_texts({"p": pa.array(["", None, "x" * 253, "/" * 84, "ü" * 126, "..", " ", "a=b%", "\n"]), "n": pa.array([1] * 9)}, list(range(9)))
+    check_folder_texts({"p": pa.array([], pa.string()), "q": pa.nulls(0, pa.string())}, [])
