@@ -23,7 +23,7 @@ _CONVERTED: Dict[int, Any] = {
 _L_DECIMAL, _L_TIME, _L_TIMESTAMP, _L_INTEGER = 5, 7, 8, 10
 _LOGICAL: Dict[int, Any] = {
     1: "string", 4: "string", 6: {"type": "int", "logicalType": "date"}, 12: {"type": "string", "connect.name": JSON_TEXT},
-    14: {"type": "string", "connect.name": UUID},
+    14: {"type": "string", "connect.name": UUID}, 15: "float",
 }
 _UNSIGNED_64 = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}  # the shortest decimal with room for 2^64
 _UNITS = {1: "millis", 2: "micros", 3: "nanos"}

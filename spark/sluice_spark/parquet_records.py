@@ -105,7 +105,11 @@ def _as_written(column: pa.Array, written: Optional[Column], is_uuid: bool) -> L
     if unit is not None and pa.types.is_timestamp(column.type) and column.type.unit != unit:
         column = column.cast(pa.timestamp(unit, column.type.tz))
     raw = raw_values(column)
-    return _map(raw, lambda value: str(uuid.UUID(bytes=value))) if is_uuid and column.type != pa.string() else raw
+    return _map(raw, _uuid_text) if is_uuid and pa.types.is_fixed_size_binary(column.type) else raw
+
+
+def _uuid_text(value: bytes) -> str:
+    return str(uuid.UUID(bytes=value))
 
 
 def _uuids(schema: str) -> List[str]:
@@ -122,21 +126,26 @@ def raw_values(column: pa.Array) -> List[Any]:
     """A column's values without the meaning of a logical type: days, counts of time units, unscaled bytes, lists, dicts."""
     kind = column.type
     if isinstance(column, pa.ExtensionArray):
-        return raw_values(column.storage)
+        held = raw_values(column.storage)
+        return _map(held, _uuid_text) if kind.extension_name == "arrow.uuid" else held
     if pa.types.is_dictionary(kind):
         return raw_values(column.dictionary_decode())
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return column.cast(pa.int32()).to_pylist()
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
         return column.cast(pa.int64()).to_pylist()
     if pa.types.is_decimal(kind):
         return _decimals(column)
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32()).to_pylist()
     if pa.types.is_uint64(kind):
         return _map(column.to_pylist(), _octets)
     if pa.types.is_map(kind):
         return _maps(column)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _lists(column)
+    if pa.types.is_fixed_size_list(kind):
+        return raw_values(column.cast(pa.list_(kind.value_type)))
     if pa.types.is_struct(kind):
         return _structs(column)
     return column.to_pylist()
@@ -167,8 +176,13 @@ def _maps(column: Any) -> List[Any]:
     offsets, valid = column.offsets.to_pylist(), column.is_valid().to_pylist()
     keys, values = raw_values(column.keys), raw_values(column.items)
     made: List[Any] = []
+    of_keys = column.type.key_type.value_type if pa.types.is_dictionary(column.type.key_type) else column.type.key_type
+    by_text = pa.types.is_string(of_keys) or pa.types.is_large_string(of_keys)
+    named = (column.type.key_field.name, column.type.item_field.name)
     for begin, end, there in zip(offsets, offsets[1:], valid):
-        made.append(dict(zip(keys[begin:end], values[begin:end])) if there else None)
+        pairs = zip(keys[begin:end], values[begin:end])
+        # Other keys than text are pairs in an array, as the schema has them.
+        made.append(None if not there else dict(pairs) if by_text else [dict(zip(named, pair)) for pair in pairs])
     return made
 
 

@@ -65,7 +65,8 @@ def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(codec: str,
     (pa.date32(), dt.date(1996, 7, 8), 9685), (pa.timestamp("ms", "UTC"), 10**12, 10**12), (pa.timestamp("us"), -1, -1), (pa.timestamp("ns"), 10**18 + 1, 10**18 + 1),
     (pa.time32("ms"), 5, 5), (pa.time64("us"), 5, 5), (pa.time64("ns"), 5, 5), (pa.decimal128(38, 10), Decimal("-1234567890123456789012345678.0123456789"), Decimal("-1234567890123456789012345678.0123456789")),
     (pa.decimal128(5, 2), Decimal("1.50"), Decimal("1.50")), (pa.list_(pa.int32()), [1, None, 3], [1, None, 3]), (pa.list_(pa.list_(pa.string())), [["a"], [], None], [["a"], [], None]),
-    (pa.list_(pa.date32()), [dt.date(1970, 1, 2)], [1]), (pa.dictionary(pa.int32(), pa.string()), "word", "word"),
+    (pa.list_(pa.date32()), [dt.date(1970, 1, 2)], [1]), (pa.dictionary(pa.int32(), pa.string()), "word", "word"), (pa.float16(), 1.5, 1.5),
+    (pa.map_(pa.int32(), pa.date32()), [(7, dt.date(1970, 1, 2))], ['{"key":7,"value":"1970-01-02"}']), (pa.map_(pa.string(), pa.int32()), [("a", 1)], '{"a":1}'),
 ])
 def test_a_logical_type_of_parquet_is_the_same_kind_as_avros(kind: pa.DataType, value: Any, raw: Any) -> None:
     rows = [change(v=value), change(v=None), change(v=value)]
@@ -85,6 +86,19 @@ def test_a_uuid_is_text() -> None:
     body = io.BytesIO()
     pq.write_table(table, body)
     assert picked(rows_of(body.getvalue()), "v") == [(str(value),), (None,)]
+
+
+def test_what_arrows_own_schema_in_a_file_makes_of_its_columns_is_read_as_parquet_has_it() -> None:
+    """pandas and pyarrow leave it in the footer (`ARROW:schema`): other types then come out of a file than its own."""
+    named = pa.array([b"A" * 16], pa.binary(16))
+    nested = pa.StructArray.from_arrays([pa.ExtensionArray.from_storage(pa.uuid(), named) if hasattr(pa, "uuid") else pa.array(["x"])], names=["u"])
+    table = pa.table({
+        "id": pa.array([1], pa.int32()), "took": pa.array([dt.timedelta(seconds=1)], pa.duration("us")), "days": pa.array([[dt.date(1970, 1, 2), None]], pa.list_(pa.date32(), 2)),
+        "half": pa.array([1.5], pa.float16()), "nested": nested, "index level": pa.array([0])})
+    body = io.BytesIO()
+    pq.write_table(table, body)
+    text = '{"u":"41414141-4141-4141-4141-414141414141"}' if hasattr(pa, "uuid") else '{"u":"x"}'
+    assert picked(rows_of(body.getvalue()), "took", "days", "half", "nested", "index_level") == [(1_000_000, [1, None], 1.5, text, 0)]
 
 
 def test_timestamps_as_hive_and_impala_write_them_are_nanoseconds() -> None:
