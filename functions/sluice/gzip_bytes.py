@@ -54,6 +54,11 @@ def unpacked_head(data: bytes, limit: int) -> bytes:
     if not data.startswith(MAGIC):
         return data[:limit]
     try:
-        return zlib.decompressobj(_WINDOW).decompress(data, limit)
+        while True:
+            member = zlib.decompressobj(_WINDOW)
+            head = member.decompress(data, limit)
+            data = member.unused_data
+            if head or not data.startswith(MAGIC):  # what a writer has flushed before it wrote anything is a member without content
+                return head
     except zlib.error as error:
         raise DamagedGzip("The object's gzip can't be unpacked", bytes=len(data), cause=str(error)[:200]) from error

@@ -68,10 +68,10 @@ class Inference:
             declared = self._types.get(name) or self._types.get(stored_name(name))
             if declared:
                 found = declared_type(declared)
-            elif kinds:
-                found = _type(name, kinds)
             elif name in metadata:
                 found = _AS_IT_IS
+            elif kinds:
+                found = _type(name, kinds)
             else:
                 continue
             fields.append({"name": name, "type": ["null", found]})

@@ -14,6 +14,8 @@ from sluice.column_types import Column
 # PostgreSQL's numeric has up to 131,072 digits before and 16,383 after its point; Oracle's scale is -84 to 127.
 # https://www.postgresql.org/docs/15/datatype-numeric.html
 MAX_SCALE = 131_072
+# Within JSON text a number of more places than this has an exponent: it is no less exact, and some bytes can't become many times as many.
+MAX_PLACES_IN_JSON = 64
 _EXACT = Context(prec=2 * MAX_SCALE, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -31,6 +33,15 @@ def decimal_text(unscaled: bytes, scale: int) -> str:
         raise Unrepresentable(f"a number of {len(unscaled)} bytes with scale {scale}")
     # By Decimal and not by str(int): Python refuses to print integers of more than 4,300 digits.
     return format(Decimal(int.from_bytes(unscaled, "big", signed=True)).scaleb(-scale, _EXACT), "f")
+
+
+def _json_number(unscaled: bytes, scale: int) -> str:
+    """The same as JSON has it, with an exponent where that is far shorter."""
+    if abs(scale) <= MAX_PLACES_IN_JSON:
+        return decimal_text(unscaled, scale)
+    if abs(scale) > MAX_SCALE or len(unscaled) > MAX_SCALE:
+        raise Unrepresentable(f"a number of {len(unscaled)} bytes with scale {scale}")
+    return str(Decimal(int.from_bytes(unscaled, "big", signed=True)).scaleb(-scale, _EXACT))
 
 
 def variable_decimal_text(value: Mapping[str, Any]) -> str:
@@ -89,7 +100,7 @@ def _as_it_is(value: Any, column: Column) -> str:
 
 
 def _decimal(value: Any, column: Column) -> str:
-    return decimal_text(value, column.scale or 0) if isinstance(value, bytes) else format(value, "f")
+    return _json_number(value, column.scale or 0) if isinstance(value, bytes) else format(value, "f")
 
 
 def _day(value: int, column: Column) -> str:
@@ -107,7 +118,7 @@ def _moment(value: int, column: Column) -> str:
 _SIMPLE: Dict[str, Callable[[Any, Column], str]] = {
     kinds.DECIMAL: _decimal,
     kinds.DECIMAL_TEXT: _decimal,
-    kinds.VARIABLE_DECIMAL: lambda value, column: variable_decimal_text(value),
+    kinds.VARIABLE_DECIMAL: lambda value, column: _json_number(value["value"], value["scale"]),
     kinds.BYTES: lambda value, column: _quoted(base64.b64encode(value).decode("ascii")),
     kinds.DATE: _day,
     kinds.TIME_MILLIS: lambda value, column: _quoted(time_text(value, column.kind)),

@@ -15,7 +15,7 @@ from sluice.limits import Limits
 from sluice_aws.avro_heads import MAGIC, AvroHeader, CorruptObject, parse_header
 from sluice_aws.objects import Head
 from sluice_aws.avro_blocks import PlainContainer, blocks_of, decompressed
-from sluice_spark.records import CHUNK_BYTES, CHUNK_ROWS, Records, chunked
+from sluice_spark.records import CHUNK_BYTES, Records, chunked, most_rows
 
 # The container's header, "Object Container Files" of the Avro specification 1.11.
 _HEADER: Dict[str, Any] = {
@@ -36,7 +36,8 @@ def avro_records(body: bytes, limits: Limits) -> Records:
     Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or while they are gone through.
     """
     header = parse_header(Head(body, True), limits)
-    return Records(lambda: _count(body), chunked(_understood(json.dumps(header.schema)), _blocks(body, header, limits)))
+    writer = _understood(json.dumps(header.schema))
+    return Records(lambda: _count(body), chunked(writer, _blocks(body, header, limits, most_rows(len(writer.row.columns)))))
 
 
 @lru_cache(maxsize=64)
@@ -44,10 +45,10 @@ def _understood(schema: str) -> WriterSchema:
     return read_writer_schema(json.loads(schema))
 
 
-def _blocks(body: bytes, header: AvroHeader, limits: Limits) -> Iterator[List[Dict[str, Any]]]:
+def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Iterator[List[Dict[str, Any]]]:
     """The blocks' records, with logical types left undone: Spark does those, and dates have no year 9999 there.
 
-    No list is longer than a chunk, whatever a block says of itself; an empty one stands where records
+    No list is longer than `most`, whatever a block says of itself; an empty one stands where records
     of so many bytes have gathered that they are to be dealt with.
     """
     start, sync = _header_end(body)
@@ -61,9 +62,9 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits) -> Iterator[List[Di
         for block in fastavro.block_reader(container, handle_unicode_errors="surrogateescape"):
             records = iter(block)
             while True:
-                part = list(islice(records, CHUNK_ROWS))
+                part = list(islice(records, most))
                 yield part
-                if len(part) < CHUNK_ROWS:
+                if len(part) < most:
                     break
             if block.bytes_.read(1):
                 raise CorruptObject("A block of the Avro container holds more than its records", block=at)

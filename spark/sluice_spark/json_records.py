@@ -14,7 +14,7 @@ from sluice.gzip_bytes import unpacked
 from sluice.json_inference import Inference
 from sluice.limits import Limits
 from sluice_spark.json_values import RecordForm
-from sluice_spark.records import CHUNK_ROWS, BrokenRecord, Chunk, Record, Records
+from sluice_spark.records import BrokenRecord, Chunk, Record, Records, most_rows
 from sluice_spark.row_quarantine import UndecodableValue
 
 
@@ -64,14 +64,18 @@ def _chunks(text: bytes, inferred: Optional[str], limits: Limits) -> Iterator[Ch
     number = 0
     forms: Dict[int, Tuple[Any, WriterSchema, RecordForm]] = {}
     for _, group in groupby(json_lines.records(text, limits), lambda line: id(line.schema)):
+        most = 1  # until the first record has told how many columns there are
         while True:
-            taken = list(islice(group, CHUNK_ROWS))
+            taken = list(islice(group, most))
             if not taken:
                 break
             schema = taken[0].schema
             if id(schema) not in forms:
                 forms[id(schema)] = (schema, *_form(schema, inferred))
             _, writer, form = forms[id(schema)]
+            if most == 1:
+                most = most_rows(len(writer.row.columns))
+                taken += islice(group, most - 1)
             yield Chunk(writer, [_record(line, form, number + at) for at, line in enumerate(taken)])
             number += len(taken)
 

@@ -18,7 +18,7 @@ from sluice.limits import Limits
 from sluice.parquet_footer import DamagedParquet, read_footer
 from sluice.parquet_schema import UUID
 from sluice_spark.parquet_bounds import bounded_batches
-from sluice_spark.records import CHUNK_ROWS, BrokenRecord, Chunk, Record, Records
+from sluice_spark.records import BrokenRecord, Chunk, Record, Records, most_rows
 from sluice_spark.row_quarantine import UndecodableValue
 
 _UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
@@ -47,7 +47,7 @@ def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> I
         written = {field["name"] for field in json.loads(schema)["fields"]}
         if not written <= names:
             raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - names)[:10])
-        for batch in bounded_batches(body, limits, CHUNK_ROWS):
+        for batch in bounded_batches(body, limits, most_rows(len(writer.row.columns))):
             in_order = batch.schema.names
             columns = [_readable(column, known.get(name), name in uuids) for name, column in zip(in_order, batch.columns)]
             if batch.num_rows:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from sluice import column_types as kinds
 from sluice.column_types import Column
-from sluice.errors import SluiceError
+from sluice.errors import ExpansionLimit, SluiceError
 from sluice.temporal_bounds import INFINITE_COUNTS
 from sluice.temporal_text import NoTime, count_of
 from sluice.value_text import Unrepresentable, stored_text
@@ -78,20 +78,20 @@ def spark_type(column: Column) -> str:
     return _SPARK[column.kind]
 
 
-def raw_array(values: Sequence[Any], written: Column, wanted: Column) -> pa.Array:
+def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int = 2**40) -> pa.Array:
     """The values of one column as it was written, in the raw form of the column that the batch agreed on.
 
-    Raises ValueOutOfRange naming the column.
+    Raises ValueOutOfRange naming the column, and ExpansionLimit where text that is made of them comes to more than `room` characters.
     """
     try:
         if written.kind == kinds.DECIMAL:
             return _decimals(values, written, wanted)
         if written.kind == kinds.ARRAY:
-            return _lists(values, written, wanted)
+            return _lists(values, written, wanted, room)
         if written.kind != wanted.kind and written.kind in _NANOS and wanted.kind in _NANOS:
             return _rescaled(values, _NANOS[written.kind], _NANOS[wanted.kind])
         if wanted.kind in _TEXT and (written.kind in _MADE_TEXT or written.kind in kinds.TEXT_KINDS and written.kind not in _TEXT):
-            values = [None if value is None else stored_text(value, written) for value in values]
+            values = _texts(values, written, room)
         elif wanted.kind == kinds.STRING and written.kind == kinds.BYTES:  # of a key (table_rows.py)
             values = [None if value is None else base64.b64encode(value).decode("ascii") for value in values]
         elif written.kind in _WELL_FORMED and wanted.kind not in _WELL_FORMED and wanted.kind != kinds.STRING:
@@ -137,7 +137,20 @@ def _decimals(values: Sequence[Optional[bytes]], written: Column, wanted: Column
 _ABSENT = bytes(16)
 
 
-def _lists(values: Sequence[Optional[Sequence[Any]]], written: Column, wanted: Column) -> pa.Array:
+def _texts(values: Sequence[Any], written: Column, room: int) -> List[Optional[str]]:
+    """A number of five bytes may have a hundred thousand digits: a chunk's texts are counted while they are made."""
+    made: List[Optional[str]] = []
+    left = room
+    for value in values:
+        text = None if value is None else stored_text(value, written)
+        left -= len(text) if text is not None else 0
+        if left < 0:
+            raise ExpansionLimit(f"The texts of column {written.name} take more than {room:,} bytes", limit=room, unit="bytes")
+        made.append(text)
+    return made
+
+
+def _lists(values: Sequence[Optional[Sequence[Any]]], written: Column, wanted: Column, room: int) -> pa.Array:
     """Arrays by their items, so that an item's kind is converted as a column's is."""
     offsets: List[Optional[int]] = []
     items: List[Any] = []
@@ -145,7 +158,7 @@ def _lists(values: Sequence[Optional[Sequence[Any]]], written: Column, wanted: C
         offsets.append(None if value is None else len(items))
         items.extend(value or ())
     offsets.append(len(items))
-    inner = raw_array(items, _element(written), _element(wanted))
+    inner = raw_array(items, _element(written), _element(wanted), room)
     return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), inner)
 
 

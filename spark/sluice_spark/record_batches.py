@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from sluice import hidden_columns as hidden
 from sluice.avro_schema import ENVELOPE, WriterSchema
-from sluice.errors import SluiceError, Unordered
+from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.manifest import ManifestObject
 from sluice.position import encode, of_snapshot
 from sluice.unavailable import placeholders
@@ -88,7 +88,7 @@ def record_batch(
         hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan),
         hidden.DELETED: deleted,
         hidden.OP: ops,
-        hidden.SOURCE_TS_MS: _column(source, meta.source_ts_ms),
+        hidden.SOURCE_TS_MS: _times(_column(source, meta.source_ts_ms)),
         hidden.OBJECT: [item.id.lineage] * len(records),
         hidden.OFFSET: offsets,
         hidden.OWED: None,
@@ -155,6 +155,7 @@ def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], wri
     if None in rows:
         raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=numbers[rows.index(None)])
     arrays: List[pa.Array] = []
+    room = plan.limits.decoded_bytes
     for wanted in plan.columns:
         if wanted.name == hidden.ROW:
             arrays.append(pa.array(names, type=pa.string()))
@@ -169,7 +170,10 @@ def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], wri
             missing = next((number for number, row in zip(numbers, rows) if row is not _NO_ROW and row[own_name] is None), None)
             if missing is not None:
                 raise NullRecordKey(f"The key column {name} is null", column=name, record=missing)
-        arrays.append(raw_array(values, written, wanted))
+        arrays.append(raw_array(values, written, wanted, room))
+        room -= arrays[-1].nbytes
+        if room < 0:
+            raise ExpansionLimit(f"{len(rows):,} rows of the object take more than {plan.limits.decoded_bytes:,} bytes", limit=plan.limits.decoded_bytes, unit="bytes")
     made = dict(zip((column.name for column in plan.columns), arrays))
     check_key_texts({name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_by))
     check_folder_texts({name: made[name] for name in plan.partition_by if name in made}, numbers)
@@ -178,6 +182,13 @@ def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], wri
 
 def _column(records: Sequence[Any], name: Optional[str]) -> Optional[List[Any]]:
     return None if name is None else [record[name] for record in records]
+
+
+def _times(values: Optional[List[Any]]) -> Optional[List[Any]]:
+    """Epoch milliseconds; what a transform has made text or another number of is no reason to set a row aside, since nothing goes by it."""
+    if values is None or all(value is None or type(value) is int for value in values):
+        return values
+    return [value if type(value) is int and -(2**63) <= value < 2**63 else None for value in values]
 
 
 def _part(records: Sequence[Any], name: str) -> List[Any]:

@@ -10,6 +10,12 @@ from sluice.errors import SluiceError
 
 CHUNK_BYTES = 32 * 1024**2  # of records as they were decompressed, likewise
 CHUNK_ROWS = 20_000  # decoded records held as Python objects at a time; what is done is kept as Arrow
+CHUNK_CELLS = 2_000_000  # of them: a record of thousands of fields takes a hundred kilobytes, whatever its bytes are
+
+
+def most_rows(columns: int) -> int:
+    """How many decoded records of so many columns are held at a time."""
+    return max(1, min(CHUNK_ROWS, CHUNK_CELLS // max(columns, 1)))
 
 
 @dataclass(frozen=True)
@@ -45,13 +51,14 @@ class Records:
 
 
 def chunked(writer: WriterSchema, blocks: Iterable[List[Dict[str, Any]]]) -> Iterator[Chunk]:
-    """The same records in pieces of at least CHUNK_ROWS, and a rest: no piece is empty. An empty block ends a piece."""
+    """The same records in pieces of at least as many as are held at a time, and a rest: no piece is empty. An empty block ends a piece."""
+    most = most_rows(len(writer.row.columns))
     held: List[List[Dict[str, Any]]] = []
     rows = 0
     for block in blocks:
         held.append(block)
         rows += len(block)
-        if rows >= CHUNK_ROWS or rows and not block:
+        if rows >= most or rows and not block:
             yield Chunk(writer, list(chain.from_iterable(held)))
             held, rows = [], 0
     if rows:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import pyarrow as pa
 
-from sluice.errors import SluiceError
+from sluice.errors import ExpansionLimit, SluiceError
 from sluice_spark.records import BrokenRecord
 
 Record = Union[Dict[str, Any], BrokenRecord]
@@ -85,7 +85,7 @@ def _made(records: Sequence[Dict[str, Any]], numbers: Sequence[int], make: Make)
     try:
         return make(records, numbers)
     except SluiceError as error:
-        if error.retriable:
+        if error.retriable or isinstance(error, ExpansionLimit):  # of all of them together: no single one is to blame
             raise
         return error
     except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, pa.ArrowException) as error:

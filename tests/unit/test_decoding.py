@@ -110,8 +110,7 @@ def test_an_array_or_a_map_is_no_key_and_no_folder(kind: Any) -> None:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 200 records, so that an object needn't be large to have several."""
-    for reader in ("records", "avro_records"):
-        monkeypatch.setattr(f"sluice_spark.{reader}.CHUNK_ROWS", 200)
+    monkeypatch.setattr("sluice_spark.records.CHUNK_ROWS", 200)
 
 
 def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_chunks: None) -> None:

@@ -95,6 +95,38 @@ def test_an_array_that_says_more_items_than_there_are_bytes_is_corrupt() -> None
         decode(container("null", (1, encoded_long(1) + encoded_long(2**62) + b"\x02"), schema=schema), ITEM, plan(schema=schema))
 
 
+DECIMAL = {"type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data", "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]}
+
+
+def test_numbers_of_some_bytes_and_very_many_digits_are_refused_while_they_are_made_text() -> None:
+    schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "n", "type": DECIMAL}]}
+    one = encoded_long(1) + encoded_long(131_072) + encoded_long(1) + b"\x01"
+    tracemalloc.start()
+    try:
+        with pytest.raises(ExpansionLimit):
+            decode(container("null", (1_000, one * 1_000), schema=schema), ITEM, plan(Limits(decoded_bytes=4 * MIB), schema))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * MIB
+    (batch,) = decode(container("null", (2, one * 2), schema=schema), ITEM, plan(Limits(decoded_bytes=4 * MIB), schema)).batches
+    assert [len(text) for text in batch.column("n").to_pylist()] == [131_074] * 2
+
+
+def test_such_numbers_within_json_have_an_exponent() -> None:
+    schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "n", "type": {"type": "map", "values": DECIMAL}}]}
+    one = encoded_long(1) + encoded_long(1) + b"\x02k" + encoded_long(131_072) + encoded_long(1) + b"\x07" + b"\x00"
+    (batch,) = decode(container("null", (1, one), schema=schema), ITEM, plan(schema=schema)).batches
+    assert batch.column("n").to_pylist() == ['{"k":7E-131072}']
+
+
+def test_of_records_with_very_many_columns_few_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluice_spark.records.CHUNK_CELLS", 100)
+    schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, *({"name": f"c{n}", "type": "boolean"} for n in range(9))]}
+    batches = decode(container("null", (25, (b"\x02" + bytes(9)) * 25), schema=schema), ITEM, plan(schema=schema)).batches
+    assert [batch.num_rows for batch in batches] == [10, 10, 5]
+
+
 def test_the_container_made_of_blocks_gives_what_is_asked_for_in_any_pieces() -> None:
     body = io.BytesIO()
     fastavro.writer(body, fastavro.parse_schema(dict(SCHEMA)), [{"id": n, "s": "x" * n} for n in range(50)])

@@ -12,7 +12,7 @@ import pytest
 
 from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
 from sluice.errors import EmptyObject, ExpansionLimit, Incompatible, SluiceError
-from sluice.gzip_bytes import DamagedGzip, unpacked
+from sluice.gzip_bytes import DamagedGzip, unpacked, unpacked_head
 from sluice.json_inference import agreed
 from sluice.json_lines import NotJsonLines, TooManySchemas, schema_in_head
 from sluice.json_text import DamagedJson
@@ -243,6 +243,17 @@ def test_a_field_that_no_column_can_be_called_by_is_found_by_its_own_name() -> N
     assert picked(json_rows(lines(flat(**{"order-id": 1, "a.b": 1.5, "`": "x"})), table), "order_id", "a_b", "_") == [(1, Decimal("1.50"), "x")]
     before = {**CREATE, "after": {"order-id": 1, "x y": "v"}}
     assert picked(json_rows(lines(before), table), "order_id", "x_y") == [(1, "v")]
+
+
+def test_a_member_without_content_hides_no_schema_behind_it() -> None:
+    body = gzip.compress(b"") * 3 + gzip.compress(lines(*wrapped(CREATE_SCHEMA, CREATE)))
+    assert schema_in_head(unpacked_head(body, 10**6), True) == schema_in_head(lines(*wrapped(CREATE_SCHEMA, CREATE)), True)
+    assert unpacked_head(gzip.compress(b"") * 2, 10) == b""
+
+
+def test_a_source_time_that_a_transform_made_text_of_costs_no_row() -> None:
+    rows = json_rows(lines({**flat(id=1), "__source_ts_ms": "2024-01-01T00:00:00Z"}, flat(id=2)))
+    assert picked(rows, "id", "_sluice_source_ts_ms") == [(1, None), (2, 5)]
 
 
 def test_a_wrapper_without_a_schema_is_its_payload() -> None:

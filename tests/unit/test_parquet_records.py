@@ -51,7 +51,7 @@ def change(lsn: int = 7, **values: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
 def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluice_spark.parquet_records.CHUNK_ROWS", 2_000)
+    monkeypatch.setattr("sluice_spark.records.CHUNK_ROWS", 2_000)
     body = parquet([KEY, *META], [change(n, id=n) for n in range(4_500)], compression=codec, row_group_size=1_000)
     found = rows_of(body)
     assert [row["id"] for row in found] == list(range(4_500))
