@@ -139,6 +139,9 @@ _FIRST: Dict[str, Tuple[Any, ...]] = {
 }
 
 
+BEFORE_THE_LOG = r"^[0-9]{4}\.0+\."  # of a stored position: that of such a row
+
+
 def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
     """The components that place a row which a snapshot read: its own, or before the whole log where it names no place in it.
 

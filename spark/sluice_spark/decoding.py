@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar
 
 import pyarrow as pa
 
@@ -37,6 +37,29 @@ class UnsupportedFormat(SluiceError):
     next_step = "Let the connector write Avro, JSON or Parquet"
 
 
+class UnreadableObject(SluiceError):
+    """An object that a reader stumbles over in a way that nobody has thought of; facts: `cause`."""
+
+    code = "unreadable_object"
+    next_step = "Have the writer put the object again, or `sluice quarantine retry` with a release that reads it; tell its maintainers the cause"
+
+
+T = TypeVar("T")
+# What is the worker's or the store's trouble, and may be another the next time.
+_NOT_THE_OBJECTS = (SluiceError, MemoryError, ImportError, OSError)
+
+
+def read_or_refused(read: Callable[[], T]) -> T:
+    """What `read` makes of an object's bytes. Raises a SluiceError whatever goes wrong in it: the same bytes would fail a task each time,
+    and with it all that came with them."""
+    try:
+        return read()
+    except _NOT_THE_OBJECTS:
+        raise
+    except Exception as error:
+        raise UnreadableObject("The object can't be read", cause=repr(error)[:500]) from error
+
+
 @dataclass(frozen=True)
 class Decoded:
     """One object's records in order: those that can be merged as Arrow batches, and the others with their reasons.
@@ -54,6 +77,10 @@ def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
 
     A record that can't be merged costs itself, up to the plan's limit of such rows.
     """
+    return read_or_refused(lambda: _decoded(body, item, plan))
+
+
+def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     reader = _READERS.get(item.format)
     if reader is None:
         raise UnsupportedFormat(f"The object is {item.format}", format=item.format)

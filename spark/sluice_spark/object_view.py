@@ -55,10 +55,12 @@ class ObjectView:
         sources: Sequence[Any] = [record.get("source") for record in records] if writer.shape == ENVELOPE else records
         file = writer.meta.position.names[0]
         found = [source for source in sources if isinstance(source, dict)]
-        self._logs.update(binlog_base(name)[:200] for name in {source.get(file) for source in found} if isinstance(name, str) and "." in name)
+        names = {name for name in (source.get(file) for source in found) if isinstance(name, str)}
+        self._logs.update(binlog_base(name)[:200] for name in names if "." in name)
         for id_name in _SERVER_IDS:
             # 0 is what a snapshot's rows have: they were read from no log.
-            self._servers.update(str(number)[:40] for number in {source.get(id_name) for source in found} if number)
+            numbers = {number for number in (source.get(id_name) for source in found) if isinstance(number, (int, str))}
+            self._servers.update(str(number)[:40] for number in numbers if number)
 
 
 def _of_source(writer: WriterSchema) -> bool:

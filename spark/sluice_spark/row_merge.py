@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from sluice import hidden_columns as hidden
 from sluice.folding import NEVER
+from sluice.position import BEFORE_THE_LOG
 from sluice.table_config import IGNORE, TableConfig
 from sluice_spark import filling, merging
 from sluice_spark.hudi_table import HudiTable, TableFacts
@@ -104,9 +105,10 @@ class RowMerge:
         """Most of the batch lost: count the changes that lost although they were written to Kafka after what they lost to.
 
         A replay, and objects that come late, bring what was written before. Where the newer has the lower position,
-        the source's log began again lower.
+        the source's log began again lower. Rows of a snapshot that stand before the log mean to lose.
         """
-        lost = beside.where(F.col(merging.NEWEST) & ~merging.of_no_row())
+        placed = ~F.coalesce((quoted(hidden.OP) == hidden.SNAPSHOT_READ) & quoted(hidden.POSITION).rlike(BEFORE_THE_LOG), F.lit(False))
+        lost = beside.where(F.col(merging.NEWEST) & ~merging.of_no_row() & placed)
         lost = lost.where((quoted(hidden.POSITION) < F.col(merging.STORED_POSITION)) | (quoted(hidden.POSITION) <= F.lit(floor)))
         newer = F.when(F.col(merging.STORED_POSITION).isNull(), True).otherwise(quoted(hidden.OFFSET) > F.col(_STORED_OFFSET))
         if self._facts.empty:

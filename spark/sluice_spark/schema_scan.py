@@ -13,6 +13,7 @@ from sluice.errors import SluiceError
 from sluice.manifest import ManifestObject, ObjectError
 from sluice.table_config import TableConfig
 from sluice_aws.task_objects import ObjectSource, task_objects
+from sluice_spark.decoding import read_or_refused
 from sluice_spark.json_records import json_schemas
 from sluice_spark.reading import balanced, bodies, task_count, told
 
@@ -70,7 +71,8 @@ def _task(
 def _scan(item: ManifestObject, body: Callable[[], bytes], config: TableConfig, sent: Set[str]) -> Iterator[Dict[str, Any]]:
     """One row per schema of the object; its text only the first time that a task meets it."""
     try:
-        schemas, inferred = json_schemas(body(), config.json_types, config.limits, config.unavailable_value)
+        text = body()
+        schemas, inferred = read_or_refused(lambda: json_schemas(text, config.json_types, config.limits, config.unavailable_value))
     except SluiceError as error:
         if error.retriable:
             raise

@@ -45,8 +45,8 @@ OF_OTHERS = {
     "no_statement": "sluice table ddl", "table_not_configured": "catalog sync", "unexpected_partition": "catalog sync",
     "unusable_catalog_request": "catalog sync", "unusable_commit_schema": "catalog sync",
 }
-#: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in test_plain_records.py and in test_key_texts.py.
-ELSEWHERE = {"below_purge_floor", "lost_before_read", "unsupported_format", "overlap", "no_coordinates", "unusable_record_key", "unusable_partition_value"}
+#: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in test_plain_records.py, in test_key_texts.py and in test_decoding.py.
+ELSEWHERE = {"below_purge_floor", "lost_before_read", "unsupported_format", "overlap", "no_coordinates", "unusable_record_key", "unusable_partition_value", "unreadable_object"}
 
 
 class Bucket:

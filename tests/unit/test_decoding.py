@@ -7,6 +7,8 @@ from typing import Any
 
 import fastavro
 import pytest
+from avro_containers import container
+from shapes import config, item, lines
 
 from sluice.avro_schema import read_writer_schema
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
@@ -15,7 +17,8 @@ from sluice.log_restart import judge
 from sluice.manifest import ManifestObject
 from sluice.table_config import TableConfig
 from sluice_aws.avro_heads import CorruptObject
-from sluice_spark.decoding import decode
+from sluice_spark.decoding import UnreadableObject, decode
+from sluice_spark.json_records import json_schemas
 from sluice_spark.raw_columns import ValueOutOfRange
 from sluice_spark.reader_plan import plan_read
 from sluice_spark.record_batches import NullRecordKey, UnsupportedOperation, batch_schema
@@ -105,6 +108,32 @@ def test_an_array_or_a_map_is_no_key_and_no_folder(kind: Any) -> None:
     for table, schema in ((replace(CONFIG, record_key=("k",)), flattened(k=kind)), (replace(CONFIG, partition_by=("k",)), flattened(id="int", k=["null", kind]))):
         planned = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None)
         assert [(error.code, error.facts["column"]) for error in planned.refused.values()] == [("incompatible_schema", "k")]
+
+
+def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = flattened(id="int")
+    body, plan = avro(schema, [change("c", 1, id=1)]), plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    without_type = {**schema, "fields": [{"name": field["name"]} if field["name"] == "__op" else field for field in schema["fields"]]}
+    with pytest.raises(UnreadableObject):
+        decode(container("null", (1, b"\x02\x00\x00\x02\x02\x00"), schema=without_type), ITEM, plan)
+    for trouble, told in ((RecursionError("deep"), UnreadableObject), (IndexError(), UnreadableObject), (MemoryError(), MemoryError), (OSError(), OSError)):
+        def fails(*_: Any, trouble: Exception = trouble) -> None:
+            raise trouble
+
+        monkeypatch.setattr("sluice_spark.decoding.avro_records", fails)
+        with pytest.raises(told):  # the worker's own trouble passes, and its task runs again
+            decode(body, ITEM, plan)
+
+
+def test_a_place_in_the_log_of_no_type_that_a_place_has_costs_its_row() -> None:
+    good = {"id": 1, "__op": "c", "__file": "b.000001", "__pos": 4, "__row": 0, "__server_id": 1}
+    at = item("json")
+    for name, value in (("__file", []), ("__file", {"a": 1}), ("__server_id", [[]]), ("__pos", "x"), ("__op", {}), ("__op", 5)):
+        body = lines(good, {**good, name: value})
+        (schema,), _ = json_schemas(body, {}, Limits())
+        plan = plan_read(config(), batch="b", writers=[read_writer_schema(schema)], stored=None, inferred={at.id.hash: json.dumps(schema)}).plan
+        found = decode(body, at, plan)
+        assert (sum(batch.num_rows for batch in found.batches), len(found.rows)) == ((2, 0) if name == "__server_id" else (1, 1)), (name, value)
 
 
 @pytest.fixture
