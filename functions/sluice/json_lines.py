@@ -6,6 +6,7 @@ import re
 from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 
 from sluice.connect_schema import avro_form
+from sluice.decoded_weight import LISTS
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
 from sluice.json_text import DamagedJson, parse, parse_prefix
 from sluice.limits import DEFAULTS, Limits
@@ -114,7 +115,7 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
     for number, content in enumerate(lines(text)):
         schema: Optional[Mapping[str, Any]] = None
         try:
-            _within(len(content), limits.block_bytes, number)
+            _within(len(content), limits.block_bytes // LISTS, number)  # any of it may be lists
             line = content.decode("utf-8")
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import fastavro
 
 from sluice.avro_schema import WriterSchema, read_writer_schema
+from sluice.decoded_weight import weight_of
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.limits import Limits
 from sluice_aws.avro_heads import MAGIC, AvroHeader, CorruptObject, parse_header
@@ -55,7 +56,7 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
     bare = io.BytesIO()
     meta = {"avro.schema": json.dumps(_bare(header.schema)).encode("utf-8"), "avro.codec": b"null"}
     fastavro.schemaless_writer(bare, _HEADER, {"magic": MAGIC, "meta": meta, "sync": sync})
-    container = PlainContainer(bare.getvalue(), sync, _plain_blocks(body, start, sync, header.codec, limits))
+    container = PlainContainer(bare.getvalue(), sync, _plain_blocks(body, start, sync, header.codec, limits, weight_of(header.schema)))
     at = gathered = 0
     try:
         # Text that isn't UTF-8 keeps its bytes and is refused with its own row, when the row becomes a column's value.
@@ -79,14 +80,14 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
         raise CorruptObject("A block of the Avro container can't be decoded", cause=repr(error)[:200], block=at) from error
 
 
-def _plain_blocks(body: bytes, start: int, sync: bytes, codec: str, limits: Limits) -> Iterator[Tuple[int, bytes]]:
+def _plain_blocks(body: bytes, start: int, sync: bytes, codec: str, limits: Limits, weight: int) -> Iterator[Tuple[int, bytes]]:
     """The blocks decompressed, one at a time, within what one of them and all of them may come to."""
-    left, rows = limits.decoded_bytes, 0
+    left, rows, most = limits.decoded_bytes, 0, limits.block_bytes // weight
     for block in blocks_of(body, start, sync):
         rows += block.records
         if rows > limits.object_rows:
             raise ExpansionLimit(f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records")
-        plain = decompressed(block, codec, min(limits.block_bytes, left))
+        plain = decompressed(block, codec, min(most, left))
         left -= len(plain)
         yield block.records, plain
 

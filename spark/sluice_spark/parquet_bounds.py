@@ -15,7 +15,7 @@ _SHARED_PREFIXES = "DELTA_BYTE_ARRAY"
 _FEWEST_ROWS = 16
 
 
-def bounded_batches(body: bytes, limits: Limits, rows: int) -> Iterator[pa.RecordBatch]:
+def bounded_batches(body: bytes, limits: Limits, rows: int, weight: int = 1) -> Iterator[pa.RecordBatch]:
     """The file's records in batches of at most `rows`. Raises ExpansionLimit, and what pyarrow raises for a damaged file.
 
     Values of a dictionary stay references until it is known what they come to: a value of a megabyte
@@ -27,8 +27,8 @@ def bounded_batches(body: bytes, limits: Limits, rows: int) -> Iterator[pa.Recor
         raise ExpansionLimit(f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records")
     chunks = [metadata.row_group(group).column(column) for group in range(metadata.num_row_groups) for column in range(metadata.num_columns)]
     values = max((chunk.num_values for chunk in chunks), default=0)
-    if values > limits.block_bytes:
-        raise ExpansionLimit(f"A column of the object holds {values:,} values", limit=limits.block_bytes, unit="values")
+    if values > limits.block_bytes // weight:  # `weight` is what a value takes in memory (decoded_weight.py)
+        raise ExpansionLimit(f"A column of the object holds {values:,} values", limit=limits.block_bytes // weight, unit="values")
     by_reference = sorted({chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY" and set(_DICTIONARY) & set(chunk.encodings)})
     prefixed = max((chunk.total_uncompressed_size for chunk in chunks if _SHARED_PREFIXES in chunk.encodings), default=0)
     if prefixed:  # each value may repeat all but a byte of the one before it

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from sluice import column_types as kinds
 from sluice.avro_schema import WriterSchema, read_writer_schema
 from sluice.column_types import Column
+from sluice.decoded_weight import weight_of
 from sluice.errors import ExpansionLimit
 from sluice.limits import Limits
 from sluice.parquet_footer import DamagedParquet, read_footer
@@ -47,7 +48,7 @@ def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> I
         written = {field["name"] for field in json.loads(schema)["fields"]}
         if not written <= names:
             raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - names)[:10])
-        for batch in bounded_batches(body, limits, most_rows(len(writer.row.columns))):
+        for batch in bounded_batches(body, limits, most_rows(len(writer.row.columns)), weight_of(json.loads(schema))):
             in_order = batch.schema.names
             columns = [_readable(column, known.get(name), name in uuids) for name, column in zip(in_order, batch.columns)]
             if batch.num_rows:

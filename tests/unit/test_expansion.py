@@ -11,6 +11,7 @@ import pytest
 from avro_containers import PACK, SCHEMA, SYNC, container, deflated, record
 
 from sluice.avro_schema import read_writer_schema
+from sluice.decoded_weight import weight_of
 from sluice.errors import ExpansionLimit
 from sluice.limits import MIB, Limits
 from sluice.manifest import ManifestObject
@@ -111,6 +112,18 @@ def test_numbers_of_some_bytes_and_very_many_digits_are_refused_while_they_are_m
     assert peak < 16 * MIB
     (batch,) = decode(container("null", (2, one * 2), schema=schema), ITEM, plan(Limits(decoded_bytes=4 * MIB), schema)).batches
     assert [len(text) for text in batch.column("n").to_pylist()] == [131_074] * 2
+
+
+@pytest.mark.parametrize("items, weight", [
+    (["null", "string"], 4), ({"type": "long", "logicalType": "timestamp-micros"}, 4), ({"type": "array", "items": "int"}, 24), (DECIMAL, 24), (["null", {"type": "map", "values": "int"}], 24),
+])
+def test_a_list_of_very_many_items_is_refused_before_they_are_objects(items: Any, weight: int) -> None:
+    for kind in ({"type": "array", "items": items}, {"type": "map", "values": items}):
+        schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": ["null", kind]}]}
+        assert weight_of(schema) == weight
+        with pytest.raises(ExpansionLimit):
+            decode(container("deflate", (1, deflated(bytes(MIB // weight + 1))), schema=schema), ITEM, plan(Limits(block_bytes=MIB), schema))
+    assert weight_of(SCHEMA) == weight_of({"type": "record", "name": "V", "fields": [{"name": "p", "type": DECIMAL}]}) == 1
 
 
 def test_such_numbers_within_json_have_an_exponent() -> None:
