@@ -228,9 +228,9 @@ class Lane(_Strict):
 
     linger: Seconds = Field(f"{LaneConfig.linger_s}s", validate_default=True, description="A run with nothing pending waits this long for more")
     max_age: Lifetime = Field(f"{LaneConfig.max_age_s // 3600}h", validate_default=True, description="A run ends after this long")
-    batch_objects: Count = LaneConfig.batch_objects
-    batch_bytes: Bytes = Field(f"{LaneConfig.batch_bytes // 1024**3}GiB", validate_default=True)
-    batch_rows: Count = LaneConfig.batch_rows
+    batch_objects: Annotated[Count, Field(description="A batch takes at most so many objects")] = LaneConfig.batch_objects
+    batch_bytes: Bytes = Field(f"{LaneConfig.batch_bytes // 1024**3}GiB", validate_default=True, description="A batch takes objects of at most so many bytes as stored, or one that is larger")
+    batch_rows: Annotated[Count, Field(description="A batch takes objects of about so many rows, estimated from what objects of their tables held so far")] = LaneConfig.batch_rows
     driver_cores: Cores = LaneConfig.driver_cores
     driver_memory_gb: Memory = LaneConfig.driver_memory_gb
     executor_cores: Cores = LaneConfig.executor_cores

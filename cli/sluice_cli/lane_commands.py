@@ -11,7 +11,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger import Ledger
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.objects import Objects
-from sluice_cli.failures import UsageError
+from sluice_cli.failures import CommandFailed, UsageError
 from sluice_cli.output import Json, Stack, chosen_target, print_json
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import Target
@@ -43,7 +43,11 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
       sluice status && sluice resume main
     """
     target = chosen_target(stack)
-    state = _known(target, lane).resume(lane)
+    ledger = _known(target, lane)
+    moving = [table.table for table in ledger.tables() if table.rebuild and table.rebuild.get("lane") == lane]
+    if moving:
+        raise CommandFailed(f"{moving[0]} is being rebuilt, and its data half moved", next_step=f"`sluice rebuild table {moving[0]}` goes on with it; then resume")
+    state = ledger.resume(lane)
     supervise_now(target)
     _print(state, as_json)
 

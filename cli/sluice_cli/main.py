@@ -59,6 +59,8 @@ def _mount() -> None:
         quarantine_commands,
         query_command,
         read_command,
+        rebuild_command,
+        rebuild_ledger_command,
         row_command,
         schema_commands,
         service_commands,
@@ -90,6 +92,8 @@ def _mount() -> None:
     app.add_typer(config_commands.app, name="config")
     app.add_typer(quarantine_commands.app, name="quarantine")
     app.add_typer(schema_commands.app, name="schema")
+    rebuild_command.app.command("ledger")(rebuild_ledger_command.ledger)
+    app.add_typer(rebuild_command.app, name="rebuild")
     app.command("pause")(lane_commands.pause)
     app.command("resume")(lane_commands.resume)
     app.command("adopt-bucket")(adopt_command.adopt_bucket)

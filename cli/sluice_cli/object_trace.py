@@ -127,6 +127,8 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
     yield Moment("admitted", record.admitted_at)
     if record.unparked_at is not None:
         yield Moment("unparked", record.unparked_at)
+    if record.replayed_at is not None:
+        yield Moment("replayed", record.replayed_at, "to rebuild its table")
     for decision in facts.decisions:
         yield Moment(decision.verb, decision.at, f"{decision.code or decision.reason or decision.state}, by {decision.by}: {decision.command}")
     if record.state in LISTED_STATES and record.listed_at:
@@ -154,6 +156,9 @@ def _spans(facts: TraceFacts) -> Iterator[Span]:
     if record.unparked_at is not None:
         yield Span("parked", WAITING, since, record.unparked_at, "no table took it")
         since = record.unparked_at
+    if record.replayed_at is not None:
+        yield Span("merged before", WAITING, since, record.replayed_at, "until its table was rebuilt")
+        since = max(since, record.replayed_at)
     retried = max((decision.at for decision in facts.decisions if decision.verb == RETRIED), default=None)
     if retried is not None:
         yield Span("set aside", WAITING, since, retried, "in quarantine")

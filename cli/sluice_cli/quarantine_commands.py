@@ -1,8 +1,6 @@
 """`sluice quarantine list|show|retry|discard`: what could not be merged, why, and the ways out."""
 from __future__ import annotations
 
-import getpass
-import socket
 from itertools import islice
 from typing import Annotated, Any
 
@@ -16,11 +14,12 @@ from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_aws.schema_fit import schema_fit
 from sluice_aws.schema_store import SchemaStore
+from sluice_cli.operator import operator_of
 from sluice_cli.output import Json, Stack, chosen_target, command_line, counted, human_age, print_json, print_table, say
 from sluice_cli.plain_text import visible
 from sluice_cli.quarantine import SHORT_ID, Choice, Decided, Quarantine, codes, told, told_decision
 from sluice_cli.supervising import supervise_now
-from sluice_cli.target import LOCAL, Target
+from sluice_cli.target import Target
 
 LISTED, ROWS_SHOWN = 200, 20
 
@@ -125,7 +124,7 @@ def retry(names: Names = None, table: OfTable = None, code: OfCode = None, all: 
     configuration = ConfigStore(objects, target.artifacts).load()
     admission = Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, target.silver), fit=schema_fit(objects, target.silver, epoch_ms), now=epoch_ms)
     records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))
-    decided = quarantine.retry(records, admission=admission, configuration=configuration, command=command_line.get(), by=_operator(target), note=note)
+    decided = quarantine.retry(records, admission=admission, configuration=configuration, command=command_line.get(), by=operator_of(target), note=note)
     lanes = {item.lane for item in decided if item.done and item.lane}
     for lane in sorted(lanes):
         ledger.wake(lane)
@@ -144,7 +143,7 @@ def discard(names: Names = None, table: OfTable = None, code: OfCode = None, all
     """
     quarantine, _, target = _opened(stack)
     records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))
-    _print(quarantine.discard(records, command=command_line.get(), by=_operator(target), note=note), "discarded", as_json)
+    _print(quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note), "discarded", as_json)
 
 
 def _value(value: Any) -> str:
@@ -155,13 +154,6 @@ def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
     target = chosen_target(stack)
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     return Quarantine(ledger=ledger, objects=Objects(target.client("s3")), silver_bucket=target.silver, now=epoch_ms), ledger, target
-
-
-def _operator(target: Target) -> str:
-    """Who decides: AWS's name for the caller, or on the local stack, which knows no callers, the user of this machine."""
-    if target.kind == LOCAL:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    return str(target.client("sts").get_caller_identity()["Arn"])
 
 
 def _list_decided(ledger: Any, choice: Choice, limit: int, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
 from sluice_cli.plain_text import visible
+from sluice_cli.standing import StandingTable, standing_tables
 from sluice_cli.waiting import Survey, progress_line, survey, told_counts, told_tables
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
@@ -42,7 +43,7 @@ def wait(
     run that only lingers doesn't delay it. Parked and quarantined objects are printed, and objects of
     which rows are quarantined.
 
-    Ends with 1 when the time is over, when a lane that holds some of the objects is halted or paused, and with
+    Ends with 1 when the time is over, when a lane that holds some of the objects is halted or paused or their table is, and with
     --strict when anything is parked or quarantined; the keys are printed.
 
     Examples:
@@ -68,15 +69,16 @@ def _in_force(store: ConfigStore) -> Configuration | None:
     try:
         return store.load()
     except ConfigurationUnreadable:
-        return store.last  # only words of a progress line depend on it: that it can't be read is told by `sluice status` and `config show`
+        return store.last  # a table that is paused is told of later then: that it can't be read is told by `sluice status` and `config show`
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the wait came to, and after how many seconds."""
+    """What the wait came to, and after how many seconds; `standing` are tables whose objects would wait for ever."""
 
     found: Survey
     seconds: float
+    standing: tuple[StandingTable, ...] = ()
 
     def succeeded(self, *, strict: bool) -> bool:
         """Whether the command's answer is yes."""
@@ -119,7 +121,7 @@ class Waiter:
         self._now = now
 
     def wait(self, timeout_s: float) -> Outcome:
-        """Until settled, a halted or paused lane, or the timeout."""
+        """Until settled, a halted or paused lane, a table that stands still, or the timeout."""
         began = self._clock()
         listed, listed_at = self._bronze.identities(), began
         final: dict[ObjectId, ObjectRecord] = {}
@@ -137,8 +139,9 @@ class Waiter:
                     return Outcome(found, self._clock() - began)
                 listed, listed_at = again, self._clock()
                 continue
-            if found.halted or found.paused or seconds >= timeout_s:
-                return Outcome(found, seconds)
+            standing = () if found.halted or found.paused else standing_tables(records.values(), self._configuration, self._ledger)
+            if found.halted or found.paused or standing or seconds >= timeout_s:
+                return Outcome(found, seconds, standing)
             # Where nothing is on its way, something holds it: that is looked up then only.
             held = told_tables(found, self._ledger.tables(), self._configuration(), self._now()) if all(item.state == PENDING for item in found.waiting) else ()
             self._show(progress_line(found, self._now(), seconds, held))
@@ -199,7 +202,9 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
         say(f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`")
     for lane in found.paused:
         say(f"error: lane {lane.lane} is paused, and {counted(found.waiting_in(lane.lane), 'object')} will wait in it until `sluice resume {lane.lane}`")
-    if not found.settled and not found.halted and not found.paused:
+    for table in outcome.standing:
+        say(f"error: {table.table} {table.reason}, and {counted(table.objects, 'object')} will wait. {table.next_step}")
+    if not found.settled and not found.halted and not found.paused and not outcome.standing:
         say(f"error: not settled within {timeout_s:.0f} s. `sluice status` shows what the lanes do")
 
 
@@ -217,6 +222,7 @@ def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
         "with_quarantined_rows": [{**_told(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)} for record in found.with_rows],
         "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
         "paused": [lane.lane for lane in found.paused],
+        "standing_tables": [vars(table) for table in outcome.standing],
     }
 
 

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from sluice.errors import ChangeRefused
 from sluice.identity import ObjectId
@@ -12,7 +12,10 @@ from sluice.table_config import Configuration, TableConfig, refuse_changes
 
 @dataclass(frozen=True)
 class PendingObject:
-    """An object that waits. `size` in bytes, `admitted_at` epoch ms, `shard` the part of the lane it is listed under."""
+    """An object that waits. `size` in bytes, `admitted_at` epoch ms, `shard` the part of the lane it is listed under.
+
+    `generation` is the one that it must be merged under where that isn't its table's: its table is being rebuilt.
+    """
 
     id: ObjectId
     table: str
@@ -26,6 +29,7 @@ class PendingObject:
     shard: int
     attempt: int = 0
     merged: bool = False
+    generation: Optional[int] = None
 
     @property
     def age_order(self) -> Tuple[int, str]:
@@ -39,7 +43,7 @@ class TableState:
 
     `notes` are what an operator should look at: of the last batch that had any, until one has rows to write and none.
     `services` is by service when and where the last one ended well, and the totals when it began (service_requests.since); `services_since` is when the table was first
-    looked at for services, `catalog_failed` when (`at`) and of what (`error`) its last sync with the catalog failed, None after a good one. `watch` is
+    looked at for services, `catalog_failed` when (`at`) and of what (`error`) its last sync with the catalog failed, None after a good one. `rebuild` is set while `sluice rebuild table` moves its data away. `watch` is
     KafkaWatch.to_dict(). `purge_floors` is the highest position of a row that was removed for good, by generation.
     """
 
@@ -59,14 +63,19 @@ class TableState:
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
     services_since: Optional[int] = None
     catalog_failed: Optional[Mapping[str, Any]] = field(default=None, hash=False)
+    rebuild: Optional[Mapping[str, Any]] = field(default=None, hash=False)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that one batch takes: objects, and bytes as stored."""
+    """The most that one batch takes: objects, bytes as stored, and about so many rows (None: any number).
+
+    Nothing tells an object's rows before it is read: they are estimated from what the table's objects held so far.
+    """
 
     objects: int
     bytes: int
+    rows: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -90,8 +99,8 @@ class ClaimPlan:
 
 
 def claimable_at(config: Optional[TableConfig], state: TableState) -> Optional[int]:
-    """From when the pending objects of a table may be claimed (epoch ms); None while it is paused or unconfigured."""
-    if config is None or config.paused or state.paused:
+    """From when the pending objects of a table may be claimed (epoch ms); None while it is paused, unconfigured or being moved away."""
+    if config is None or config.paused or state.paused or state.rebuild:
         return None
     fresh_at = 0 if state.last_commit_at is None else state.last_commit_at + config.freshness_s * 1000
     return max(fresh_at, state.backoff_until or 0)
@@ -129,14 +138,29 @@ def _refused(config: TableConfig, state: Optional[TableState]) -> bool:
     return False
 
 
+def still_wanted(found: Mapping[str, int], asked: Mapping[str, int], objects: int) -> Dict[str, int]:
+    """How many objects to read of which claimable tables so that a batch of so many can be filled in turns; empty: enough is read.
+
+    `found` is how many were read of each when `asked` for so many: one that gave fewer has no more. Each further look gives those that have
+    more equal parts of what the batch still lacks, so all looks together read about twice a batch, however long the backlogs are.
+    """
+    cut = [table for table, number in found.items() if number >= asked[table]]
+    lacking = objects - sum(found.values())
+    if not cut or lacking <= 0:
+        return {}
+    more = -(-lacking // len(cut))
+    return {table: asked[table] + more for table in cut}
+
+
 def plan_claim(
     pending: Iterable[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState],
     budget: Budget, now: int,
 ) -> ClaimPlan:
     """Take from the tables in turns, beginning with the one that waits longest, oldest first inside each.
 
-    A table whose next object would burst the byte budget takes nothing more in this batch; the very
-    first object is always taken, or one larger than the budget would wait for ever. A table missing
+    A table whose next object would burst the budget of bytes or rows takes nothing more in this batch; the very
+    first object is always taken, or one larger than the budget would wait for ever. Of a table that is being rebuilt the
+    objects of one generation are taken, the lowest. A table missing
     from `states` has never been committed.
     """
     waiting: Dict[str, List[PendingObject]] = {}
@@ -148,24 +172,48 @@ def plan_claim(
     for table, items in waiting.items():
         at = due[table]
         if at is not None and at <= now:
-            queues[table] = deque(sorted(items, key=lambda item: item.age_order))
-    taken = _in_turns(queues, budget)
+            chosen = _of_one_generation(items, configs[table])
+            queues[table] = deque(sorted(chosen, key=lambda item: item.age_order))
+            if len(chosen) < len(items):
+                later.append(now)
+    taken = _in_turns(queues, budget, {table: rows_per_byte(states[table]) if table in states else 0.0 for table in queues})
     if any(queues.values()):
         later.append(now)
     return ClaimPlan({table: tuple(items) for table, items in taken.items()}, min(later) if later else None)
 
 
-def _in_turns(queues: Mapping[str, Deque[PendingObject]], budget: Budget) -> Dict[str, List[PendingObject]]:
+def merged_as(config: TableConfig, items: Sequence[PendingObject]) -> TableConfig:
+    """A table's configuration for a batch with these objects of it, which are of one generation."""
+    generation = items[0].generation
+    return config if generation is None else replace(config, generation=generation)
+
+
+def _of_one_generation(items: Sequence[PendingObject], config: TableConfig) -> List[PendingObject]:
+    """Those of the lowest: a part has one configuration, and its generation is the first part of every position."""
+    numbers = [config.generation if item.generation is None else item.generation for item in items]
+    lowest = min(numbers)
+    return [item for item, number in zip(items, numbers) if number == lowest]
+
+
+def rows_per_byte(state: TableState) -> float:
+    """How many changes a byte of the table's objects held so far, by its totals; 0 where nothing is known yet."""
+    read = state.totals.get("bytes_read", 0)
+    return state.totals.get("read", 0) / read if read else 0.0
+
+
+def _in_turns(queues: Mapping[str, Deque[PendingObject]], budget: Budget, density: Mapping[str, float]) -> Dict[str, List[PendingObject]]:
     taken: Dict[str, List[PendingObject]] = {}
     objects = total = 0
+    rows = 0.0
     turns = deque(sorted(queues, key=lambda table: queues[table][0].age_order))
     while turns and objects < budget.objects:
         table = turns.popleft()
         size = queues[table][0].size
-        if objects and total + size > budget.bytes:
+        more = size * density[table]
+        if objects and (total + size > budget.bytes or budget.rows is not None and rows + more > budget.rows):
             continue
         taken.setdefault(table, []).append(queues[table].popleft())
-        objects, total = objects + 1, total + size
+        objects, total, rows = objects + 1, total + size, rows + more
         if queues[table]:
             turns.append(table)
     return taken

@@ -54,7 +54,7 @@ class ChangeRefused(SluiceError):
     """A table's key, partition columns or type differ from those its data was written with."""
 
     code = "change_refused"
-    next_step = "Put the old value back, or give the topic a table of another name: this does not change in place"
+    next_step = "Put the old value back. A table's key, partition columns and type change by writing it anew: `sluice pause LANE`, `sluice rebuild table TABLE`, push again, `sluice resume LANE`"
 
 
 class UnsupportedType(SluiceError):

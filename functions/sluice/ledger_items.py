@@ -46,7 +46,12 @@ def pending_partition(lane: str, shard: int) -> str:
 def pending_key(lane: str, table: str, admitted_at: int, identity: ObjectId) -> Key:
     """A pending object's listing: by table, oldest first. `admitted_at` is epoch ms."""
     named = identity.hash
-    return {"pk": pending_partition(lane, shard_of(named)), "sk": f"{table}#{admitted_at:013d}#{named}"}
+    return {"pk": pending_partition(lane, shard_of(named)), "sk": f"{of_table(table)}{admitted_at:013d}#{named}"}
+
+
+def of_table(table: str) -> str:
+    """How the sort keys of a table's pending objects begin."""
+    return f"{table}#"
 
 
 def after_table(table: str) -> str:

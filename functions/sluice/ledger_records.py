@@ -44,6 +44,7 @@ class AdmittedObject:
     code: Optional[str] = None
     attempt: int = 0
     merged: bool = False  # whether a batch has committed rows of it: it is taken back in for those that were set aside
+    generation: Optional[int] = None  # the generation that it was merged under before its table was rebuilt; None: its table's
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ObjectRecord(AdmittedObject):
 
     `quarantined_rows` of a committed object are those of its rows that could not be merged, by code in
     `row_codes`; `listed_at` is when it was set aside (epoch ms, as the index sorts it). `unparked_at` is when a
-    table took what had been parked (epoch ms). An object that is parked for its source's log waits until the table's
+    table took what had been parked (epoch ms), `replayed_at` when it was taken in again to rebuild its table. An object that is parked for its source's log waits until the table's
     generation is above `parked_generation`.
     """
 
@@ -63,6 +64,7 @@ class ObjectRecord(AdmittedObject):
     listed_at: Optional[str] = None
     unparked_at: Optional[int] = None
     parked_generation: Optional[int] = None
+    replayed_at: Optional[int] = None
 
 
 #: What can be decided about an object, or rows of one, that was set aside.

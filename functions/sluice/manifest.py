@@ -284,6 +284,15 @@ def rows_key(batch: str, table: str, object_hash: str) -> str:
     return f"{PREFIX}/outcomes/{batch}/rows/{table}/{object_hash}.jsonl"
 
 
+REPLACED = f"{PREFIX}/replaced/"
+BEGUN, FINISHED = "rebuild.json", "finished.json"  # under replaced_prefix: who rebuilt the table, when and why; and that all of it was done
+
+
+def replaced_prefix(table: str, at: int) -> str:
+    """Where in the silver bucket the data is kept that a table had before it was rebuilt at that time (epoch ms)."""
+    return f"{REPLACED}{table}/{at:013d}/"
+
+
 def schema_key(fingerprint: str) -> str:
     """Where in the silver bucket a writer schema lies."""
     return f"{PREFIX}/schemas/{fingerprint}.avsc"

@@ -10,6 +10,8 @@ from sluice_aws.ledger_lanes import LaneLedger
 from sluice_aws.ledger_objects import ObjectLedger
 from sluice_aws.ledger_pending import PendingLedger
 from sluice_aws.ledger_quarantine import QuarantineLedger
+from sluice_aws.ledger_rebuilding import RebuildingLedger
+from sluice_aws.ledger_recovering import RecoveringLedger
 from sluice_aws.ledger_services import ServiceLedger
 from sluice_aws.ledger_settling import SettlingLedger
 from sluice_aws.ledger_table import LedgerTable
@@ -61,6 +63,7 @@ class Ledger:
         self.resume = lanes.resume
 
         self.pending = pending.pending
+        self.pending_of = pending.pending_of
         self.pending_counts = pending.pending_counts
 
         self.open_batch = batches.open_batch
@@ -72,6 +75,15 @@ class Ledger:
         self.unannounced = batches.unannounced
         self.settle = settling.settle
         self.return_to_pending = settling.return_to_pending
+
+        rebuilding = RebuildingLedger(table)
+        self.begin_rebuild = rebuilding.begin_rebuild
+        self.replay_objects = rebuilding.replay_objects
+        self.end_rebuild = rebuilding.end_rebuild
+
+        recovering = RecoveringLedger(table, objects)
+        self.recover_objects = recovering.recover_objects
+        self.recover_table = recovering.recover_table
 
         self.table_state = tables.table_state
         self.table_states = tables.table_states

@@ -74,10 +74,10 @@ class ObjectLedger:
         its next batch is another. False when it isn't parked any more.
         """
         attempt = record.attempt + 1 if record.batch is not None else record.attempt
-        moved = replace(record, state=items.PENDING, table=config.table, lane=config.lane, reason=None, attempt=attempt)
+        moved = replace(record, state=items.PENDING, table=config.table, lane=config.lane, reason=None, attempt=attempt, generation=None)
         changes = {"state": moved.state, "table": moved.table, "lane": moved.lane, "reason": None, "unparked_at": now, "listed_as": None, "listed_at": None}
         if record.batch is not None:
-            changes.update(attempt=attempt, batch=None, code=None, parked_generation=None)
+            changes.update(attempt=attempt, batch=None, code=None, parked_generation=None, generation=None)  # what frees it is its table's own
         return self._together([
             self._table.put_action(pending_item(moved)),
             self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED)),
@@ -156,7 +156,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
         "bucket": waiting.id.bucket, "key": waiting.id.key, "version": waiting.id.version, "size": waiting.size,
         "table": table, "admitted_at": waiting.admitted_at, "schema": waiting.schema, "format": waiting.format,
         "kafka_partition": waiting.kafka_partition, "offset": waiting.offset, "topic": waiting.topic,
-        **({"attempt": waiting.attempt} if waiting.attempt else {}), **({"merged": True} if waiting.merged else {}),
+        **({"attempt": waiting.attempt} if waiting.attempt else {}), **({"merged": True} if waiting.merged else {}), "generation": waiting.generation,
     }
 
 

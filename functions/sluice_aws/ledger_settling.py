@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from sluice import ledger_items as items
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
-from sluice.manifest import COMMITTED, QUARANTINED, ObjectError, Outcome, RowErrorCount
+from sluice.ledger_recovery import Verdict, counts_of, verdicts
+from sluice.manifest import QUARANTINED, Outcome
 from sluice_aws.ledger_batches import BatchLedger
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_groups import GuardRefused, write_groups
@@ -48,23 +48,14 @@ class SettlingLedger:
         and not on the lane, since the outcome is true whoever writes it.
         Raises ForeignObjects when an object isn't this batch's.
         """
-        errors = {error.object: error for error in outcome.quarantined}
-        rows = {found.object: found for found in outcome.quarantined_rows}
-        parked = {error.object: error for error in outcome.parked}
-        changes = [
-            _parking(parked[identity.hash], outcome.parked_generation, identity, now) if identity.hash in parked else self._object_change(outcome, identity, errors, rows, now)
-            for identity in objects
-        ]
+        found = verdicts(outcome, objects)
+        changes = [verdict_fields(found[identity], identity, now) for identity in objects]
         groups = [
             [self._table.update_action(items.object_key(identity), change, condition=when(state=items.CLAIMED, batch=batch))]
             for identity, change in zip(objects, changes)
         ]
         _refuse_foreign(batch, objects, changes, write_groups(self._table, groups))
-        ended = Counter(change["state"] for change in changes)
-        counts = {
-            **_counts(outcome), "objects": ended[items.COMMITTED], "objects_quarantined": ended[items.QUARANTINED],
-            "commits": int(outcome.instant is not None),  # what table services are due by
-        }
+        counts = _named_counts(counts_of(outcome, found))
         try:
             self._table.transact([self._part_action(lane, outcome, run_id, now), self._table_action(outcome, counts)])
         except TransactionRefused as answer:
@@ -122,17 +113,6 @@ class SettlingLedger:
             return None
         return [identity for position, identity in enumerate(objects) if position not in refused]
 
-    @staticmethod
-    def _object_change(outcome: Outcome, identity: ObjectId, errors: Mapping[str, ObjectError], rows: Mapping[str, RowErrorCount], now: int) -> Values:
-        error = errors.get(identity.hash)
-        if error is None and outcome.state == COMMITTED:
-            found = rows.get(identity.hash)
-            if found is None:
-                return {"state": items.COMMITTED}
-            return {"state": items.COMMITTED, "quarantined_rows": found.rows, "row_codes": dict(found.codes), **listing_fields(items.ROWS, identity, now)}
-        told = {"code": error.code, "reason": error.reason} if error else {"code": "table_quarantined", "reason": outcome.reason}
-        return {"state": items.QUARANTINED, **told, **listing_fields(items.QUARANTINED, identity, now)}
-
     def _part_action(self, lane: str, outcome: Outcome, run_id: str, now: int) -> Values:
         return self._table.update_action(items.part_key(outcome.batch, outcome.table), {
             "state": outcome.state, "instant": outcome.instant, "no_change": outcome.no_change, "counts": dict(outcome.counts),
@@ -156,16 +136,22 @@ class SettlingLedger:
         return self._table.update_action(items.table_key(outcome.table), changes, add=add)
 
 
-def _parking(why: ObjectError, generation: Optional[int], identity: ObjectId, now: int) -> Values:
-    return {"state": items.PARKED, "code": why.code, "reason": why.reason, "parked_generation": generation, **listing_fields(items.PARKED, identity, now)}
+def verdict_fields(verdict: Verdict, identity: ObjectId, now: int) -> Values:
+    """What a verdict writes into an object's item."""
+    if verdict.state == items.COMMITTED:
+        if not verdict.rows:
+            return {"state": items.COMMITTED}
+        return {"state": items.COMMITTED, "quarantined_rows": verdict.rows, "row_codes": dict(verdict.row_codes), **listing_fields(items.ROWS, identity, now)}
+    parked = {"parked_generation": verdict.parked_generation} if verdict.state == items.PARKED else {}
+    return {"state": verdict.state, "code": verdict.code, "reason": verdict.reason, **parked, **listing_fields(verdict.state, identity, now)}
 
 
-def _counts(outcome: Outcome) -> Dict[str, int]:
+def _named_counts(counts: Mapping[str, int]) -> Dict[str, int]:
     """The counts under names that can be fields; a name that can't is a mistake of whoever counted."""
-    wrong = [name for name in outcome.counts if not COUNT_NAME.fullmatch(name)]
+    wrong = [name for name in counts if not COUNT_NAME.fullmatch(name)]
     if wrong:
         raise ValueError(f"A count's name is lower-case letters, digits and _, not {wrong[0]!r}")
-    return dict(outcome.counts)
+    return dict(counts)
 
 
 def _refuse_foreign(batch: str, objects: Sequence[ObjectId], changes: Sequence[Values], refused: Mapping[int, Refusal]) -> None:

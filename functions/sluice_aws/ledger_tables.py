@@ -15,7 +15,7 @@ LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
 ATTEMPTS = 5  # of a write that only the lane's holder makes
 SERVICE_PREFIX = "service_"  # of the field that remembers a service's last good end
-PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned", "watch", "services_since", "catalog_failed", "purge_floors")
+PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned", "watch", "services_since", "catalog_failed", "purge_floors", "rebuild")
 
 
 class TableLedger:

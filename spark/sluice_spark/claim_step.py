@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple, Union
 
-from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable_at, configured_tables, plan_claim
+from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable, claimable_at, configured_tables, merged_as, plan_claim, still_wanted
 from sluice.errors import ChangeRefused
 from sluice.identity import ObjectId
 from sluice.lane_config import LaneConfig
@@ -18,6 +18,7 @@ from sluice_spark.lane_lost import LaneLost
 from sluice_spark.ports import Clock, Ledger, Log, Manifests
 from sluice_spark.profile import Profile
 
+FIRST_LOOK = 100  # pending objects of each table: all there are, nearly always
 STAY_FOR_FRESHNESS_MS = 5 * 60_000  # about what a start takes and a worker's least charge, a few times over
 
 
@@ -62,7 +63,7 @@ class ClaimStep:
         with profile.stage("pending"):
             refreshed = self._background.submit(self._configuration.refresh)
             lane = self._configuration.current.lane(lane_name)
-            pending = self._ledger.pending(lane_name, lane.batch_objects)
+            pending = self._ledger.pending(lane_name, min(FIRST_LOOK, lane.batch_objects))
             configuration = refreshed.result()
         pending = [item for item in pending if item.table not in unresolved]
         if not pending:
@@ -72,16 +73,35 @@ class ClaimStep:
             states = self._ledger.table_states(sorted(configs))
             configs = self._without_refused(configs, states)
             now = self._clock.now_ms()
+        with profile.stage("pending"):
+            pending = self._filled(pending, configs, states, configuration.lane(lane_name).batch_objects, now)
+        with profile.stage("plan"):
             plan = plan_claim(pending, configs, states, budget_of(configuration.lane(lane_name)), now)
         if plan.empty:
             return NothingClaimable(plan.next_due_at, waits_for_freshness_until(pending, configs, states, now))
         return self._open(plan, configs, states, configuration, now, profile)
 
+    def _filled(self, pending: List[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], objects: int, now: int) -> List[PendingObject]:
+        """Read as much more of the tables that can be claimed now as the batch can take; of the others it is enough to know that something waits."""
+        by_table: Dict[str, List[PendingObject]] = {}
+        for item in pending:
+            by_table.setdefault(item.table, []).append(item)
+        ready = [table for table in by_table if claimable(configs.get(table), states.get(table, TableState(table)), now)]
+        asked = dict.fromkeys(ready, min(FIRST_LOOK, objects))
+        while True:
+            wanted = still_wanted({table: len(by_table[table]) for table in ready}, asked, objects)
+            if not wanted:
+                return [item for listed in by_table.values() for item in listed]
+            asked.update(wanted)
+            by_table.update({table: [] for table in wanted})
+            for item in self._ledger.pending_of(self._hold.identity.lane, wanted):
+                by_table[item.table].append(item)
+
     def _open(self, plan: ClaimPlan, configs: Mapping[str, TableConfig], states: Mapping[str, TableState], configuration: Configuration, now: int,
               profile: Profile) -> Claimed:
         """Manifest to S3, then manifest and batch items on condition of the hold, then each object (the crash-safe order)."""
         me = self._hold.identity
-        parts = {table: TablePart(configs[table].to_dict(), tuple(_in_manifest(item) for item in items), states[table].watch if table in states else {})
+        parts = {table: TablePart(merged_as(configs[table], items).to_dict(), tuple(_in_manifest(item) for item in items), states[table].watch if table in states else {})
                  for table, items in plan.objects.items()}
         manifest = open_manifest(me.lane, me.run, now, configuration.version, parts)
         with profile.stage("manifest"):
@@ -121,7 +141,7 @@ class ClaimStep:
 
 def budget_of(lane: LaneConfig) -> Budget:
     """The most that one batch of this lane takes."""
-    return Budget(objects=lane.batch_objects, bytes=lane.batch_bytes)
+    return Budget(objects=lane.batch_objects, bytes=lane.batch_bytes, rows=lane.batch_rows)
 
 
 def waits_for_freshness_until(pending: List[PendingObject], configs: Mapping[str, TableConfig],

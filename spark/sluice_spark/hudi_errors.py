@@ -8,7 +8,7 @@ class TableDiffers(SluiceError):
     """A table's own properties say otherwise than its configuration; facts: `differences`."""
 
     code = "table_differs"
-    next_step = "Put the table's configuration back, or give the topic a table of another name"
+    next_step = "Put the table's configuration back, or write the table anew: `sluice pause LANE`, `sluice rebuild table TABLE`, `sluice resume LANE`"
 
 
 class ClockBehind(SluiceError):

@@ -144,7 +144,7 @@ class _Part:
                 aside = self._set_aside()
             if len(kept) < len(objects):
                 return self._merge_rows(planned, kept, facts) if kept else self._outcome(None, aside, {})
-            counts = merged.counts
+            counts = {**merged.counts, "bytes_read": sum(item.size for item in objects)}  # beside the changes read: what the next claim goes by
             if counts.get("mostly_losing"):
                 self._notes += (LOG_BEGAN_AGAIN.format(batch=self._manifest.batch),)
             if merged.truncated_at is not None:

@@ -83,7 +83,7 @@ class FakeMerger:
         self.tables.unfinished.remove((manifest.batch, table))
         _raise_next(self.after[table])
         return Outcome(manifest.batch, table, "committed", self._now_ms(), instant=instant, no_change=instant is None,
-                       counts={"objects": len(good)}, quarantined=bad)
+                       counts={"objects": len(part.objects)}, quarantined=bad)
 
     def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
         self.calls.append(f"resolve {table}")
@@ -95,7 +95,7 @@ class FakeMerger:
         instant = self.tables.instant(manifest.batch, table)
         if instant is None:
             return None
-        return Outcome(manifest.batch, table, "committed", self._now_ms(), instant=instant,
+        return Outcome(manifest.batch, table, "committed", self._now_ms(), instant=instant, counts={"objects": len(manifest.tables[table].objects)},
                        quarantined=tuple(ObjectError(item.id.hash, "corrupt", "told to be")
                                          for item in manifest.tables[table].objects if item.id in self.quarantined))
 

@@ -37,7 +37,7 @@ OF_OTHERS = {
     "error": "the base", "header_cut": "never leaves its package: more is read", "unchanged": "an answer to a question", "schema_not_inferred": "a mistake of the program",
     "announcement_refused": "announce", "batch_taken": "the driver", "change_refused": "config push", "cleaning_unfinished": "housekeeping", "clock_behind": "the driver",
     "commit_not_newest": "the driver", "configuration_unreadable": "admit", "configuration_missing": "admit", "foreign_objects": "settling", "invalid_configuration": "config push", "lane_lost": "the driver",
-    "lanes_failed": "supervise", "ledger_busy": "every user of the ledger", "manifest_missing": "a take-over", "message_unfinished": "admit", "settings_missing": "every function",
+    "lanes_failed": "supervise", "lane_not_paused": "sluice rebuild", "move_incomplete": "sluice rebuild", "ledger_busy": "every user of the ledger", "manifest_missing": "a take-over", "message_unfinished": "admit", "settings_missing": "every function",
     "spark_died": "the driver", "still_unfinished": "the driver", "service_not_for_table": "table services",
     "service_unfinished": "table services", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
     "no_such_commit": "reading a timeline", "unreadable_commit": "reading a timeline", "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",

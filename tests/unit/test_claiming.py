@@ -32,6 +32,7 @@ class TestClaimable:
         (None, TableState("shop.a"), False),
         (a_config(paused=True), TableState("shop.a"), False),
         (a_config(), TableState("shop.a", paused=True), False),
+        (a_config(), TableState("shop.a", rebuild={"to": "aside"}), False),
         (a_config(), TableState("shop.a", backoff_until=NOW + 1), False),
         (a_config(), TableState("shop.a", backoff_until=NOW), True),
         (a_config(), TableState("shop.a", last_commit_at=NOW - 59_999), False),
@@ -56,6 +57,13 @@ class TestTurns:
         plan = planned([waiting(1, "shop.a", 6), waiting(2, "shop.b", 3), waiting(3, "shop.a", 6), waiting(4, "shop.b", 1)], Budget(10, 10))
         assert [item.offset for found in plan.objects.values() for item in found] == [1, 2, 4]
         assert plan.next_due_at == NOW
+
+    def test_rows_are_estimated_from_what_the_tables_objects_held_and_stop_a_table_like_bytes(self):
+        dense, unknown = TableState("shop.a", totals={"read": 300, "bytes_read": 100}), TableState("shop.b", totals={"read": 5})
+        pending = [waiting(n, "shop.a", 10) for n in range(4)] + [waiting(n, "shop.b", 10) for n in (5, 6)]
+        plan = planned(pending, Budget(1_000, 1 << 40, rows=70), (dense, unknown))
+        assert {table: len(found) for table, found in plan.objects.items()} == {"shop.a": 2, "shop.b": 2} and plan.next_due_at == NOW
+        assert len(planned([waiting(1, size=100), waiting(2, size=1)], Budget(9, 1 << 40, rows=1), (dense,)).objects["shop.a"]) == 1
 
     def test_an_object_larger_than_the_budget_is_claimed_alone(self):
         plan = planned([waiting(1, size=100), waiting(2)], Budget(10, 10))

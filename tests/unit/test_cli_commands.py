@@ -94,6 +94,25 @@ def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, capsys, state):
     assert "not settled within 0 s" in err
 
 
+@pytest.mark.parametrize(("text", "rebuild", "told_why"), [
+    (TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"), False, "crm.user is paused, and 1 object will wait. Take `paused` out"),
+    (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any more"),
+    (TABLES, True, "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` goes on"),
+], ids=["paused", "without a rule", "being rebuilt"])
+def test_a_table_that_nothing_will_be_claimed_of_ends_the_wait_at_once_with_its_keys_and_the_next_step(stack, tables, capsys, text, rebuild, told_why):
+    if rebuild:
+        stack.ledger.pause("main")
+        stack.ledger.begin_rebuild("crm.user", "main", {"to": "aside"})
+        stack.ledger.resume("main")
+    assert run(["config", "push", tables(text)]) == 0
+    stack.admit(stack.write("topics/x.avro"))
+    assert run(["wait", "--timeout", "600"]) == 1
+    out, err = capsys.readouterr()
+    assert "pending\ttopics/x.avro\tcrm.user" in out and told_why in err and "not settled within" not in err
+    assert run(["wait", "--timeout", "600", "--json"]) == 1
+    assert told(capsys)["standing_tables"][0]["table"] == "crm.user"
+
+
 def test_an_older_version_of_a_key_is_waited_for_too(stack, capsys):
     stack.write("a")
     stack.admit(stack.write("a"), items.IGNORED)
@@ -251,7 +270,7 @@ def test_a_change_that_a_table_with_data_cannot_take_is_refused(stack, tables, c
     before = stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read()
     assert run(["config", "push", tables(text)]) == 1
     err = capsys.readouterr().err
-    assert refusal in err and "another name" in err
+    assert refusal in err and "sluice rebuild table" in err
     assert stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read() == before
 
 

@@ -1,0 +1,148 @@
+"""What a lost ledger held of objects and tables, out of the manifests and outcomes of every batch."""
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Counter as Counts, Dict, Iterable, Mapping, Optional, Tuple
+
+from sluice.identity import ObjectId
+from sluice.ledger_items import COMMITTED, PARKED, PENDING, QUARANTINED
+from sluice.ledger_records import ObjectRecord
+from sluice.manifest import COMMITTED as COMMITTED_PART
+from sluice.manifest import Manifest, ManifestObject, Outcome, TablePart
+
+TABLE_QUARANTINED = "table_quarantined"  # the code of objects whose part was quarantined whole, for no reason of their own
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an outcome says of one object: the state it ends in, and why where it isn't plainly committed."""
+
+    state: str
+    code: Optional[str] = None
+    reason: Optional[str] = None
+    rows: int = 0
+    row_codes: Mapping[str, int] = field(default_factory=dict, hash=False)
+    parked_generation: Optional[int] = None
+
+
+def verdicts(outcome: Outcome, objects: Iterable[ObjectId]) -> Dict[ObjectId, Verdict]:
+    """What became of each object of a part."""
+    errors = {error.object: error for error in outcome.quarantined}
+    rows = {found.object: found for found in outcome.quarantined_rows}
+    parked = {error.object: error for error in outcome.parked}
+    found: Dict[ObjectId, Verdict] = {}
+    for identity in objects:
+        named = identity.hash
+        if named in parked:
+            found[identity] = Verdict(PARKED, parked[named].code, parked[named].reason, parked_generation=outcome.parked_generation)
+        elif named in errors:
+            found[identity] = Verdict(QUARANTINED, errors[named].code, errors[named].reason)
+        elif outcome.state != COMMITTED_PART:
+            found[identity] = Verdict(QUARANTINED, TABLE_QUARANTINED, outcome.reason)
+        elif named in rows:
+            found[identity] = Verdict(COMMITTED, rows=rows[named].rows, row_codes=dict(rows[named].codes))
+        else:
+            found[identity] = Verdict(COMMITTED)
+    return found
+
+
+@dataclass(frozen=True)
+class Settled:
+    """An object as its last batch left it. `at` is when its part was committed (epoch ms), as the record's `listed_at` where it is listed.
+
+    One that is not `sure` may not have been part of that batch: it is merged again where the ledger knows nothing of it.
+    """
+
+    record: ObjectRecord
+    at: int
+    sure: bool = True
+
+
+@dataclass
+class KnownTable:
+    """What outcomes tell of one table: its last one, the last that has a commit, and the sums of their counts."""
+
+    last: Optional[Outcome] = None
+    noted: Optional[Outcome] = None
+    committed: Optional[Outcome] = None
+    watched: Optional[Outcome] = None
+    pinned: Mapping[str, Any] = field(default_factory=dict)
+    failed: Optional[str] = None
+    totals: Counts[str] = field(default_factory=Counter)
+
+
+class Recovery:
+    """Takes batches in any order, and knows then what the ledger held. `rebuilt` is when tables were rebuilt last (epoch ms): what was claimed before is merged again."""
+
+    def __init__(self, rebuilt: Mapping[str, int]) -> None:
+        self._rebuilt = rebuilt
+        self._objects: Dict[ObjectId, Settled] = {}
+        self._parts: Dict[str, list[Tuple[Outcome, TablePart, Dict[ObjectId, Verdict]]]] = {}
+
+    def add(self, manifest: Manifest, outcomes: Mapping[str, Outcome]) -> None:
+        """Take one batch. A part without an outcome was not settled: its objects are in another batch, or to be merged."""
+        for table, outcome in outcomes.items():
+            part = manifest.tables[table]
+            found = verdicts(outcome, [item.id for item in part.objects])
+            void = manifest.created_at <= self._rebuilt.get(table, -1)
+            # The manifest also names what was no longer there to be claimed; which that was, no document says. Merging again changes nothing.
+            whole = outcome.counts.get("objects") == len(part.objects)
+            for item in part.objects:
+                self._keep(item, table, manifest, outcome, found[item.id], part, void=void, whole=whole)
+            if not void:
+                self._parts.setdefault(table, []).append((outcome, part, found))
+
+    def settled(self, identity: ObjectId) -> Optional[Settled]:
+        """What became of an object; None where no outcome tells: it is to be merged."""
+        return self._objects.get(identity)
+
+    @property
+    def objects(self) -> int:
+        """How many objects outcomes tell of."""
+        return len(self._objects)
+
+    def tables(self) -> Dict[str, KnownTable]:
+        """Every table of which an outcome tells, by name."""
+        return {table: _known(sorted(parts, key=lambda part: (part[0].committed_at, part[0].batch))) for table, parts in self._parts.items()}
+
+    def _keep(self, item: ManifestObject, table: str, manifest: Manifest, outcome: Outcome, verdict: Verdict, part: TablePart, *, void: bool, whole: bool) -> None:
+        again = void or not whole
+        before = self._objects.get(item.id)
+        # A part that only returned has no outcome, so the highest attempt is the last word; equal ones are of a ledger that was lost before.
+        if before is not None and (before.record.attempt, before.at) >= (item.attempt + again, outcome.committed_at):
+            return
+        named = {"size": item.size, "table": table, "lane": manifest.lane, "topic": item.topic, "kafka_partition": item.kafka_partition, "offset": item.offset,
+                 "format": item.format, "schema": item.schema}
+        if again:
+            generation = int(part.config.get("generation", 0))
+            record = ObjectRecord(item.id, PENDING, item.admitted_at, attempt=item.attempt + 1, generation=generation, **named)
+        else:
+            record = ObjectRecord(
+                item.id, verdict.state, item.admitted_at, attempt=item.attempt, merged=item.merged, batch=manifest.batch, code=verdict.code, reason=verdict.reason,
+                quarantined_rows=verdict.rows, row_codes=verdict.row_codes, parked_generation=verdict.parked_generation, **named)
+        self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
+
+
+def _known(parts: Iterable[Tuple[Outcome, TablePart, Dict[ObjectId, Verdict]]]) -> KnownTable:
+    """As settling them one after the other leaves the table's item."""
+    table = KnownTable()
+    for outcome, part, found in parts:
+        table.totals.update(counts_of(outcome, found))
+        if outcome.state != COMMITTED_PART:
+            table.failed = outcome.reason
+            continue
+        table.last, table.failed = outcome, None
+        if outcome.instant is not None:
+            table.committed, table.pinned = outcome, part.table_config.pinned
+        if outcome.notes or outcome.instant is not None:
+            table.noted = outcome
+        if outcome.watch:
+            table.watched = outcome
+    return table
+
+
+def counts_of(outcome: Outcome, found: Mapping[ObjectId, Verdict]) -> Dict[str, int]:
+    """What a part adds to its table's totals: its own counts, its objects by what became of them, and whether there was a commit, which table services are due by."""
+    ended = Counter(verdict.state for verdict in found.values())
+    return {**outcome.counts, "objects": ended[COMMITTED], "objects_quarantined": ended[QUARANTINED], "commits": int(outcome.instant is not None)}

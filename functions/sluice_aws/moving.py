@@ -1,0 +1,72 @@
+"""Moves everything under a prefix to another prefix of the same bucket: all is copied before anything is deleted, and a move that was cut off goes on."""
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Sequence
+
+from sluice.errors import SluiceError
+
+AT_ONCE = 16
+DELETED_AT_ONCE = 1_000  # what one DeleteObjects takes
+
+
+class MoveIncomplete(SluiceError):
+    """Objects were not copied, or not deleted; nothing is lost. Facts: `source`, `to`, `left`."""
+
+    code = "move_incomplete"
+    retriable = True
+    next_step = "Run the command again: it goes on where it stopped"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How many objects lie at the new place, and their bytes."""
+
+    objects: int
+    bytes: int
+
+
+class Mover:
+    """Moves within one bucket. `s3` is a boto3 client, which threads may share."""
+
+    def __init__(self, s3: Any, bucket: str) -> None:
+        self._s3 = s3
+        self._bucket = bucket
+
+    def sizes(self, prefix: str) -> Dict[str, int]:
+        """Bytes by what follows the prefix."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+        return {entry["Key"][len(prefix):]: entry["Size"] for page in pages for entry in page.get("Contents", ())}
+
+    def move(self, source: str, to: str, *, first: Sequence[str] = (), tick: Callable[[int, int], None]) -> Moved:
+        """Move `source` to `to` (prefixes that end with /); `tick` is told how many of how many are copied.
+
+        `first` are names whose source is deleted before any other's: what makes readers take the rest for something.
+        Nobody else may write there meanwhile: what is at the new place under the same name with the same size counts as copied.
+        Raises MoveIncomplete.
+        """
+        left, there = self.sizes(source), self.sizes(to)
+        copies = [name for name, size in sorted(left.items()) if there.get(name) != size]
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="copy") as pool:
+            for done, _ in enumerate(pool.map(lambda name: self._copy(source + name, to + name), copies), 1):
+                tick(done, len(copies))
+        there = self.sizes(to)
+        missing = [name for name, size in left.items() if there.get(name) != size]
+        if missing:
+            raise MoveIncomplete(f"{len(missing)} objects of {source} are not at {to}", source=source, to=to, left=missing[:20])
+        marks = [name for name in first if name in left]
+        self._delete([source + name for name in marks])
+        self._delete([source + name for name in left if name not in marks])
+        return Moved(len(there), sum(there.values()))
+
+    def _copy(self, source: str, to: str) -> None:
+        self._s3.copy({"Bucket": self._bucket, "Key": source}, self._bucket, to)  # in parts where it is large
+
+    def _delete(self, keys: List[str]) -> None:
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            chunk = keys[start:start + DELETED_AT_ONCE]
+            answer = self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in chunk], "Quiet": True})
+            if answer.get("Errors"):
+                error = answer["Errors"][0]
+                raise MoveIncomplete(f"{len(answer['Errors'])} objects could not be deleted: {error.get('Code')}", source=error.get("Key"), to="", left=[entry.get("Key") for entry in answer["Errors"][:20]])

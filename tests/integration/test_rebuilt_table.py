@@ -1,0 +1,66 @@
+"""A table is written anew with another type and other partitions on a running stack, out of the objects that made it."""
+import json
+import secrets
+import time
+from typing import Any
+
+import pytest
+
+from judging.running_stack import RunningStack
+from sluice_aws.ledger import Ledger
+from sluice_cli.reading import read_table
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def change(op: str, lsn: int, id: int, region: str | None = None, name: str | None = None) -> dict[str, Any]:
+    return {"id": id, "region": region, "name": name, "__op": op, "__deleted": str(op == "d").lower(), "__lsn": lsn, "__source_ts_ms": lsn}
+
+
+OBJECTS = [
+    [change("c", 10, 1, "a", "one"), change("c", 11, 2, "a", "two"), change("c", 12, 3, "b", "three")],
+    [change("u", 20, 1, "b", "eins"), change("d", 21, 2)],
+    [change("u", 15, 3, "a", "came late"), change("c", 30, 4, "c", "four")],
+]
+ROWS = [(1, "b", "eins"), (3, "a", "came late"), (4, "c", "four")]
+
+
+def test_a_table_gets_another_type_and_other_partitions_by_being_merged_again_from_its_objects(stack: RunningStack) -> None:
+    table = f"rebuilt{secrets.token_hex(3)}.t"
+    rule = {"topic": table, "table": table, "record_key": "id"}
+    stack.configure([rule])
+    for offset, changes in enumerate(OBJECTS):
+        put(stack, table, offset * 10, changes)
+    stack.wait(240)
+    assert rows(stack, table) == ROWS
+
+    stack.sluice("pause", "main")
+    ledger = Ledger(stack.target.client("dynamodb"), stack.target.ledger_table)
+    while ledger.lane("main").state != "paused":  # the test's own timeout bounds it
+        time.sleep(0.2)
+    stack.sluice("rebuild", "table", table, "--yes")
+    assert not any(key.startswith(table.replace(".", "/")) for key in silver(stack))
+    stack.configure([{**rule, "table_type": "mor", "partition_by": "region"}])
+    stack.sluice("resume", "main")
+    stack.wait(240)
+    assert rows(stack, table) == ROWS
+    shown = json.loads(stack.sluice("table", "show", table, "--json"))
+    assert (shown["type"], shown["partition_by"]) == ("merge-on-read", ["region"])
+
+    put(stack, table, 90, [change("u", 14, 4, "a", "too late"), change("u", 40, 3, "b", "drei")])
+    stack.wait(240)
+    assert rows(stack, table) == [(1, "b", "eins"), (3, "b", "drei"), (4, "c", "four")]
+
+
+def put(stack: RunningStack, table: str, offset: int, changes: list[dict[str, Any]]) -> None:
+    body = "".join(json.dumps(each) + "\n" for each in changes).encode()
+    stack.target.client("s3").put_object(Bucket=stack.target.bronze, Key=f"topics/{table}/{table}+0+{offset:010d}.json", Body=body)
+
+
+def silver(stack: RunningStack) -> list[str]:
+    pages = stack.target.client("s3").get_paginator("list_objects_v2").paginate(Bucket=stack.target.silver)
+    return [item["Key"] for page in pages for item in page.get("Contents", ())]
+
+
+def rows(stack: RunningStack, table: str) -> list[tuple[Any, ...]]:
+    return sorted((row["id"], row["region"], row["name"]) for row in read_table(stack.target, table).to_pylist())
