@@ -124,7 +124,7 @@ def told_lane(lane: LaneState, now: int) -> str:
 
 
 def told_tables(found: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int) -> tuple[str, ...]:
-    """Why tables whose objects are pending aren't claimed yet, in a few words each: freshness, back-off or a pause. `now` is epoch ms."""
+    """Why tables whose objects are pending aren't claimed yet, in a few words each: freshness or back-off. `now` is epoch ms."""
     pending = {item.table for item in found.waiting if item.state == PENDING}
     told = []
     for state in sorted((state for state in states if state.table in pending), key=lambda state: state.table):
@@ -133,9 +133,7 @@ def told_tables(found: Survey, states: Iterable[TableState], configuration: Conf
         if config is None:
             continue  # nothing of it was ever committed, so it waits for nothing, or no rule takes its topic now
         at = claimable_at(config, state)
-        if at is None:
-            told.append(f"{state.table} is paused")
-        elif at > now:
+        if at is not None and at > now:  # what nothing is claimed of at all ends the wait
             why = f"{state.table} failed and backs off" if at == state.backoff_until else f"{state.table} is committed every {human_age(config.freshness_s * 1000)} at most (freshness)"
             told.append(f"{why}: next in {human_age(at - now + 999)}")
     return tuple(told)

@@ -41,9 +41,12 @@ class World:
     def tables(self):
         return self.known
 
+    def table_states(self, tables):
+        return {**{table: TableState(table) for table in tables}, **{state.table: state for state in self.known}}
+
     def get_objects(self, ids):
         self.asked.append(list(ids))
-        return {identity: ObjectRecord(identity, self.states[identity], NOW, lane="main", table="crm.user") for identity in ids if identity in self.states}
+        return {identity: ObjectRecord(identity, self.states[identity], NOW, lane="main", table="crm.user", topic="crm.public.user") for identity in ids if identity in self.states}
 
     def wait(self, timeout=60.0):
         return Waiter(self, self, show=self.shown.append, configuration=lambda: CONFIGURATION, clock=lambda: self.seconds, sleep=self.sleep, now=lambda: NOW).wait(timeout)
@@ -61,13 +64,17 @@ def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
     [
         ({"last_commit_at": NOW - 37_000}, "crm.user is committed every 1 min at most (freshness): next in 23 s"),
         ({"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000}, "crm.user failed and backs off: next in 30 s"),
-        ({"paused": True}, "crm.user is paused"),
     ],
 )
 def test_where_a_table_holds_its_objects_back_the_progress_says_why_and_for_how_long(state, words):
     world = World({"states": {A: "pending"}, "known": [TableState("crm.user", pinned={"topic": "crm.public.user"}, **state)]}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
     world.wait()
     assert [line.split(" · ")[2:] for line in world.shown] == [[words], []]
+
+
+def test_a_table_that_is_paused_ends_it_at_once():
+    outcome = World({"states": {A: "pending"}, "known": [TableState("crm.user", paused=True)]}).wait(60)
+    assert [(table.table, table.lane, table.objects) for table in outcome.standing] == [("crm.user", "main", 1)] and outcome.seconds < 1
 
 
 def test_an_object_that_arrived_meanwhile_is_waited_for_too():
