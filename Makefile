@@ -111,7 +111,7 @@ bench-bytes: setup  ## bytes written per byte of change, both table types, besid
 
 EMULATOR ?= ministack
 deploy-walkthrough: setup  ## make deploy, an object, an update and make delete on EMULATOR=ministack or localstack; writes docs/walkthroughs
-	PYTHONPATH=bench:tests:tests/localstack $(BIN)/python -m sluice_bench.deploy_walkthrough $(EMULATOR)
+	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.deploy_walkthrough $(EMULATOR)
 
 constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt

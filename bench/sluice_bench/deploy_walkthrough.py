@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ from sluice_local.cache import cache_directory
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
 from sluice_local.emr.stand_in import start_stand_in
-from sluice_local.emulator import start_emulator
+from sluice_local.emulator import ACCESS_KEY, ACCOUNT, REGION
+from sluice_local.emulators import Kind, start_emulator
 from sluice_local.home import Home
 from sluice_local.jars import ensure_jars, hudi_bundle
 from sluice_local.java import find_java
@@ -38,7 +39,7 @@ from sluice_local.overlay import Surroundings, overlay, read_template
 from sluice_local.spark_image import build_image
 
 ROOT = Path(__file__).resolve().parents[2]
-STACK, REGION, ACCOUNT, KEY = "sluice", "us-east-1", "000000000000", "test"
+STACK = "sluice"
 EMULATED = "emulated.yaml"
 SPARK_MEMORY = 3 << 30
 SET = "tests/data/tickit_small"
@@ -110,30 +111,15 @@ class Walk:
         return self.run(f"make {target} {given}".strip(), of_make=f"VENV={venv} --old-file={venv}/.local --old-file={venv}/.dev --no-print-directory")
 
 
-@contextmanager
-def emulator(name: str, folder: Path) -> Iterator[str]:
-    """The endpoint of a running emulator."""
-    if name == "ministack":
-        running = start_emulator(folder)
-        try:
-            yield running.endpoint
-        finally:
-            running.stop()
-        return
-    from localstack_environment import ensure_pythons
-    from localstack_server import running_localstack
-
-    with running_localstack(ensure_pythons(os.environ, progress=print), folder) as server:
-        yield server.endpoint
-
-
 def walk(name: str, scratch: Path) -> str:
     """The whole walk; the transcript's text."""
     with ExitStack() as undo:
-        endpoint = undo.enter_context(emulator(name, scratch / "emulator"))
+        emulator = start_emulator(scratch / "emulator", kind=Kind(name), progress=print)
+        undo.callback(emulator.stop)
+        endpoint = emulator.endpoint
         clients = _clients(endpoint)
         java, jars = find_java(os.environ), ensure_jars()
-        settings = RunnerSettings(Home(scratch).runs, cache_directory(os.environ), build_image(scratch / "image", java, jars), Cloud(endpoint, REGION, KEY, KEY), Machine(2, SPARK_MEMORY))
+        settings = RunnerSettings(Home(scratch).runs, cache_directory(os.environ), build_image(scratch / "image", java, jars), Cloud(endpoint, REGION, ACCESS_KEY, ACCESS_KEY), Machine(2, SPARK_MEMORY))
         stand_in = start_stand_in(settings, s3=clients("s3"), events=clients("events"), functions=clients("lambda"), account=ACCOUNT)
         undo.callback(stand_in.stop)
         bundle = hudi_bundle(jars)
@@ -213,7 +199,7 @@ def _environment(clone: Path, endpoint: str, emr_endpoint: str) -> dict[str, str
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_", "SAM_", "PYTEST"))}
     return {
         **kept, "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}", "PYTHONPATH": os.pathsep.join(str(clone / part) for part in ("functions", "spark", "cli", "local")),
-        "AWS_ENDPOINT_URL": endpoint, "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": KEY,
+        "AWS_ENDPOINT_URL": endpoint, "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
         "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "COLUMNS": "150", "NO_COLOR": "1",
     }  # fmt: skip
 
@@ -223,7 +209,7 @@ def _head(clone: Path) -> str:
 
 
 def _client(service: str, endpoint: str) -> Any:
-    session = boto3.Session(region_name=REGION, aws_access_key_id=KEY, aws_secret_access_key=KEY)
+    session = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=ACCESS_KEY)
     return session.client(service, endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"}))
 
 
@@ -234,7 +220,7 @@ def _clients(endpoint: str) -> Any:
 def main() -> None:
     """Walk, and write what was said."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("emulator", choices=("ministack", "localstack"))
+    parser.add_argument("emulator", choices=[kind.value for kind in Kind])
     parser.add_argument("--keep", type=Path, help="another file than docs/walkthroughs/EMULATOR.md")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sluice-walkthrough-") as scratch:
