@@ -40,8 +40,11 @@ def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str,
         "PATH": environment.get("PATH", os.defpath),
         "HOME": str(home),
         "TMPDIR": str(home / "tmp"),
+        "TZ": "UTC",  # it writes the machine's own time into notices, and calls it UTC
         "FILESYSTEM_ROOT": str(home / "files"),
         "GATEWAY_LISTEN": f"127.0.0.1:{port}",
+        "LOCALSTACK_HOST": f"127.0.0.1:{port}",  # in queue URLs, which would name a host that a name server must know
+        "SQS_ENDPOINT_STRATEGY": "path",
         "OVERRIDE_IN_DOCKER": "0",
         "DNS_ADDRESS": "0",
         "SKIP_SSL_CERT_DOWNLOAD": "1",

@@ -36,7 +36,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ProxyConne
 
 found = {}
 for service, operation in json.loads(sys.argv[1]).items():
-    client = boto3.client(service, config=Config(connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 1}))
+    client = boto3.client(service, config=Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 1}))
     try:
         getattr(client, operation)()
         found[service] = "answered"

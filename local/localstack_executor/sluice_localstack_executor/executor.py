@@ -38,6 +38,7 @@ class Sandbox:
                 "PATH": os.environ["PATH"],
                 "HOME": str(folder),
                 "TMPDIR": str(folder),
+                "TZ": ":UTC",
                 "PYTHONUNBUFFERED": "1",
                 "PYTHONPATH": code,
                 "LAMBDA_TASK_ROOT": code,
