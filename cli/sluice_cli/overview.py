@@ -111,7 +111,7 @@ def _table(state: TableState, now: int, lane: str | None = None) -> dict[str, An
         "failures": state.failures,
         "backoff_until": state.backoff_until if backs_off else None,
         "paused": state.paused,
-        "notes": list(state.notes),
+        "notes": [*([f"its data is being moved aside: `sluice rebuild table {state.table}` goes on with it"] if state.rebuild else []), *state.notes],
     }
 
 

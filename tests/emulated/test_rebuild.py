@@ -123,6 +123,8 @@ def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_o
             raise SystemExit(run(["rebuild", "table", TABLE, "--yes"]))
     assert run(["resume", "main"]) == 1
     assert "goes on with it" in capsys.readouterr().err
+    assert run(["status", "--json"]) == 0
+    assert [table["notes"] for table in told(capsys)["tables"] if table["table"] == TABLE][0][0].startswith("its data is being moved aside")
     assert not ledger.pending("main", 1) or ledger.table_state(TABLE).rebuild
     assert run(["rebuild", "table", TABLE, "--yes"]) == 0
     assert "crm/user/a.parquet" in was and not any(key.startswith("crm/user/") for key in merged.silver())
