@@ -78,6 +78,7 @@ class Recovery:
     def __init__(self, rebuilt: Mapping[str, int]) -> None:
         self._rebuilt = rebuilt
         self._objects: Dict[ObjectId, Settled] = {}
+        self._ranks: Dict[ObjectId, Tuple[int, bool, int]] = {}
         self._parts: Dict[str, list[Tuple[Outcome, TablePart, Dict[ObjectId, Verdict]]]] = {}
 
     def add(self, manifest: Manifest, outcomes: Mapping[str, Outcome]) -> None:
@@ -108,10 +109,11 @@ class Recovery:
 
     def _keep(self, item: ManifestObject, table: str, manifest: Manifest, outcome: Outcome, verdict: Verdict, part: TablePart, *, void: bool, whole: bool) -> None:
         again = void or not whole
-        before = self._objects.get(item.id)
-        # A part that only returned has no outcome, so the highest attempt is the last word; equal ones are of a ledger that was lost before.
-        if before is not None and (before.record.attempt, before.at) >= (item.attempt + again, outcome.committed_at):
+        # A part that only returned has no outcome, so the highest attempt is the last word, and of equal ones what is sure, then the later.
+        rank = (item.attempt, not again, outcome.committed_at)
+        if rank <= self._ranks.get(item.id, (-1, False, 0)):
             return
+        self._ranks[item.id] = rank
         named = {"size": item.size, "table": table, "lane": manifest.lane, "topic": item.topic, "kafka_partition": item.kafka_partition, "offset": item.offset,
                  "format": item.format, "schema": item.schema}
         if again:

@@ -25,6 +25,7 @@ UNKNOWN = {"noticed_at": None, "via": None, "sequencer": None, "etag": None, "un
 def world():
     with emulated_dynamodb() as client:
         create_ledger_table(client, "other")
+        create_ledger_table(client, "third")
         yield World(client, configuration(linger_s=2, rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)]))
 
 
@@ -137,10 +138,18 @@ def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merge
     manifest = Manifest.from_json(text)
     outcome = world.documents.outcome(manifest.batch, "shop.orders")
     world.documents.put_outcome(replace(outcome, counts={"objects": 1}))  # one of the two was gone elsewhere between plan and claim
+    elsewhere = Manifest.from_json(text.replace(manifest.batch, "b-later"))
+    elsewhere = replace(elsewhere, tables={"shop.orders": replace(elsewhere.tables["shop.orders"], objects=tuple(item for item in elsewhere.objects if item.id in left))})
     ledger = Ledger(world._client, "other", threads=1)
     assert recover(world, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
     assert {item.id for item in ledger.pending(LANE, 10)} == set(taken + left)
     assert recover(world, world.ledger, taken + left).kept == 2  # a ledger that knows which keeps it
+    world.documents.put_manifest(elsewhere)
+    world.documents.put_outcome(replace(outcome, batch="b-later", counts={"objects": 1}))
+    assert recover(world, Ledger(world._client, "third", threads=1), taken + left).added == 2
+    assert world.states(left) == {"committed": 1}
+    third = Ledger(world._client, "third", threads=1).get_objects(taken + left)
+    assert [third[identity].state for identity in taken + left] == ["pending", "committed"]  # the one that another batch surely had
 
 
 def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, capsys):  # noqa: F811
