@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any, Counter as Counts, Dict, Iterable, Mapping, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from sluice.identity import ObjectId
 from sluice.ledger_items import COMMITTED, PARKED, PENDING, QUARANTINED
@@ -59,17 +59,31 @@ class Settled:
     sure: bool = True
 
 
-@dataclass
+@dataclass(frozen=True)
 class KnownTable:
-    """What outcomes tell of one table: its last one, the last that has a commit, and the sums of their counts."""
+    """What outcomes tell of one table: its last one, the last that has a commit, the last ones with notes and a watch, and the sums of their counts.
+
+    `pinned` is what the last commit was written with; `failed` why the last part was quarantined whole, None where it wasn't.
+    """
 
     last: Optional[Outcome] = None
     noted: Optional[Outcome] = None
     committed: Optional[Outcome] = None
     watched: Optional[Outcome] = None
-    pinned: Mapping[str, Any] = field(default_factory=dict)
+    pinned: Mapping[str, Any] = field(default_factory=dict, hash=False)
     failed: Optional[str] = None
-    totals: Counts[str] = field(default_factory=Counter)
+    totals: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    def after(self, outcome: Outcome, part: TablePart, found: Mapping[ObjectId, Verdict]) -> KnownTable:
+        """As settling one more part leaves the table's item."""
+        totals = Counter(self.totals)
+        totals.update(counts_of(outcome, found))
+        if outcome.state != COMMITTED_PART:
+            return replace(self, totals=totals, failed=outcome.reason)
+        wrote = outcome.instant is not None
+        return KnownTable(
+            last=outcome, noted=outcome if outcome.notes or wrote else self.noted, committed=outcome if wrote else self.committed,
+            watched=outcome if outcome.watch else self.watched, pinned=part.table_config.pinned if wrote else self.pinned, totals=totals)
 
 
 class Recovery:
@@ -79,7 +93,7 @@ class Recovery:
         self._rebuilt = rebuilt
         self._objects: Dict[ObjectId, Settled] = {}
         self._ranks: Dict[ObjectId, Tuple[int, bool, int]] = {}
-        self._parts: Dict[str, list[Tuple[Outcome, TablePart, Dict[ObjectId, Verdict]]]] = {}
+        self._parts: Dict[str, List[Tuple[Outcome, TablePart, Dict[ObjectId, Verdict]]]] = {}
 
     def add(self, manifest: Manifest, outcomes: Mapping[str, Outcome]) -> None:
         """Take one batch. A part without an outcome was not settled: its objects are in another batch, or to be merged."""
@@ -105,7 +119,12 @@ class Recovery:
 
     def tables(self) -> Dict[str, KnownTable]:
         """Every table of which an outcome tells, by name."""
-        return {table: _known(sorted(parts, key=lambda part: (part[0].committed_at, part[0].batch))) for table, parts in self._parts.items()}
+        known: Dict[str, KnownTable] = {}
+        for table, parts in self._parts.items():
+            known[table] = KnownTable()
+            for outcome, part, found in sorted(parts, key=lambda each: (each[0].committed_at, each[0].batch)):
+                known[table] = known[table].after(outcome, part, found)
+        return known
 
     def _keep(self, item: ManifestObject, table: str, manifest: Manifest, outcome: Outcome, verdict: Verdict, part: TablePart, *, void: bool, whole: bool) -> None:
         again = void or not whole
@@ -124,24 +143,6 @@ class Recovery:
                 item.id, verdict.state, item.admitted_at, attempt=item.attempt, merged=item.merged, batch=manifest.batch, code=verdict.code, reason=verdict.reason,
                 quarantined_rows=verdict.rows, row_codes=verdict.row_codes, parked_generation=verdict.parked_generation, **named)
         self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
-
-
-def _known(parts: Iterable[Tuple[Outcome, TablePart, Dict[ObjectId, Verdict]]]) -> KnownTable:
-    """As settling them one after the other leaves the table's item."""
-    table = KnownTable()
-    for outcome, part, found in parts:
-        table.totals.update(counts_of(outcome, found))
-        if outcome.state != COMMITTED_PART:
-            table.failed = outcome.reason
-            continue
-        table.last, table.failed = outcome, None
-        if outcome.instant is not None:
-            table.committed, table.pinned = outcome, part.table_config.pinned
-        if outcome.notes or outcome.instant is not None:
-            table.noted = outcome
-        if outcome.watch:
-            table.watched = outcome
-    return table
 
 
 def counts_of(outcome: Outcome, found: Mapping[ObjectId, Verdict]) -> Dict[str, int]:
