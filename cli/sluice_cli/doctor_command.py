@@ -113,7 +113,7 @@ def _set_aside(target: Target) -> Iterator[Finding]:
     if next(Ledger(target.client("dynamodb"), target.ledger_table).objects_in_state(QUARANTINED), None) is None:
         yield Finding("quarantine", OK, "empty")
     else:
-        yield Finding("quarantine", WARN, "some objects could not be merged", "`sluice status` lists the reasons")
+        yield Finding("quarantine", WARN, "some objects could not be merged", "`sluice quarantine list` says which and why")
 
 
 def _lost_notices(target: Target) -> Iterator[Finding]:

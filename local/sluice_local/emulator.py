@@ -1,6 +1,7 @@
 """What a running emulator of AWS is to the rest of the local stack, whichever it is."""
 from __future__ import annotations
 
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ REGION = "us-east-1"
 ACCOUNT = "000000000000"  # an emulator takes a twelve-digit access key for the account; any other key is this one
 ACCESS_KEY = "test"
 SECRET_KEY = "test"
+TEMPORARY = "tmp"  # in its home: the functions' unpacked packages, some hundred megabytes
 
 
 @dataclass
@@ -39,8 +41,9 @@ class Emulator:
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """End it and the functions' processes; what it held is gone."""
+        """End it and the functions' processes; what it held is gone, and of its files the log alone is left to be read."""
         children.end(self.process, grace=self.grace_s)
+        shutil.rmtree(self.home / TEMPORARY, ignore_errors=True)  # where a file resists, the next start removes it
 
 
 def log_of(home: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Mapping
 
 from sluice_local import children
-from sluice_local.emulator import Emulator, log_of
+from sluice_local.emulator import TEMPORARY, Emulator, log_of
 from sluice_local.localstack_pythons import Pythons, ensure_pythons
 
 _READY_SECONDS = 120.0
@@ -21,7 +21,7 @@ _PROVIDERS = {"DYNAMODB": "moto", "DYNAMODBSTREAMS": "moto", "GLUE": "moto", "ST
 
 def start_localstack(home: Path, *, port: int | None, environment: Mapping[str, str], progress: Callable[[str], None]) -> Emulator:
     """Start LocalStack on 127.0.0.1 and return when it answers, all its files below `home`. Raises NoPython313, DidNotStart."""
-    temporary = home / "tmp"
+    temporary = home / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     pythons = ensure_pythons(environment, progress)
     chosen = port or children.free_port()
@@ -39,7 +39,7 @@ def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str,
     return {
         "PATH": environment.get("PATH", os.defpath),
         "HOME": str(home),
-        "TMPDIR": str(home / "tmp"),
+        "TMPDIR": str(home / TEMPORARY),
         "TZ": "UTC",  # it writes the machine's own time into notices, and calls it UTC
         "FILESYSTEM_ROOT": str(home / "files"),
         "GATEWAY_LISTEN": f"127.0.0.1:{port}",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Mapping
 
 from sluice_local import children
-from sluice_local.emulator import REGION, Emulator, log_of
+from sluice_local.emulator import REGION, TEMPORARY, Emulator, log_of
 from sluice_local.python_image import python_without_site, site_packages
 
 _READY_SECONDS = 60.0
@@ -21,7 +21,7 @@ _START = "import sys; sys.executable = sys.argv.pop(1); from ministack.app impor
 
 def start_ministack(home: Path, *, port: int | None, environment: Mapping[str, str]) -> Emulator:
     """Start MiniStack on 127.0.0.1 and return when it answers; raises DidNotStart."""
-    temporary = home / "tmp"
+    temporary = home / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     runtime = python_without_site(home / "python")
     chosen = port or children.free_port()

@@ -93,6 +93,8 @@ def test_down_leaves_nothing_running(own: RunningStack) -> None:
     own.sluice("local", "down")
     assert processes_of(own.home) == []
     assert not (own.home / "local.json").exists()
+    left = [path for path in own.home.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in left) < 5_000_000 and own.home / "emulator" / "emulator.log" in left, "logs can still be read, and nothing else is kept"
 
 
 def test_a_killed_owner_leaves_nothing_running(own: RunningStack) -> None:
