@@ -207,7 +207,7 @@ def test_columns_are_added_and_widened_and_partitions_get_the_new_types(world): 
 
 def test_what_the_catalog_tells_as_empty_text_is_not_sent_back_to_it(world, monkeypatch):  # noqa: F811
     config, whole = artists(), GlueCatalog.tables
-    monkeypatch.setattr(GlueCatalog, "tables", lambda self, database, names: {name: {**table, "Owner": "", "Description": ""} for name, table in (whole(self, database, names) or {}).items()} or None)
+    monkeypatch.setattr(GlueCatalog, "tables", lambda self, database, names, **more: {name: {**table, "Owner": "", "Description": ""} for name, table in (whole(self, database, names, **more) or {}).items()} or None)
     world.commit(config, 1, partitions=["nationality=German"])
     world.sync.sync(config)
     newest = world.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"])
