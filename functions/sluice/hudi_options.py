@@ -184,11 +184,13 @@ def wants_record_index(config: TableConfig, *, has: bool, rows: Optional[int]) -
     return config.index == RECORD
 
 
-def write_options(config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False, record_index: bool = False) -> Dict[str, str]:
+def write_options(
+    config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False, timestamp_key: bool = False, record_index: bool = False
+) -> Dict[str, str]:
     """The options of one write.
 
-    `parallelism` is the number of tasks of a shuffle, `arrays` whether a column holds lists, `record_index` whether rows
-    are found by it; without it Hudi removes a metadata table that is there. The table's own `hudi` options come last and
+    `parallelism` is the number of tasks of a shuffle, `arrays` whether a column holds lists, `timestamp_key` whether a column
+    of the record key is a timestamp, `record_index` whether rows are found by it; without it Hudi removes a metadata table that is there. The table's own `hudi` options come last and
     win, except over what keeps the table one table.
     """
     tasks = str(parallelism)
@@ -221,7 +223,16 @@ def write_options(config: TableConfig, *, operation: str, parallelism: int, arra
         # No file of the old schema is read again by a writer, so what Hudi would check of it doesn't matter.
         defaults.update({"hoodie.avro.schema.validate": "false", "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"})
     found_by = _record_index_options() if record_index else {}
-    return {**defaults, **config.hudi, **_identity(config), **found_by, "hoodie.datasource.write.operation": operation}
+    keyed = _timestamp_key_options() if timestamp_key else {}
+    return {**defaults, **config.hudi, **_identity(config), **keyed, **found_by, "hoodie.datasource.write.operation": operation}
+
+
+def _timestamp_key_options() -> Dict[str, str]:
+    """In a key a timestamp is its count of microseconds, from the one writer that knows it.
+
+    The text that both writers would give has milliseconds, in the time zone of the process: two rows could have one key.
+    """
+    return {"hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": "false", "hoodie.datasource.write.row.writer.enable": "false"}
 
 
 def _record_index_options() -> Dict[str, str]:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.types import ArrayType, StructType, TimestampType
 
 from sluice import hudi_options
 from sluice.table_config import AUTO, COW, TableConfig
@@ -248,6 +248,7 @@ class HudiTable:
             operation=operation,
             parallelism=hudi_options.shuffle_tasks(size_bytes, self.cores),
             arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
+            timestamp_key=has_timestamp_key(self.config, rows),
             record_index=self.finds_by_record_index(facts),
         )
         metadata = hudi_options.commit_metadata(
@@ -287,6 +288,11 @@ class HudiTable:
         options = {**hudi_options.client_options(self.config, parallelism=self.cores, record_index=self._has_record_index(meta_client)), **(more or {})}
         schema = self._jvm.avro_schema(meta_client)
         return self._jvm.write_client(self.path, self.config.name, options, schema)
+
+
+def has_timestamp_key(config: TableConfig, rows: DataFrame) -> bool:
+    """Whether a column of the record key is a timestamp."""
+    return any(isinstance(field.dataType, TimestampType) for field in rows.schema.fields if field.name in config.record_key)
 
 
 def instant_ms(instant: str) -> int:

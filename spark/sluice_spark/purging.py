@@ -15,7 +15,7 @@ from sluice.table_config import MOR
 from sluice_spark.compacting import compact, written_files
 from sluice_spark.hudi_errors import ServiceUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable, TableFacts, instant_of_ms
+from sluice_spark.hudi_table import HudiTable, TableFacts, has_timestamp_key, instant_of_ms
 from sluice_spark.normalizing import quoted
 
 RaiseFloor = Callable[[Mapping[int, str]], None]
@@ -102,7 +102,9 @@ def _remove(hudi: HudiTable, jvm: HudiJvm, due: DataFrame, *, facts: TableFacts,
         (F.lit(hudi_options.PURGED_OP) if name == hidden.OP else quoted(name)).alias(name) for name in facts.schema.names
     ])
     sizes = jvm.file_bytes(facts.meta_client, [dead.file for dead in chosen])
-    options = hudi_options.write_options(hudi.config, operation=hudi_options.UPSERT, parallelism=hudi_options.shuffle_tasks(sum(sizes.values()), hudi.cores), record_index=hudi.finds_by_record_index(facts))
+    options = hudi_options.write_options(
+        hudi.config, operation=hudi_options.UPSERT, parallelism=hudi_options.shuffle_tasks(sum(sizes.values()), hudi.cores),
+        timestamp_key=has_timestamp_key(hudi.config, rows), record_index=hudi.finds_by_record_index(facts))
     metadata = hudi_options.purge_metadata(hudi.config.table, positions)
     rows.write.format("hudi").options(**options).options(**hudi_options.purge_options()).options(**metadata).mode("append").save(hudi.path)
     instant, statistics = _committed(hudi, jvm, facts.newest)

@@ -41,6 +41,12 @@ def test_the_record_index_comes_with_size_stays_and_never_serves_a_table_whose_r
     assert [hudi_options.has_record_index(text) for text in (None, "", "files", "files,record_index")] == [False, False, False, True]
 
 
+def test_a_timestamp_in_a_key_is_its_count_of_microseconds_by_one_writer_whatever_the_table_says() -> None:
+    config = table(hudi={"hoodie.datasource.write.row.writer.enable": "true"})
+    names = ("hoodie.datasource.write.row.writer.enable", "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled")
+    assert [hudi_options.write_options(config, operation="upsert", parallelism=1, timestamp_key=keyed)[name] for keyed in (False, True) for name in names] == ["true", "true", "false", "false"]
+
+
 def test_a_tables_own_options_win_over_defaults_and_not_over_what_makes_it_one_table() -> None:
     config = table(hudi={"hoodie.parquet.compression.codec": "snappy", "hoodie.write.table.version": "8", "hoodie.metadata.enable": "true"})
     made = options(config)
