@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from sluice.errors import SluiceError
 from sluice.parquet_schema import avro_form
@@ -15,6 +15,9 @@ MAX_FOOTER_BYTES = 4 * 1024**2
 # What the sinks' Parquet writer (parquet-avro, AvroWriteSupport) leaves of the schema that it wrote with; the second is its older name.
 _AVRO_KEYS = (b"parquet.avro.schema", b"avro.schema")
 _UNREADABLE_CODECS = {3: "LZO"}
+# parquet.thrift: of the enumerations Type and Encoding.
+_BYTE_ARRAY = 6
+_DICTIONARIES, _DELTA_BYTE_ARRAY = (2, 8), 7
 
 
 class NotParquet(SluiceError):
@@ -39,12 +42,24 @@ class UnsupportedParquet(SluiceError):
 
 
 @dataclass(frozen=True)
+class ColumnChunk:
+    """One column of one row group: its path, how many values it has, its bytes without compression, and how they are encoded."""
+
+    path: str
+    values: int
+    unpacked_bytes: int
+    by_reference: bool  # texts or bytes in a dictionary: a value stands once, however often it comes
+    shared_prefixes: bool
+
+
+@dataclass(frozen=True)
 class Footer:
     """What a file says of itself. `schema` is the writer's, `unpacked_bytes` what its columns come to without compression."""
 
     schema: Mapping[str, Any]
     rows: int
     unpacked_bytes: int
+    chunks: Tuple[ColumnChunk, ...] = ()
 
 
 def footer_bytes(tail: bytes, whole: bool) -> int:
@@ -72,9 +87,18 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
                 if chunk[3][4] in _UNREADABLE_CODECS:
                     raise UnsupportedParquet(f"The Parquet file is compressed by {_UNREADABLE_CODECS[chunk[3][4]]}")
         schema = _written(found.get(5)) or avro_form(found[2])
-        return Footer(schema, int(found[3]), sum(int(group[2]) for group in groups))
+        chunks = tuple(_chunk(chunk[3]) for group in groups for chunk in group[1])
+        return Footer(schema, int(found[3]), sum(int(group[2]) for group in groups), chunks)
     except (DamagedThrift, KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise DamagedParquet("The Parquet footer can't be read", cause=repr(error)[:200]) from error
+
+
+def _chunk(told: Mapping[int, Any]) -> ColumnChunk:
+    """Of a ColumnMetaData. pyarrow tells the same, and ends the whole process where these fields contradict each other."""
+    encodings = set(told[2])
+    return ColumnChunk(
+        ".".join(part.decode("utf-8") for part in told[3]), int(told[5]), int(told[6]), told[1] == _BYTE_ARRAY and not encodings.isdisjoint(_DICTIONARIES),
+        _DELTA_BYTE_ARRAY in encodings)
 
 
 def _written(pairs: Any) -> Optional[Dict[str, Any]]:

@@ -9,31 +9,29 @@ import pyarrow.parquet as pq
 
 from sluice.errors import ExpansionLimit
 from sluice.limits import Limits
+from sluice.parquet_footer import DamagedParquet, Footer
 
-_DICTIONARY = ("PLAIN_DICTIONARY", "RLE_DICTIONARY")
-_SHARED_PREFIXES = "DELTA_BYTE_ARRAY"
 _FEWEST_ROWS = 16
 
 
-def bounded_batches(body: bytes, limits: Limits, rows: int, weight: int = 1) -> Iterator[pa.RecordBatch]:
-    """The file's records in batches of at most `rows`. Raises ExpansionLimit, and what pyarrow raises for a damaged file.
+def bounded_batches(body: bytes, footer: Footer, limits: Limits, rows: int, weight: int = 1) -> Iterator[pa.RecordBatch]:
+    """The file's records in batches of at most `rows`. `weight` is what a value takes in memory (decoded_weight.py). Raises ExpansionLimit, and what pyarrow raises for a damaged file.
 
     Values of a dictionary stay references until it is known what they come to: a value of a megabyte
     that every row refers to is stored once. The sizes in the footer are believed.
     """
-    source = pa.BufferReader(body)
-    metadata = pq.read_metadata(source)
-    if metadata.num_rows > limits.object_rows:
+    if footer.rows > limits.object_rows:
         raise ExpansionLimit(f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records")
-    chunks = [metadata.row_group(group).column(column) for group in range(metadata.num_row_groups) for column in range(metadata.num_columns)]
-    values = max((chunk.num_values for chunk in chunks), default=0)
-    if values > limits.block_bytes // weight:  # `weight` is what a value takes in memory (decoded_weight.py)
+    values = max((chunk.values for chunk in footer.chunks), default=0)
+    if values > limits.block_bytes // weight:
         raise ExpansionLimit(f"A column of the object holds {values:,} values", limit=limits.block_bytes // weight, unit="values")
-    by_reference = sorted({chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY" and set(_DICTIONARY) & set(chunk.encodings)})
-    prefixed = max((chunk.total_uncompressed_size for chunk in chunks if _SHARED_PREFIXES in chunk.encodings), default=0)
+    by_reference = sorted({chunk.path for chunk in footer.chunks if chunk.by_reference})
+    prefixed = max((chunk.unpacked_bytes for chunk in footer.chunks if chunk.shared_prefixes), default=0)
     if prefixed:  # each value may repeat all but a byte of the one before it
         rows = max(_FEWEST_ROWS, min(rows, limits.block_bytes // prefixed))
-    file = pq.ParquetFile(source, metadata=metadata, read_dictionary=by_reference)
+    file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=by_reference)
+    if file.metadata.num_rows > limits.object_rows:
+        raise DamagedParquet("The Parquet footer says two numbers of rows", rows=file.metadata.num_rows)
     for batch in file.iter_batches(batch_size=rows, use_threads=False):
         if sum(map(_whole_bytes, batch.columns)) > limits.block_bytes:
             raise ExpansionLimit(f"{batch.num_rows:,} records of the object take more than {limits.block_bytes:,} bytes", limit=limits.block_bytes, unit="bytes")

@@ -16,7 +16,7 @@ from sluice.column_types import Column
 from sluice.decoded_weight import weight_of
 from sluice.errors import ExpansionLimit
 from sluice.limits import Limits
-from sluice.parquet_footer import DamagedParquet, read_footer
+from sluice.parquet_footer import DamagedParquet, Footer, read_footer
 from sluice.parquet_schema import UUID
 from sluice_spark.parquet_bounds import bounded_batches
 from sluice_spark.records import BrokenRecord, Chunk, Record, Records, most_rows
@@ -31,7 +31,7 @@ def parquet_records(body: bytes, limits: Limits) -> Records:
     if footer.unpacked_bytes > limits.decoded_bytes:
         raise ExpansionLimit(f"The object's columns take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes")
     text = json.dumps(footer.schema)
-    return Records(lambda: footer.rows, _chunks(body, _understood(text), text, limits))
+    return Records(lambda: footer.rows, _chunks(body, footer, _understood(text), text, limits))
 
 
 @lru_cache(maxsize=64)
@@ -39,7 +39,7 @@ def _understood(schema: str) -> WriterSchema:
     return read_writer_schema(json.loads(schema))
 
 
-def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
+def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
     uuids = _uuids(schema)
     known = {column.written_name: column for column in writer.row.columns}
     first = 0
@@ -48,7 +48,7 @@ def _chunks(body: bytes, writer: WriterSchema, schema: str, limits: Limits) -> I
         written = {field["name"] for field in json.loads(schema)["fields"]}
         if not written <= names:
             raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - names)[:10])
-        for batch in bounded_batches(body, limits, most_rows(len(writer.row.columns)), weight_of(json.loads(schema))):
+        for batch in bounded_batches(body, footer, limits, most_rows(len(writer.row.columns)), weight_of(json.loads(schema))):
             in_order = batch.schema.names
             columns = [_readable(column, known.get(name), name in uuids) for name, column in zip(in_order, batch.columns)]
             if batch.num_rows:

@@ -174,6 +174,17 @@ def test_every_flipped_byte_of_a_footer_is_refused_or_harmless() -> None:
             assert not error.retriable  # and nothing else is ever raised
 
 
+def test_a_footer_that_contradicts_itself_does_not_end_the_process() -> None:
+    """pyarrow throws where nothing catches when it is asked for a column whose histogram of levels has another length than its schema says."""
+    body = parquet([KEY, pa.field("v", pa.string()), *META], [change(v="x"), change(v="y")])
+    at = body.find(b"\x26\x00\x04", len(body) - int.from_bytes(body[-8:-4], "little"))  # a list of two numbers, 0 nulls and 2 values
+    if at < 0:
+        pytest.skip("this pyarrow writes no histograms")
+    damaged = body[:at] + b"\x16\x04" + body[at + 3:-8] + (int.from_bytes(body[-8:-4], "little") - 1).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(DamagedParquet):
+        rows_of(damaged)
+
+
 def test_a_file_whose_columns_come_to_too_much_is_refused_before_it_is_read() -> None:
     body = parquet([KEY, *META], [change(id=7)] * 100_000, compression="zstd")
     with pytest.raises(ExpansionLimit):
