@@ -6,7 +6,7 @@ from typing import Mapping, Optional
 
 from sluice.column_types import ARRAY, BYTES, JSON, STRING, Column, RowSchema, plain_column, row_as_configured
 from sluice.errors import Incompatible
-from sluice.hidden_columns import ROW
+from sluice.hidden_columns import NAMES, ROW
 from sluice.table_config import TableConfig
 from sluice.table_evolution import Evolution, evolve
 from sluice.watermark import check_watermark
@@ -31,7 +31,7 @@ def _told_as_text(column: Column) -> Column:
 def evolve_table(before: Optional[Mapping[str, str]], row: RowSchema, config: TableConfig) -> Evolution:
     """As table_evolution.evolve, for a row of `row_for_table`. Raises Incompatible, also where the position column is missing.
 
-    And for a column of the key or of folders' names that is an array or a map, whose text is not the same each time.
+    For a table that would have more columns than its limits allow: objects of one record's width each can bring other names each. And for a column of the key or of folders' names that is an array or a map, whose text is not the same each time.
     """
     for name in config.record_key + config.partition_by:
         column = row.column(name)
@@ -44,4 +44,11 @@ def evolve_table(before: Optional[Mapping[str, str]], row: RowSchema, config: Ta
         if column is None:
             raise Incompatible(f"The position column {config.position} is not a column of this schema", column=config.position, types=["", "absent"])
         check_watermark(column)
-    return evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
+    found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
+    width = len(found.target.keys() - set(NAMES))
+    if width > config.limits.schema_columns and len(found.target) > len(before or ()):
+        new = next(name for name in found.target if name not in (before or ()))
+        raise Incompatible(
+            f"The table would have {width:,} columns, {new[:100]} among the new ones", column=new[:100], types=["", found.target[new]],
+            next_step="Let the source write what it has no fixed names for as one column of JSON text or a map, or raise the table's limit schema_columns")
+    return found

@@ -54,7 +54,7 @@ def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limi
             if batch.num_rows:
                 yield Chunk(writer, [_record(in_order, row, first + at) for at, row in enumerate(zip(*columns))])
             first += batch.num_rows
-    except (pa.ArrowException, OSError, ValueError) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
         raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
 
 

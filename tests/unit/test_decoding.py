@@ -103,6 +103,17 @@ def test_bytes_of_a_key_and_of_folders_names_are_base64_text() -> None:
     assert {field.name: field.dataType.simpleString() for field in planned.target.fields if field.name in "id p v"} == {"id": "string", "p": "string", "v": "binary"}
 
 
+def test_objects_that_bring_other_columns_each_are_refused_where_the_table_would_have_too_many() -> None:
+    table = replace(CONFIG, limits=Limits(schema_columns=8))
+    writers = [read_writer_schema(flattened(id="int", **{f"user_{n}_{at}": "int" for at in range(5)})) for n in range(3)]
+    planned = plan_read(table, batch="b", writers=writers, stored=None)
+    (mark, again), = [(mark, error) for mark, error in planned.refused.items()][:1]
+    assert len(planned.refused) == 2 and mark == writers[1].fingerprint and "11 columns" in again.message
+    assert not plan_read(table, batch="c", writers=writers[:1], stored=planned.target).refused
+    wide = plan_read(CONFIG, batch="b", writers=writers, stored=None).target  # as the table was before its limit was lowered
+    assert not plan_read(table, batch="c", writers=writers, stored=wide).refused
+
+
 @pytest.mark.parametrize("kind", [{"type": "array", "items": "int"}, {"type": "map", "values": "string"}])
 def test_an_array_or_a_map_is_no_key_and_no_folder(kind: Any) -> None:
     for table, schema in ((replace(CONFIG, record_key=("k",)), flattened(k=kind)), (replace(CONFIG, partition_by=("k",)), flattened(id="int", k=["null", kind]))):
