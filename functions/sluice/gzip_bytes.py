@@ -27,12 +27,13 @@ def unpacked(data: bytes, limit: int) -> bytes:
     at = 0
     member: Any = None
     while at < len(data):
+        piece = data[at:at + _PIECE]  # what lies behind a member's end is copied: a little of it, however many members there are
         if member is None:
-            if data[at] == 0:  # gzip files may be padded with zeros
-                at += 1
+            padding = len(piece) - len(piece.lstrip(b"\x00"))  # gzip files may be padded with zeros
+            if padding:
+                at += padding
                 continue
             member = zlib.decompressobj(_WINDOW)
-        piece = data[at:at + _PIECE]  # what lies behind a member's end is copied: a little of it, however many members there are
         try:
             part = member.decompress(piece, room + 1)
         except zlib.error as error:

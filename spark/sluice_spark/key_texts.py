@@ -1,19 +1,22 @@
-"""Refuses texts that Hudi can't find a row or name a folder by: keys that it takes for another or for none, and folders that no store holds."""
+"""Refuses values that a row can't be found or a folder be named by: keys that Hudi takes for another or for none, and folders that no store holds."""
 from __future__ import annotations
 
 from functools import reduce
-from typing import Dict, List, Optional, Sequence, Type
+from typing import Dict, List, Optional, Sequence, Tuple, Type
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice import column_types as kinds
 from sluice.errors import SluiceError
+from sluice.temporal_bounds import REAL
 
 # How CustomKeyGenerator writes an empty part of a key of several columns: "a:1,b:__empty__". NonpartitionedKeyGenerator of 1.0.2 refuses one.
 EMPTY_PART = "__empty__"
 MAX_KEY_BYTES = 16 * 1024  # of one text; the record index holds 32 KiB, and no database's own index as much as this
 MAX_FOLDER_BYTES = 255  # of one "column=value", as file systems have it
 MAX_FOLDERS_BYTES = 512  # of all of them: S3's keys of 1,024 bytes hold the table's name, the file's and Hudi's marks, too
+_INEXACT = r"infinity|^[+-]\d{5}|\.\d{6}\d*[1-9]"  # of a date or timestamp as text
 _ESCAPED = frozenset('"#%\'*/:=?\\\x7f{[]^') | frozenset(map(chr, range(1, 32)))  # to three bytes each, by Hudi's PartitionPathEncodeUtils
 
 
@@ -22,6 +25,13 @@ class UnusableRecordKey(SluiceError):
 
     code = "unusable_record_key"
     next_step = "Give the table a record_key whose texts are not empty and don't hold what joins the parts of a key"
+
+
+class InexactRecordKey(SluiceError):
+    """A date or timestamp in a key that its stored type doesn't hold: stored as null or cut, it would be another row's key; facts: `column`, `record`."""
+
+    code = "inexact_record_key"
+    next_step = "Give the topic a table that has the column in its `raw`, as the connector counts it"
 
 
 class UnusablePartitionValue(SluiceError):
@@ -61,6 +71,21 @@ def check_key_texts(key: Dict[str, pa.Array], numbers: Sequence[int], *, empty_p
             _refuse(pc.match_substring(texts[name], joint), numbers, name, f"holds {joint}, as parts of a key are joined")
 
 
+def check_key_times(key: Dict[str, Tuple[pa.Array, str]], numbers: Sequence[int]) -> None:
+    """Raises InexactRecordKey for the first of the records whose key, by column its raw values and their kind, has an infinity or digits below a microsecond."""
+    for name, (values, kind) in key.items():
+        if kind in REAL:
+            low, high = REAL[kind]
+            inexact = pc.or_(pc.less(values, low), pc.greater(values, high))
+            if kind == kinds.TIMESTAMP_NANOS:
+                inexact = pc.or_(inexact, pc.not_equal(pc.multiply(pc.divide(values, 1_000), 1_000), values))
+        elif kind in (kinds.ZONED_TIMESTAMP, kinds.ISO_DATE):
+            inexact = pc.match_substring_regex(values, _INEXACT)
+        else:
+            continue
+        _refuse(inexact, numbers, name, "is an infinity or has digits below a microsecond", InexactRecordKey)
+
+
 def check_folder_texts(partition: Dict[str, pa.Array], numbers: Sequence[int]) -> None:
     """Raises UnusablePartitionValue for the first of the records whose values, by partition column, make a folder's name too long or hold a NUL.
 
@@ -91,5 +116,5 @@ def _folder_bytes(name: str, values: pa.Array) -> pa.Array:
 def _refuse(mask: pa.Array, numbers: Sequence[int], name: str, why: str, error: Type[SluiceError] = UnusableRecordKey) -> None:
     at: Optional[int] = pc.index(mask, True).as_py()
     if at is not None and at >= 0:
-        what = "key" if error is UnusableRecordKey else "partition"
+        what = "partition" if error is UnusablePartitionValue else "key"
         raise error(f"The {what} column {name} {why}", column=name, record=numbers[at])

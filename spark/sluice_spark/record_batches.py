@@ -12,7 +12,7 @@ from sluice.manifest import ManifestObject
 from sluice.position import encode, of_snapshot
 from sluice.unavailable import placeholders
 from sluice.watermark import encode_watermark
-from sluice_spark.key_texts import check_folder_texts, check_key_texts
+from sluice_spark.key_texts import check_folder_texts, check_key_texts, check_key_times
 from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
 from sluice_spark.task_plan import ReaderPlan
 from sluice_spark.unchanged_values import without_placeholders
@@ -176,6 +176,7 @@ def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], wri
             raise ExpansionLimit(f"{len(rows):,} rows of the object take more than {plan.limits.decoded_bytes:,} bytes", limit=plan.limits.decoded_bytes, unit="bytes")
     made = dict(zip((column.name for column in plan.columns), arrays))
     check_key_texts({name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_by))
+    check_key_times({column.name: (made[column.name], column.kind) for column in plan.columns if column.name in plan.record_key}, numbers)
     check_folder_texts({name: made[name] for name in plan.partition_by if name in made}, numbers)
     return without_placeholders(arrays, [column.name for column in plan.columns], found=placeholders(plan.unavailable_value), never=plan.record_key)
 

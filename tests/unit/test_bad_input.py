@@ -46,7 +46,7 @@ OF_OTHERS = {
     "unusable_catalog_request": "catalog sync", "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in test_plain_records.py, in test_key_texts.py and in test_decoding.py.
-ELSEWHERE = {"below_purge_floor", "lost_before_read", "unsupported_format", "overlap", "no_coordinates", "unusable_record_key", "unusable_partition_value", "unreadable_object"}
+ELSEWHERE = {"below_purge_floor", "lost_before_read", "unsupported_format", "overlap", "no_coordinates", "unusable_record_key", "unusable_partition_value", "inexact_record_key", "unreadable_object"}
 
 
 class Bucket:

@@ -2,7 +2,7 @@
 import pyarrow as pa
 import pytest
 
-from sluice_spark.key_texts import UnusablePartitionValue, UnusableRecordKey, check_folder_texts, check_key_texts
+from sluice_spark.key_texts import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey, check_folder_texts, check_key_texts, check_key_times
 
 
 @pytest.mark.parametrize(("key", "empty_parts", "column", "record"), [
@@ -30,6 +30,19 @@ def test_a_key_that_hudi_would_take_for_another_or_for_none_is_refused(key, empt
 ])  # fmt: skip
 def test_every_other_text_is_a_key(key):
     check_key_texts({name: pa.array(values) for name, values in key.items()}, list(range(5)), empty_parts=True)
+
+
+@pytest.mark.parametrize(("kind", "exact", "inexact"), [
+    ("date", [0, -719_162, None], [-622_191_234]), ("timestamp_micros", [-1, 2**60], [9_223_372_036_825_200_000, -9_223_372_036_832_400_000]), ("timestamp_millis", [1], [2**62]),
+    ("timestamp_nanos", [-1_000, 0, None], [1, -1, 2**63 - 1]), ("iso_date", ["2024-01-01Z"], ["infinity"]), ("int", [2**31 - 1], []), ("string", ["infinity"], []),
+    ("zoned_timestamp", ["2021-12-31T18:29:59.123456Z", "2021-12-31T18:29:59.123456000Z"], ["infinity", "-infinity", "+292278994-08-16T23:00:00Z", "2021-12-31T18:29:59.1234567Z"]),
+])  # fmt: skip
+def test_a_time_that_its_column_does_not_hold_is_no_key(kind, exact, inexact):
+    check_key_times({"id": (pa.array(exact), kind)}, list(range(9)))
+    for value in inexact:
+        with pytest.raises(InexactRecordKey) as refused:
+            check_key_times({"id": (pa.array([*exact[:1], value]), kind)}, [10, 11])
+        assert refused.value.facts == {"column": "id", "record": 11}
 
 
 @pytest.mark.parametrize(("partition", "column"), [
