@@ -62,6 +62,7 @@ def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits, unavaila
 
 def _chunks(text: bytes, inferred: Optional[str], limits: Limits) -> Iterator[Chunk]:
     number = 0
+    early: List[BrokenRecord] = []  # broken records before the first that brings a schema: they go with it
     forms: Dict[int, Tuple[Any, WriterSchema, RecordForm]] = {}
     for _, group in groupby(json_lines.records(text, limits), lambda line: id(line.schema)):
         most = 1  # until the first record has told how many columns there are
@@ -70,23 +71,34 @@ def _chunks(text: bytes, inferred: Optional[str], limits: Limits) -> Iterator[Ch
             if not taken:
                 break
             schema = taken[0].schema
+            if schema is None and inferred is None and all(isinstance(line.value, SluiceError) for line in taken):
+                early += [_broken(line, line.value) for line in taken if isinstance(line.value, SluiceError)]
+                number += len(taken)
+                continue
             if id(schema) not in forms:
                 forms[id(schema)] = (schema, *_form(schema, inferred))
             _, writer, form = forms[id(schema)]
             if most == 1:
                 most = most_rows(len(writer.row.columns))
                 taken += islice(group, most - 1)
-            yield Chunk(writer, [_record(line, form, number + at) for at, line in enumerate(taken)])
+            yield Chunk(writer, early + [_record(line, form, number + at) for at, line in enumerate(taken)])
+            early = []
             number += len(taken)
+    if early:
+        raise early[0].error
 
 
 def _record(line: json_lines.Line, form: RecordForm, number: int) -> Record:
     if isinstance(line.value, SluiceError):
-        return BrokenRecord(line.content, line.value)
+        return _broken(line, line.value)
     try:
         return form.convert(line.value, number)
     except UndecodableValue as error:
-        return BrokenRecord(line.content, error)
+        return _broken(line, error)
+
+
+def _broken(line: json_lines.Line, error: SluiceError) -> BrokenRecord:
+    return BrokenRecord(line.content, error)
 
 
 def _form(schema: Optional[Mapping[str, Any]], inferred: Optional[str]) -> Tuple[WriterSchema, RecordForm]:

@@ -245,6 +245,12 @@ def test_a_field_that_no_column_can_be_called_by_is_found_by_its_own_name() -> N
     assert picked(json_rows(lines(before), table), "order_id", "x_y") == [(1, "v")]
 
 
+def test_broken_records_before_the_first_that_brings_its_schema_cost_themselves() -> None:
+    bad: list[RowError] = []
+    assert picked(json_rows(lines("{", '{"a"', *wrapped(CREATE_SCHEMA, CREATE), "}"), bad=bad), "id", "_sluice_offset") == [(1, 502)]
+    assert [row.record for row in bad] == [0, 1, 3]
+
+
 def test_a_member_without_content_hides_no_schema_behind_it() -> None:
     body = gzip.compress(b"") * 3 + gzip.compress(lines(*wrapped(CREATE_SCHEMA, CREATE)))
     assert schema_in_head(unpacked_head(body, 10**6), True) == schema_in_head(lines(*wrapped(CREATE_SCHEMA, CREATE)), True)
