@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all judge-all lint scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -35,7 +35,7 @@ demo: $(VENV)/.local  ## land seven tables on this machine, change and delete a 
 	@$(BIN)/sluice demo
 
 test: setup  ## unit, property, Spark and integration tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not job_permissions"
 
 test-unit: setup  ## the tests that need no JVM, no network and no emulator: seconds
 	$(BIN)/python -m pytest tests/unit
@@ -55,6 +55,9 @@ test-localstack: setup  ## an object to row, update and deletion on LocalStack (
 JUDGED ?= tickit_small-shuffled-phased-mor
 test-localstack-all: setup  ## all integration tests on LocalStack, but tests/integration/not_on_localstack.toml; of the judge's cases one (JUDGED=test_judge: all)
 	SLUICE_EMULATOR=localstack $(BIN)/python -m pytest tests/integration -k "not test_judge or $(JUDGED)"
+
+test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver for each action taken away (minutes)
+	$(BIN)/python -m pytest -m job_permissions tests/job_permissions
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all

@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import boto3
 from botocore.config import Config
 
 from judging.readers import RustReader
+from sluice_bench.walkthrough_text import Transcript
 from sluice_cli.target import Target, deployed_target
 from sluice_cli.wheels import this_host
 from sluice_local.cache import cache_directory
@@ -50,37 +50,6 @@ tables:
   - {topic: tickit.ems.category, table: ems.category, record_key: catid}
   - {topic: tickit.*.*, table: "{1}.{2}", record_key: "{2}id"}
 """
-# What SAM says of every change and event is a table of some hundred lines; the rest of what it says is kept.
-_TABLE_ROW = re.compile(r"^(-{20,}|(\+ |\* |- )?(Add|Modify|Delete|CREATE_|UPDATE_|DELETE_|Operation|ResourceStatus|Replacement)\b.*|\s{8,}\S.*)$")
-_BLANKS = re.compile(r"\n{3,}")
-
-
-@dataclass
-class Transcript:
-    """What was run and what it said, without what is this machine's own."""
-
-    hidden: list[tuple[str, str]]
-    lines: list[str] = field(default_factory=list)
-
-    def say(self, text: str) -> None:
-        for real, shown in self.hidden:
-            text = text.replace(real, shown)
-        self.lines += text.splitlines()
-        print(text, flush=True)
-
-    def text(self) -> str:
-        """The lines, of SAM's tables their numbers of rows only."""
-        kept: list[str] = []
-        left_out = 0
-        for line in [*self.lines, ""]:
-            if _TABLE_ROW.match(line):
-                left_out += 1
-                continue
-            if left_out:
-                kept.append(f"[{left_out} lines of a table of resources]")
-                left_out = 0
-            kept.append(line.rstrip())
-        return _BLANKS.sub("\n\n", "\n".join(kept)).strip() + "\n"
 
 
 @dataclass(frozen=True)
@@ -149,7 +118,7 @@ def _steps(walk: Walk, *, hudi: str) -> None:
 
     say("\n# An object put, and its table committed.")
     walk.run(f"sluice --stack {STACK} put {SET}/bronze/topics/{FIRST} --prefix topics/{FIRST}")
-    walk.run(f"sluice --stack {STACK} wait --strict --timeout 1200")
+    walk.run(f"sluice --stack {STACK} wait --strict --timeout 2400")
     walk.run(f"sluice --stack {STACK} query \"select count(*) as rows from ems.category\"")
 
     say("\n# An update: another parameter, and Spark code that differs by a line.")
@@ -159,7 +128,7 @@ def _steps(walk: Walk, *, hudi: str) -> None:
     assert first.outputs["Release"] != second.outputs["Release"] != "none", "the release is another"
     say(f"# Release {first.outputs['Release']} became {second.outputs['Release']}.")
     walk.run(f"sluice --stack {STACK} put {SET}/bronze/topics/{SECOND} --prefix topics/{SECOND}")
-    walk.run(f"sluice --stack {STACK} wait --strict --timeout 1200")
+    walk.run(f"sluice --stack {STACK} wait --strict --timeout 2400")
     walk.run(f"sluice --stack {STACK} query \"select count(*) as rows from ems.venue\"")
 
     say("\n# The stack is deleted; its data is not.")

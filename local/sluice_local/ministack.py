@@ -19,7 +19,7 @@ _GRACE_SECONDS = 3.0
 _START = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
 
 
-def start_ministack(home: Path, *, port: int | None, environment: Mapping[str, str]) -> Emulator:
+def start_ministack(home: Path, *, port: int | None, environment: Mapping[str, str], enforces_policies: bool = False) -> Emulator:
     """Start MiniStack on 127.0.0.1 and return when it answers; raises DidNotStart."""
     temporary = home / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
@@ -40,6 +40,7 @@ def start_ministack(home: Path, *, port: int | None, environment: Mapping[str, s
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
         "PYTHONUNBUFFERED": "1",
+        "AUTH": str(enforces_policies).lower(),
     }
     process = children.start([str(runtime), "-c", _START, str(runtime)], cwd=home, environment=settings, stdout=log_of(home))
     emulator = Emulator("MiniStack", chosen, home, process, _GRACE_SECONDS)

@@ -1,0 +1,82 @@
+"""The job's role allows what the driver's Python calls and no action more; what its JVM asks for is tried by `make test-job-permissions`."""
+import pytest
+from driving.world import LANE, World, configuration
+from function_world import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key, world  # noqa: F401
+from iam_enforcement import Role, enforced
+from job_role import BY_OTHERS, UNSEEN, job_grants, job_names
+
+from sluice.identity import ObjectId
+from sluice.manifest import ObjectError
+from sluice.service_requests import PURGE
+from sluice_aws.config_store import ConfigStore
+from sluice_aws.objects import Objects
+from sluice_spark.manifest_store import ManifestStore
+from sluice_spark.object_errors import leave_error, read_set_aside
+
+TABLE = "shop.orders"
+IN_PYTHON = [grant for grant in job_grants() if grant not in {("WriteSilver", "s3:DeleteObject"), *UNSEEN, *BY_OTHERS}]
+
+
+class Driven:
+    """Runs of one lane under the job's role, with the fake merger: what others do beside them isn't bound by it."""
+
+    def __init__(self, deployment, without):
+        self.s3 = Objects(deployment.s3)
+        configured = configuration(linger_s=2)
+        deployment.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=configured.to_json().encode())
+        self.world = World(deployment.dynamodb, configured, ledger_table=LEDGER)
+        named = deployment.land(key(0), avro())
+        etag = deployment.s3.head_object(Bucket=BRONZE, Key=named.key)["ETag"].strip('"')
+        self.landed = [named, ObjectId(BRONZE, named.key, f"etag:{etag}")]
+        self.world.merger.during[TABLE] = self._tasks
+        names = job_names(deployment.application, region=REGION, ledger=LEDGER, bronze=BRONZE, silver=SILVER, artifacts=ARTIFACTS)
+        self.role = Role("JobRole", names, without)
+        self.deaths = []
+
+    def _tasks(self):
+        """What tasks and the merge ask of S3 in Python: objects as they are named, reasons left and found."""
+        for landed in self.landed:
+            self.s3.whole(landed)
+        leave_error(self.s3, SILVER, batch="b", table=TABLE, error=ObjectError("h", "corrupt", "told to be"))
+        read_set_aside(self.s3, SILVER, batch="b", table=TABLE)
+
+    def run(self):
+        """One run from its start to its end or death, which supervise finds."""
+        identity = self.world.start()
+        ports = {"documents": ManifestStore(self.s3, SILVER), "file": ConfigStore(self.s3, ARTIFACTS)}
+        try:
+            with enforced(self.role):
+                self.world.loop(identity, around=lambda name, port: ports.get(name, port)).run()
+        except (Exception, KeyboardInterrupt) as death:
+            self.deaths.append(death)
+        self.world.lapse(identity)
+
+    def said(self):
+        """All that tells of a failure: what ended runs, and what the log has."""
+        return f"{self.deaths} {self.world.out.getvalue()}"
+
+
+def live(deployment, without=None):
+    """A run that dies after it claimed, with a table that had failed before; the next takes its batch over, serves a purge, and goes on."""
+    driven = Driven(deployment, without)
+    world = driven.world
+    world.put(TABLE, 2), world.put("shop.lines", 1)
+    world.merger.before["shop.lines"].append(ValueError("the first time"))
+    world.merger.before[TABLE].append(KeyboardInterrupt("killed"))
+    driven.run()
+    world.ledger.request_service(LANE, TABLE, PURGE, request="q", requested_by="test", now=world.clock.now_ms())
+    driven.run()
+    return driven
+
+
+def test_a_driver_does_all_it_is_for_with_what_its_role_allows(world):  # noqa: F811
+    driven = live(world)
+    assert driven.role.denied == set() and [str(death) for death in driven.deaths] == ["killed"]
+    assert driven.world.merger.calls.count(f"serve {TABLE} {PURGE}") == 1 and len(driven.world.tables.commits) == 2
+
+
+@pytest.mark.parametrize("sid, action", IN_PYTHON)
+def test_without_one_action_that_it_allows_a_driver_is_refused_and_says_so(world, sid, action):  # noqa: F811
+    driven = live(world, without=(sid, action))
+    assert driven.role.denied == {action}
+    assert "AccessDenied" in driven.said()
