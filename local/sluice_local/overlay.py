@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 APPLICATION = "AWS::EMRServerless::Application"
+FUNCTION = "AWS::Serverless::Function"
 STATE_MACHINE = "AWS::Serverless::StateMachine"
 JOB_RUN_TASK = "emr-serverless:startJobRun.sync"
 STAND_IN_TASK = "StartAndWaitFunction"
@@ -62,12 +63,17 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
     functions = result["Globals"]["Function"]
     if surroundings.code_bucket:
         functions["CodeUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.code_key}
+    else:
+        sources = functions.pop("CodeUri")  # `sam delete` takes it for the inline function's, too, and finds no bucket in it
+        for resource in result["Resources"].values():
+            if resource["Type"] == FUNCTION:
+                resource["Properties"]["CodeUri"] = sources
     functions["Environment"]["Variables"].update(
         AWS_ENDPOINT_URL_EMR_SERVERLESS=surroundings.emr_endpoint,
         POWERTOOLS_TRACE_DISABLED="true",  # nothing listens for X-Ray segments here
     )
     for resource in result["Resources"].values():
-        for event in resource.get("Properties", {}).get("Events", {}).values() if resource["Type"] == "AWS::Serverless::Function" else ():
+        for event in resource.get("Properties", {}).get("Events", {}).values() if resource["Type"] == FUNCTION else ():
             if event["Type"] == "SQS":
                 event["Properties"]["ScalingConfig"] = {"MaximumConcurrency": surroundings.admit_concurrency}
     _replace_tasks(result["Resources"], surroundings)
@@ -93,7 +99,7 @@ def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> Non
     if waits:
         code = (Path(__file__).parent / "start_and_wait.py").read_text(encoding="utf-8")
         resources[STAND_IN_TASK] = {
-            "Type": "AWS::Serverless::Function",
+            "Type": FUNCTION,
             "Properties": {"InlineCode": code, "Handler": "index.handler", "Timeout": _TASK_SECONDS, "Role": {"Fn::GetAtt": ["SuperviseRole", "Arn"]}},
         }
 

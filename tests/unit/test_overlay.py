@@ -58,6 +58,14 @@ def test_nothing_names_the_application_any_more(template: dict[str, Any]) -> Non
     assert APPLICATION not in text
 
 
+def test_without_a_bucket_code_and_definitions_stay_for_sam_to_build_and_each_function_names_its_own(template: dict[str, Any]) -> None:
+    made = overlay(template, Surroundings("id", "arn", "http://e"))
+    functions = {name: resource["Properties"] for name, resource in made["Resources"].items() if resource["Type"] == "AWS::Serverless::Function"}
+    assert "CodeUri" not in made["Globals"]["Function"]  # `sam delete` would look for a bucket in it where a function has inline code
+    assert {name for name, properties in functions.items() if properties.get("CodeUri") != "functions/"} == {"StartAndWaitFunction"}
+    assert made["Resources"]["TableServices"]["Properties"]["DefinitionUri"] == template["Resources"]["TableServices"]["Properties"]["DefinitionUri"]
+
+
 def test_the_template_itself_is_left_as_it_was(template: dict[str, Any]) -> None:
     before = json.dumps(template, sort_keys=True)
     overlay(template, SURROUNDINGS)
@@ -66,7 +74,7 @@ def test_the_template_itself_is_left_as_it_was(template: dict[str, Any]) -> None
 
 def test_every_form_of_reference_is_replaced() -> None:
     template = {
-        "Globals": {"Function": {"Environment": {"Variables": {}}}},
+        "Globals": {"Function": {"CodeUri": "functions/", "Environment": {"Variables": {}}}},
         "Resources": {
             "App": {"Type": APPLICATION},
             "Other": {
