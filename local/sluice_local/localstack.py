@@ -51,6 +51,7 @@ def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str,
         "DISABLE_EVENTS": "1",
         "LS_LOG": "warn",
         "LAMBDA_RUNTIME_EXECUTOR": "process",
+        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "60",  # seconds that a function may take to load, on a machine that Spark keeps busy
         "SLUICE_LAMBDA_PYTHON": str(pythons.functions),
         **{f"PROVIDER_OVERRIDE_{service}": provider for service, provider in _PROVIDERS.items()},
         # How long a message waits until its queue is looked at: seconds, growing to ten where nothing comes, unless told.

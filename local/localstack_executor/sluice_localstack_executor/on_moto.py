@@ -1,7 +1,11 @@
 """Services that the moto which LocalStack bundles serves: its own DynamoDB downloads a Java program that may not be there, and Glue it has none without a licence."""
+import threading
+
 from localstack.aws.spec import load_service
 from localstack.services.moto import call_moto
 from localstack.services.plugins import Service, aws_provider
+
+_ONE_AT_A_TIME = threading.Lock()  # moto goes through its tables while others write; nothing else keeps them whole
 
 
 class MotoService:
@@ -12,7 +16,11 @@ class MotoService:
 
 
 def _on_moto(service: str) -> Service:
-    operations = {name: lambda context, request: call_moto(context) for name in load_service(service).operation_names}
+    def answer(context, request):
+        with _ONE_AT_A_TIME:
+            return call_moto(context)
+
+    operations = dict.fromkeys(load_service(service).operation_names, answer)
     return Service.for_provider(MotoService(service), dispatch_table_factory=lambda provider: operations)
 
 
