@@ -1,10 +1,13 @@
 """When things happened, by the ledger's own items: admission of an object, claims and commits of batches."""
+import os
 import time
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer
+
+from judging.patience import patience
 
 POLL_S = 0.02
 
@@ -43,7 +46,8 @@ def batch_items(dynamodb: Any, table: str) -> list[dict[str, Any]]:
 
 
 def await_until(condition: Callable[[], Any], *, timeout_s: float, what: str) -> Any:
-    """Poll until the condition gives something true, and return it. Raises TimeoutError that says what was awaited."""
+    """Poll until the condition gives something true, and return it. Raises TimeoutError that says what was awaited. Tests on a slow stack have more patience."""
+    timeout_s *= patience(os.environ)
     deadline = time.monotonic() + timeout_s
     while True:
         found = condition()

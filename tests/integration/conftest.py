@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from localstack_exceptions import exceptions
 
+from judging.patience import patience
 from judging.running_stack import RunningStack, local_stack
 from sluice_local.emulators import Kind, chosen
 from sluice_local.errors import NoPython313
@@ -13,7 +14,12 @@ from sluice_local.localstack_pythons import find_python313
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """On LocalStack, what it can't run is skipped with the reason; where LocalStack itself can't run, everything is."""
+    """Time limits as long as the emulator needs. On LocalStack, what it can't run is skipped with the reason; where LocalStack itself can't run, everything is."""
+    mine = [item for item in items if item.path.parent == Path(__file__).parent]
+    for item in mine:
+        limit = item.get_closest_marker("timeout")
+        if limit is not None:
+            item.add_marker(pytest.mark.timeout(limit.args[0] * patience(os.environ)), append=False)
     if chosen(os.environ) != Kind.LOCALSTACK:
         return
     reasons = exceptions()
@@ -22,11 +28,10 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         missing = ""
     except NoPython313 as error:
         missing = str(error)
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            reason = missing or reasons.get(f"{item.path.name}::{item.name.partition('[')[0]}")
-            if reason:
-                item.add_marker(pytest.mark.skip(reason=reason))
+    for item in mine:
+        reason = missing or reasons.get(f"{item.path.name}::{item.name.partition('[')[0]}")
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

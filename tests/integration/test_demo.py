@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from judging.patience import patience
 from judging.running_stack import REPOSITORY
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -46,7 +47,7 @@ def left_running(folder: Path) -> list[str]:
 
 def test_a_row_is_changed_deleted_and_still_told_of_and_a_damaged_object_holds_nothing_up(tmp_path: Path) -> None:
     with demonstration(tmp_path) as process:
-        told, _ = process.communicate(timeout=280)
+        told, _ = process.communicate(timeout=280 * patience(os.environ))
     assert process.returncode == 0, told
     assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in told
     assert re.search(r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD", told, re.M), told

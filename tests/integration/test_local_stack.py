@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from judging.patience import patience
 from judging.running_stack import REPOSITORY, RunningStack, local_stack
 from sluice_local.home import Home
 
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 def until(ready: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """What `ready` returns once it is true."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * patience(os.environ)
     while True:
         found = ready()
         if found:

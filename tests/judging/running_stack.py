@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from boto3.dynamodb.types import TypeDeserializer
 
+from judging.patience import patience
 from sluice_cli.target import HOME_VARIABLE, STACK_VARIABLE, Target, local_file, local_target
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -66,7 +67,7 @@ class RunningStack:
 
     def wait(self, timeout_s: float, *, strict: bool = True) -> float:
         """`sluice wait`: returns the seconds it took. Raises CommandFailed when something is left, parked or (strict) quarantined."""
-        started = time.monotonic()
+        started, timeout_s = time.monotonic(), timeout_s * patience(os.environ)
         self.sluice("wait", "--timeout", str(int(timeout_s)), *(["--strict"] if strict else []), timeout_s=timeout_s + 60)
         return time.monotonic() - started
 

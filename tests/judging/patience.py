@@ -1,0 +1,12 @@
+"""How much longer than on a quiet machine with MiniStack the tests of a stack wait before they give up."""
+from collections.abc import Mapping
+
+from sluice_local.emulators import Kind, chosen
+
+VARIABLE = "SLUICE_TEST_PATIENCE"
+_OF_LOCALSTACK = 3.0  # its functions start, and its queues are looked at, more slowly
+
+
+def patience(environment: Mapping[str, str]) -> float:
+    """What every time limit is multiplied by: SLUICE_TEST_PATIENCE, for a machine that has other work, or what the emulator needs."""
+    return float(environment.get(VARIABLE) or (_OF_LOCALSTACK if chosen(environment) == Kind.LOCALSTACK else 1.0))
