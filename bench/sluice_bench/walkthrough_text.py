@@ -1,11 +1,16 @@
-"""What a walkthrough keeps of what was said: all but this machine's names, and of SAM's tables their length."""
+"""What a walkthrough keeps of what was said: all but this machine's names, and of what SAM says at length only how much it was."""
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-# What SAM says of every change and event is a table of some hundred lines; the rest of what it says is kept.
-_TABLE_ROW = re.compile(r"^(-{20,}|(\+ |\* |- )?(Add|Modify|Delete|CREATE_|UPDATE_|DELETE_|Operation|ResourceStatus|Replacement)\b.*|(Key|Description|Value)\s{5,}.*|\s{8,}\S.*)$")
+# What SAM says of every change, event and output is a table of some hundred lines, and what it says of a build is the same six times.
+_LEFT_OUT = re.compile(
+    r"^(-{20,}|(\+ |\* |- )?(Add|Modify|Delete|(CREATE|UPDATE|DELETE)_[A-Z_]+|Operation|ResourceStatus|Replacement)\s.*|(Key|Description|Value)\s{5,}.*|\s{8,}\S.*"
+    r"|Manifest file is changed .*|Building codeuri: .*|Valid cache found.*|\w+: (Running|Current) .*|python3 -m pip .*|\s--target .*|cp -R .*|find .* -name __pycache__ .*"
+    r"|\s+Uploading to \S+\s+\d+ / \d+\s+\((?!100).*|\s+File with same data already exists .*|\s+- (Deleting|Could not find and delete) .*)$"
+)
+END = "end"
 _BLANKS = re.compile(r"\n{3,}")
 
 
@@ -23,15 +28,18 @@ class Transcript:
         print(text, flush=True)
 
     def text(self) -> str:
-        """The lines, of SAM's tables their numbers of rows only."""
+        """The lines; where SAM says much, how many."""
         kept: list[str] = []
         left_out = 0
-        for line in [*self.lines, ""]:
-            if _TABLE_ROW.match(line):
+        for line in [*self.lines, END]:
+            if _LEFT_OUT.match(line):
                 left_out += 1
                 continue
+            if left_out and not line:
+                continue  # blank lines between two that are left out
             if left_out:
-                kept.append(f"[{left_out} lines of a table of resources]")
+                kept.append(f"[{left_out} lines]")
                 left_out = 0
             kept.append(line.rstrip())
+        kept.pop()
         return _BLANKS.sub("\n\n", "\n".join(kept)).strip() + "\n"
