@@ -169,7 +169,6 @@ def _environment(clone: Path, endpoint: str, emr_endpoint: str) -> dict[str, str
     return {
         **kept, "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}", "PYTHONPATH": os.pathsep.join(str(clone / part) for part in ("functions", "spark", "cli", "local")),
         "AWS_ENDPOINT_URL": endpoint, "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
-        "PYTHONDONTWRITEBYTECODE": "1",  # byte code beside the sources would look like a change to SAM's cache
         "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "COLUMNS": "150", "NO_COLOR": "1",
     }  # fmt: skip
 
