@@ -220,7 +220,7 @@ def test_status_counts_for_a_table_what_admission_set_aside_too_and_names_its_la
 
 
 def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configured, capsys):
-    key = "topics/crm.public.user/\u202e\ttab\nline 'q\" $(x).avro"
+    key = "topics/crm.public.user/<b>&amp; %2B+é=\u202e\ttab\nline 'q\" $(x).avro"
     configured.admit(configured.write(key), items.QUARANTINED, code="not_avro", reason=f"no: \x1b[2J {key}")
     waiting = configured.admit(configured.write(key + "2"))
     for arguments, code in ((["wait", "--timeout", "0"], 1), (["status"], 0), (["quarantine", "show", key], 0), (["history"], 0), (["quarantine", "list"], 0), (["trace", waiting.key], 0)):
