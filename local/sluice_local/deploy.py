@@ -19,7 +19,7 @@ from sluice_local.overlay import Surroundings, overlay, read_template, state_mac
 
 STACK = "sluice"
 _DEPLOYMENTS = "sluice-deployments"  # what `sam deploy` calls its managed bucket: code and template, not the stack's own
-_DEADLINE_S = 180.0
+_DEADLINE_S = 600.0  # LocalStack on a machine with much other work took more than three minutes
 _POLL_S = 0.1
 
 Progress = Callable[[str], None]

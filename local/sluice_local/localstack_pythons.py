@@ -49,9 +49,9 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | No
 
 
 def _version(python: Path) -> tuple[int, int] | None:
-    """The version that really answers: a pyenv shim exists for versions that are not active."""
+    """The version that really answers: a pyenv shim exists for versions that are not active. Isolated, here and below: PYTHONPATH may name another version's modules."""
     try:
-        done = subprocess.run([str(python), "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([str(python), "-I", "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, timeout=30)
     except OSError:
         return None
     words = done.stdout.split()
@@ -76,8 +76,8 @@ def _environment(folder: Path, python: Path, packages: tuple[str, ...], progress
     if not made.exists() or made.read_text() != wanted:
         progress(f"Setting up {folder} (once per machine): {', '.join(packages)}")
         shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([str(python), "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], check=True)
+        subprocess.run([str(python), "-I", "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], check=True)
         made.write_text(wanted)
     return folder / "bin" / "python"
 
@@ -90,5 +90,5 @@ def _executor(folder: Path, python: Path, source: str) -> None:
     copy = folder / "executor-source"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(_EXECUTOR, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", *_EXECUTOR_NEEDS, str(copy)], check=True)
+    subprocess.run([str(python), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", *_EXECUTOR_NEEDS, str(copy)], check=True)
     installed.write_text(source)

@@ -89,7 +89,7 @@ def local_stack(home: Path, *arguments: str) -> Iterator[RunningStack]:
     """Start a local stack in `home` for the length of a block. `arguments` go to `sluice local up`."""
     home.mkdir(parents=True, exist_ok=True)
     stack = RunningStack(home)
-    stack.sluice("local", "up", "--detach", *arguments, timeout_s=START_TIMEOUT_S)
+    stack.sluice("local", "up", "--detach", *arguments, timeout_s=START_TIMEOUT_S * patience(os.environ))
     try:
         yield stack
     finally:

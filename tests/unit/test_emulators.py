@@ -26,6 +26,7 @@ def test_an_emulator_that_nobody_knows_is_refused_with_those_that_are_known():
 def test_localstacks_python_is_the_one_that_answers_as_3_13_wherever_it_lies(tmp_path):
     home = {"HOME": str(tmp_path), "PATH": str(tmp_path)}
     old, right = python(tmp_path, "3 11"), python(tmp_path, "3 13")
+    right.write_text(right.read_text() + '[ "$1" = -I ] || exit 1  # what PYTHONPATH names may be another version\'s\n')
     assert find_python313({**home, "SLUICE_PYTHON_313": str(right)}) == right
     with pytest.raises(NoPython313, match="uv python install 3.13") as refused:
         find_python313({**home, "SLUICE_PYTHON_313": str(old)})
