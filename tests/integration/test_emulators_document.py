@@ -4,6 +4,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -99,6 +100,24 @@ def test_what_the_document_says_of_the_emulator_is_what_it_does(announced: Annou
         "a ranged GET that names a version": "the range" if len(ranged) == 4 else "the whole object",
         "`PutEvents` with a source of AWS": "refused" if refuses_a_source_of_aws(announced) else "taken",
     }
+
+
+def test_of_conditional_writes_at_once_to_one_item_one_succeeds(stack: RunningStack) -> None:
+    """What the lane stands on: an emulator that breaks it would start two runs."""
+    dynamodb, table = stack.target.client("dynamodb"), f"writes-{secrets.token_hex(4)}"
+    dynamodb.create_table(TableName=table, BillingMode="PAY_PER_REQUEST", KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}], AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}])
+    dynamodb.get_waiter("table_exists").wait(TableName=table)
+
+    def written(writer: int, key: str) -> bool:
+        try:
+            dynamodb.update_item(TableName=table, Key={"pk": {"S": key}}, UpdateExpression="SET writer = :writer", ConditionExpression="attribute_not_exists(writer)",
+                                 ExpressionAttributeValues={":writer": {"N": str(writer)}})
+        except dynamodb.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [sum(pool.map(written, range(8), [key] * 8)) for key in "abcdef"] == [1] * 6
 
 
 def named(there: bool) -> str:
