@@ -3,7 +3,10 @@
     python -m sluice_bench.bytes_written [--batches 100] [--changes 1000] [--rows 170000]
 """
 import argparse
+import signal
 import tempfile
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -82,13 +85,18 @@ def config(table_type: str) -> TableConfig:
     return TableConfig(table=f"{DATABASE}.{TABLE}_{table_type}", database=DATABASE, name=f"{TABLE}_{table_type}", topic=source.topic, record_key=(source.key,), table_type=table_type)
 
 
-def run(spark, endpoint: str, home: Path, dataset: Dataset, *, batches: int, changes: int, progress: Callable[[str], None]) -> tuple[dict[str, Measured], list[int]]:
-    """Load, then merge the batches into all four tables in turns; the tables' steps, and each batch's bytes. Raises AssertionError where they differ in the end."""
+def run(spark, endpoint: str, home: Path, dataset: Dataset, *, batches: int, changes: int, ended: Callable[[], bool], progress: Callable[[str], None]) -> tuple[dict[str, Measured], list[int]]:
+    """Load, then merge the batches into all four tables in turns; the tables' steps, and each batch's bytes. No batch begins once it is `ended`.
+
+    Raises AssertionError where the tables differ in the end.
+    """
     ours = {kind: InProcessTable(spark, endpoint, home / SLUICE, config(kind)) for kind in TYPES}
     theirs = {kind: PlainTable(spark, home / HUDI, f"{TABLE}_{kind}", kind) for kind in TYPES}
     measured = {f"{SLUICE} {kind}": Measured(spark, ours[kind].path) for kind in TYPES} | {f"{HUDI} {kind}": Measured(spark, theirs[kind].path) for kind in TYPES}
     source, offset, sizes = SaleChanges(dataset, changes), 0, []
     for batch in range(batches + 1):
+        if ended():
+            break
         bodies = [snapshot_object(dataset, piece) for piece in pieces(dataset) if piece.table == TABLE] if batch == 0 else [source.batch()]
         sizes.append(sum(map(len, bodies)))
         file = as_parquet(bodies, home / "batch.parquet")
@@ -125,7 +133,7 @@ def summary(measured: Mapping[str, Measured], sizes: Sequence[int]) -> dict[str,
             "rewritten_mb": round(total[REWRITTEN] / 1e6, 2), "by_the_jvm_mb": round(total["by_the_jvm"] / 1e6, 2), **{action: total[action] for action in sorted(ACTIONS)},
             "stored_mb": round(table.stored() / 1e6, 2),
         }
-    found["changed_mb"] = round(changed / 1e6, 3)
+    found |= {"batches": len(sizes), "changed_mb": round(changed / 1e6, 3)}
     return found | {f"{kind}_{SLUICE}_to_{HUDI}": round(per_byte[f"{SLUICE} {kind}"] / per_byte[f"{HUDI} {kind}"], 3) for kind in TYPES}
 
 
@@ -135,11 +143,14 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--rows", type=int, default=170_000)
+    parser.add_argument("--at-most", type=float, default=float("inf"), metavar="SECONDS", help="begin no batch after so long, nor after a SIGTERM; the result tells how many there were")
     given = parser.parse_args()
     dataset = Dataset(Sizes(sale=given.rows))
+    ends, told_to_end = time.monotonic() + given.at_most, threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
     with tempfile.TemporaryDirectory(prefix="sluice-bytes-") as folder, emulated_s3() as endpoint:
-        spark = session(memory="3g")
-        measured, sizes = run(spark, endpoint, Path(folder), dataset, batches=given.batches, changes=given.changes, progress=lambda line: print(line, flush=True))
+        spark = session(memory="3g", java="-XX:+UseSerialGC -XX:TieredStopAtLevel=1")  # bytes are counted and no seconds: the least work
+        measured, sizes = run(spark, endpoint, Path(folder), dataset, batches=given.batches, changes=given.changes, ended=lambda: told_to_end.is_set() or time.monotonic() > ends, progress=lambda line: print(line, flush=True))
         found = summary(measured, sizes)
         spark.stop()
     values = {"batch_bytes": sizes, "steps": {name: table.steps for name, table in measured.items()}}

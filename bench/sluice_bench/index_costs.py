@@ -61,7 +61,7 @@ def config() -> TableConfig:
     return TableConfig(table="bench.indexed", database="bench", name="indexed", topic="bench.indexed", record_key=("id",), partition_by=("place",), table_type=MOR)
 
 
-def session(memory: str = "8g"):
+def session(memory: str = "8g", java: str = "-XX:+UseParallelGC"):
     """Spark as the driver has it, on this machine's cores. Its tasks import what this process does, and reach an emulated AWS, which takes any credentials."""
     os.environ.update(JAVA_HOME=str(find_java(os.environ).home), PYSPARK_PYTHON=sys.executable, AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test",
                       AWS_EC2_METADATA_DISABLED="true")
@@ -72,7 +72,7 @@ def session(memory: str = "8g"):
     settings = {
         **required_settings(CORES), "spark.jars": ",".join(str(jar) for jar in ensure_jars() if "hudi" in jar.name), "spark.driver.memory": memory, "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {java}",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
