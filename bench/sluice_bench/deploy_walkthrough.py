@@ -152,7 +152,7 @@ def _left(target: Target, scratch: Path) -> Iterator[str]:
         rows = scratch / f"{table}.jsonl"
         RustReader(target).write_rows({table: rows})
         found = len(rows.read_text().splitlines())
-        expected = len((ROOT / SET / "expected" / "00_snapshot" / f"{table.partition('.')[2]}.jsonl").read_text().splitlines())
+        expected = len((ROOT / SET / "expected" / "02_final" / f"{table.partition('.')[2]}.jsonl").read_text().splitlines())
         assert found == expected, f"{table} has {found} rows, and {expected} are right"
         yield f"{table}: {found} rows read, as many as the source database had"
 
