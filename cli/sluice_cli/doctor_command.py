@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from botocore.exceptions import ClientError
+from rich.text import Text
 
+from sluice.engine_report import REPORTS_PREFIX, EngineReport
 from sluice.errors import SluiceError
 from sluice.lane import HALTED, PAUSED
 from sluice.ledger_items import QUARANTINED
@@ -16,41 +17,63 @@ from sluice_aws.config_store import ConfigStore
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_aws.settings import NO_RELEASE
-from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, print_table
+from sluice_cli.engine_trial import EngineTrial, links_finding
+from sluice_cli.failures import UsageError
+from sluice_cli.findings import FAIL, OK, WARN, Finding
+from sluice_cli.output import Json, Stack, chosen_target, command_line, counted, print_json, print_table, say, stderr_console
 from sluice_cli.target import Target
 from sluice_cli.waiting import told_lane
 
-OK, WARN, FAIL = "ok", "warn", "fail"
+RELEASES = "emr-7."
 ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, the schedule comes every quarter of an hour
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What one look found: `result` is ok, warn or fail; `advice` is the next step."""
+def doctor(
+    job: Annotated[bool, typer.Option("--job", help="Also have one job try the engine: versions, the Hudi bundle's links, a small table of each type. Takes a minute, and costs what a minute of a driver and an executor costs.")] = False,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="With --job: how long the job may take, its wait for workers included.")] = 1200.0,
+    accept_missing: Annotated[bool, typer.Option("--accept-missing", help="With --job: if the small tables come out right, let runs go on although the engine lacks some of what the Hudi bundle links to.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Look at what must be right: buckets, ledger, application, release, configuration, lanes, lost notices, announcements; with --job, the engine itself.
 
-    about: str
-    result: str
-    found: str
-    advice: str = ""
-
-
-def doctor(as_json: Json = False, stack: Stack = None) -> None:
-    """Look at what must be right: bucket versions and notices, the release, the configuration, lanes, lost notices, announcements.
-
+    The job writes, changes, compacts and reads a small table of each type in a folder of its own in the silver bucket, and removes it.
     Ends with 1 when something fails; a warning alone doesn't.
 
     Example:
 
       sluice doctor
+
+      sluice --stack sluice doctor --job
     """
+    if accept_missing and not job:
+        raise UsageError("--accept-missing needs --job: only what was tried can be accepted")
     target = chosen_target(stack)
     findings = [finding for about, look in LOOKS.items() for finding in _looked(about, look, target)]
+    if job:
+        findings += _tried(target, timeout, accept_missing)
     if as_json:
-        print_json([{"about": item.about, "result": item.result, "found": item.found, "advice": item.advice} for item in findings])
+        print_json([item.to_dict() for item in findings])
     else:
         print_table(("", "about", "found", "what to do"), [(item.result, item.about, item.found, item.advice) for item in findings])
     if any(item.result == FAIL for item in findings):
         raise typer.Exit(1)
+
+
+def _tried(target: Target, timeout_s: float, accept_missing: bool) -> list[Finding]:
+    """What a job found, or why none could; the looks before it are told either way."""
+    console = stderr_console()
+    findings: list[Finding] = []
+    try:
+        with console.status("Starting a job") as status:
+            trial = EngineTrial(target, progress=lambda line: status.update(Text(line)) if console.is_terminal else say(line))
+            findings = trial.run(timeout_s)
+        if accept_missing:
+            accepted = links_finding(trial.accept(command_line.get()))
+            findings = [accepted if item.about == accepted.about else item for item in findings]
+    except (ClientError, SluiceError) as error:
+        findings.append(Finding("trial", FAIL, str(error), "Check that the stack is up and what the credentials allow" if isinstance(error, ClientError) else ""))
+    return findings
 
 
 def _looked(about: str, look: Callable[[Target], Iterator[Finding]], target: Target) -> list[Finding]:
@@ -74,6 +97,43 @@ def _bronze(target: Target) -> Iterator[Finding]:
         yield Finding("bronze notices", OK, "the bucket announces its objects")
     else:
         yield Finding("bronze notices", FAIL, "the bucket announces nothing: objects are found by the schedule only", "Deploy the template again, or turn on EventBridge for the bucket")
+
+
+def _places(target: Target) -> Iterator[Finding]:
+    s3 = target.client("s3")
+    for about, bucket in (("silver bucket", target.silver), ("artifact bucket", target.artifacts)):
+        s3.head_bucket(Bucket=bucket)
+        yield Finding(about, OK, f"{bucket} is there")
+    state = target.client("dynamodb").describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
+    if state == "ACTIVE":
+        yield Finding("ledger", OK, f"{target.ledger_table} is there")
+    else:
+        yield Finding("ledger", FAIL, f"{target.ledger_table} is {state}", "Nothing is admitted until it is ACTIVE")
+
+
+def _application(target: Target) -> Iterator[Finding]:
+    application = target.outputs.get("ApplicationId")
+    if application is None:
+        yield Finding("application", FAIL, "the stack has no output ApplicationId", "Deploy the template again")
+        return
+    found = target.client("emr-serverless").get_application(applicationId=application)["application"]
+    told = f"{found['applicationId']}: {found['releaseLabel']}, {found.get('architecture', 'X86_64')}, {found['state'].lower()}"
+    if found["state"] == "TERMINATED" or found["type"].upper() != "SPARK":
+        yield Finding("application", FAIL, f"{told}, of type {found['type']}", "Deploy the template again, or correct the parameter ApplicationId")
+    elif not found["releaseLabel"].startswith(RELEASES):
+        yield Finding("application", WARN, f"{told}; Sluice is built for {RELEASES}x, the line of Spark 3.5", "`sluice doctor --job` says whether it fits")
+    else:
+        yield Finding("application", OK, told, facts={"release": found["releaseLabel"], "state": found["state"]})
+
+
+def _engine(target: Target) -> Iterator[Finding]:
+    objects = Objects(target.client("s3"))
+    newest = sorted(objects.put_times(target.silver, REPORTS_PREFIX), key=lambda entry: entry[1])[-1:]
+    document = objects.get(target.silver, newest[0][0]) if newest else None
+    if document is None:
+        yield Finding("hudi bundle", OK, "not checked yet: the first run checks it, and `sluice doctor --job` does it now")
+    else:
+        yield links_finding(EngineReport.from_json(document.data.decode("utf-8", "replace")))
 
 
 def _release(target: Target) -> Iterator[Finding]:
@@ -140,7 +200,10 @@ def _announcements(target: Target) -> Iterator[Finding]:
 
 LOOKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
     "bronze bucket": _bronze,
+    "buckets and ledger": _places,
+    "application": _application,
     "release": _release,
+    "hudi bundle": _engine,
     "configuration": _configuration,
     "lanes": _lanes,
     "tables": _tables,

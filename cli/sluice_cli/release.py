@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sluice.job_request import TRIAL_ENTRY_POINT
 from sluice_cli.archives import read_tree, tar_gz_bytes, zip_bytes
 from sluice_cli.failures import CommandFailed
 from sluice_cli.wheels import Host, wheel_contents
 
 JOB_PYTHON = "3.9"  # EMR's default interpreter
+ENTRY_POINTS = ("ingest.py", TRIAL_ENTRY_POINT)
 PREFIX = "releases"
 MANIFEST = "release.json"
 # Service models that a job can use: without a VPC it reaches no other service, and all 400 are 20 MB to unpack at every start.
@@ -50,7 +52,7 @@ def source_root() -> Path:
 def build_release(root: Path, hosts: Sequence[Host], cache: Path) -> Release:
     """The release of the sources under `root` for `hosts`; the same sources give the same bytes. Raises WheelsUnavailable."""
     sources = {**read_tree(root / "functions", ("sluice", "sluice_aws")), **read_tree(root / "spark", ("sluice_spark",))}
-    files = {"ingest.py": (root / "spark" / "ingest.py").read_bytes(), "sluice.zip": zip_bytes(sources)}
+    files = {**{name: (root / "spark" / name).read_bytes() for name in ENTRY_POINTS}, "sluice.zip": zip_bytes(sources)}
     for host in hosts:
         files[f"environment-{host.architecture}.tar.gz"] = _environment(root / "spark" / "requirements.txt", host, cache)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}

@@ -7,7 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
+from sluice.engine_report import REPORTS_PREFIX
+from sluice.manifest import PREFIX
 from sluice.table_config import PLACEHOLDER, Configuration
+from sluice.trial import TRIALS_PREFIX, scratch_prefix, trial_report_key
 
 # EMR Serverless: executionIamPolicy.policy has 1 to 2,048 characters (botocore's model of StartJobRun).
 MAX_POLICY_CHARACTERS = 2048
@@ -58,6 +61,21 @@ def execution_policy(prefixes: Iterable[str], *, partition: str, bronze: str, si
         if len(policy) <= MAX_POLICY_CHARACTERS:
             return policy
     raise AssertionError("three bucket names of at most 63 characters fit")
+
+
+def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> str:
+    """The inline policy of a trial of the engine: of the silver bucket its own folder and report, and what is remembered of engines; no ledger, no bronze."""
+    here = scratch_prefix(trial)
+    parents = [f"{here[:at]}{end}" for at in (len(PREFIX), len(TRIALS_PREFIX) - 1, len(here) - 1) for end in ("", "/")]
+    keys = [*parents, f"{here}*", trial_report_key(trial), f"{REPORTS_PREFIX}*"]
+    own = [f"arn:{partition}:s3:::{path}" for path in (artifacts, f"{artifacts}/*", silver, *(f"{silver}/{key}" for key in keys))]
+    return json.dumps({
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "NotAction": ["s3:*", "dynamodb:*"], "Resource": "*"},
+            {"Effect": "Allow", "Action": "s3:*", "Resource": own},
+        ],
+    }, separators=(",", ":"))
 
 
 def _document(scope: Sequence[str], partition: str, bronze: str, silver: str, artifacts: str) -> Dict[str, Any]:

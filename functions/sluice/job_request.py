@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Tuple
 
 from sluice.errors import SluiceError
-from sluice.execution_policy import Scope, execution_policy
+from sluice.execution_policy import Scope, execution_policy, trial_policy
 from sluice.lane_config import LaneConfig
 
 # EMR Serverless takes [A-Za-z0-9._-]{1,64} as clientToken; as a name and a tag value it then fits too.
@@ -18,6 +18,8 @@ LONGEST_BATCH_MIN = 60  # a batch begun at the last moment of a run's maximum ag
 MARGIN_MIN = 15  # start of Spark, take-over, release
 # Executors must outlive a linger, or the first batch after it waits a minute for new ones.
 IDLE_AFTER_LINGER_S = 60
+TRIAL_ENTRY_POINT = "trial.py"
+TRIAL_TIMEOUT_MIN = 20  # Spark's start and some commits of a few rows, with minutes to spare for a queue
 DISK = "20g"  # the smallest; it is free of charge, and what is shuffled is one batch
 # "x86_64" as the release names its archives and "X86_64" as EMR Serverless names its workers are one thing.
 ARCHITECTURES = {"x86_64": "x86_64", "arm64": "arm64"}
@@ -65,6 +67,31 @@ def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, sc
     role allows, and of the silver bucket only what lies in `scope`.
     Raises UnusableRequest for a value that can't be written into the request unquoted.
     """
+    policy = execution_policy(
+        scope.prefixes, partition=environment.partition, bronze=environment.bronze_bucket, silver=environment.silver_bucket, artifacts=environment.artifact_bucket,
+    )
+    return _request(
+        environment, lane, run_id, policy=policy, timeout_min=execution_timeout_min(lane), tags={"sluice:lane": lane.name, "sluice:run": run_id},
+        entry_point="ingest.py", arguments=_arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
+    )
+
+
+def start_trial(environment: JobEnvironment, trial: str) -> Dict[str, Any]:
+    """The whole body of StartJobRun for a trial of the engine (trial.new_trial_id): as a run of a lane has it, with one executor and less that it may do.
+
+    It holds no lane, reads no bronze and knows no ledger. Raises UnusableRequest as `start_job_run` does.
+    """
+    arguments = ["--trial", trial, "--region", environment.region, "--silver", environment.silver_bucket]
+    policy = trial_policy(trial, partition=environment.partition, silver=environment.silver_bucket, artifacts=environment.artifact_bucket)
+    return _request(
+        environment, LaneConfig(max_executors=1), trial, policy=policy, timeout_min=TRIAL_TIMEOUT_MIN, tags={"sluice:trial": trial},
+        entry_point=TRIAL_ENTRY_POINT, arguments=arguments,
+    )
+
+
+def _request(
+    environment: JobEnvironment, lane: LaneConfig, run_id: str, *, policy: str, timeout_min: int, tags: Mapping[str, str], entry_point: str, arguments: List[str]
+) -> Dict[str, Any]:
     if not RUN_ID.fullmatch(run_id):
         raise UnusableRequest(f"{run_id!r} can't be a run id", field="run_id", value=run_id[:80])
     if not environment.release:
@@ -74,17 +101,15 @@ def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, sc
         "clientToken": run_id,
         "name": run_id,
         "executionRoleArn": environment.job_role_arn,
-        "executionIamPolicy": {"policy": execution_policy(
-            scope.prefixes, partition=environment.partition, bronze=environment.bronze_bucket, silver=environment.silver_bucket, artifacts=environment.artifact_bucket,
-        )},
-        "executionTimeoutMinutes": execution_timeout_min(lane),
+        "executionIamPolicy": {"policy": policy},
+        "executionTimeoutMinutes": timeout_min,
         "mode": "BATCH",
         "retryPolicy": {"maxAttempts": 1},
-        "tags": {"sluice:lane": lane.name, "sluice:run": run_id},
+        "tags": dict(tags),
         "jobDriver": {
             "sparkSubmit": {
-                "entryPoint": f"{environment.release_url}/ingest.py",
-                "entryPointArguments": _arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
+                "entryPoint": f"{environment.release_url}/{entry_point}",
+                "entryPointArguments": arguments,
                 "sparkSubmitParameters": _submit_parameters(_spark_settings(environment, lane)),
             }
         },

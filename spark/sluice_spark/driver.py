@@ -12,6 +12,7 @@ from sluice_aws.schema_history_store import SchemaHistory
 from sluice_aws.settings import Settings
 from sluice_spark.arguments import Arguments
 from sluice_spark.assembly import Ports, run_loop
+from sluice_spark.engine_check import EngineCheck
 from sluice_spark.lane_hold import LaneHold
 from sluice_spark.manifest_store import ManifestStore
 from sluice_spark.merge_services import MergeServices
@@ -61,7 +62,7 @@ def _run(given: Arguments, environment: Mapping[str, str], spark: SparkProcess, 
     )
     with ThreadPoolExecutor(given.tables_at_once, thread_name_prefix="table") as tables, \
             ThreadPoolExecutor(1, thread_name_prefix="background") as background:
-        ports = Ports(ledger=ledger, manifests=ManifestStore(objects, given.silver), merger=SparkMerger(spark, services, log),
+        ports = Ports(ledger=ledger, manifests=ManifestStore(objects, given.silver), merger=SparkMerger(spark, services, log, EngineCheck(objects, given.silver, clock, log)),
                       configurations=ConfigStore(objects, given.artifacts), clock=clock, log=log,
                       tables_at_once=tables, background=background)
         hold = LaneHold(ledger, RunIdentity(given.lane, given.run, job_run_id, given.attempt), clock)

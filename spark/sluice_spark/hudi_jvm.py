@@ -34,6 +34,11 @@ class HudiJvm:
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
         return bool(hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).exists(hadoop_path))
 
+    def delete_folder(self, path: str) -> None:
+        """Delete whatever lies under a path."""
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).delete(hadoop_path, True)
+
     def meta_client(self, path: str) -> Any:
         """The table's metadata with its active timeline, as it is in storage now."""
         builder = self._hudi.common.table.HoodieTableMetaClient.builder()

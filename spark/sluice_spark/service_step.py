@@ -12,7 +12,7 @@ from sluice_spark.lane_hold import LaneHold
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.ports import Clock, Ledger, Log, Merger
 from sluice_spark.run_log import describe
-from sluice_spark.spark_died import SparkDied
+from sluice_spark.spark_died import ENDS_RUN
 
 LOOK_FOR_OVERDUE_MS = 60_000  # under load that never ends the requests are read this often, and not with every batch
 
@@ -66,7 +66,7 @@ class ServiceStep:
         return plan.now if plan.overdue else None
 
     def serve(self, request: ServiceRequest) -> None:
-        """Do a slice. Raises LaneLost and SparkDied; the service's own failure is written to the request."""
+        """Do a slice. Raises LaneLost and what ends a run; the service's own failure is written to the request."""
         me, began = self._hold.identity, self._clock.now_ms()
         started = self._ledger.start_service(request, me.run, me.job_run_id, began)
         if started is None:
@@ -78,7 +78,7 @@ class ServiceStep:
         try:
             done = self._merger.serve(self._configs[request.table], request.service, self._hold.still_held, slice_s,
                                       lambda positions: self._ledger.raise_purge_floor(request.table, positions))
-        except (LaneLost, SparkDied) as ended:
+        except (LaneLost, *ENDS_RUN) as ended:
             if isinstance(ended, LaneLost):
                 self._hold.lose()
             raise

@@ -12,6 +12,7 @@ from sluice.manifest import SPARK_STAGE, Manifest, Outcome, Stage
 from sluice.service_requests import SliceDone
 from sluice.table_config import TableConfig
 
+from sluice_spark.engine_check import EngineCheck
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.merge_table import merge_part, resolve_part
 from sluice_spark.ports import Log
@@ -26,17 +27,19 @@ WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute
 class SparkMerger:
     """Starts the session when told to prepare, and waits for it when it is first needed. Safe in several threads."""
 
-    def __init__(self, spark: SparkProcess, services: MergeServices, log: Log) -> None:
+    def __init__(self, spark: SparkProcess, services: MergeServices, log: Log, engine: EngineCheck) -> None:
         self._spark = spark
         self._services = services
+        self._engine = engine
         self._log = log
         self._used_at = time.monotonic()
         self._warming: Optional[threading.Thread] = None
         self._pace: Optional[Pace] = None
 
     def prepare(self) -> None:
-        """Start Spark, and its Python workers as soon as it is there."""
+        """Start Spark, and as soon as it is there its Python workers; look whether it fits."""
         self._spark.session()
+        self._engine.begin(self._spark)
         self._warm_in_background()
 
     def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
@@ -90,6 +93,7 @@ class SparkMerger:
     @contextmanager
     def _pool(self, table: str, work: str) -> Iterator[SparkSession]:
         spark = self._spark.session().result()
+        self._engine.require(spark)
         context = spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", table)
         context.setJobDescription(f"{table} {work}")

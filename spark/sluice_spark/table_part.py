@@ -14,7 +14,7 @@ from sluice_spark.lane_lost import LaneLost
 from sluice_spark.ports import Clock, Ledger, Log, Manifests, Merger
 from sluice_spark.profile import Profile
 from sluice_spark.run_log import describe
-from sluice_spark.spark_died import SparkDied
+from sluice_spark.spark_died import ENDS_RUN
 
 SETTLED = "settled"
 RETURNED = "returned"  # the table failed: its objects are pending again, under back-off
@@ -51,7 +51,7 @@ class TableParts:
         try:
             with profile.stage("merge"):
                 outcome = self._merger.merge(manifest, table, self._hold.still_held)
-        except (LaneLost, SparkDied) as ended:
+        except (LaneLost, *ENDS_RUN) as ended:
             raise self._noted(ended)
         except Exception as failure:  # whatever a table's data did to Spark or Hudi stops that table only (invariant 5)
             return self._after_failure(manifest, table, claimed, failure, profile)
@@ -65,7 +65,7 @@ class TableParts:
         self._hold.check()
         try:
             outcome = self._resolved(manifest, table, profile)
-        except (LaneLost, SparkDied) as ended:
+        except (LaneLost, *ENDS_RUN) as ended:
             raise self._noted(ended)
         except Exception as failure:
             return self._unresolved(manifest, table, failure)
@@ -104,7 +104,7 @@ class TableParts:
         self._log.failure("table_failed", failure, batch=manifest.batch, table=table)
         try:
             outcome = self._resolved(manifest, table, profile)
-        except (LaneLost, SparkDied) as ended:
+        except (LaneLost, *ENDS_RUN) as ended:
             raise self._noted(ended)
         except Exception as second:
             return self._unresolved(manifest, table, second)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb, two_threads
 
+from sluice.engine_report import EngineDoesNotFit, NoBundle
 from sluice.errors import SluiceError
 from sluice.execution_policy import scope_of
 from sluice.lane import IDLE, PAUSED, RUNNING
@@ -426,11 +427,12 @@ def test_the_configuration_of_a_taken_over_batch_is_the_one_it_was_claimed_under
     assert config["record_key"] == ("id",) or config["record_key"] == ["id"]
 
 
-def test_the_end_of_spark_ends_the_run_and_blames_no_table(world):
+@pytest.mark.parametrize("end", [SparkDied("gone"), EngineDoesNotFit("a member is missing"), NoBundle("no jar")])
+def test_the_end_of_spark_ends_the_run_and_blames_no_table(world, end):
     orders = world.put()
-    world.merger.before["shop.orders"].append(SparkDied("gone"))
+    world.merger.before["shop.orders"].append(end)
     dying = world.start()
-    with pytest.raises(SparkDied):
+    with pytest.raises(type(end)):
         world.loop(dying).run()
     assert world.ledger.table_state("shop.orders").failures == 0
     assert world.ledger.lane(LANE).state == RUNNING

@@ -70,7 +70,7 @@ def test_the_functions_run_what_was_deployed_and_not_the_working_tree(stack: Run
 def test_the_release_is_where_a_job_looks_for_it(stack: RunningStack) -> None:
     version = json.loads(stack.sluice("local", "info", "--json"))["release"]
     listed = stack.target.client("s3").list_objects_v2(Bucket=stack.target.artifacts, Prefix=f"releases/{version}/")["Contents"]
-    assert {entry["Key"].rsplit("/", 1)[1].split("-")[0].split(".")[0] for entry in listed} == {"ingest", "sluice", "environment", "release"}
+    assert {entry["Key"].rsplit("/", 1)[1].split("-")[0].split(".")[0] for entry in listed} == {"ingest", "trial", "sluice", "environment", "release"}
 
 
 def test_the_rule_of_the_template_hears_of_a_job_runs_end(stack: RunningStack) -> None:

@@ -27,7 +27,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "clone"
     for name, content in {
         "functions/sluice/__init__.py": "", "functions/sluice/lane.py": "LANE = 1\n", "functions/sluice_aws/__init__.py": "", "functions/admit/handler.py": "",
-        "spark/ingest.py": "print()\n", "spark/sluice_spark/__init__.py": "", "spark/requirements.txt": "boto3==1\n",
+        "spark/ingest.py": "print()\n", "spark/trial.py": "print()\n", "spark/sluice_spark/__init__.py": "", "spark/requirements.txt": "boto3==1\n",
     }.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

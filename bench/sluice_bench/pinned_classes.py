@@ -1,0 +1,51 @@
+"""Writes down the engine's classes that the pinned Hudi bundle links to: spark/sluice_spark/pinned_classes.py."""
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from textwrap import wrap
+
+from sluice_local.jars import HUDI, ensure_jars, hudi_bundle
+from sluice_spark.bundle_links import bundle_links
+
+TARGET = Path(__file__).resolve().parents[2] / "spark" / "sluice_spark" / "pinned_classes.py"
+_HEAD = '''"""The engine's classes that the pinned Hudi bundle ({hudi}) links to, all of which the pinned Spark has. Made by `make pinned-classes`."""
+from __future__ import annotations
+
+from typing import FrozenSet
+
+_BY_PACKAGE = """
+{lines}
+"""
+
+
+def _names(lines: str) -> FrozenSet[str]:
+    """Each line is a package and some of its classes."""
+    words = (line.split() for line in lines.splitlines())
+    return frozenset(f"{{package}}/{{name}}" for package, *names in filter(None, words) for name in names)
+
+
+PINNED_CLASSES: FrozenSet[str] = _names(_BY_PACKAGE)
+'''
+
+
+def module_text(classes: Iterable[str], hudi: str = HUDI) -> str:
+    """The module that names these classes."""
+    packages: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(classes):
+        package, _, simple = name.rpartition("/")
+        packages[package].append(simple)
+    lines = [f"{package} {part}" for package, names in packages.items() for part in wrap(" ".join(names), 170 - len(package), break_long_words=False, break_on_hyphens=False)]
+    return _HEAD.format(hudi=hudi, lines="\n".join(lines))
+
+
+def main() -> None:
+    """Fetch the bundle where it isn't in the cache, and write the module."""
+    jar = hudi_bundle(ensure_jars(progress=lambda line: print(line, file=sys.stderr)))
+    TARGET.write_text(module_text({link.owner for link in bundle_links(jar)}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

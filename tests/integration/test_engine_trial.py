@@ -1,0 +1,34 @@
+"""The first minute on an account: `sluice doctor --job` says whether the engine fits, and leaves nothing behind."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from judging.running_stack import RunningStack
+from sluice.engine_report import REPORTS_PREFIX
+from sluice.trial import TRIALS_PREFIX
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def keys(stack: RunningStack, prefix: str) -> list[str]:
+    listed = stack.target.client("s3").list_objects_v2(Bucket=stack.target.silver, Prefix=prefix)
+    return [entry["Key"] for entry in listed.get("Contents", ())]
+
+
+def test_one_job_tries_both_table_types_tells_versions_and_links_and_leaves_its_report_only(stack: RunningStack) -> None:
+    told = json.loads(stack.sluice("doctor", "--job", "--timeout", "240", "--json", accept=(0, 1)))  # 1: nothing may be configured here yet
+    found: Mapping[str, Mapping[str, Any]] = {item["about"]: item for item in told}
+    tried = ("trial job", "engine", "job run id", "hudi bundle", "copy on write", "merge on read")
+    assert {about: found[about]["result"] for about in tried} == dict.fromkeys(tried, "ok"), told
+    assert "scratch tables" not in found
+    assert set(found["merge on read"]["facts"]["seconds"]) == {"first load", "upsert", "compaction", "cleaning", "archival", "read"}
+    assert found["engine"]["facts"]["hudi"] == "1.0.2" and found["engine"]["facts"]["worker python"]
+    trial = found["trial job"]["facts"]
+    assert keys(stack, TRIALS_PREFIX) == [f"{TRIALS_PREFIX}{trial['trial']}.json"]
+    assert len(keys(stack, REPORTS_PREFIX)) == 1, "runs of lanes that come now don't check again"
+    run = stack.target.client("emr-serverless").get_job_run(applicationId=stack.target.outputs["ApplicationId"], jobRunId=trial["job_run"])["jobRun"]
+    assert (run["name"], run["tags"]) == (trial["trial"], {"sluice:trial": trial["trial"]})
