@@ -71,20 +71,17 @@ def try_engine(given: TrialArguments, environment: Mapping[str, str], out: TextI
     try:
         spark = create_session()
         trial = Trial(spark, s3, given, source, telling)
-        try:
-            trial.run()
-        finally:
-            trial.remove()
-        report = telling.report
-        good = not any(table.differences for table in report.tables)
-        telling.tell(state=PASSED if good else FAILED, doing="")
-    except Exception as error:  # the report is how whoever waits hears of it
-        log.failure("trial_failed", error)
-        telling.tell(state=FAILED, error=TrialError(error.code if isinstance(error, SluiceError) else type(error).__name__, describe(error)))
+        trial.run()
+        trial.remove()
+    except Exception as error:  # what kept Spark from starting: the report is how whoever waits hears of it
+        telling.failed(error)
     finally:
         if spark is not None:
             spark.stop()
-    return EXIT_PASSED if telling.report.state == PASSED else EXIT_FAILED
+    report = telling.report
+    passed = report.error is None and not any(table.differences for table in report.tables)
+    telling.tell(state=PASSED if passed else FAILED, doing=report.doing if report.error is not None else "")
+    return EXIT_PASSED if passed else EXIT_FAILED
 
 
 class Telling:
@@ -104,6 +101,12 @@ class Telling:
         self.log.event("trial", state=self.report.state, doing=self.report.doing)
         self.objects.put(self._given.silver, trial_report_key(self._given.trial), self.report.to_json().encode("ascii"), content_type="application/json")
 
+    def failed(self, error: Exception) -> None:
+        """Tell what ended the trial, beside what it was doing then."""
+        self.log.failure("trial_failed", error, doing=self.report.doing)
+        code = error.code if isinstance(error, SluiceError) else type(error).__name__
+        self.tell(error=TrialError(code, describe(error)))
+
 
 class Trial:
     """The steps of one trial, in a session."""
@@ -120,7 +123,13 @@ class Trial:
             history=SchemaHistory(scratch, given.silver))
 
     def run(self) -> None:
-        """Versions, links, and both table types; each is told as soon as it is known."""
+        """Versions, links, and both table types; each is told as soon as it is known, and so is what fails."""
+        try:
+            self._steps()
+        except Exception as error:  # whatever Spark, Hudi and S3 make of an engine: finding that out is what this is for
+            self._telling.failed(error)
+
+    def _steps(self) -> None:
         tell = self._telling.tell
         if self._telling.report.job_run_id is None:
             self._find_itself()
@@ -144,7 +153,8 @@ class Trial:
 
     def remove(self) -> None:
         """Remove all that the trial made but its report. What can't be removed is told, and is no failure of the engine's."""
-        self._telling.tell(doing="removal")
+        if self._telling.report.error is None:
+            self._telling.tell(doing="removal")
         try:
             HudiJvm(self._spark).delete_folder(self._folder)
         except Exception as error:  # whatever Hadoop's file system makes of it
