@@ -1,7 +1,11 @@
-"""The engine's classes that the pinned Hudi bundle (1.0.2) links to, all of which the pinned Spark has. Made by `make pinned-classes`."""
+"""The pinned Hudi bundle (1.0.2) and Spark, and the engine's classes that the one links to and the other has. Made by `make pinned-classes`."""
 from __future__ import annotations
 
 from typing import FrozenSet
+
+# A bundle and an engine that are known to fit: tests/spark/test_engine.py asks for every link.
+PINNED_BUNDLE = "c609449e7d92466d"
+PINNED_SPARK = "3.5.8"
 
 _BY_PACKAGE = """
 org/apache/avro AvroMissingFieldException AvroRuntimeException AvroTypeException Conversion Conversions Conversions$DecimalConversion Conversions$UUIDConversion

@@ -27,13 +27,19 @@ GONE = Link("org/apache/spark/sql/SparkSession", METHOD, "thatNobodyWrote", "(IL
 
 
 @pytest.fixture
-def checking(bench):
-    """A new run's check, and the events that it logs."""
+def checking(bench, monkeypatch):
+    """A new run's check of a bundle that isn't the pinned one."""
+    monkeypatch.setattr(engine_check, "PINNED_BUNDLE", "another")
     return lambda: EngineCheck(bench.services.objects, bench.silver, bench.services.clock, bench.events)
 
 
 def reports(bench):
     return [json.loads(bench.s3.get_object(Bucket=bench.silver, Key=key)["Body"].read()) for key in bench.services.objects.keys(bench.silver, REPORTS_PREFIX)]
+
+
+def test_the_pinned_bundle_on_the_pinned_spark_is_not_asked_for_again(bench, spark):
+    EngineCheck(bench.services.objects, bench.silver, bench.services.clock, bench.events).require(spark)
+    assert (reports(bench), bench.events.seen) == ([], [])
 
 
 def test_the_pinned_spark_has_all_that_the_pinned_bundle_links_to_and_is_asked_once(bench, spark, jars, checking):
