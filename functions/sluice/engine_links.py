@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, Collection, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Collection, FrozenSet, Iterable, List, Mapping, Optional, Protocol, Sequence, Set, Tuple
 
-from sluice.class_links import CLASS, CONSTRUCTOR, FIELD, INTERFACE_METHOD, Link
+from sluice.class_links import CLASS, CONSTRUCTOR, FIELD, INTERFACE_METHOD, METHOD, Link
 
 # What an engine brings and a bundle doesn't: Spark, Hadoop, and the Scala and file formats that come with Spark.
 ENGINE = ("org/apache/spark/", "org/apache/hadoop/", "org/apache/parquet/", "org/apache/avro/", "scala/")
@@ -19,16 +19,25 @@ _ARRAY = re.compile(r"(\[\])*\Z")
 _PRIMITIVES = {"byte": "B", "char": "C", "double": "D", "float": "F", "int": "I", "long": "J", "short": "S", "boolean": "Z", "void": "V"}
 
 
-@dataclass(frozen=True)
-class Described:
-    """A class as reflection has it: `members` are (name, descriptor) of what isn't private, `parents` its superclass and interfaces.
+Member = Tuple[str, str]  # name and descriptor
 
-    `members` None: reflection can't say, since a type that one of them names isn't there.
-    """
 
-    interface: bool
-    members: Optional[FrozenSet[Tuple[str, str]]]
-    parents: Tuple[str, ...] = ()
+class Described(Protocol):
+    """A class as reflection has it. Asked for what a link needs and no more: each answer may be a round trip."""
+
+    @property
+    def interface(self) -> bool:
+        """Whether it is one."""
+        ...
+
+    @property
+    def parents(self) -> Sequence[str]:
+        """Its superclass and interfaces, in a class file's form."""
+        ...
+
+    def declares(self, name: str, descriptor: str) -> Optional[bool]:
+        """Whether it has a member itself, one that isn't private. None: reflection can't say, since a type that a member names isn't there."""
+        ...
 
 
 Describe = Callable[[str], Optional[Described]]  # of a class by name (org/x/Y); None: there is no such class
@@ -97,36 +106,47 @@ def _resolves(link: Link, describe: Describe) -> Optional[bool]:
     pending, seen, asked_all = [link.owner], {link.owner}, True
     while pending:
         found = describe(pending.pop())
-        if found is None or found.members is None:
+        if found is None:
             asked_all = False
             continue
-        if (link.name, link.descriptor) in found.members:
+        has = found.declares(link.name, link.descriptor)
+        if has:
             return True
+        asked_all = asked_all and has is not None
         if link.name != CONSTRUCTOR:  # those aren't inherited
             pending += [parent for parent in found.parents if parent not in seen]
             seen.update(found.parents)
-    if link.kind == INTERFACE_METHOD and _resolves(Link("java/lang/Object", "method", link.name, link.descriptor), describe):
+    if link.kind == INTERFACE_METHOD and _resolves(Link("java/lang/Object", METHOD, link.name, link.descriptor), describe):
         return True  # an interface has Object's public methods
     return False if asked_all else None
 
 
-def described(*, interface: bool, methods: str, constructors: str, fields: str, parents: Iterable[str]) -> Described:
-    """From the texts of reflection's arrays, as java.util.Arrays.toString gives them; `parents` are names with dots."""
-    members: Dict[Tuple[str, str], None] = {}
-    for text in _items(methods):
-        head, _, rest = text.partition("(")
+def methods_in(text: str) -> FrozenSet[Member]:
+    """The methods that aren't private, from reflection's array of them as java.util.Arrays.toString gives it."""
+    found = set()
+    for item in _items(text):
+        head, _, rest = item.partition("(")
         words = head.split(" ")
         if "private" not in words:
-            members[words[-1].rpartition(".")[2], f"({_row(rest)}){descriptor(words[-2])}"] = None
-    for text in _items(constructors):
-        head, _, rest = text.partition("(")
-        if "private" not in head.split(" "):
-            members[CONSTRUCTOR, f"({_row(rest)})V"] = None
-    for text in _items(fields):
-        words = text.split(" ")
-        if "private" not in words:
-            members[words[-1].rpartition(".")[2], descriptor(words[-2])] = None
-    return Described(interface, frozenset(members), tuple(parent.replace(".", "/") for parent in parents))
+            found.add((words[-1].rpartition(".")[2], f"({_row(rest)}){descriptor(words[-2])}"))
+    return frozenset(found)
+
+
+def constructors_in(text: str) -> FrozenSet[Member]:
+    """The same of constructors."""
+    parts = (item.partition("(") for item in _items(text))
+    return frozenset((CONSTRUCTOR, f"({_row(rest)})V") for head, _, rest in parts if "private" not in head.split(" "))
+
+
+def fields_in(text: str) -> FrozenSet[Member]:
+    """The same of fields."""
+    words = (item.split(" ") for item in _items(text))
+    return frozenset((found[-1].rpartition(".")[2], descriptor(found[-2])) for found in words if "private" not in found)
+
+
+def interfaces_in(text: str) -> Tuple[str, ...]:
+    """The names of an array of interfaces: "[interface a.B, interface a.C]"."""
+    return tuple(item.rpartition(" ")[2].replace(".", "/") for item in _items(text))
 
 
 def descriptor(type_name: str) -> str:

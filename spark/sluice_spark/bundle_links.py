@@ -6,7 +6,7 @@ import os
 import struct
 import zipfile
 from pathlib import Path
-from typing import Dict, List, Mapping, Set, Tuple
+from typing import Dict, List, Mapping, Set
 
 from sluice.class_links import Link, links_of
 from sluice.engine_links import ENGINE, needed

@@ -3,14 +3,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, FrozenSet, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sluice.engine_links import Described, described
+from sluice.class_links import CONSTRUCTOR
+from sluice.engine_links import Described, Member, constructors_in, fields_in, interfaces_in, methods_in
 from sluice.engine_report import Engine, NoBundle
 from sluice.errors import SluiceError
 
@@ -73,27 +75,53 @@ class EngineReflection:
 
     def _described(self, name: str) -> Optional[Described]:
         try:
-            found = self._class(name.replace("/", "."))
+            return _ReflectedClass(self._class(name.replace("/", ".")), self._jvm.java.util.Arrays)
         except Py4JJavaError as error:
             if str(error.java_exception.getClass().getName()) in _ABSENT:
                 return None
             raise
-        superclass, interfaces = found.getSuperclass(), self._text(found.getInterfaces())
-        # "class a.B" and "interface a.B" are how a class is written, "[interface a.B, interface a.C]" how several are.
-        above = [str(superclass.getName())] if superclass is not None else []
-        parents = above + [item.rpartition(" ")[2] for item in interfaces[1:-1].split(", ") if item]
-        try:
-            return described(
-                interface=bool(found.isInterface()), methods=self._text(found.getDeclaredMethods()), constructors=self._text(found.getDeclaredConstructors()),
-                fields=self._text(found.getDeclaredFields()), parents=parents)
-        except Py4JJavaError as error:
-            if str(error.java_exception.getClass().getName()) not in _ABSENT:
-                raise
-            return Described(bool(found.isInterface()), None, tuple(parent.replace(".", "/") for parent in parents))
 
     def _class(self, name: str) -> Any:
         return self._jvm.java.lang.Class.forName(name, False, self._loader)
 
+
+class _ReflectedClass:
+    """A class in the JVM; what was asked for once is kept. All of an array comes in one answer: each item would cost as much as all."""
+
+    def __init__(self, found: Any, arrays: Any) -> None:
+        self._found = found
+        self._arrays = arrays
+
+    @cached_property
+    def interface(self) -> bool:
+        return bool(self._found.isInterface())
+
+    @cached_property
+    def parents(self) -> Tuple[str, ...]:
+        superclass = self._found.getSuperclass()
+        above = (str(superclass.getName()).replace(".", "/"),) if superclass is not None else ()
+        return above + interfaces_in(self._text(self._found.getInterfaces()))
+
+    def declares(self, name: str, descriptor: str) -> Optional[bool]:
+        try:
+            members = self._constructors if name == CONSTRUCTOR else self._methods if descriptor.startswith("(") else self._fields
+        except Py4JJavaError as error:
+            if str(error.java_exception.getClass().getName()) not in _ABSENT:
+                raise
+            return None
+        return (name, descriptor) in members
+
+    @cached_property
+    def _methods(self) -> FrozenSet[Member]:
+        return methods_in(self._text(self._found.getDeclaredMethods()))
+
+    @cached_property
+    def _constructors(self) -> FrozenSet[Member]:
+        return constructors_in(self._text(self._found.getDeclaredConstructors()))
+
+    @cached_property
+    def _fields(self) -> FrozenSet[Member]:
+        return fields_in(self._text(self._found.getDeclaredFields()))
+
     def _text(self, array: Any) -> str:
-        """All of an array in one answer: asking for each item costs as much as for all."""
-        return str(self._jvm.java.util.Arrays.toString(array))
+        return str(self._arrays.toString(array))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
-from emulated_stack import NOW, invoked, stack  # noqa: F401  # fixtures
+from emulated_stack import NOW, stack  # noqa: F401  # a fixture
 from test_job_request import ENVIRONMENT
 
 from sluice.engine_report import Engine, EngineReport, UnreadableReport

@@ -3,21 +3,39 @@ from __future__ import annotations
 
 import struct
 import zipfile
+from dataclasses import dataclass
 
 import pytest
 
 from sluice.class_links import CLASS, CONSTRUCTOR, FIELD, INTERFACE_METHOD, METHOD, Link, NotAClass, links_of
-from sluice.engine_links import ABSENT, CHANGED_KIND, described, judge, needed
+from sluice.engine_links import ABSENT, CHANGED_KIND, constructors_in, fields_in, interfaces_in, judge, methods_in, needed
 from sluice.engine_report import Engine, EngineDoesNotFit, EngineReport, UnreadableReport, report_key, report_of
 from sluice_spark.bundle_links import NotAJar, bundle_checksum, bundle_links
 
 ROW = "org/apache/spark/sql/Row"
 ENGINE = Engine("3.5.8-amzn-0", "3.4.2-amzn-2", "2.12.18", "17.0.1")
-FACTS = described(
-    interface=False, parents=["java.lang.Object", "org.apache.spark.sql.Base"],
-    methods="[public static final java.lang.String[] org.apache.spark.sql.Row.names(int,java.lang.String[]) throws java.io.IOException,java.lang.Error, private void org.apache.spark.sql.Row.own()]",
-    constructors="[protected org.apache.spark.sql.Row(long), private org.apache.spark.sql.Row()]", fields="[public static final org.apache.spark.sql.Row$ org.apache.spark.sql.Row.MODULE]",
-)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A class that reflection has told of whole; `members` None where it can't."""
+
+    members: frozenset[tuple[str, str]] | None = frozenset()
+    parents: tuple[str, ...] = ()
+    interface: bool = False
+
+    def declares(self, name, descriptor):
+        return None if self.members is None else (name, descriptor) in self.members
+
+
+NOTHING = Declared()
+FACTS = Declared(
+    methods_in("[public static final java.lang.String[] org.apache.spark.sql.Row.names(int,java.lang.String[]) throws java.io.IOException,java.lang.Error, private void org.apache.spark.sql.Row.own()]")
+    | constructors_in("[protected org.apache.spark.sql.Row(long), private org.apache.spark.sql.Row()]")
+    | fields_in("[public static final org.apache.spark.sql.Row$ org.apache.spark.sql.Row.MODULE, private int org.apache.spark.sql.Row.x]"),
+    ("java/lang/Object", *interfaces_in("[interface org.apache.spark.sql.Base]")),
+)
+ABOVE = {"java/lang/Object": NOTHING, "org/apache/spark/sql/Base": NOTHING}
 
 
 def compiled(*entries: object) -> bytes:
@@ -70,7 +88,7 @@ def verdict(*links, classes=None, baseline=(ROW,)):
 
 
 def test_what_an_engine_has_is_found_in_a_class_and_above_it():
-    base = described(interface=False, methods="[int org.apache.spark.sql.Base.size()]", constructors="[]", fields="[]", parents=[])
+    base = Declared(methods_in("[int org.apache.spark.sql.Base.size()]"))
     assert not verdict(*LINKS[:3], Link(ROW, METHOD, "size", "()I"), classes={"org/apache/spark/sql/Base": base}).missing
 
 
@@ -79,8 +97,7 @@ def test_what_an_engine_has_is_found_in_a_class_and_above_it():
     Link(ROW, METHOD, CONSTRUCTOR, "()V"), Link(ROW, FIELD, "MODULE", "I"),
 ])  # fmt: skip
 def test_a_member_of_another_type_or_out_of_reach_is_missing(link):
-    above = {name: described(interface=False, methods="[]", constructors="[]", fields="[]", parents=[]) for name in ("java/lang/Object", "org/apache/spark/sql/Base")}
-    (found,) = verdict(link, classes=above).missing
+    (found,) = verdict(link, classes=ABOVE).missing
     assert (found.link, found.why, found.users) == (link, ABSENT, ("org/apache/hudi/A",))
 
 
@@ -96,8 +113,9 @@ def test_an_absent_class_is_missing_where_the_pinned_bundle_links_to_it_and_told
 
 
 def test_what_reflection_cannot_list_refuses_nothing_and_is_counted():
-    assert verdict(Link(ROW, METHOD, "other", "()V")).unchecked == 1  # what is above the class isn't known here
-    assert not verdict(Link(ROW, METHOD, "other", "()V")).missing
+    for classes in ({}, {**ABOVE, ROW: Declared(None)}):  # what is above the class isn't known here, or the class names what isn't there
+        found = verdict(Link(ROW, METHOD, "other", "()V"), classes=classes)
+        assert (found.unchecked, found.missing) == (1, ())
 
 
 def test_links_into_the_bundle_itself_hdfs_and_hive_are_nobodys_need():
@@ -121,8 +139,7 @@ def test_a_bundles_links_are_those_of_its_own_classes_and_its_checksum_follows_w
 
 
 def test_a_report_comes_back_as_it_was_and_refuses_until_what_is_missing_is_accepted():
-    report = report_of(verdict(Link(ROW, METHOD, "own", "()V"), classes={name: described(interface=False, methods="[]", constructors="[]", fields="[]", parents=[]) for name in ("java/lang/Object", "org/apache/spark/sql/Base")}),
-                       bundle="b", jar="hudi.jar", hudi="1.0.2", engine=ENGINE, checked_at=1)
+    report = report_of(verdict(Link(ROW, METHOD, "own", "()V"), classes=ABOVE), bundle="b", jar="hudi.jar", hudi="1.0.2", engine=ENGINE, checked_at=1)
     assert EngineReport.from_json(report.to_json()) == report and not report.fits
     refusal = report.refusal()
     assert isinstance(refusal, EngineDoesNotFit) and not refusal.retriable and "Row.own(): void" in str(refusal) and "`sluice doctor --job`" in str(refusal)
