@@ -75,7 +75,7 @@ class EngineReflection:
 
     def _described(self, name: str) -> Optional[Described]:
         try:
-            return _ReflectedClass(self._class(name.replace("/", ".")), self._jvm.java.util.Arrays)
+            return _ReflectedClass(self._class(name.replace("/", ".")), self._jvm.scala.runtime.ScalaRunTime)
         except Py4JJavaError as error:
             if str(error.java_exception.getClass().getName()) in _ABSENT:
                 return None
@@ -88,9 +88,9 @@ class EngineReflection:
 class _ReflectedClass:
     """A class in the JVM; what was asked for once is kept. All of an array comes in one answer: each item would cost as much as all."""
 
-    def __init__(self, found: Any, arrays: Any) -> None:
+    def __init__(self, found: Any, scala: Any) -> None:
         self._found = found
-        self._arrays = arrays
+        self._scala = scala
 
     @cached_property
     def interface(self) -> bool:
@@ -124,4 +124,5 @@ class _ReflectedClass:
         return fields_in(self._text(self._found.getDeclaredFields()))
 
     def _text(self, array: Any) -> str:
-        return str(self._arrays.toString(array))
+        """As java.util.Arrays would give it, whose method takes an array of objects, for which Py4J takes no other array."""
+        return f"[{str(self._scala.stringOf(array))[len('Array('):-1]}]"
