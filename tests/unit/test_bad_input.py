@@ -43,6 +43,8 @@ OF_OTHERS = {
     "no_such_commit": "reading a timeline", "unreadable_commit": "reading a timeline", "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
     "catalog_denied": "catalog sync", "catalog_name_taken": "catalog sync", "catalog_partition_keys_differ": "catalog sync", "catalog_raced": "catalog sync", "catalog_refused": "catalog sync",
     "no_statement": "sluice table ddl", "table_not_configured": "catalog sync", "unexpected_partition": "catalog sync",
+    "engine_does_not_fit": "a run's first look at its engine", "no_hudi_bundle": "a run's first look at its engine", "bundle_out_of_reach": "a run's first look at its engine",
+    "not_a_jar": "a run's first look at its engine", "not_a_class": "a run's first look at its engine", "unreadable_report": "sluice doctor",
     "unusable_catalog_request": "catalog sync", "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in test_plain_records.py, in test_key_texts.py and in test_decoding.py.
