@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
@@ -42,6 +42,9 @@ class EngineReflection:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._jvm: Any = spark._jvm
+        # Py4J asks the JVM for each part of a name each time that it is written: what is called thousands of times is named once.
+        self._for_name: Callable[..., Any] = self._jvm.java.lang.Class.forName
+        self._string_of: Callable[[Any], Any] = self._jvm.scala.runtime.ScalaRunTime.stringOf
         self._loader = self._jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
         self._known: Dict[str, Optional[Described]] = {}
         self._lock = threading.Lock()
@@ -75,22 +78,23 @@ class EngineReflection:
 
     def _described(self, name: str) -> Optional[Described]:
         try:
-            return _ReflectedClass(self._class(name.replace("/", ".")), self._jvm.scala.runtime.ScalaRunTime)
+            return _ReflectedClass(self._class(name.replace("/", ".")), self._string_of)
         except Py4JJavaError as error:
             if str(error.java_exception.getClass().getName()) in _ABSENT:
                 return None
             raise
 
     def _class(self, name: str) -> Any:
-        return self._jvm.java.lang.Class.forName(name, False, self._loader)
+        return self._for_name(name, False, self._loader)
 
 
 class _ReflectedClass:
     """A class in the JVM; what was asked for once is kept. All of an array comes in one answer: each item would cost as much as all."""
 
-    def __init__(self, found: Any, scala: Any) -> None:
+    def __init__(self, found: Any, string_of: Callable[[Any], Any]) -> None:
+        """`string_of` is Scala's: java.util.Arrays has one for arrays of objects, for which Py4J takes no other array."""
         self._found = found
-        self._scala = scala
+        self._string_of = string_of
 
     @cached_property
     def interface(self) -> bool:
@@ -124,5 +128,5 @@ class _ReflectedClass:
         return fields_in(self._text(self._found.getDeclaredFields()))
 
     def _text(self, array: Any) -> str:
-        """As java.util.Arrays would give it, whose method takes an array of objects, for which Py4J takes no other array."""
-        return f"[{str(self._scala.stringOf(array))[len('Array('):-1]}]"
+        """An array as java.util.Arrays would tell it."""
+        return f"[{str(self._string_of(array))[len('Array('):-1]}]"
