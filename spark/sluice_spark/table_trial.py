@@ -46,11 +46,11 @@ def change(op: str, lsn: int, row: int, name: str) -> Dict[str, Any]:
             "__op": op, "__lsn": lsn, "__source_ts_ms": _EPOCH_US // 1000}
 
 
-FIRST = [change("c", 10, 1, "one"), change("c", 11, 2, "two"), change("c", 12, 3, "three")]
-# An update, a delete, a new row, and a change that is older than what the table holds.
-SECOND = [change("u", 22, 1, "one again"), change("d", 23, 2, "two"), change("c", 24, 4, "four"), change("u", 5, 3, "late")]
+FIRST = [change("c", 10 + row, row, name) for row, name in enumerate(("one", "two", "three", "four"), 1)]
+# An update, a delete, and a change that is older than what the table holds. No new row: Hudi would write the small base file anew, and leave nothing to compact.
+SECOND = [change("u", 22, 1, "one again"), change("d", 23, 2, "two"), change("u", 5, 3, "late")]
 # As text, which Spark makes in the session's time zone: Python would make instants of its own.
-EXPECTED = [("1", "one again", "1.25", "2026-01-01 00:00:00.000022"), ("3", "three", "3.25", "2026-01-01 00:00:00.000012"), ("4", "four", "4.25", "2026-01-01 00:00:00.000024")]
+EXPECTED = [("1", "one again", "1.25", "2026-01-01 00:00:00.000022"), ("3", "three", "3.25", "2026-01-01 00:00:00.000013"), ("4", "four", "4.25", "2026-01-01 00:00:00.000014")]
 
 
 class TableTrials:
