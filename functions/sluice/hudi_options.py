@@ -59,6 +59,13 @@ CLEANINGS_PER_WINDOW = 24
 HOUR_MS = 3_600_000
 
 MIB = 1024**2
+# Rows that a merge-on-read table gets can't go into a log: Hudi puts them into a base file below its limit that has no log, and
+# writes that anew with every commit. At Hudi's limit of 100 MiB a small table is half copy-on-write. So the file that takes what is new is at most about
+# a twentieth of the table, at a compressed row of 64 bytes: less to rewrite per commit than compaction has with every tenth, and
+# twenty files more while the table grows by e (docs/decisions/bytes-written.md).
+HUDIS_SMALL_FILE_BYTES = 100 * MIB
+LEAST_SMALL_FILE_BYTES = MIB
+SMALL_FILE_BYTES_PER_ROW = 64 / 20
 # Two files below half the target make one file of less than the target, three make two at most: each clustering of a partition
 # leaves fewer files than it found, so it comes to an end.
 CLUSTERED_FILE_BYTES = 128 * MIB
@@ -184,13 +191,22 @@ def wants_record_index(config: TableConfig, *, has: bool, rows: Optional[int]) -
     return config.index == RECORD
 
 
+def small_file_bytes(rows: Optional[int]) -> int:
+    """Below which size a base file of a merge-on-read table of so many rows takes more rows; Hudi's own limit where they aren't known."""
+    if rows is None:
+        return HUDIS_SMALL_FILE_BYTES
+    return min(HUDIS_SMALL_FILE_BYTES, max(LEAST_SMALL_FILE_BYTES, int(rows * SMALL_FILE_BYTES_PER_ROW)))
+
+
 def write_options(
-    config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False, timestamp_key: bool = False, record_index: bool = False
+    config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False, timestamp_key: bool = False, record_index: bool = False,
+    rows: Optional[int] = None,
 ) -> Dict[str, str]:
     """The options of one write.
 
     `parallelism` is the number of tasks of a shuffle, `arrays` whether a column holds lists, `timestamp_key` whether a column
-    of the record key is a timestamp, `record_index` whether rows are found by it; without it Hudi removes a metadata table that is there. The table's own `hudi` options come last and
+    of the record key is a timestamp, `record_index` whether rows are found by it; without it Hudi removes a metadata table that is there.
+    `rows` are the table's, as far as they are known. The table's own `hudi` options come last and
     win, except over what keeps the table one table.
     """
     tasks = str(parallelism)
@@ -219,6 +235,8 @@ def write_options(
         "hoodie.clean.parallelism": tasks,
         **_services(config),
     }
+    if config.table_type == MOR:
+        defaults["hoodie.parquet.small.file.limit"] = str(small_file_bytes(rows))
     if operation == REWRITE:
         # No file of the old schema is read again by a writer, so what Hudi would check of it doesn't matter.
         defaults.update({"hoodie.avro.schema.validate": "false", "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"})

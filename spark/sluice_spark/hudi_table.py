@@ -250,6 +250,7 @@ class HudiTable:
             arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
             timestamp_key=has_timestamp_key(self.config, rows),
             record_index=self.finds_by_record_index(facts),
+            rows=facts.rows,
         )
         metadata = hudi_options.commit_metadata(
             batch=batch, table=self.config.table, run=run, rows_before=0 if operation == hudi_options.REWRITE else facts.rows)

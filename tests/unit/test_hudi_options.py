@@ -122,3 +122,11 @@ def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
 def test_housekeeping_comes_with_every_twentieth_commit_and_is_not_skipped_when_one_counts_twice() -> None:
     due = {kind: [commits for commits in range(65) if hudi_options.housekeeping_due(table(table_type=kind), commits)] for kind in ("cow", "mor")}
     assert due == {"cow": [20, 40, 60], "mor": [20, 21, 40, 41, 60, 61]}
+
+
+def test_the_file_that_takes_new_rows_of_a_merge_on_read_table_is_a_small_part_of_it():
+    name = "hoodie.parquet.small.file.limit"
+    sizes = [int(hudi_options.write_options(table(table_type="mor"), operation=hudi_options.UPSERT, parallelism=1, rows=rows)[name]) for rows in (0, 170_000, 10**6, 10**9, None)]
+    assert sizes == [1024**2, 1024**2, 3_200_000, 100 * 1024**2, 100 * 1024**2]
+    assert name not in options(table())
+    assert options(table(table_type="mor", hudi={name: "0"}))[name] == "0"
