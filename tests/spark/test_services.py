@@ -16,6 +16,7 @@ from sluice.manifest import rows_key
 from sluice.service_config import ServicePolicy
 from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
 from sluice.table_config import TableConfig
+from sluice_cli.moments import Span
 from sluice_local.jars import ensure_jars, hudi_bundle
 from sluice_spark.hudi_errors import ServiceNotForTable
 from sluice_spark.hudi_jvm import HudiJvm
@@ -134,12 +135,19 @@ def test_clustering_sorts_small_files_into_few_and_every_moment_stays_readable(b
     assert (last.report.instant, last.more) == (None, False), "a partition of one file is left alone"
     assert bench.rows(config, *COLUMNS) == states[-1][1] == bench.rows_by_hudi_rs(config, *COLUMNS)
     assert as_of(bench, config, states[1][0]) == states[1][1]
+    clustered = max(report.instant or "" for report in (done.report, rest.report))
+    for instant, rows in (*states, (clustered, states[-1][1])):
+        assert bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=instant)) == rows
+    third = [found for found in states[-1][1] if found[0] >= 20]
+    assert len(third) == 6 and bench.rows_by_sluice(config, *COLUMNS, span=Span(since=states[1][0], changes=True)) == third, "what was moved between files didn't change"
     newest = [path for path in bench.local_path(config).rglob("*.parquet") if (done.report.instant or "") in path.name or (rest.report.instant or "x") in path.name]
     for path in newest:
         names = [found["name"] for found in bench.spark.read.parquet(f"file:{path}").select("name").collect()]
         assert names == sorted(names)
     after = bench.merge(config, [bench.put([row("u", 90, 1, "A", "moved"), row("u", 1, 2, "A", "late")], SCHEMA)])
     assert (after.counts["winning"], after.counts["losing"]) == (1, 1) and (1, "A", "moved", False) in bench.rows(config, *COLUMNS)
+    assert bench.rows_by_sluice(config, *COLUMNS, span=Span(since=clustered, changes=True)) == [(1, "A", "moved", False)]
+    assert bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=clustered)) == states[-1][1]
 
 
 def test_a_clustering_that_died_is_undone_before_the_tables_next_write(bench: Workbench) -> None:
@@ -180,6 +188,10 @@ def purged_table(bench: Workbench, table_type: str, partition_by: tuple[str, ...
 def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_quarantined(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> None:
     config, floors = purged_table(bench, table_type, partition_by)
     assert bench.rows(config, "id", "__deleted") == [(4, False), (5, False), (6, False)] == bench.rows_by_hudi_rs(config, "id", "__deleted")
+    before = [(id, "A" if id > 3 else None, "n" if id > 3 else None, id < 4) for id in range(1, 7)]
+    deleted_at = [name for name in bench.timeline(config) if name.endswith("commit")][1].split(".")[0]
+    assert bench.rows_by_sluice(config, *COLUMNS) == before[3:] and bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=deleted_at)) == before
+    assert bench.rows_by_sluice(config, *COLUMNS, span=Span(since=deleted_at, changes=True)) == [], "a removal is told to nobody who reads changes"
     assert list(floors) == [0] and floors[0].startswith("0000.00000000000000000013."), "the highest purged position, before the purge"
     instant = [name for name in bench.timeline(config) if name.endswith("commit")][-1 if table_type == "cow" else -2]
     assert f'"sluice.purged.0" : "{floors[0]}"' in (bench.local_path(config) / ".hoodie" / instant).read_text()
@@ -195,6 +207,7 @@ def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_qua
     assert '"record":0' in lines and "late" in lines
     now = [(2, "B", "again", False), (4, "A", "n", False), (5, "A", "n", False), (6, "A", "newer", False), (7, "B", "new", False)]
     assert bench.rows(config, *COLUMNS) == now == bench.rows_by_hudi_rs(config, *COLUMNS), "never skipped by the floor: 6 is there and changes below it"
+    assert bench.rows_by_sluice(config, *COLUMNS) == now and bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=deleted_at)) == before
     if partition_by:
         serve(bench, config, COMPACTION)
         serve(bench, config, CLUSTERING)

@@ -7,13 +7,13 @@ from typing import Any
 import boto3
 import pytest
 from pyspark.errors.exceptions.captured import IllegalArgumentException
-from workbench import REGION, Workbench, change, flattened, table
+from workbench import REGION, Silver, Workbench, change, flattened, table
 
 from sluice import hudi_options
 from sluice.service_config import ServicePolicy
 from sluice.table_config import TableConfig
 from sluice_cli.moments import Span
-from sluice_cli.reading import Shown, open_table, read_table
+from sluice_cli.reading import open_table, read_table
 from sluice_cli.silver_place import find_table, tables_in
 from sluice_cli.table_diff import differences
 from sluice_cli.table_state import NotRetained
@@ -29,16 +29,6 @@ FIXTURES = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silve
 Rows = list[tuple[Any, ...]]
 
 
-class Silver:
-    """The workbench's tables as the reading commands see a place."""
-
-    def __init__(self, bench: Workbench) -> None:
-        self.silver_url = bench.services.tables_uri
-
-    def storage_options(self) -> dict[str, str]:
-        return {}
-
-
 @pytest.fixture(autouse=True)
 def short_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hudi_options, "MIN_COMMITS", KEPT)
@@ -47,8 +37,7 @@ def short_timelines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ours(bench: Workbench, config: TableConfig, span: Span) -> Rows:
-    found = open_table(Silver(bench), config.table, span=span).reader(Shown(with_deleted=True, columns=COLUMNS)).read_all()
-    return sorted((tuple(row[name] for name in COLUMNS) for row in found.to_pylist()), key=str)
+    return bench.rows_by_sluice(config, *COLUMNS, span=span)
 
 
 def by_spark(bench: Workbench, config: TableConfig, **options: str) -> Rows:
@@ -115,7 +104,7 @@ def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlie
     # Spark leaves out what was archived; what it gave before is what is right.
     assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
     assert between(bench, config, *pairs[2]) == changes[pairs[2]]
-    told = open_table(Silver(bench), config.table, span=Span(as_of=instants[1])), open_table(Silver(bench), config.table, span=Span(as_of=instants[4]))
+    told = open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[1])), open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[4]))
     with differences(*told) as found:
         kinds = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else ()) for item in found}
     assert kinds == {number: ("changed", ("place", "name")) for number in (1, 2, 3, 4)}
@@ -125,7 +114,7 @@ def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlie
     assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants[3:]} == {instant: states[instant] for instant in instants[3:]}
     assert as_of(bench, config, instants[3]) == states[instants[3]]
     with pytest.raises(NotRetained, match=instants[3]):
-        open_table(Silver(bench), config.table, span=Span(as_of=instants[1]))
+        open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[1]))
     with pytest.raises(IllegalArgumentException, match="Cleaner cleaned up"):
         as_of(bench, config, instants[1])
 
@@ -148,7 +137,7 @@ def test_a_compaction_that_is_planned_hides_nothing_and_base_files_alone_wait_fo
         assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
 
     def optimized() -> list[tuple[int, str]]:
-        return sorted((row["id"], row["name"]) for row in read_table(Silver(bench), "db.t_ro").to_pylist())
+        return sorted((row["id"], row["name"]) for row in read_table(Silver(bench.services.tables_uri), "db.t_ro").to_pylist())
 
     assert f"{planned}.commit" not in bench.timeline(config)
     all_is_right()

@@ -19,6 +19,8 @@ from sluice.manifest import Manifest, ManifestObject, Outcome, TablePart, open_m
 from sluice.table_config import TableConfig
 from sluice_aws.objects import Objects
 from sluice_aws.schema_history_store import SchemaHistory
+from sluice_cli.moments import Span
+from sluice_cli.reading import Shown, open_table
 from sluice_spark.known_tables import KnownTables
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.merge_table import merge_part, resolve_part
@@ -45,6 +47,16 @@ def table(name: str = "t", **settings: Any) -> TableConfig:
     """A table's configuration with a key `id`."""
     known = {"record_key": ("id",), "database": "db", "topic": f"src.public.{name}", **settings}
     return TableConfig(table=f"{known['database']}.{name}", name=name, **known)
+
+
+@dataclasses.dataclass(frozen=True)
+class Silver:
+    """Tables on disk as the reading commands see a place."""
+
+    silver_url: str
+
+    def storage_options(self) -> dict[str, str]:
+        return {}
 
 
 class Events:
@@ -136,6 +148,11 @@ class Workbench:
     def table_by_hudi_rs(self, config: TableConfig) -> pa.Table:
         """The whole table by that reader."""
         return pa.Table.from_batches(HudiTableBuilder.from_base_uri(str(self.local_path(config))).build().read())
+
+    def rows_by_sluice(self, config: TableConfig, *columns: str, span: Span = Span()) -> list[tuple[Any, ...]]:
+        """The same as `sluice read` reads them, without a JVM: now, as of a moment, or what changed since one."""
+        found = open_table(Silver(self.services.tables_uri), config.table, span=span).reader(Shown(with_deleted=True, columns=columns)).read_all()
+        return sorted((tuple(row[name] for name in columns) for row in found.to_pylist()), key=str)
 
     def timeline(self, config: TableConfig) -> list[str]:
         """Names of the timeline's files."""
