@@ -1,13 +1,15 @@
 """What history, trace, row, top and the status page tell agrees with the manifests, the sources and the table, whatever is in keys and values."""
+import csv
 import io
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from html.parser import HTMLParser
 from typing import Any
 
 import fastavro
+import pyarrow.parquet as pq
 import pytest
 
 from judging.running_stack import RunningStack
@@ -25,6 +27,7 @@ FIELDS = [
 ]
 SCHEMA = fastavro.parse_schema({"type": "record", "name": "Value", "fields": FIELDS})
 REGION = "r 'é\""
+ODD = "o'd \"q\" $(x) `y` é+&=%2B <b>/"  # a folder in an object's key
 
 
 def change(lsn: int, op: str, code: str | None, *, label: str | None = None, qty: int | None = None) -> Mapping[str, Any]:
@@ -40,8 +43,8 @@ class Source:
         self.table = f"{self.name}.item"
         self.records: dict[str, int] = {}
 
-    def put(self, offset: int, *records: Mapping[str, Any]) -> str:
-        key = f"topics/{self.name}.item/{self.name}.item+0+{offset:010d}.avro"
+    def put(self, offset: int, *records: Mapping[str, Any], folder: str = "") -> str:
+        key = f"topics/{self.name}.item/{folder}{self.name}.item+0+{offset:010d}.avro"
         into = io.BytesIO()
         fastavro.writer(into, SCHEMA, records)
         self.stack.target.client("s3").put_object(Bucket=self.stack.target.bronze, Key=key, Body=into.getvalue())
@@ -56,13 +59,19 @@ class Source:
                 if item["Key"].endswith(".json") and "/errors/" not in item["Key"]:
                     yield s3.get_object(Bucket=silver, Key=item["Key"])["Body"].read().decode()
 
-    def told(self, *arguments: str) -> Any:
+    def printed(self, *arguments: str) -> str:
         """What a verb prints, in this process: a new one for each would take longer than what they do."""
         said = io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(said):
             patch.setenv(HOME_VARIABLE, str(self.stack.home))
             assert run(arguments) == 0, arguments
-        return json.loads(said.getvalue())
+        return said.getvalue()
+
+    def told(self, *arguments: str) -> Any:
+        return json.loads(self.printed(*arguments))
+
+    def lines(self, *arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.printed(*arguments, "--json").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +79,7 @@ def source(stack: RunningStack) -> Source:
     """All codes, an update of each under another label, then a late change and a deletion, and an object that repeats a change. One record has no key."""
     made = Source(stack)
     stack.configure([{"topic": f"{made.name}.item", "table": made.table, "record_key": ["code", "region"], "partition_by": ["label"]}])
-    made.put(0, *[change(10 + at, "r", code, label=LABELS[at % len(LABELS)], qty=at) for at, code in enumerate(CODES)], change(50, "r", None))
+    made.put(0, *[change(10 + at, "r", code, label=LABELS[at % len(LABELS)], qty=at) for at, code in enumerate(CODES)], change(50, "r", None), folder=ODD)
     stack.wait(120, strict=False)
     made.put(100, *[change(200 + at, "u", code, label=LABELS[(at + 1) % len(LABELS)], qty=None) for at, code in enumerate(CODES)])
     stack.wait(60, strict=False)
@@ -102,6 +111,17 @@ def test_the_sums_over_history_equal_the_sums_in_the_manifests_and_the_records_o
         assert times == sorted(times) and claim["instant"] in {outcome.instant for outcome in outcomes}
 
 
+def test_the_sums_over_the_whole_history_equal_the_sums_in_all_manifests(source: Source) -> None:
+    manifests = {manifest.batch: manifest for manifest in map(Manifest.from_json, source.documents("manifests"))}
+    outcomes = [outcome for outcome in map(Outcome.from_json, source.documents("outcomes")) if outcome.table in manifests[outcome.batch].tables]
+    history = source.told("history", "--limit", "100000", "--json")
+    assert {(item["bucket"], item["key"], item["version"]) for item in history["objects"] if item["claims"]} == {
+        (item.bucket, item.key, item.version) for manifest in manifests.values() for item in manifest.objects}
+    assert (history["totals"]["parts"], history["more"], history["unread_manifests"]) == (len(outcomes), False, 0)
+    for count in ("objects", "read", "winning", "losing", "repeated", "quarantined_rows"):
+        assert history["totals"]["counts"].get(count, 0) == sum(outcome.counts.get(count, 0) for outcome in outcomes), count
+
+
 def test_a_trace_accounts_for_the_time_between_the_put_and_the_commit(source: Source, tmp_path: Any) -> None:
     for key in source.records:
         trace = source.told("trace", key, "--json", "--svg", str(tmp_path / "w.svg"))
@@ -122,12 +142,86 @@ def test_a_rows_story_is_what_the_table_held_after_each_commit(source: Source, a
     assert told["chapters"][-1]["row"]["deleted"] is (at == 1)
 
 
-def test_the_verbs_that_read_show_every_key_and_value_as_it_came(source: Source) -> None:
-    rows = [json.loads(line) for line in source.stack.sluice("query", "--json", f'select code, region, label from {source.name}."item"').splitlines()]
-    assert {(row["code"], row["label"]) for row in rows} == {(code, LABELS[(at + 1) % len(LABELS)]) for at, code in enumerate(CODES) if at != 1}
+NOW = {(code, LABELS[(at + 1) % len(LABELS)]) for at, code in enumerate(CODES) if at != 1}
+FIRST = {(code, LABELS[at % len(LABELS)]) for at, code in enumerate(CODES)}
+COLUMNS = ("--column", "code", "--column", "region", "--column", "label")
+
+
+def values(rows: Iterable[Mapping[str, Any]]) -> set[tuple[Any, Any]]:
+    """Of rows that all have the region."""
+    found = [dict(row) for row in rows]
+    assert {row["region"] for row in found} == {REGION}
+    return {(row["code"], row["label"]) for row in found}
+
+
+def test_rows_with_null_empty_unicode_and_quotes_in_keys_and_partition_values_are_read_in_every_form(source: Source, tmp_path: Any) -> None:
+    sql = f'select code, region, label from {source.name}."item"'
+    for verb in (("query", sql), ("read", source.table, *COLUMNS)):
+        assert values(source.lines(*verb)) == NOW
+        source.printed(*verb, "--parquet", str(tmp_path / "rows.parquet"))
+        assert values(pq.read_table(tmp_path / "rows.parquet").to_pylist()) == NOW
+        as_csv = source.printed(*verb, "--csv")
+        assert {(row["code"], row["label"]) for row in csv.DictReader(io.StringIO(as_csv, newline=""))} == {(code, label or "") for code, label in NOW}
+        assert sum(line.endswith(',""') for line in as_csv.splitlines()) == sum(label == "" for _, label in NOW), "empty text is not NULL"
+        table = [line.split("\t") for line in source.printed(*verb).splitlines()[1:]]
+        assert {(code, label) for code, _, label in table} == {(code.replace("\t", "\\t"), "NULL" if label is None else label) for code, label in NOW}
+    for code, label in NOW:
+        escaped = code.replace("'", "''")
+        asked = "is null" if label is None else "= '" + label.replace("'", "''") + "'"
+        assert source.lines("query", f"{sql} where code = '{escaped}' and label {asked}") == [{"code": code, "region": REGION, "label": label}]
+
+
+def test_such_rows_are_read_as_they_were_and_told_apart_between_two_moments(source: Source) -> None:
+    first = min(entry["claims"][0]["instant"] for entry in source.told("history", "--table", source.table, "--json")["objects"] if entry["claims"][0]["instant"])
+    assert values(source.lines("read", source.table, "--as-of", first)) == FIRST
+    assert values(source.lines("query", "--as-of", first, f'from {source.name}."item"')) == FIRST
+    changed = source.lines("read", source.table, "--since", first)
+    assert values(row for row in changed if not row["__deleted"]) == NOW and [row["code"] for row in changed if row["__deleted"]] == [CODES[1]]
+    found = {(item["key"]["code"], item["key"]["region"]): item for item in source.lines("diff", source.table, "--from", first)}
+    assert {key: item["difference"] for key, item in found.items()} == {(code, REGION): "removed" if at == 1 else "changed" for at, code in enumerate(CODES)}
+    assert {(code, item["before"]["label"]) for (code, _), item in found.items()} == FIRST
+    assert {(code, item["after"]["label"]) for (code, _), item in found.items() if item["after"]} == NOW
+    keys = [json.loads(row["key"]) for row in csv.DictReader(io.StringIO(source.printed("diff", source.table, "--from", first, "--csv"), newline=""))]
+    assert {key["code"] for key in keys} == set(CODES)
+    assert all(line.count("\t") == 4 for line in source.printed("diff", source.table, "--from", first).splitlines())
+
+
+def test_the_tables_inside_names_a_folder_for_every_partition_value_and_finds_it_by_that_name(source: Source) -> None:
+    files = source.told("table", "files", source.table, "--json")
+    stats = source.told("table", "stats", source.table, "--json")
+    held = {row["label"] or None for row in source.lines("query", "--with-deleted", f'from {source.name}."item"')}
+    folders = {row["partition"] for row in files}
+    assert len(folders) == stats["partitions"] >= len(held) and stats["base"]["files"] == len(files), "NULL and empty text are one folder"
+    for folder in folders:
+        named = source.told("table", "files", source.table, "--partition", folder, "--json")
+        assert named == [row for row in files if row["partition"] == folder] != []
+        assert folder in source.printed("table", "files", source.table, "--partition", folder)
+    shown = source.told("table", "show", source.table, "--json")
+    assert (shown["record_key"], shown["partition_by"]) == (["code", "region"], ["label"]) and {"code", "region", "label"} <= {column["name"] for column in shown["columns"]}
+    assert len(source.told("table", "commits", source.table, "--json")) == shown["commits"]
+
+
+def test_the_catalog_follows_every_commit_with_such_partitions(source: Source) -> None:
+    newest = source.told("table", "show", source.table, "--json")["newest_commit"]
+    source.printed("catalog", "sync", source.table)
+    assert set(source.told("table", "show", source.table, "--json")["catalog"].values()) == {newest}
+    assert source.told("catalog", "sync", source.table, "--dry-run", "--json")["tables"][0]["changed"] is False
+
+
+def test_an_object_whose_key_holds_quotes_and_signs_is_found_by_every_verb(source: Source) -> None:
+    key = next(key for key in source.records if ODD in key)
     (entry,) = source.told("quarantine", "list", "--table", source.table, "--json")["entries"]
-    assert entry["rows_by_code"] == {"null_record_key": 1}
+    assert (entry["key"], entry["rows_by_code"]) == (key, {"null_record_key": 1})
+    shown = source.told("quarantine", "show", key, "--json")
+    content = json.loads(shown["rows_shown"][0]["content"])
+    assert (shown["key"], content["code"], content["region"]) == (key, None, REGION)
+    assert f"key\t{key}" in source.printed("quarantine", "show", entry["id"]).splitlines()
+    for name in (key, f"s3://{source.stack.target.bronze}/{key}", key.removeprefix("topics/")):
+        assert [item["key"] for item in source.told("history", "--key", name, "--json")["objects"]] == [key]
+    assert source.printed("trace", key).splitlines()[0] == key
+    assert key in source.printed("history", "--table", source.table) and key in source.printed("row", source.table, "--check", "0", "--", CODES[0], REGION)
     assert source.told("row", source.table, "--json", "--", CODES[0], REGION)["set_aside"] == []
+    assert f"rows quarantined\t{key}\t1 null_record_key" in source.printed("wait", "--timeout", "60").splitlines()
 
 
 class Texts(HTMLParser):
@@ -151,3 +245,4 @@ def test_the_page_and_top_say_what_status_says(source: Source, tmp_path: Any) ->
     (seen,) = [table for table in source.told("top", "--json")["tables"] if table["table"] == source.table]
     assert (seen["objects"], seen["changes"], seen["freshness_s"]) == (table["committed"]["objects"], table["totals"]["read"], 0)
     assert str(table["committed"]["objects"]) in texts
+    assert "<b>" not in (tmp_path / "page.html").read_text(encoding="utf-8"), "a name is shown as text"
