@@ -35,13 +35,13 @@ The numbers compare designs and releases; they promise nothing.
 
 
 def take(results: Path = RESULTS, kept: Path = KEPT) -> list[Path]:
-    """Take over the newest result of each benchmark; the files written."""
+    """Take over the newest result of each benchmark, with its picture where it has one; the files written."""
     kept.mkdir(parents=True, exist_ok=True)
     written = []
     for name, _, _ in BENCHMARKS:
         found = sorted(results.glob(f"{name}-[0-9]*.json"))
         if found:
-            written.append(Path(shutil.copyfile(found[-1], kept / f"{name}.json")))
+            written += [Path(shutil.copyfile(file, kept / f"{name}{file.suffix}")) for file in (found[-1], found[-1].with_suffix(".svg")) if file.exists()]
     return written
 
 
@@ -50,16 +50,20 @@ def text(kept: Path = KEPT) -> str:
     parts = [_HEAD]
     for name, title, command in BENCHMARKS:
         file = kept / f"{name}.json"
-        parts.append(_section(title, command, json.loads(file.read_text(encoding="utf-8"))) if file.exists() else f"## {title}\nNot kept yet: `{command}`.\n")
+        parts.append(_section(title, command, json.loads(file.read_text(encoding="utf-8")), _picture(kept, name, title)) if file.exists() else f"## {title}\nNot kept yet: `{command}`.\n")
     return "\n".join(parts)
 
 
-def _section(title: str, command: str, result: Mapping[str, Any]) -> str:
+def _picture(kept: Path, name: str, title: str) -> list[str]:
+    return [f"![{title}]({KEPT.name}/{name}.svg)", ""] if (kept / f"{name}.svg").exists() else []
+
+
+def _section(title: str, command: str, result: Mapping[str, Any], picture: Iterable[str] = ()) -> str:
     machine = result["machine"]
     load = f", load {machine['load_1_5_15'][0]:.1f} when it ended" if machine.get("load_1_5_15") else ""
     lines = [f"## {title}", f"`{command}`; {result['measured_at'][:10]}, commit {machine['commit']}, {machine['usable_cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB{load}.", ""]
     lines += [f"- {caveat}" for caveat in result["caveats"]]
-    lines += ["", *_table(result["summary"]), ""]
+    lines += ["", *_table(result["summary"]), "", *picture]
     return "\n".join(lines)
 
 

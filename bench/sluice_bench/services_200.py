@@ -29,6 +29,7 @@ from sluice_spark.wall_clock import WallClock
 CAVEATS = (
     "Tables are local files: on S3 each log file that a reader opens is a round trip or more, so what reads many costs more there.",
     "Rows are written by the driver's own Hudi code without its reading of objects: what is measured is the table, not the pipeline.",
+    "Stored files and bytes grow on both sides for as long as the time-travel window, an hour here, and the run doesn't outlast it: what is bounded is what a read opens.",
     "A read is a snapshot query that counts rows and adds up one column, the median of three.",
 )
 READS, SLICE_S = 3, 20
