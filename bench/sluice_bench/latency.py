@@ -17,7 +17,7 @@ from sluice_bench.debezium_objects import SOURCES
 from sluice_bench.driver_log import batch_profile
 from sluice_bench.results import keep, say
 from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.percentiles import summary
+from sluice_bench.percentiles import rounded_summary
 from sluice_bench.tickit import Dataset, change_object, write_snapshot
 from sluice_bench.tickit_rows import Sizes
 from sluice_cli.reading import open_table
@@ -145,16 +145,12 @@ def main() -> None:
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
     given = parser.parse_args()
     measured = run(given.mode, given.changes, given.scale, given.table, given.table_type)
-    found: dict[str, object] = {"seconds": _rounded([each.seconds for each in measured]), "read_s": _rounded([each.read_s for each in measured])}
+    found: dict[str, object] = {"seconds": rounded_summary([each.seconds for each in measured]), "read_s": rounded_summary([each.read_s for each in measured])}
     for stage in sorted({name for each in measured for name in each.stages}):
-        found[stage] = _rounded([each.stages[stage] for each in measured if stage in each.stages])
+        found[stage] = rounded_summary([each.stages[stage] for each in measured if stage in each.stages])
     values = [{"seconds": round(each.seconds, 3), "put_at": each.put_at, "read_s": round(each.read_s, 3), "reads": each.reads, **each.stages} for each in measured]
     file = keep(f"latency-{given.mode}", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
     say(f"Latency, {given.mode}", CAVEATS, found, file)
-
-
-def _rounded(values: list[float]) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in summary(values).items()}
 
 
 if __name__ == "__main__":

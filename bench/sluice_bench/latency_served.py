@@ -19,7 +19,7 @@ from sluice_bench import ledger_times
 from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.driver_log import events
 from sluice_bench.latency import LANE, LONG_LINGER, TIMEOUT_S, Changed, measure
-from sluice_bench.percentiles import summary
+from sluice_bench.percentiles import rounded_summary
 from sluice_bench.results import keep, say
 from sluice_bench.stack import bench_stack, table_rules
 from sluice_bench.tickit import Dataset, write_snapshot
@@ -121,17 +121,13 @@ def main() -> None:
     parser.add_argument("--background", type=int, default=500, help="changed rows in the object before each measured change")
     given = parser.parse_args()
     measured, served = run(given.changes, given.scale, given.background)
-    found: dict[str, Any] = {"seconds": _rounded([each.seconds for each in measured])}
+    found: dict[str, Any] = {"seconds": rounded_summary([each.seconds for each in measured])}
     for service in sorted({each.service for each in served}):
-        found[f"slices of {service}, s"] = _rounded([each.ended - each.began for each in served if each.service == service])
+        found[f"slices of {service}, s"] = rounded_summary([each.ended - each.began for each in served if each.service == service])
     found |= {"changes that overlap a slice": overlapping(measured, served), "slices that failed": sum(each.failed for each in served)}
     values = {"changes": [{"put_at": each.put_at, "readable_at": each.readable_at, **each.stages} for each in measured], "slices": [vars(each) for each in served]}
     file = keep("latency-served", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
     say("Latency while table services run", CAVEATS, found, file)
-
-
-def _rounded(values: list[float]) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in summary(values).items()}
 
 
 if __name__ == "__main__":

@@ -13,3 +13,8 @@ def percentile(values: Sequence[float], share: float) -> float:
 def summary(values: Sequence[float]) -> dict[str, float]:
     """n, smallest, median, 95th percentile, largest."""
     return {"n": len(values), "min": min(values), "p50": percentile(values, 0.5), "p95": percentile(values, 0.95), "max": max(values)}
+
+
+def rounded_summary(values: Sequence[float]) -> dict[str, float]:
+    """The summary to a thousandth."""
+    return {name: round(value, 3) for name, value in summary(values).items()}

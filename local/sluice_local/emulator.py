@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable, Mapping, Sequence
 
 from sluice_local import children
 
@@ -44,6 +45,19 @@ class Emulator:
         """End it and the functions' processes; what it held is gone, and of its files the log alone is left to be read."""
         children.end(self.process, grace=self.grace_s)
         shutil.rmtree(self.home / TEMPORARY, ignore_errors=True)  # where a file resists, the next start removes it
+
+
+def run_emulator(
+    name: str, command: Sequence[str], *, home: Path, port: int, environment: Mapping[str, str], answers: Callable[[str], bool], ready_s: float, grace_s: float
+) -> Emulator:
+    """Start an emulator's process and return when it `answers` at its endpoint, within `ready_s` seconds; raises DidNotStart, with nothing left running."""
+    emulator = Emulator(name, port, home, children.start(command, cwd=home, environment=environment, stdout=log_of(home)), grace_s)
+    try:
+        children.wait_until(lambda: answers(emulator.endpoint), process=emulator.process, what=name, log=emulator.log, timeout=ready_s)
+    except BaseException:
+        emulator.stop()
+        raise
+    return emulator
 
 
 def log_of(home: Path) -> Path:

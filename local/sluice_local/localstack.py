@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Mapping
 
 from sluice_local import children
-from sluice_local.emulator import TEMPORARY, Emulator, log_of
+from sluice_local.emulator import TEMPORARY, Emulator, run_emulator
 from sluice_local.localstack_pythons import Pythons, ensure_pythons
 
 _READY_SECONDS = 120.0
@@ -25,14 +25,9 @@ def start_localstack(home: Path, *, port: int | None, environment: Mapping[str, 
     temporary.mkdir(parents=True, exist_ok=True)
     pythons = ensure_pythons(environment, progress)
     chosen = port or children.free_port()
-    process = children.start([str(pythons.localstack), "-m", "localstack.runtime.main"], cwd=home, environment=_settings(pythons, home, chosen, environment), stdout=log_of(home))
-    emulator = Emulator("LocalStack", chosen, home, process, _GRACE_SECONDS)
-    try:
-        children.wait_until(lambda: _answers(emulator.endpoint), process=process, what="LocalStack", log=emulator.log, timeout=_READY_SECONDS)
-    except BaseException:
-        emulator.stop()
-        raise
-    return emulator
+    return run_emulator(
+        "LocalStack", [str(pythons.localstack), "-m", "localstack.runtime.main"], home=home, port=chosen, environment=_settings(pythons, home, chosen, environment),
+        answers=_answers, ready_s=_READY_SECONDS, grace_s=_GRACE_SECONDS)
 
 
 def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Mapping
 
 from sluice_local import children
-from sluice_local.emulator import REGION, TEMPORARY, Emulator, log_of
+from sluice_local.emulator import REGION, TEMPORARY, Emulator, run_emulator
 from sluice_local.python_image import python_without_site, site_packages
 
 _READY_SECONDS = 60.0
@@ -42,14 +42,8 @@ def start_ministack(home: Path, *, port: int | None, environment: Mapping[str, s
         "PYTHONUNBUFFERED": "1",
         "AUTH": str(enforces_policies).lower(),
     }
-    process = children.start([str(runtime), "-c", _START, str(runtime)], cwd=home, environment=settings, stdout=log_of(home))
-    emulator = Emulator("MiniStack", chosen, home, process, _GRACE_SECONDS)
-    try:
-        children.wait_until(lambda: _answers(emulator.endpoint), process=process, what="MiniStack", log=emulator.log, timeout=_READY_SECONDS)
-    except BaseException:
-        emulator.stop()
-        raise
-    return emulator
+    return run_emulator(
+        "MiniStack", [str(runtime), "-c", _START, str(runtime)], home=home, port=chosen, environment=settings, answers=_answers, ready_s=_READY_SECONDS, grace_s=_GRACE_SECONDS)
 
 
 def _answers(endpoint: str) -> bool:

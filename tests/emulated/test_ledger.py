@@ -6,10 +6,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
-from emulated_aws import emulated_aws
 from ledger_table_schema import create_ledger_table
 
 from sluice import ledger_items as items
@@ -52,15 +50,6 @@ class CountedClient:
                 return call(**arguments)
 
         return counted
-
-
-@pytest.fixture(scope="module")
-def emulated():
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-central-1"}.items():
-            patch.setenv(name, value)
-        with emulated_aws():
-            yield boto3.client("dynamodb", region_name="eu-central-1")
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Requests for table services: their transitions, whose turn it is, and the ledger's conditional writes of them."""
 from __future__ import annotations
 
-import boto3
 import pytest
-from emulated_aws import emulated_aws
 from ledger_table_schema import create_ledger_table
 
 from sluice.claiming import TableState
@@ -132,15 +130,6 @@ class TestTurns:
         state = TableState(TABLE, totals={"commits": 9, "bytes_written": 700, "deleted": 2}, services={CLEANING: {"at": NOW, "commits": 4, "bytes_written": 500}})
         found = since(state, CLEANING)
         assert (found.commits, found.bytes_written, found.deleted, found.at) == (5, 200, 2, NOW) and since(state, PURGE).commits == 9
-
-
-@pytest.fixture(scope="module")
-def emulated():
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-central-1"}.items():
-            patch.setenv(name, value)
-        with emulated_aws():
-            yield boto3.client("dynamodb", region_name="eu-central-1")
 
 
 @pytest.fixture

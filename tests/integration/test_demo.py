@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from judging.patience import patience
 from judging.running_stack import REPOSITORY
+from sluice_bench.ledger_times import await_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 DEMO = [sys.executable, "-u", "-c", "from sluice_cli.main import main; main(['demo'])"]
@@ -71,8 +71,6 @@ def test_an_interrupted_demonstration_says_so_and_leaves_nothing(tmp_path: Path)
         process.wait(60)
     assert process.returncode == 1
     assert any("Interrupted; nothing is left running" in line for line in told), told
-    deadline = time.monotonic() + 10
-    while left_running(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left_running(tmp_path) == [] and list(tmp_path.iterdir()) == []
+    await_until(lambda: not left_running(tmp_path), timeout_s=10, what="the end of every process")
+    assert list(tmp_path.iterdir()) == []
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from judging.patience import patience
 from judging.running_stack import REPOSITORY, RunningStack, local_stack
+from sluice_bench.ledger_times import await_until
 from sluice_local.home import Home
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -21,13 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 def until(ready: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """What `ready` returns once it is true."""
-    deadline = time.monotonic() + timeout_s * patience(os.environ)
-    while True:
-        found = ready()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
+    return await_until(ready, timeout_s=timeout_s * patience(os.environ), what="what is waited for")
 
 
 def processes_of(home: Path) -> list[int]:

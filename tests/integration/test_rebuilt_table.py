@@ -1,13 +1,13 @@
 """A table is written anew with another type and other partitions on a running stack, out of the objects that made it."""
 import json
 import secrets
-import time
 from typing import Any
 
 import pytest
 
 from judging.running_stack import RunningStack
 from sluice_aws.ledger import Ledger
+from sluice_bench.ledger_times import await_until
 from sluice_cli.reading import read_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -36,8 +36,7 @@ def test_a_table_gets_another_type_and_other_partitions_by_being_merged_again_fr
 
     stack.sluice("pause", "main")
     ledger = Ledger(stack.target.client("dynamodb"), stack.target.ledger_table)
-    while ledger.lane("main").state != "paused":  # the test's own timeout bounds it
-        time.sleep(0.2)
+    await_until(lambda: ledger.lane("main").state == "paused", timeout_s=120, what="the end of the run before the pause")
     stack.sluice("rebuild", "table", table, "--yes")
     assert not any(key.startswith(table.replace(".", "/")) for key in silver(stack))
     stack.configure([{**rule, "table_type": "mor", "partition_by": "region"}])

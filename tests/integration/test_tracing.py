@@ -245,4 +245,4 @@ def test_the_page_and_top_say_what_status_says(source: Source, tmp_path: Any) ->
     (seen,) = [table for table in source.told("top", "--json")["tables"] if table["table"] == source.table]
     assert (seen["objects"], seen["changes"], seen["freshness_s"]) == (table["committed"]["objects"], table["totals"]["read"], 0)
     assert str(table["committed"]["objects"]) in texts
-    assert ODD[-4:] == "<b>/" not in (tmp_path / "page.html").read_text(encoding="utf-8"), "a name is shown as text"
+    assert any(ODD in text for text in texts), "a name is shown as the text that it is"

@@ -26,6 +26,7 @@ from sluice.lane_config import LaneConfig
 from sluice.ledger_records import AdmittedObject
 from sluice.table_config import Configuration, TableRule
 from sluice_aws.ledger import Ledger
+from sluice_bench.ledger_times import await_until
 from sluice_cli.release import build_release, source_root, upload_release
 from sluice_cli.wheels import this_host
 from sluice_local.cache import cache_directory
@@ -96,11 +97,12 @@ class Deployment:
             application = emr.create_application(name="p", releaseLabel="emr-7.14.0", type="SPARK", clientToken="p")["applicationId"]
             assert self.ledger.request_start(lane, run, now) is not None
             job_run = emr.start_job_run(**{**request, "applicationId": application})["jobRunId"]
-            deadline = time.monotonic() + ENDED_S
-            while emr.get_job_run(applicationId=application, jobRunId=job_run)["jobRun"]["state"] not in ("SUCCESS", "FAILED", "CANCELLED"):
-                assert time.monotonic() < deadline, "the run doesn't end"
-                time.sleep(0.2)  # an end is told by an event, which nothing here hears
-            ended = emr.get_job_run(applicationId=application, jobRunId=job_run)["jobRun"]["state"]
+
+            def ended_as() -> str | None:
+                state = emr.get_job_run(applicationId=application, jobRunId=job_run)["jobRun"]["state"]
+                return state if state in ("SUCCESS", "FAILED", "CANCELLED") else None
+
+            ended = await_until(ended_as, timeout_s=ENDED_S, what="the end of the run")
             return {"state": ended, "log": "".join((self.home / run / job_run / name).read_text() for name in ("stdout", "stderr"))}
         finally:
             stand_in.stop()
