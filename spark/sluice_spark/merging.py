@@ -30,15 +30,17 @@ def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_dele
     kept, and NEWEST tells which is the latest: an older one may tell those columns. Truncates and messages, which have
     no key, are kept too.
 
-    By a window and not by max_by: that aggregates by sorting twice, and took a third longer.
+    By a window and not by max_by: that aggregates by sorting twice, and took a third longer. All three frames are of the
+    one ordered window, so that there is one operator: a second one for the count took 6 % of the processor time of a first load.
     """
     of_key = Window.partitionBy(*[quoted(name) for name in record_key])
     newest_first = of_key.orderBy(quoted(hidden.POSITION).desc())
-    so_far = newest_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)  # the frame of the rank, so that there is one
+    all_of_key = newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     ranked = changes.withColumns({
         _RANK: F.row_number().over(newest_first),
-        _INCOMPLETE: F.first(_incomplete(ignore_deletes)).over(so_far),
-    }).withColumn(CHANGES, F.count(F.lit(1)).over(of_key))
+        _INCOMPLETE: F.first(_incomplete(ignore_deletes)).over(all_of_key),
+        CHANGES: F.count(F.lit(1)).over(all_of_key),
+    })
     kept = ranked.where((F.col(_RANK) == 1) | F.col(_INCOMPLETE) | of_no_row())
     return kept.withColumn(NEWEST, F.col(_RANK) == 1).drop(_RANK)
 
