@@ -14,6 +14,9 @@ from judging.verdict import Verdict, judge
 from sluice.service_requests import COMPACTION
 from sluice.table_config import MOR
 
+LANE = "main"
+LINGER = "5m"  # readers take their time between two steps, and a run that ended meanwhile would have Spark start again
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -33,20 +36,26 @@ class Judgement:
 
 
 def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, readers: Sequence[Reader], environment: Mapping[str, str],
-              *, timeout_s: float, compacted: bool = False, report: Callable[[Judgement], None] = lambda judgement: None) -> list[Judgement]:
+              *, timeout_s: float, compacted: bool = False, gathered: bool = False, report: Callable[[Judgement], None] = lambda judgement: None) -> list[Judgement]:
     """Land the cases side by side (step n of each before step n+1 of any) and judge each after each of its steps.
 
-    With `compacted`, merge-on-read tables are compacted at their end and judged once more.
+    With `compacted`, merge-on-read tables are compacted at their end and judged once more. With `gathered` the lane is paused while the first step's objects, most of all,
+    are put, so that they make one batch or two; else the first of them are merged while the last are still put, and each table several times.
 
     Side by side, because a batch then merges many tables at once, as it does for a user; and because a wait is shared.
     """
-    stack.configure([rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)])
+    stack.configure([rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)], lanes={LANE: {"linger": LINGER}})
     found: list[Judgement] = []
     plans = [(case, fixtures, case.steps(fixtures)) for case, fixtures in cases]
     for number in range(max(len(steps) for _, _, steps in plans)):
         now = [(case, fixtures, steps[number]) for case, fixtures, steps in plans if number < len(steps)]
         started = time.monotonic()
+        held_back = gathered and number == 0  # later a pause would end the living run, and have Spark start anew
+        if held_back:
+            stack.sluice("pause", LANE)
         _put(stack, [[(case.key(item.key), item.file) for item in objects] for case, _, (_, objects) in now])
+        if held_back:
+            stack.sluice("resume", LANE)
         stack.wait(timeout_s)
         seconds = time.monotonic() - started
         found += _judgements([(case, fixtures, phase, phase.name) for case, fixtures, (phase, _) in now], readers, environment, seconds=seconds, report=report)
