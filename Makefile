@@ -59,8 +59,8 @@ test-localstack-all: setup  ## all integration tests on LocalStack, but tests/in
 test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver for each action taken away (minutes)
 	$(BIN)/python -m pytest -m job_permissions tests/job_permissions
 
-judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable
-	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all
+judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
+	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judged_document && exit $$status
 
 lint: setup  ## validate the template
 	$(BIN)/sam validate --lint

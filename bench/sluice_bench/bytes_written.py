@@ -15,7 +15,8 @@ from sluice import hidden_columns as hidden
 from sluice import hudi_options
 from sluice.table_config import COW, MOR, TableConfig
 from sluice_bench.debezium_objects import SOURCES, object_key
-from sluice_bench.in_process import InProcessTable, emulated_s3
+from sluice_bench.in_process import InProcessTable
+from sluice_bench.in_process_world import emulated_s3
 from sluice_bench.index_costs import session
 from sluice_bench.plain_hudi import PlainTable, as_parquet
 from sluice_bench.results import keep, say

@@ -19,6 +19,7 @@ BENCHMARKS = (
     ("latency-idle", "Put to readable, into an idle system", "python -m sluice_bench.latency idle --changes 30"),
     ("latency-served", "Put to readable, while table services run", "python -m sluice_bench.latency_served --changes 30"),
     ("full-load", "Full load, beside the always-on peer and the bare write", "python -m sluice_bench.full_load"),
+    ("merge-cost", "Reading and merging beside another commit", "python -m sluice_bench.merge_cost CHECKOUT"),
     ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.admit"),
     ("commits", "Two thousand commits into one table", "python -m sluice_bench.commits_2000"),
     ("bytes", "Bytes written per byte of change, beside Hudi's defaults", "python -m sluice_bench.bytes_written"),

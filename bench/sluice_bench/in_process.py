@@ -1,11 +1,7 @@
 """One table merged and served as a driver does it, in this process: objects lie in an emulated S3, the table in local files, and time goes by the minute."""
-import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-
-import boto3
 
 from sluice.manifest import ManifestObject, Outcome, TablePart, open_manifest
 from sluice.service_policy import CATALOG, ServiceFacts, TableFacts, due
@@ -14,37 +10,15 @@ from sluice.table_config import TableConfig
 from sluice_aws.objects import Objects
 from sluice_aws.schema_history_store import SchemaHistory
 from sluice_aws.task_objects import ObjectSource
+from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, make_buckets, s3_client
 from sluice_bench.index_costs import CORES
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.merge_table import merge_part
 from sluice_spark.serving import Pace, serve_table
 from sluice_spark.wall_clock import WallClock
 
-REGION, BRONZE, SILVER, RUN = "us-east-1", "bronze", "silver", "run-bench-1"
 SLICE_S = 20  # the default of `service_slice`
 MINUTE_MS = 60_000  # between two batches: the default freshness
-
-
-class Quiet:
-    """A log that keeps nothing."""
-
-    def event(self, name: str, **fields: object) -> None:
-        """Forget it."""
-
-
-@contextmanager
-def emulated_s3() -> Iterator[str]:
-    """An S3 on this machine, for tasks of Spark too; its address."""
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it tells each request
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
-    finally:
-        server.stop()
 
 
 class InProcessTable:
@@ -53,10 +27,8 @@ class InProcessTable:
     def __init__(self, spark, endpoint: str, home: Path, config: TableConfig) -> None:
         self._spark = spark
         self._config = config
-        self._s3 = boto3.client("s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
-        for bucket in (BRONZE, SILVER):
-            self._s3.create_bucket(Bucket=bucket)
-        self._s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
+        self._s3 = s3_client(endpoint)
+        make_buckets(self._s3)
         objects = Objects(self._s3)
         self._services = MergeServices(objects=objects, source=ObjectSource(REGION, SILVER, endpoint), silver_bucket=SILVER, tables_uri=home.as_uri(), clock=WallClock(),
                                        log=Quiet(), history=SchemaHistory(objects, SILVER))

@@ -89,7 +89,7 @@ def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], 
         together = [(case, find_set(case.set_name, os.environ)) for case in named]
     except SetMissing as missing:
         sys.exit(str(missing))
-    judgements = run_cases(together, stack, readers, os.environ, timeout_s=TIMEOUT_S, compacted=True,
+    judgements = run_cases(together, stack, readers, os.environ, timeout_s=TIMEOUT_S, compacted=True, gathered=True,
                            report=lambda j: print(f"{'equal    ' if j.equal else 'DIFFERENT'} {j.case} after {j.phase} by {j.reader}: {j.rows} rows", flush=True))
     for case in named:
         keep_case(case, judgements, folder)

@@ -1,0 +1,91 @@
+"""What reading and merging a first load costs beside another checkout of this repository: both in turns, each in a process of its own that stays warm.
+
+    python -m sluice_bench.merge_cost OTHER_CHECKOUT [--pairs 7] [--warm-up 2] [--tables sale,listing]
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sluice_bench.in_process_world import emulated_s3, make_buckets, s3_client
+from sluice_bench.merge_cost_side import READY
+from sluice_bench.percentiles import percentile
+from sluice_bench.results import keep, say
+
+CAVEATS = (
+    "Of the other checkout only what runs in the job is taken (functions, spark); what is merged, and how it is measured, is this checkout's.",
+    "Tables are local files, and neither ledger nor lane is there: reading, deciding and committing alone. The first merges of a process, in which Java compiles, are given apart.",
+)
+OTHER, THIS = "other", "this"
+OWN = Path(__file__).resolve().parents[2]
+
+
+class SideEnded(Exception):
+    """A side's process ended before it answered; its output is above."""
+
+
+@contextmanager
+def side(checkout: Path, endpoint: str, tables: str) -> Iterator[subprocess.Popen]:
+    """A process that merges with a checkout's code, ready."""
+    path = [*(str(checkout / part) for part in ("functions", "spark")), *(str(OWN / part) for part in ("local", "cli", "bench"))]
+    command = [sys.executable, "-m", "sluice_bench.merge_cost_side", endpoint, tables]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(path)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        while (line := answer(process)).strip() != READY:
+            print(line, end="", flush=True)
+        yield process
+
+
+def answer(process: subprocess.Popen) -> str:
+    """The next line a side prints. Raises SideEnded when there is none."""
+    line = process.stdout.readline()
+    if not line:
+        raise SideEnded(f"{process.args[2]} ended with {process.wait()}")
+    return line
+
+
+def merge(process: subprocess.Popen) -> dict[str, float]:
+    """One merge of every table by one side: seconds and processor seconds, summed over the tables."""
+    process.stdin.write("merge\n")
+    process.stdin.flush()
+    tables = json.loads(answer(process)).values()
+    return {name: round(sum(table[name] for table in tables), 3) for name in ("seconds", "processor_s")}
+
+
+def ratios(values: Sequence[Mapping], name: str) -> dict[str, object]:
+    """This checkout's to the other's, pair by pair, and their median."""
+    each = [round(value[THIS][name] / value[OTHER][name], 3) for value in values]
+    return {"each": each, "median": percentile(each, 0.5)}
+
+
+def main() -> None:
+    """Merge in turns, keep every value, print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("other", type=Path, help="a checkout of another commit")
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--warm-up", type=int, default=2, help="pairs before those that count")
+    parser.add_argument("--tables", default="sale,listing", help="of: category, date, event, listing, sale, user, venue")
+    given = parser.parse_args()
+    values = []
+    with emulated_s3() as endpoint, ExitStack() as open_sides:
+        make_buckets(s3_client(endpoint))
+        sides = {name: open_sides.enter_context(side(checkout.resolve(), endpoint, given.tables)) for name, checkout in ((OTHER, given.other), (THIS, OWN))}
+        for number in range(given.warm_up + given.pairs):
+            order = (OTHER, THIS) if number % 2 else (THIS, OTHER)  # neither has the other's heat before it each time
+            values.append({name: merge(sides[name]) for name in order})
+            print(f"{number + 1} of {given.warm_up + given.pairs}: {values[-1]} (local)", flush=True)
+        for process in sides.values():
+            process.stdin.close()
+    warm = values[given.warm_up:]
+    summary = {"seconds": ratios(warm, "seconds"), "processor_s": ratios(warm, "processor_s"), "first, seconds": ratios(values[:1], "seconds")}
+    commit = subprocess.run(["git", "-C", str(given.other), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    file = keep("merge-cost", parameters={**vars(given), "other_commit": commit}, caveats=CAVEATS, values=values, summary=summary)
+    say("Merging beside another checkout", CAVEATS, summary, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""One side of merge_cost: with the code that PYTHONPATH has first, merges the same snapshot into new tables for each line that comes in.
+
+    python -m sluice_bench.merge_cost_side ENDPOINT TABLES
+"""
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from itertools import count
+from pathlib import Path
+
+from sluice.manifest import ManifestObject, TablePart, open_manifest
+from sluice.table_config import TableConfig
+from sluice_aws.objects import Objects
+from sluice_aws.task_objects import ObjectSource
+from sluice_bench.debezium_objects import SOURCES
+from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, s3_client
+from sluice_bench.index_costs import session
+from sluice_bench.tickit import Dataset, pieces, snapshot_object
+from sluice_bench.tickit_rows import Sizes
+from sluice_spark.merge_services import MergeServices
+from sluice_spark.merge_table import merge_part
+from sluice_spark.wall_clock import WallClock
+
+READY = "ready"
+
+
+def put_snapshot(s3, tables: Sequence[str]) -> Mapping[str, tuple[ManifestObject, ...]]:
+    """Every object of the tables' snapshot in bronze, by table."""
+    dataset = Dataset(Sizes.scaled(1.0))
+    found: dict[str, list[ManifestObject]] = {table: [] for table in tables}
+    for number, piece in enumerate(piece for piece in pieces(dataset) if piece.table in found):
+        topic, body = SOURCES[piece.table].topic, snapshot_object(dataset, piece)
+        key = f"topics/{topic}/{topic}+0+{piece.first:010d}.avro"
+        version = s3.put_object(Bucket=BRONZE, Key=key, Body=body)["VersionId"]
+        found[piece.table].append(ManifestObject(BRONZE, key, version, len(body), None, "avro", topic, 0, piece.first, number))
+    return {table: tuple(items) for table, items in found.items()}
+
+
+def services(s3, endpoint: str, home: Path) -> MergeServices:
+    """The surroundings of a merge. A checkout may be older than this file: it is given what it knows of."""
+    objects = Objects(s3)
+    given = {"objects": objects, "source": ObjectSource(REGION, SILVER, endpoint), "silver_bucket": SILVER, "tables_uri": home.as_uri(), "clock": WallClock(), "log": Quiet()}
+    if "history" in (field.name for field in fields(MergeServices)):
+        from sluice_aws.schema_history_store import SchemaHistory
+
+        given["history"] = SchemaHistory(objects, SILVER)
+    return MergeServices(**given)
+
+
+def processor_seconds(spark) -> float:
+    """What Spark's process and those that it started, Python's, have taken since they began."""
+    java = spark._jvm.java
+    own = java.lang.ProcessHandle.current()
+    handles = [own, *own.descendants().toArray()]
+    return sum(handle.info().totalCpuDuration().orElse(java.time.Duration.ZERO).toMillis() for handle in handles) / 1000
+
+
+def serve(spark, around: MergeServices, objects: Mapping[str, tuple[ManifestObject, ...]], home: Path, lines: Iterable[str]) -> None:
+    """For each line: merge every table's snapshot into a table that isn't there yet, and print seconds and processor seconds."""
+    for number, _ in zip(count(), lines):
+        measured = {}
+        for table, items in objects.items():
+            database = f"cost{number}"
+            config = TableConfig(table=f"{database}.{table}", database=database, name=table, topic=items[0].topic, record_key=(SOURCES[table].key,))
+            manifest = open_manifest("main", RUN, around.clock.now_ms(), f"v{number}", {config.table: TablePart(config.to_dict(), items)})
+            spent, started = processor_seconds(spark), time.perf_counter()
+            outcome = merge_part(spark, manifest=manifest, table=config.table, services=around, still_held=lambda: True)
+            measured[table] = {"seconds": round(time.perf_counter() - started, 3), "processor_s": round(processor_seconds(spark) - spent, 2)}
+            if outcome.instant is None or outcome.quarantined:
+                raise AssertionError(f"{config.table}: not everything was committed: {outcome.to_json()}")
+            shutil.rmtree(home / database)
+        print(json.dumps(measured), flush=True)
+
+
+def main() -> None:
+    """Make Spark and the objects ready, say so, and serve."""
+    endpoint, tables = sys.argv[1], sys.argv[2].split(",")
+    s3 = s3_client(endpoint)
+    spark = session("4g")
+    with tempfile.TemporaryDirectory(prefix="sluice-cost-") as home:
+        objects = put_snapshot(s3, tables)
+        print(READY, flush=True)
+        serve(spark, services(s3, endpoint, Path(home)), objects, Path(home), sys.stdin)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
