@@ -98,17 +98,27 @@ def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tup
             prefix = f"load{number}x{secrets.token_hex(3)}."
             folder = Path(scratch) / prefix
             dataset = Dataset(Sizes.scaled(scale), prefix=prefix)
-            rows = write_snapshot(folder, dataset)["rows"]
+            written = write_snapshot(folder, dataset)
             for design in ("sluice", *peers):
                 measured = load_with_sluice(stack, folder, prefix, table_type) if design == "sluice" else load_with_peer(stack, folder, prefix, design, table_type)
-                values.append({"round": number, "rows_put": rows, **measured})
+                values.append({"round": number, "rows_put": written["rows"], "bytes_put": written["bytes"], **measured})
                 print(f"round {number} {design}: {measured['seconds']} s (local)", flush=True)
-    seconds = {design: [float(v["seconds"]) for v in values if v["design"] == design] for design in ("sluice", *peers)}
+    return summarized(values, peers), values
+
+
+def summarized(values: Sequence[Mapping], peers: Sequence[str]) -> dict[str, object]:
+    """Seconds, rows and megabytes (10^6 bytes of Avro) a second for each design, and the rounds' ratios to each peer."""
+    designs = ("sluice", *peers)
+    mine = {design: [v for v in values if v["design"] == design] for design in designs}
+    seconds = {design: [float(v["seconds"]) for v in mine[design]] for design in designs}
     found: dict[str, object] = {f"{design}_s": summary(each) for design, each in seconds.items()}
+    for design in designs:
+        found[f"{design}, rows/s"] = summary([round(v["rows_put"] / v["seconds"]) for v in mine[design]])
+        found[f"{design}, MB/s"] = summary([round(v["bytes_put"] / 1e6 / v["seconds"], 2) for v in mine[design]])
     for peer in peers:
-        ratios = [round(mine / theirs, 3) for mine, theirs in zip(seconds["sluice"], seconds[peer])]
+        ratios = [round(own / theirs, 3) for own, theirs in zip(seconds["sluice"], seconds[peer])]
         found[f"sluice_to_{peer}"] = {"each": ratios, "median": sorted(ratios)[len(ratios) // 2]}
-    return found, values
+    return found
 
 
 def main() -> None:
