@@ -42,10 +42,32 @@ def test_a_change_file_tells_topic_partition_and_offset(key, topic, partition, o
     ("topics/src.s.t/3/12_1700000000000_1700000000009.json", 3, 12, "last", "json"),  # unpadded, under a prefix that is called topics
     ("cdc/region=a(1_2)/src.s.t(3_12).json", 3, 12, "last", "json"),  # Lenses, PARTITIONBY
     ("cdc/2026/11/21/src.s.t(000003_000000000012).jsonl", 3, 12, "last", "json"),  # with padding
+    ("cdc/region=a/src.s.t(3_12).gz", 3, 12, "last", "json"),  # Lenses' JSON in gzip: FileExtensionNamer.scala puts the codec's extension in place of .json
+    ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009.gz", 3, 12, "last", "json"),
+    ("cdc/src.s.t(3_12)-cluster_a.avro", 3, 12, "last", "avro"),  # with key.suffix
+    ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009-2b.avro", 3, 12, "last", "avro"),
 ])
 def test_the_topic_is_found_whatever_the_partitioner_and_the_depth(key, partition, offset, offset_is, file_format):
     route = classify(key, 1)
     assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == ("change_file", "src.s.t", partition, offset, offset_is, file_format)
+
+
+@pytest.mark.parametrize("key, topic", [
+    ("topics/src.s.t/partition=3/src.s.t-3-0000000012.avro", "src.s.t"),
+    ("cdc/lake/src.s.t/year=2026/month=11/src.s.t_3_0000000012.avro", "src.s.t"),  # topics.dir is another, too
+    ("src_1/partition=3/src_1_3_0000000012.avro", "src_1"),  # topics.dir is empty
+    ("topics/src-1/src-1--3--0000000012.avro", "src-1"),
+    ("topics/_src/partition=3/_src__3__0000000012.avro", "_src"),
+])
+def test_a_sink_with_another_file_delimiter_still_tells_partition_and_offset(key, topic):
+    route = classify(key, 1)
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is) == ("change_file", topic, 3, 12, "first")
+    assert classify(key.replace(".avro", ".keys.avro"), 1).rule == "keys_file"
+
+
+def test_a_date_in_a_files_name_is_no_offset():
+    assert classify("exports/report/report-11-20261121.avro", 1).kind == "unroutable"
+    assert classify("topics/report/report-11-20261121.avro", 1).offset is None
 
 
 @pytest.mark.parametrize("key", ["exports/2026/11/21.avro", "exports/orders/2026.avro", "2026/11/0000001.json"])
@@ -77,7 +99,7 @@ def test_what_is_written_beside_the_changes_is_ignored_by_name(key, rule):
 
 @pytest.mark.parametrize("key", [
     "orders.avro", "a/b/c.avro", "topics/t/t+0+1.csv", "topics/t/README", "topics/", "topics/bad topic/x.avro", "a b+0+1.avro", "topics//x.avro", "x" * 300 + "+0+1.avro",
-    "dir\n/a+0+1x.avro", "t+0+99999999999999999999999.avro",
+    "dir\n/a+0+1x.avro", "t+0+99999999999999999999999.avro", "topics/t/dump.gz", "topics/t/t+0+1.csv.gz", "cdc/t(0_1).csv.gz",
 ])
 def test_what_names_no_topic_is_unroutable_with_a_reason(key):
     route = classify(key, 9)
