@@ -4,11 +4,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from sluice.position import MYSQL, ORACLE, POSTGRES, SQLSERVER, log_place
+from sluice.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, log_place
 
 LOG_RESTARTED = "log_restarted"  # the code that objects are parked under
 SERVERS_KEPT = 32  # of the ids of servers whose changes were seen
 
+_KINDS = {OFFSET_ONLY: "the Kafka offset alone", POSTGRES: "PostgreSQL's", MYSQL: "MySQL's", SQLSERVER: "SQL Server's", ORACLE: "Oracle's", MONGODB: "MongoDB's"}
 _MIB = 1024**2
 _FALL_BYTES = 1024 * _MIB  # of PostgreSQL's log: longer than the log of a transaction that commits late
 _LEAST_FALL_BYTES = 16 * _MIB  # one segment of it
@@ -75,8 +76,8 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     """Compare objects with what went before them in their Kafka partition, in the order of their offsets.
 
     An object is parked when all of it was written to Kafka after everything known of its partition, its changes are
-    later by the source's own clock, and yet far lower in its log, or of another binlog or server; and so is
-    whatever follows it there, until the table's generation is raised. What comes late has lower offsets, what comes
+    later by the source's own clock, and yet far lower in its log, or of another binlog or server, or have positions of another kind
+    that are lower; and so is whatever follows it there, until the table's generation is raised. What comes late has lower offsets, what comes
     again has no later source time, and a snapshot that is read again stands where the log is by then: none of them is a restart.
     A partition of which nothing is known is compared with one that restarted. (Rule 17.)
     """
@@ -121,7 +122,10 @@ def _restart(mark: Mark, items: Sequence[SeenObject]) -> Optional[str]:
     item = items[0]
     assert item.highest is not None
     if mark.kind != item.kind:
-        return None  # the connector tells other fields: nothing to compare
+        # The connector tells other fields. What two kinds of positions come to says nothing, but those that are written later must not be lower.
+        if item.highest > mark.highest:
+            return None
+        return f"the records' positions are {_KINDS.get(item.kind, item.kind)} and were {_KINDS.get(mark.kind, mark.kind)}, which don't compare"
     new_logs = sorted(set(item.logs) - set(mark.logs))
     if mark.logs and new_logs:
         return f"the binlog is called {new_logs[0][:100]!r} and was {', '.join(mark.logs)[:100]!r}"

@@ -110,9 +110,26 @@ def test_a_partition_of_which_nothing_is_known_is_compared_with_the_one_that_res
     assert parked([pg(0, 40 * GB, 100)], [pg(10, GB, 300), pg(0, GB, 310, partition=1), pg(0, 39 * GB, 90, partition=2)]) == ["o0-10", "o1-0"]
 
 
-def test_another_kind_of_position_is_compared_with_nothing_and_becomes_the_mark() -> None:
-    marks = judge({}, [pg(0, 40 * GB, 100)], generation=0).marks
-    assert judge(marks, [replace(mysql(10, "b.000001", 200))], generation=0).marks[0].kind == MYSQL
+def plain(first: int) -> SeenObject:
+    return SeenObject(f"o{first}", "k", 0, first, first + 9, OFFSET_ONLY, encode(0, OFFSET_ONLY, (), first + 9))
+
+
+def test_another_kind_of_position_goes_on_where_what_is_written_later_is_higher() -> None:
+    judged = judge(judge({}, [plain(0)], generation=0).marks, [pg(10, 40 * GB, 100)], generation=0)
+    assert judged.marks[0].kind == POSTGRES and not judged.parked
+    assert not judge(judged.marks, [plain(5)], generation=0).parked  # it comes late, and is older
+
+
+@pytest.mark.parametrize(("before", "after", "why"), [
+    (plain(5_000), mysql(6_000, "b.000003", 100), "are MySQL's and were the Kafka offset alone"),  # as the advice for incomplete positions has it
+    (pg(0, 40 * GB, 100), plain(10), "are the Kafka offset alone and were PostgreSQL's"),
+    (mysql(0, "b.000003", 100), replace(plain(10), highest=encode(0, OFFSET_ONLY, (), 2)), "were MySQL's"),
+])
+def test_positions_of_another_kind_that_would_lose_to_all_that_is_stored_wait_for_the_generation_to_be_raised(before: SeenObject, after: SeenObject, why: str) -> None:
+    marks = judge({}, [before], generation=0).marks
+    (reason,) = judge(marks, [after], generation=0).parked.values()
+    assert why in reason and "raise this table's `generation`" in reason
+    assert not judge(marks, [after], generation=1).parked
 
 
 def test_only_what_the_sources_log_orders_is_judged() -> None:
