@@ -14,7 +14,7 @@ from sluice.hidden_columns import NAMES
 from sluice.schema_history import SeenSchema, seen
 from sluice.table_config import TableConfig
 from sluice.table_evolution import INCOMPATIBLE, ColumnChange, compare, refused
-from sluice.table_rows import evolve_table, row_for_table
+from sluice.table_rows import evolve_table, row_with_types
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.ledger import Ledger
@@ -141,8 +141,8 @@ def verdict(
     store = SchemaHistory(objects, target.silver)
     writer = read_writer_schema(_document(objects, target, store, table, schema))
     config = _config(target, objects, table)
-    row = row_for_table(writer.row, config)
     stored = store.columns(table)
+    row = row_with_types(writer, config, {} if stored is None else stored.columns)
     try:
         evolution = evolve_table(None if stored is None else stored.columns, row, config)
     except Incompatible as error:

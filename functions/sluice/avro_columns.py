@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any, List, Mapping
 
 from sluice.avro_types import MAX_NESTING, NamedTypes
-from sluice.column_types import Column, array_column, column_of, json_column, variable_decimal_column
+from sluice.column_types import SPARK_TYPES, Column, array_column, column_of, json_column, variable_decimal_column
 from sluice.errors import UnsupportedType
+from sluice.structured_time import STRUCTURED
 
 MAX_NESTED = 4_096  # types looked at below the columns of one schema: named types can be used again and again
 VARIABLE_SCALE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
@@ -39,7 +40,9 @@ class Columns:
             return json_column(name, nullable, source_type, element=self._column(top, "value", value.get("values"), depth + 1))
         if _is_variable_decimal(value):
             return variable_decimal_column(name, nullable, source_type)
-        return json_column(name, nullable, source_type, fields=tuple(self._fields(top, value, depth)))
+        made = json_column(name, nullable, source_type, fields=tuple(self._fields(top, value, depth)))
+        kind = STRUCTURED.get(told) if isinstance(told, str) else None
+        return made if kind is None else replace(made, kind=kind, spark_type=SPARK_TYPES[kind])
 
     def _fields(self, top: str, record: Mapping[str, Any], depth: int) -> List[Column]:
         fields = record.get("fields")

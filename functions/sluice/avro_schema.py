@@ -28,7 +28,7 @@ DEFAULT_PREFIX = "__"
 _SOURCE_NAMES = (
     "version connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection txId lsn xmin origin origin_lsn "
     "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no "
-    "scn commit_scn lcr_position rs_id ssn redo_thread user_name redo_sql row_id start_scn start_ts_ms commit_ts_ms "
+    "scn commit_scn lcr_position rs_id ssn redo_thread user_name redo_sql row_id start_scn start_ts_ms commit_ts_ms txSeq "
     "rs ord lsid txnNumber stxnid wallTime"
 ).split()
 _OF_TRANSACTION = ("total_order", "data_collection_order")
@@ -165,7 +165,8 @@ def _envelope(types: NamedTypes, fields: Dict[str, Mapping[str, Any]]) -> Tuple[
             value, _ = types.non_null(fields[side].get("type"), side)
             if value["type"] != "record":
                 raise UnusableSchema(f"The envelope's {side} is {value['type']!r}, not a record", column=side, next_step=_NO_RECORD)
-            rows.append(_row(types, list(_fields(value).values())))
+            fields_of_row = list(_fields(value).values())
+            rows.append(_row(types, fields_of_row) if fields_of_row else RowSchema(()))  # of JSON's truncates nothing tells a column
     if len({_compared(row.columns) for row in rows}) > 1:
         raise UnusableSchema("The envelope's before and after have different columns")
     source, _ = types.non_null(fields["source"].get("type"), "source")

@@ -1,6 +1,7 @@
 """What a column of a writer schema is stored as: kinds, Spark types, decimals."""
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -85,7 +86,7 @@ class Column:
     """One column of a row. `nullable` is what the source says; stored columns are all nullable but the key.
 
     `element` is the item column of an array, or the value column of a map (kind JSON); `fields` are those of a
-    record (kind JSON). `source_type` tells the writer's own type, for messages. `field` is what the writer calls it where its
+    record (kind JSON, or the kind that its components come to: structured_time.py). `source_type` tells the writer's own type, for messages. `field` is what the writer calls it where its
     table can't (column_names.py).
     """
 
@@ -99,6 +100,11 @@ class Column:
     element: Optional[Column] = None
     fields: Tuple[Column, ...] = ()
     field: Optional[str] = None
+
+    @property
+    def places(self) -> int:
+        """Digits behind the point of the stored decimal; `scale`, the writer's, may be below zero."""
+        return max(self.scale or 0, 0)
 
     @property
     def written_name(self) -> str:
@@ -130,15 +136,15 @@ def plain_column(name: str, kind: str, nullable: bool, source_type: str) -> Colu
 def decimal_column(name: str, precision: int, scale: int, nullable: bool, source_type: str) -> Column:
     """An exact decimal, text where no engine's decimal holds that many digits.
 
-    A scale beyond the precision (PostgreSQL's numeric(2,5)) makes the decimal as long as its scale. Raises
-    UnsupportedType for a precision or scale below zero, which no Avro schema may have.
+    A scale beyond the precision (PostgreSQL's numeric(2,5)) makes the decimal as long as its scale, and one below zero (Oracle's
+    NUMBER(20,-2)) as long as its numbers are. Raises UnsupportedType for a precision of nothing.
     """
-    if precision <= 0 or scale < 0:
-        raise UnsupportedType(f"Column {name} is {source_type}; a decimal has digits, and no negative scale", column=name, source_type=source_type)
-    digits = max(precision, scale)
+    if precision <= 0:
+        raise UnsupportedType(f"Column {name} is {source_type}; a decimal has digits", column=name, source_type=source_type)
+    digits = max(precision - min(scale, 0), scale)
     if digits > MAX_PRECISION:
         return Column(name, DECIMAL_TEXT, SPARK_TYPES[DECIMAL_TEXT], nullable, None, scale, source_type)
-    return Column(name, DECIMAL, f"decimal({digits},{scale})", nullable, digits, scale, source_type)
+    return Column(name, DECIMAL, f"decimal({digits},{max(scale, 0)})", nullable, digits, scale, source_type)
 
 
 def variable_decimal_column(name: str, nullable: bool, source_type: str) -> Column:
@@ -154,6 +160,21 @@ def json_column(name: str, nullable: bool, source_type: str, *, fields: Tuple[Co
 def array_column(name: str, element: Column, nullable: bool) -> Column:
     """An array of what `element` is."""
     return Column(name, ARRAY, f"array<{element.spark_type}>", nullable, source_type=f"array of {element.source_type}", element=element)
+
+
+def stored_column(name: str, spark_type: str) -> Column:
+    """A nullable column that is stored as a type (Spark's name of it, as a table has it) and says no more."""
+    items, digits = _STORED_ARRAY.fullmatch(spark_type), _STORED_DECIMAL.fullmatch(spark_type)
+    if items:
+        return array_column(name, stored_column(name, items[1]), True)
+    if digits:
+        return decimal_column(name, int(digits[1]), int(digits[2]), True, spark_type)
+    return plain_column(name, _STORED[spark_type], True, spark_type)
+
+
+_STORED_ARRAY, _STORED_DECIMAL = re.compile(r"array<(.*)>"), re.compile(r"decimal\((\d+),(\d+)\)")
+_STORED: Dict[str, str] = {
+    "boolean": BOOLEAN, "int": INT, "bigint": LONG, "float": FLOAT, "double": DOUBLE, "string": STRING, "binary": BYTES, "date": DATE, "timestamp": TIMESTAMP_MICROS}
 
 
 def as_raw(column: Column) -> Column:

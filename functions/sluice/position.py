@@ -34,7 +34,7 @@ class _Source:
 
 # Where each field is documented: https://debezium.io/documentation/reference/3.5/connectors/, "About values in change events"
 # of sqlserver (commit_lsn, change_lsn, event_serial_no), oracle (scn, commit_scn, rs_id, ssn), mysql and mariadb
-# (file, pos, row), mongodb (ord and ts_ms: the two halves of the cluster time), postgresql (lsn).
+# (file, pos, row), mongodb (ord and ts_ms: the cluster time, from release 3.4 on by the server's clock), postgresql (lsn).
 _SOURCES: Tuple[_Source, ...] = (
     _Source(SQLSERVER, ("commit_lsn", "change_lsn", "event_serial_no")),
     _Source(ORACLE, ("commit_scn", "scn", "rs_id", "ssn"), optional=("rs_id", "ssn"), telling="scn"),
@@ -96,7 +96,7 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
     a binlog file counts by its number, so `.999999` precedes `.1000000`. Oracle's changes count by
     their commit, since a snapshot holds what was committed before it, and then by their own SCN and
     place in the redo log. MongoDB's cluster time is (ts_ms, ord); changes of one transaction share it,
-    and the offset orders them. Raises Unordered for a missing or out-of-range component. Called once
+    and the offset orders them. (Since 3.4 ts_ms is the server's wall time, where MongoDB 6 tells it, and rises with the cluster's.) Raises Unordered for a missing or out-of-range component. Called once
     per record, hence the plain formatting.
     """
     try:

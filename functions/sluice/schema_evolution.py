@@ -72,8 +72,8 @@ def merge_columns(first: Column, second: Column) -> Column:
 
 def _wider_decimal(first: Column, second: Column, nullable: bool) -> Column:
     """Room for the longer integer part and the longer fraction."""
-    scale = max(first.scale or 0, second.scale or 0)
-    whole = max((first.precision or 0) - (first.scale or 0), (second.precision or 0) - (second.scale or 0))
+    scale = max(first.places, second.places)
+    whole = max((first.precision or 0) - first.places, (second.precision or 0) - second.places)
     if whole + scale > kinds.MAX_PRECISION:
         raise _incompatible(first, second)
     return decimal_column(first.name, whole + scale, scale, nullable, f"decimal({whole + scale},{scale})")

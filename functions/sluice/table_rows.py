@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Mapping, Optional
+from typing import Dict, Mapping, Optional, Sequence
 
-from sluice.column_types import ARRAY, BYTES, JSON, STRING, Column, RowSchema, plain_column, row_as_configured
+from sluice.avro_schema import WriterSchema
+from sluice.column_types import ARRAY, BYTES, JSON, STRING, Column, RowSchema, plain_column, row_as_configured, stored_column
 from sluice.errors import Incompatible
 from sluice.hidden_columns import NAMES, ROW
+from sluice.position import MONGODB
+from sluice.stored_types import SAME
 from sluice.table_config import TableConfig
 from sluice.table_evolution import Evolution, evolve
 from sluice.watermark import check_watermark
@@ -26,6 +29,45 @@ def row_for_table(row: RowSchema, config: TableConfig) -> RowSchema:
 
 def _told_as_text(column: Column) -> Column:
     return replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field) if column.kind == BYTES else column
+
+
+def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str, str]) -> RowSchema:
+    """`row_for_table` of a writer's row, columns of which its schema tells no type as they are `known` (Spark's names of types).
+
+    MongoDB's documents have no schema: for a null the connector writes text, for an empty array one of texts. A value that is there
+    and isn't what is known costs its row. https://github.com/debezium/debezium, connector/mongodb/transforms/MongoDataConverter.java
+    """
+    row = row_for_table(writer.row, config)
+    if writer.meta.position.kind != MONGODB:
+        return row
+    fixed = {*config.record_key, *config.partition_by}
+    return RowSchema(tuple(
+        replace(stored_column(column.name, known[column.name]), field=column.field)
+        if column.name in known and column.name not in fixed and _untold(column) and not _untold_as(known[column.name]) else column
+        for column in row.columns))
+
+
+def types_told(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping[str, str]:
+    """The types (Spark's names) of all columns of which some schema does tell one, of several the first; none where every schema tells all types."""
+    told: Dict[str, str] = {}
+    for writer in writers if any(writer.meta.position.kind == MONGODB for writer in writers) else ():
+        for column in row_for_table(writer.row, config).columns:
+            if not _untold(column):
+                told.setdefault(column.name, column.spark_type)
+    return told
+
+
+def _untold(column: Column) -> bool:
+    return column.kind == STRING or column.kind == ARRAY and column.element is not None and column.element.kind == STRING
+
+
+def _untold_as(spark_type: str) -> bool:
+    return spark_type in ("string", "array<string>")
+
+
+def evolve_nothing(before: Mapping[str, str]) -> Evolution:
+    """What a schema without any column means for a table that is there."""
+    return Evolution(SAME, (), before)
 
 
 def evolve_table(before: Optional[Mapping[str, str]], row: RowSchema, config: TableConfig) -> Evolution:

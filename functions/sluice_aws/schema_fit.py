@@ -8,7 +8,7 @@ from sluice.errors import Incompatible
 from sluice.schema_history import seen
 from sluice.table_config import TableConfig
 from sluice.table_evolution import refused
-from sluice.table_rows import evolve_table, row_for_table
+from sluice.table_rows import evolve_table, row_with_types
 from sluice_aws.objects import Objects
 from sluice_aws.schema_history_store import ColumnsAtHand, SchemaHistory
 
@@ -27,9 +27,10 @@ class SchemaFit:
 
     def check(self, writer: WriterSchema, config: TableConfig) -> None:
         """Raises Incompatible, once it is part of the table's history, where the schema can't be merged."""
-        row = row_for_table(writer.row, config)
+        stored = self._columns.of(config.table)
+        row = row_with_types(writer, config, stored or {})
         try:
-            evolve_table(self._columns.of(config.table), row, config)
+            evolve_table(stored, row, config)
         except Incompatible as error:
             self._history.note(seen(config.table, writer.fingerprint, row, refused(error), at=self._now()))
             raise

@@ -18,7 +18,7 @@ from sluice.schema_evolution import merge_schemas
 from sluice.stored_types import incompatible
 from sluice.table_config import TableConfig
 from sluice.table_evolution import Evolution, refused, rewritten_columns
-from sluice.table_rows import evolve_table, row_for_table
+from sluice.table_rows import evolve_nothing, evolve_table, row_with_types, types_told
 from sluice_spark.task_plan import ReaderPlan, reader_plan
 
 _TYPES: Dict[str, DataType] = {
@@ -58,8 +58,12 @@ def plan_read(
     turned_away: Dict[str, Incompatible] = {}
     verdicts: Dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
+    known = {**types_told(writers, config), **(before or {})}
     for writer in writers:
-        row = row_for_table(writer.row, config)
+        row = row_with_types(writer, config, known)
+        if not row.columns and before is not None:  # an object of nothing but truncates, of which nothing tells the columns
+            verdicts[writer.fingerprint] = evolve_nothing(before)
+            continue
         try:
             verdicts[writer.fingerprint] = evolve_table(before, row, config)
             merged = merge_schemas(agreed, row) if agreed is not None else row

@@ -165,7 +165,7 @@ def test_position_fields_named_with_their_struct_are_found():
     ({"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 1}, "decimal(5,1)"),
     ({"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
     ({"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}, "decimal(38,2)"),  # money: its precision is only the converter's default
-    ({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}, "string"), ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 5}, "decimal(5,5)"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}, "string"), ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 5}, "decimal(5,5)"), ({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": -2}, "decimal(22,0)"), ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": -2}, "string"),
     (named("bytes", "org.apache.kafka.connect.data.Decimal", precision=64, **{"connect.parameters": {"scale": "2", "connect.decimal.precision": "64"}}), "string"),
     ({"type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data", "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]}, "string"),
     ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "double"}]}, "string"), ({"type": "map", "values": ["null", "string"]}, "string"),
@@ -182,7 +182,7 @@ def test_a_type_is_stored_as_what_it_means_nullable_in_either_order(kind, expect
 
 
 @pytest.mark.parametrize("kind", [
-    {"type": "bytes", "logicalType": "decimal"}, {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": -1}, {"type": "bytes", "logicalType": "decimal", "precision": 0},
+    {"type": "bytes", "logicalType": "decimal"}, {"type": "bytes", "logicalType": "decimal", "precision": 0},
     named("int", "com.example.Never.Heard"), named("bytes", "com.example.Never.Heard"), {"type": "record", "name": "R"}, {"type": "record", "name": "R", "fields": [5]},
     ["null", "int", "string"], ["null"], "null", "no.such.Type", {"type": "array", "items": {"type": "map", "values": "null"}}, 5, None,
     {"type": "long", "logicalType": "duration-of-my-own"}, {"type": "record", "name": "R", "fields": [{"name": "again", "type": ["null", "R"]}]},

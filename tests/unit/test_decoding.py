@@ -178,6 +178,16 @@ def test_a_column_takes_the_form_that_the_batch_agreed_on() -> None:
     assert (row["id"], row["price"], row["at"], row["more"]) == (1, Decimal("2.5000"), 1_000_000, None)
 
 
+def test_a_decimal_of_negative_scale_is_as_long_as_its_numbers() -> None:
+    """Oracle's NUMBER(20,-2), as AvroData.java writes it: the scale is below what Avro's own rule allows, and there all the same."""
+    schema, other = (flattened(id="int", n=["null", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]) for precision, scale in ((20, -2), (24, 2)))
+    writers = [read_writer_schema(each) for each in (schema, other)]
+    body = under_another_schema(avro(flattened(id="int", n=["null", "bytes"]), [change("c", 1, id=1, n=(-12345).to_bytes(3, "big", signed=True))]), schema)
+    for used, value in ((writers[:1], Decimal(-1234500)), (writers, Decimal("-1234500.00"))):
+        plan = plan_read(CONFIG, batch="b", writers=used, stored=None).plan
+        assert decode(body, ITEM, plan).batches[0].to_pylist()[0]["n"] == value
+
+
 def test_text_and_counts_of_one_meaning_agree_within_a_batch() -> None:
     counted = flattened(id="int", at=named("long", "io.debezium.time.MicroTimestamp"), day=named("int", "io.debezium.time.Date"), t=named("long", "io.debezium.time.MicroTime"))
     told = flattened(id="int", at=named("string", "io.debezium.time.ZonedTimestamp"), day=named("string", "io.debezium.time.IsoDate"), t=named("string", "io.debezium.time.IsoTime"))
@@ -185,6 +195,68 @@ def test_text_and_counts_of_one_meaning_agree_within_a_batch() -> None:
     assert (row["at"], row["day"], row["t"]) == (86_400_500_000, -1, "10:00:00Z")
     (row,) = decoded(counted, [change("c", 1, id=1, at=5, day=7, t=-1)], told)
     assert (row["at"], row["day"], row["t"]) == (5, 7, "-00:00:00.000001")
+
+
+def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
+    """The records of Debezium's StructuredDate.java and its siblings."""
+    def parts(name: str, **told: str) -> Any:
+        fields = [{"name": part, "type": ["null", kind]} for part, kind in told.items()]
+        return ["null", {"type": "record", "name": name, "connect.name": f"io.debezium.time.{name}", "fields": fields}]
+
+    day, clock, special = {part: "int" for part in ("year", "month", "day")}, {part: "int" for part in ("hour", "minute", "second", "nanos")}, {"specialValue": "string"}
+    schema = flattened(
+        id="int", d=parts("StructuredDate", **day, **special), ts=parts("StructuredTimestamp", **day, **clock, **special, precision="int"),
+        tz=parts("StructuredZonedTimestamp", **day, **clock, offsetSeconds="int", zoneId="string", **special), t=parts("StructuredTime", **clock), z=parts("StructuredZonedTime", **clock, offsetSeconds="int"))
+    at = {"year": 2026, "month": 2, "day": 3, "hour": 4, "minute": 5, "second": 6, "nanos": 7_000}
+    whole = {name: {part: at[part] for part in at if part in told} for name, told in (("d", day), ("ts", {**day, **clock}), ("tz", {**day, **clock}), ("t", clock), ("z", clock))}
+    rows = decoded(schema, [
+        change("c", 1, id=1, **{**whole, "tz": {**at, "offsetSeconds": -5_400}, "z": {**whole["z"], "hour": 24, "nanos": 1, "offsetSeconds": 0}}),
+        change("c", 2, id=2, d={"specialValue": "POSITIVE_INFINITY"}, ts={"specialValue": "NEGATIVE_INFINITY"}, tz={**at, "year": -43}, t=None, z=None)])
+    assert [[row[name] for name in ("d", "ts", "tz", "t", "z")] for row in rows] == [
+        ["2026-02-03Z", "2026-02-03T04:05:06.000007Z", "2026-02-03T04:05:06.000007-01:30", "04:05:06.000007", "24:05:06.000000001Z"],
+        ["infinity", "-infinity", "-0043-02-03T04:05:06.000007Z", None, None]]
+    micros = flattened(id="int", ts=named("long", "io.debezium.time.MicroTimestamp"))
+    assert decoded(flattened(id="int", ts=schema["fields"][2]["type"]), [change("c", 1, id=1, ts={**at, "year": 1970, "month": 1, "day": 1})], micros)[0]["ts"] == 14_706_000_007
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(avro(schema, [change("c", 1, id=1, d={"year": 2026, "month": 2}), change("c", 2, id=2, tz={**at, "offsetSeconds": 1})]), ITEM, plan)
+    assert [row.code for row in found.rows] == ["value_out_of_range"] * 2 and not found.batches
+
+
+def mongodb(**columns: Any) -> dict[str, Any]:
+    """As ExtractNewDocumentState writes a document (`add.fields=op,ord,source.ts_ms`): one schema for each combination of its values' types."""
+    meta = {"__op": "string", "__ord": "int", "__source_ts_ms": "long", "__deleted": "boolean"}
+    return {"type": "record", "name": "Value", "fields": [{"name": name, "type": ["null", kind]} for name, kind in {"_id": "string", **columns, **meta}.items()]}
+
+
+def test_a_null_of_a_document_that_comes_as_text_is_a_null_of_the_type_that_is_known() -> None:
+    """MongoDataConverter.java: BSON's null is OPTIONAL_STRING_SCHEMA, an empty array one of such."""
+    table, at = replace(CONFIG, record_key=("_id",)), named("long", "org.apache.kafka.connect.data.Timestamp")[1]
+    ints, texts = {"type": "array", "items": "int"}, {"type": "array", "items": ["null", "string"]}
+    typed, untold = mongodb(n="int", at=at, ok="boolean", raw="bytes", l=ints, t="string"), mongodb(n="string", at="string", ok="string", raw="string", l=texts, t="string")
+    also = mongodb(l="string")
+    writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in (untold, typed, also)]
+    by_batch, stored = plan_read(table, batch="b", writers=writers, stored=None), plan_read(table, batch="b", writers=writers[1:2], stored=None).target
+    by_table = plan_read(table, batch="c", writers=[writers[0], writers[2]], stored=stored)
+    meta = {"_id": "a", "__op": "u", "__ord": 1, "__source_ts_ms": 1000, "__deleted": False}
+    for planned in (by_batch, by_table):
+        assert not planned.refused and planned.target["n"].dataType.simpleString() == "int" and planned.target["l"].dataType.simpleString() == "array<int>"
+        nulls = {"n": None, "at": None, "ok": None, "raw": None, "l": [], "t": "x"}
+        found = decode(avro(untold, [{**meta, **nulls}, {**meta, **nulls, "n": "5"}, {**meta, **nulls, "raw": "x"}, {**meta, **nulls, "l": ["x"]}]), ITEM, planned.plan)
+        assert [{name: row[name] for name in nulls} for batch in found.batches for row in batch.to_pylist()] == [nulls]
+        assert [row.code for row in found.rows] == ["value_out_of_range"] * 3  # what is there and is something else costs its row, and is kept
+        assert decode(avro(also, [{**meta, "l": None}]), ITEM, planned.plan).batches[0].to_pylist()[0]["l"] is None
+    flat = [read_writer_schema(json.loads(json.dumps(flattened(id="int", n=["null", kind])))) for kind in ("int", "string")]
+    assert plan_read(CONFIG, batch="b", writers=flat, stored=None).refused  # other sources' columns do have types
+
+
+def test_names_that_only_java_takes_for_names_are_read() -> None:
+    """Avro's Java library checks a type's own name and no namespace, and takes letters of any script; so do topics with dashes and digits in front."""
+    value = {"type": "record", "name": "Value", "namespace": "my-src.1st.tävla-t", "fields": [{"name": "id", "type": "int"}, {"name": "ünïcode", "type": ["null", "string"]}, {"name": "日本", "type": ["string", "null"]}]}
+    source = {"type": "record", "name": "Source", "namespace": "io.debezium.connector.postgresql", "fields": [{"name": "lsn", "type": ["null", "long"]}]}
+    schema = {"type": "record", "name": "Envelope", "namespace": "my-src.1st.tävla-t", "fields": [
+        {"name": "before", "type": ["null", value]}, {"name": "after", "type": ["null", "Value"]}, {"name": "source", "type": source}, {"name": "op", "type": "string"}]}
+    (row,) = decoded(schema, [{"before": None, "after": {"id": 1, "ünïcode": "a", "日本": None}, "source": {"lsn": 9}, "op": "c"}])
+    assert (row["id"], row["ünïcode"], row["日本"]) == (1, "a", None)
 
 
 def test_records_maps_and_numbers_of_any_scale_are_exact_text() -> None:
@@ -238,16 +310,9 @@ def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, A
 ])
 def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: Any) -> None:
     schema = flattened(id="int", v=kind)
-    bare = flattened(id="int", v=["null", kind[1]["type"]])
-    body = avro(bare, [change("c", 1, id=1, v=value)])
+    body = avro(flattened(id="int", v=["null", kind[1]["type"]]), [change("c", 1, id=1, v=value)])
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    source = io.BytesIO(body)
-    header = fastavro.schemaless_reader(source, _HEADER)
-    # fastavro's writer would not accept the value under its logical type; another writer did.
-    header["meta"]["avro.schema"] = json.dumps(schema).encode()
-    forged = io.BytesIO()
-    fastavro.schemaless_writer(forged, _HEADER, header)
-    found = decode(forged.getvalue() + body[source.tell():], ITEM, plan)
+    found = decode(under_another_schema(body, schema), ITEM, plan)
     assert [(row.code, row.record) for row in found.rows] == [(ValueOutOfRange.code, 0)] and "Column v" in found.rows[0].reason
     assert found.batches == []
 
@@ -297,6 +362,15 @@ def test_more_records_or_more_decoded_bytes_than_the_limits_refuse_the_object() 
 _HEADER = {"type": "record", "name": "Header", "fields": [
     {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}}, {"name": "meta", "type": {"type": "map", "values": "bytes"}},
     {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}}]}
+
+
+def under_another_schema(body: bytes, schema: dict[str, Any]) -> bytes:
+    """The same blocks behind a header that names this schema: fastavro's writer doesn't take all that other writers do."""
+    source, forged = io.BytesIO(body), io.BytesIO()
+    header: Any = fastavro.schemaless_reader(source, _HEADER)
+    header["meta"]["avro.schema"] = json.dumps(schema).encode()
+    fastavro.schemaless_writer(forged, _HEADER, header)
+    return forged.getvalue() + body[source.tell():]
 
 
 def test_bytes_cut_anywhere_inside_a_block_are_corrupt() -> None:

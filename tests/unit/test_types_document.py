@@ -22,7 +22,7 @@ def avro(told):
         name = {"connect.name": nested[2].strip()} if nested[2] else {}
         return {"type": nested[1], **name, "items" if nested[1] == "array" else "values": avro(told[nested.end():])}
     base, _, name = told.partition(" ")
-    decimal = re.fullmatch(r"decimal\((\w+),(\d+)\)", name)
+    decimal = re.fullmatch(r"decimal\((\w+),(-?\d+)\)", name)
     kind = {"type": base}
     if base in ("fixed", "enum"):
         kind.update(name="N", size=8, symbols=["A"])
