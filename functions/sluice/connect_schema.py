@@ -59,7 +59,7 @@ class _Translation:
 
     def _map(self, node: Mapping[str, Any], path: str, depth: int) -> Dict[str, Any]:
         keys = node.get("keys")
-        if isinstance(keys, Mapping) and keys.get("type") == "string" and not keys.get("optional"):
+        if isinstance(keys, Mapping) and keys.get("type") == "string":  # optional ones, too: JsonConverter.convertToJson goes by the type alone
             return {**_attributes(node), "type": "map", "values": self.type_of(node.get("values"), path, depth + 1)}
         # Other keys are written as pairs in an array.
         pair = {"type": "record", "name": f"MapEntry{len(self._structs)}", "fields": [

@@ -11,9 +11,10 @@ from sluice.json_text import NumberText
 from sluice.json_types import JSON_TEXT, METADATA, NUMBER_TEXT, declared_type
 
 MAX_FIELDS = 4_096
-EXACT_IN_DOUBLE = "sluice.exact_in_double"  # attribute of a `long` whose values a double holds too
+EXACT_IN_DOUBLE = "sluice.exact_in_double"  # attribute of a `long`, or of text that is NaN and infinities only: a double holds its values too
+_NOT_FINITE = frozenset(("NaN", "Infinity", "-Infinity"))  # as Jackson writes them in JSON: as text
 
-_BOOLEAN, _SMALL, _LONG, _BIG, _FLOAT, _PRECISE, _TEXT, _NESTED, _UNKNOWN = (1 << bit for bit in range(9))
+_BOOLEAN, _SMALL, _LONG, _BIG, _FLOAT, _PRECISE, _TEXT, _NESTED, _UNKNOWN, _ENDLESS = (1 << bit for bit in range(10))
 _NUMBERS = _SMALL | _LONG | _BIG | _FLOAT | _PRECISE
 _WORDS = {_BOOLEAN: "true or false", _NUMBERS: "a number", _TEXT: "text", _NESTED: "an object or array"}
 _AS_IT_IS = {"type": "string", "connect.name": METADATA}
@@ -104,7 +105,7 @@ def _with_doubles(node: Mapping[str, Any], known: Collection[str]) -> Dict[str, 
         if isinstance(kind, dict) and "fields" in kind:
             kind = _with_doubles(kind, known)
         elif isinstance(kind, dict) and kind.get(EXACT_IN_DOUBLE):
-            kind = "double" if stored_name(field["name"]) in known else "long"
+            kind = "double" if stored_name(field["name"]) in known else kind["type"]
         fields.append({**field, "type": ["null", kind]})
     return {**node, "fields": fields}
 
@@ -118,7 +119,7 @@ def _see(seen: Dict[str, int], record: Mapping[str, Any], unavailable: FrozenSet
     for name, value in record.items():
         kind = type(value)
         if kind is str:
-            found = _TEXT if value not in unavailable else _UNKNOWN
+            found = _UNKNOWN if value in unavailable else _ENDLESS if value in _NOT_FINITE else _TEXT
         elif value is None:
             found = 0
         elif kind is int:
@@ -144,6 +145,10 @@ def exact_in_double(text: str) -> bool:
 
 def _type(name: str, kinds: int) -> Any:
     known = kinds & ~_UNKNOWN
+    if known == _ENDLESS:
+        return {"type": "string", EXACT_IN_DOUBLE: True}
+    if known & _ENDLESS:
+        known = known & ~_ENDLESS | (_TEXT if known & ~(_NUMBERS | _ENDLESS) else _FLOAT)
     if not known & ~_NUMBERS and known:
         if not known & (_FLOAT | _PRECISE | _BIG):
             return {"type": "long", EXACT_IN_DOUBLE: True} if known == _SMALL else "long"

@@ -8,6 +8,7 @@ from sluice.temporal_bounds import INFINITE_COUNTS
 
 _TEXT = re.compile(r"([+-]?\d{4,6})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(?:Z|([+-])(\d\d):(\d\d))?")
 _UNITS = {kinds.TIMESTAMP_MILLIS: 10**6, kinds.TIMESTAMP_MICROS: 10**3, kinds.TIMESTAMP_NANOS: 1}
+_INFINITE_DAYS = (-(2**31), 2**31 - 1)  # days have 32 bits
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -18,12 +19,13 @@ class NoTime(ValueError):
 def count_of(text: str, kind: str) -> int:
     """Days, or units of a timestamp kind, since 1970-01-01 UTC; what is below the unit is cut.
 
-    An infinity is the greatest or the least 64-bit count. Raises NoTime.
+    An infinity is the greatest or the least count of 64 bits, of days of 32. Raises NoTime.
     """
     matched = _TEXT.fullmatch(text)
     if matched is None:
         if re.fullmatch(r"-?infinity|[+-]\d{7,9}-.*", text):
-            return min(INFINITE_COUNTS) if text.startswith("-") else max(INFINITE_COUNTS)
+            counts = _INFINITE_DAYS if kind == kinds.DATE else INFINITE_COUNTS
+            return min(counts) if text.startswith("-") else max(counts)
         raise NoTime(f"{text[:40]!r} is no date or timestamp")
     year, month, day, hour, minute, second = (int(part or 0) for part in matched.groups()[:6])
     if not (1 <= month <= 12 and 1 <= day <= _MONTH_DAYS[month - 1] and hour < 24 and minute < 60 and second < 60):

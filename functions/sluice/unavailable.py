@@ -7,7 +7,7 @@ import json
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import FrozenSet, Iterator, Tuple
+from typing import Any, FrozenSet, Iterator, Tuple
 
 DEFAULT = "__debezium_unavailable_value"
 _HEX_PREFIX = "hex:"
@@ -23,7 +23,7 @@ _POINT = struct.pack("<BIdd", 1, 1, -99_999_999, -99_999_999)
 class Placeholders:
     """The forms that one placeholder takes, by the raw type of the column.
 
-    `texts` are those of text columns and of an array's single item, `bytes_` those of byte strings, `codes`
+    `texts` are those of text columns, arrays as JSON text among them, and of an array's single item, `bytes_` those of byte strings, `codes`
     the whole of an array of integers, `pair` the single key and value of a map.
     """
 
@@ -52,13 +52,17 @@ def placeholders(value: str = DEFAULT) -> Placeholders:
     if not raw:
         raise ValueError("The placeholder of unavailable values is empty")
     text = raw.decode("utf-8", "replace")
-    texts = frozenset((
-        *_shapes(),
-        text, base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode(), raw.hex(), raw.hex().upper(), _named_uuid(raw),
-        json.dumps({text: text}, separators=(",", ":")),
-    ))
     signed = tuple(byte - 256 if byte > 127 else byte for byte in raw)  # as Java's bytes are
+    items = (text, base64.b64encode(raw).decode(), _named_uuid(raw))
+    texts = frozenset((
+        *_shapes(), *items, base64.urlsafe_b64encode(raw).decode(), raw.hex(), raw.hex().upper(), _json({text: text}),
+        *(_json([item]) for item in items), _json(signed),  # arrays of JSON without a schema, which are columns of JSON text
+    ))
     return Placeholders(texts, frozenset((raw,)), signed, (text, text))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _shapes() -> Iterator[str]:

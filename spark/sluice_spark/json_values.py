@@ -2,17 +2,17 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 from decimal import Decimal
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from sluice.avro_types import NamedTypes
+from sluice.column_types import DATE
 from sluice.json_text import DamagedJson, to_text
 from sluice.json_types import BASE64, JSON_TEXT, METADATA, NUMBER_TEXT
+from sluice.temporal_text import count_of
 from sluice_spark.row_quarantine import UndecodableValue
 
 _Convert = Callable[[Any], Any]
-_EPOCH = dt.date(1970, 1, 1).toordinal()
 _DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 would not end
 
@@ -141,7 +141,7 @@ def _integer(value: Any) -> int:
 
 def _days(value: Any) -> int:
     """Days since 1970, or a day as ISO 8601 writes it."""
-    return _integer(value) if type(value) is not str else dt.date.fromisoformat(value).toordinal() - _EPOCH
+    return _integer(value) if type(value) is not str else count_of(value, DATE)
 
 
 def _boolean(value: Any) -> bool:

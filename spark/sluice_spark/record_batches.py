@@ -121,7 +121,9 @@ def _positions(
         return [encode_watermark(plan.generation, ordering, row[ordering.written_name], offset) for row, offset in zip(rows, offsets)]
     kind, names = writer.meta.position.kind, writer.meta.position.names
     components: List[Sequence[Any]] = list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
-    if ops is not None and names and hidden.SNAPSHOT_READ in ops:
+    if names and ops is None:  # what names no place in the log was read by a snapshot: nothing else comes without
+        components = [of_snapshot(kind, parts) for parts in components]
+    elif names and ops is not None and hidden.SNAPSHOT_READ in ops:
         components = [of_snapshot(kind, parts) if op == hidden.SNAPSHOT_READ and not parts[0] else parts for parts, op in zip(components, ops)]
     return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
 
@@ -154,6 +156,9 @@ def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: S
 def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], writer: WriterSchema, plan: ReaderPlan) -> Tuple[List[pa.Array], Optional[pa.Array]]:
     if None in rows:
         raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=numbers[rows.index(None)])
+    empty = next((number for number, row in zip(numbers, rows) if row is not _NO_ROW), None) if not writer.row.columns else None
+    if empty is not None:
+        raise NullRecordKey("A change has a row without columns", column=plan.record_key[0], record=empty)
     arrays: List[pa.Array] = []
     room = plan.limits.decoded_bytes
     for wanted in plan.columns:

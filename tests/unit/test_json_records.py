@@ -1,9 +1,11 @@
 """JSON objects of both sinks to Arrow batches: with Connect's schemas and without, flattened and enveloped, packed and plain."""
 import base64
 import gzip
+import hashlib
 import json
 import os
 import time
+import uuid
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,10 @@ from sluice.json_lines import NotJsonLines, TooManySchemas, schema_in_head
 from sluice.json_text import DamagedJson
 from sluice.limits import DEFAULTS
 from sluice.routing import classify
+from sluice.avro_schema import read_writer_schema
+from sluice_spark.decoding import decode
 from sluice_spark.json_records import json_schemas
+from sluice_spark.reader_plan import plan_read
 from sluice.row_errors import RowError
 
 META = ("_sluice_op", "__deleted", "_sluice_position")
@@ -75,6 +80,60 @@ def test_nan_and_the_infinities_are_doubles_as_jackson_writes_them() -> None:
     schema = struct({"type": "int32", "optional": False, "field": "id"}, {"type": "double", "optional": True, "field": "d"})
     rows = json_rows(lines(*wrapped(schema, *({"id": 1, "d": text, "__op": "c", "__lsn": 1} for text in ("NaN", "Infinity", "-Infinity")))))
     assert [str(row["d"]) for row in rows] == ["nan", "inf", "-inf"]
+
+
+def test_nan_and_the_infinities_among_numbers_without_a_schema_are_doubles_too() -> None:
+    body = lines(flat(id=1, d=1.5, n="NaN", t="a"), flat(id=2, d="NaN", n="-Infinity", t="NaN"), flat(id=3, d="-Infinity", n=None, t=None))
+    assert {name: kind for name, kind in kinds(body).items() if name in "dnt"} == {"d": "double", "n": {"type": "string", "sluice.exact_in_double": True}, "t": "string"}
+    assert [str(row["d"]) for row in json_rows(body)] == ["1.5", "nan", "-inf"]
+    (alone,), _ = json_schemas(body, {}, DEFAULTS)
+    for doubles, kind in ((["n"], "double"), ([], "string")):  # what is nothing else goes by the table
+        assert [field["type"][1] for field in agreed([alone], doubles)[0]["fields"] if field["name"] == "n"] == [kind]
+    exact = lines(*(json.dumps(flat(id=1, x="X")).replace('"X"', number) for number in ('"NaN"', "0.12345678901234567890")))
+    assert [row["x"] for row in json_rows(exact)] == ["NaN", "0.12345678901234567890"]
+
+
+def test_a_map_with_optional_text_keys_is_an_object_as_jsonconverter_writes_it() -> None:
+    kind = {"type": "map", "optional": True, "field": "m", "keys": {"type": "string", "optional": True}, "values": {"type": "int32", "optional": True}}
+    pairs = {**kind, "field": "p", "keys": {"type": "int32", "optional": False}}
+    schema = struct({"type": "int32", "optional": False, "field": "id"}, kind, pairs)
+    (row,) = json_rows(lines(*wrapped(schema, {"id": 1, "m": {"a": 1, "b": None}, "p": [[1, 2]], "__op": "c", "__lsn": 1})))
+    assert (row["m"], row["p"]) == ('{"a":1,"b":null}', ['{"key":1,"value":2}'])
+
+
+def test_an_array_that_a_change_left_out_is_unchanged_where_arrays_are_json_text() -> None:
+    word = "__debezium_unavailable_value"  # as UnchangedToastedPlaceholder.java has it for text[], bytea[], integer[], date[] and uuid[]
+    named_by_it = str(uuid.UUID(bytes=hashlib.md5(word.encode()).digest(), version=3))
+    left_out = {"t": [word], "b": [base64.b64encode(word.encode()).decode()], "i": list(word.encode()), "u": [named_by_it], "h": {word: word}}
+    rows = json_rows(lines(flat(id=1, t=["a"], b=["AQ=="], i=[1], u=[], h={"a": "b"}), flat("u", 8, id=1, **left_out)))
+    assert picked(rows, "_sluice_unchanged") == [(None,), (list("tbiuh"),)] and all(rows[1][name] is None for name in left_out)
+
+
+def test_days_may_be_iso_8601_with_a_zone_and_infinite() -> None:
+    values = ["1996-07-08", "1996-07-08Z", "+292278994-08-17Z", "-infinity", 9685]
+    rows = json_rows(lines(*(flat(id=n, day=value) for n, value in enumerate(values))), config(json_types={"day": "date"}))
+    assert [row["day"] for row in rows] == [9685, 9685, 2**31 - 1, -(2**31), 9685]  # what no date is becomes null and is counted
+
+
+def test_an_object_of_truncates_alone_needs_no_columns_where_the_table_has_them() -> None:
+    at, known = item("json"), plan_read(config(), batch="a", writers=[read_writer_schema(json_schemas(lines(CREATE), {}, DEFAULTS)[0][0])], stored=None).target
+    truncate = {**CREATE, "before": None, "after": None, "op": "t", "source": {**CREATE["source"], "lsn": 9}}
+    body = lines(truncate, {**truncate, "op": "d", "before": {}})
+    (schema,), _ = json_schemas(body, {}, DEFAULTS)
+    for others in ([], [json_schemas(lines(CREATE), {}, DEFAULTS)[0][0]]):
+        writers = [read_writer_schema(each) for each in (schema, *others)]
+        planned = plan_read(config(), batch="b", writers=writers, stored=known, inferred={at.id.hash: json.dumps(schema)})
+        found = decode(body, at, planned.plan)
+        assert not planned.refused and planned.target == known and planned.verdicts[writers[0].fingerprint].verdict == "same"
+        assert picked([row for batch in found.batches for row in batch.to_pylist()], "_sluice_op", "_sluice_position") == [("t", "0000.00000000000000000009.00000000000000000500")]
+        assert [row.code for row in found.rows] == ["null_record_key"]
+    assert plan_read(config(), batch="b", writers=writers[:1], stored=None).refused
+
+
+def test_a_row_without_a_place_in_the_log_was_read_by_a_snapshot_where_no_operation_is_told() -> None:
+    rows = json_rows(lines(*({"id": n, "__deleted": "false", "__lsn": lsn} for n, lsn in enumerate((None, 7)))))
+    assert picked(rows, "_sluice_op", "_sluice_position") == [
+        (None, "0000.00000000000000000000.00000000000000000500"), (None, "0000.00000000000000000007.00000000000000000501")]
 
 
 def test_a_schema_that_changes_inside_an_object_costs_no_column() -> None:
