@@ -72,6 +72,24 @@ def test_types_of_schemaless_json_evolve_by_the_tables_rules_and_a_refusal_costs
     assert outcome.counts["quarantined_rows"] == 1
 
 
+def test_a_truncate_that_is_alone_in_an_object_without_schema_empties_the_table(bench: Workbench) -> None:
+    config = table("emptied", json_types={"at": "zoned_timestamp"})
+
+    def event(op: str, lsn: int, **after: Any) -> dict[str, Any]:
+        return {"before": None, "after": after or None, "source": {"connector": "postgresql", "ts_ms": 1_700_000_000_000, "lsn": lsn}, "op": op}
+
+    first, truncate, again = (put(bench, json_lines(*events), 10 * at, "json") for at, events in enumerate((
+        [event("c", 10, id=1, at="2026-02-03T04:05:06.000007-01:30"), event("c", 11, id=2, at="-0043-02-03T00:00:00+05:00")], [event("t", 20)], [event("c", 30, id=2, at=None)])))
+    assert bench.merge(config, [first]).counts["winning"] == 2
+    told = bench.spark.read.format("hudi").load(bench.path(config)).selectExpr("id", "cast(at as string) at").orderBy("id").collect()
+    assert [row["at"] for row in told] == ["2026-02-03 05:35:06.000007", "-0043-02-02 19:00:00"]
+    outcome = bench.merge(config, [truncate])
+    assert (outcome.quarantined, outcome.counts["truncates"]) == ((), 1)
+    assert bench.rows(config, "id", "__deleted") == [(1, True), (2, True)]
+    bench.merge(config, [again, first])
+    assert bench.rows(config, "id", "__deleted") == [(1, True), (2, False)]
+
+
 def test_rows_of_a_query_are_ordered_by_their_column_and_append_only_rows_are_there_once(bench: Workbench) -> None:
     query = table("queried", position="last_update")
     new, old = (put(bench, json_lines({"id": 1, "v": value, "last_update": at}, {"id": key, "v": "x", "last_update": at}), offset, "json")
