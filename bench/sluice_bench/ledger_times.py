@@ -1,5 +1,4 @@
 """When things happened, by the ledger's own items: admission of an object, claims and commits of batches."""
-import os
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -7,7 +6,7 @@ from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer
 
-from judging.patience import patience
+from judging.patience import patient
 
 POLL_S = 0.02
 
@@ -47,7 +46,7 @@ def batch_items(dynamodb: Any, table: str) -> list[dict[str, Any]]:
 
 def await_until(condition: Callable[[], Any], *, timeout_s: float, what: str) -> Any:
     """Poll until the condition gives something true, and return it. Raises TimeoutError that says what was awaited. Tests on a slow stack have more patience."""
-    timeout_s *= patience(os.environ)
+    timeout_s = patient(timeout_s)
     deadline = time.monotonic() + timeout_s
     while True:
         found = condition()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from localstack_exceptions import exceptions
 
-from judging.patience import patience
+from judging.patience import patient
 from judging.running_stack import RunningStack, local_stack
 from sluice_local.emulators import Kind, chosen
 from sluice_local.errors import NoPython313
@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in mine:
         limit = item.get_closest_marker("timeout")
         if limit is not None:
-            item.add_marker(pytest.mark.timeout(limit.args[0] * patience(os.environ)), append=False)
+            item.add_marker(pytest.mark.timeout(patient(limit.args[0])), append=False)
     if chosen(os.environ) != Kind.LOCALSTACK:
         return
     reasons = exceptions()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from judging.patience import patience
+from judging.patience import patient
 from judging.running_stack import REPOSITORY
 from sluice_bench.ledger_times import await_until
 
@@ -28,7 +28,7 @@ def demonstration(folder: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-            process.wait(30)
+            process.wait(patient(30))
 
 
 def left_running(folder: Path) -> list[str]:
@@ -47,7 +47,7 @@ def left_running(folder: Path) -> list[str]:
 
 def test_a_row_is_changed_deleted_and_still_told_of_and_a_damaged_object_holds_nothing_up(tmp_path: Path) -> None:
     with demonstration(tmp_path) as process:
-        told, _ = process.communicate(timeout=280 * patience(os.environ))
+        told, _ = process.communicate(timeout=patient(280))
     assert process.returncode == 0, told
     assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in told
     assert re.search(r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD", told, re.M), told
@@ -68,7 +68,7 @@ def test_an_interrupted_demonstration_says_so_and_leaves_nothing(tmp_path: Path)
             told.append(line)
             if "$ sluice wait" in line:  # Spark is starting
                 process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(patient(60))
     assert process.returncode == 1
     assert any("Interrupted; nothing is left running" in line for line in told), told
     await_until(lambda: not left_running(tmp_path), timeout_s=10, what="the end of every process")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from judging.patience import patient
 from judging.running_stack import RunningStack
 from sluice_bench import ledger_times
 from sluice_bench.debezium_objects import SOURCES
@@ -36,7 +37,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ProxyConne
 
 found = {}
 for service, operation in json.loads(sys.argv[1]).items():
-    client = boto3.client(service, config=Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 1}))
+    client = boto3.client(service, config=Config(connect_timeout=5, read_timeout=float(sys.argv[2]), retries={"total_max_attempts": 1}))
     try:
         getattr(client, operation)()
         found[service] = "answered"
@@ -86,7 +87,7 @@ def strings(file: Path) -> list[str]:
 
 def calls(environment: Mapping[str, str], operations: Mapping[str, str]) -> dict[str, Any]:
     """What comes of one call to each service from a process with this environment. The SDK is a whole one: a release's own knows fewer services still."""
-    done = subprocess.run([sys.executable, "-I", "-c", CALLS, json.dumps(dict(operations))], env=dict(environment), capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-I", "-c", CALLS, json.dumps(dict(operations)), str(patient(60))], env=dict(environment), capture_output=True, text=True, timeout=patient(120))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

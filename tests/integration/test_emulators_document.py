@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from judging.patience import patient
 from judging.running_stack import REPOSITORY, RunningStack
 from sluice.events import EVENTBRIDGE, S3, Notice, parse_body
 from sluice.identity import ObjectId
@@ -48,7 +49,7 @@ class Announced:
 
     def _received(self) -> list[str]:
         found: list[str] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patient(60)
         while len(found) < 4:
             assert time.monotonic() < deadline, found
             for message in self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", ()):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from judging.patience import patient
 from judging.running_stack import RunningStack
 from sluice.engine_report import REPORTS_PREFIX
 from sluice.trial import TRIALS_PREFIX
@@ -20,7 +21,7 @@ def keys(stack: RunningStack, prefix: str) -> list[str]:
 
 
 def test_one_job_tries_both_table_types_tells_versions_and_links_and_leaves_its_report_only(stack: RunningStack) -> None:
-    told = json.loads(stack.sluice("doctor", "--job", "--timeout", "240", "--json", accept=(0, 1)))  # 1: nothing may be configured here yet
+    told = json.loads(stack.sluice("doctor", "--job", "--timeout", f"{patient(240):.0f}", "--json", accept=(0, 1)))  # 1: nothing may be configured here yet
     found: Mapping[str, Mapping[str, Any]] = {item["about"]: item for item in told}
     tried = ("trial job", "engine", "job run id", "hudi bundle", "copy on write", "merge on read")
     assert {about: found[about]["result"] for about in tried} == dict.fromkeys(tried, "ok"), told

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from judging.patience import patience
+from judging.patience import patient
 from judging.running_stack import REPOSITORY, RunningStack, local_stack
 from sluice_bench.ledger_times import await_until
 from sluice_local.home import Home
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 def until(ready: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """What `ready` returns once it is true."""
-    return await_until(ready, timeout_s=timeout_s * patience(os.environ), what="what is waited for")
+    return await_until(ready, timeout_s=timeout_s, what="what is waited for")
 
 
 def processes_of(home: Path) -> list[int]:
@@ -114,7 +114,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after: str) -> None:
         )
         until(lambda: (home / ("local.json" if after == "when it is ready" else "emulator/emulator.log")).exists(), 120)
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.wait(patient(30))
     until(lambda: processes_of(home) == [])
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from judging.patience import patient
 from judging.running_stack import RunningStack
 from sluice_cli.reading import read_table
 from sluice_read import NotRetained, Silver
@@ -112,7 +113,7 @@ def test_seven_reads_give_a_rows_seven_states_and_base_files_wait_for_compaction
         silver.as_of(f"{database}.artists", "2020-01-01T00:00:00Z")
 
     assert json.loads(stack.sluice("table", "stats", f"{database}.artworks", "--json"))["pending_logs"]["files"] == len(TITLES)
-    stack.sluice("services", "run", f"{database}.artworks", "--service", "compaction", "--wait", "60")
+    stack.sluice("services", "run", f"{database}.artworks", "--service", "compaction", "--wait", f"{patient(60):.0f}")
     assert titles() == (TITLES[-1], TITLES[-1])
     assert operations(stack, f"{database}.artworks") == ["compact", *["upsert"] * len(TITLES), "bulk_insert"]
     assert not any(row["logs"] for row in json.loads(stack.sluice("table", "files", f"{database}.artworks", "--json")))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import samcli.local
+from judging.patience import patient
 from sluice_cli.release import source_root
 from sluice_local import children
 from sluice_local.cache import cache_directory
@@ -67,7 +68,7 @@ class Functions:
             self._running[function] = self._start(function)
         _, port = self._running[function]
         url = f"http://127.0.0.1:{port}/2015-03-31/functions/function/invocations"
-        with urllib.request.urlopen(urllib.request.Request(url, data=json.dumps(event).encode(), method="POST"), timeout=60) as response:
+        with urllib.request.urlopen(urllib.request.Request(url, data=json.dumps(event).encode(), method="POST"), timeout=patient(60)) as response:
             return json.load(response)
 
     def _start(self, function):
@@ -84,7 +85,7 @@ class Functions:
                    str(self._python), "-m", "awslambdaric", properties["Handler"]]
         log = (self._home / f"{function}.log").open("wb")
         process = subprocess.Popen(command, cwd=self._home / "task", env=settings, stdout=log, stderr=log, start_new_session=True)
-        children.wait_until(lambda: _listens(port), process=process, what=f"the runtime of {function}", log=self._home / f"{function}.log", timeout=30.0)
+        children.wait_until(lambda: _listens(port), process=process, what=f"the runtime of {function}", log=self._home / f"{function}.log", timeout=patient(30))
         return process, port
 
     def stop(self):

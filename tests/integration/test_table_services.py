@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from judging.patience import patient
 from judging.running_stack import RunningStack
 from sluice.service_requests import COMPACTION, DONE, FAILED
 from sluice_aws.ledger import Ledger
@@ -18,7 +19,7 @@ from sluice_cli.reading import read_table
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 LANE = "services"
-LINGERS, LEAVES = "12s", "1s"  # long enough for a look at what is due; and for a lane that shall be idle soon
+LINGERS, LEAVES = f"{patient(12):.0f}s", "1s"  # long enough for a look at what is due; and for a lane that shall be idle soon
 
 
 class Venues:

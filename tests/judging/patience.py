@@ -1,4 +1,5 @@
 """How much longer than on a quiet machine with MiniStack the tests of a stack wait before they give up."""
+import os
 from collections.abc import Mapping
 
 from sluice_local.emulators import Kind, chosen
@@ -10,3 +11,8 @@ _OF_LOCALSTACK = 3.0  # its functions start, and its queues are looked at, more 
 def patience(environment: Mapping[str, str]) -> float:
     """What every time limit is multiplied by: SLUICE_TEST_PATIENCE, for a machine that has other work, or what the emulator needs."""
     return float(environment.get(VARIABLE) or (_OF_LOCALSTACK if chosen(environment) == Kind.LOCALSTACK else 1.0))
+
+
+def patient(seconds: float) -> float:
+    """A time limit in seconds, as long as this machine and its emulator need."""
+    return seconds * patience(os.environ)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from boto3.dynamodb.types import TypeDeserializer
 
-from judging.patience import patience
+from judging.patience import patient
 from sluice_cli.target import HOME_VARIABLE, STACK_VARIABLE, Target, local_file, local_target
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -47,9 +47,9 @@ class RunningStack:
                 "secret_key": target.credentials.secret_access_key}
 
     def sluice(self, *arguments: str, timeout_s: float = 600.0, accept: Sequence[int] = (0,)) -> str:
-        """Run a command on this stack and return its standard output. Raises CommandFailed for a status that isn't accepted."""
+        """Run a command on this stack, within `timeout_s` of a quiet machine, and return its standard output. Raises CommandFailed for a status that isn't accepted."""
         done = subprocess.run(
-            [sys.executable, "-c", SLUICE, *arguments], capture_output=True, text=True, timeout=timeout_s, cwd=self.home, env=self._environment())
+            [sys.executable, "-c", SLUICE, *arguments], capture_output=True, text=True, timeout=patient(timeout_s), cwd=self.home, env=self._environment())
         if done.returncode not in accept:
             raise CommandFailed(f"sluice {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
         return done.stdout
@@ -67,8 +67,8 @@ class RunningStack:
 
     def wait(self, timeout_s: float, *, strict: bool = True) -> float:
         """`sluice wait`: returns the seconds it took. Raises CommandFailed when something is left, parked or (strict) quarantined."""
-        started, timeout_s = time.monotonic(), timeout_s * patience(os.environ)
-        self.sluice("wait", "--timeout", str(int(timeout_s)), *(["--strict"] if strict else []), timeout_s=timeout_s + 60)
+        started = time.monotonic()
+        self.sluice("wait", "--timeout", str(int(patient(timeout_s))), *(["--strict"] if strict else []), timeout_s=timeout_s + 60)
         return time.monotonic() - started
 
     def ledger_objects(self, bucket: str, *, prefix: str) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def local_stack(home: Path, *arguments: str) -> Iterator[RunningStack]:
     """Start a local stack in `home` for the length of a block. `arguments` go to `sluice local up`."""
     home.mkdir(parents=True, exist_ok=True)
     stack = RunningStack(home)
-    stack.sluice("local", "up", "--detach", *arguments, timeout_s=START_TIMEOUT_S * patience(os.environ))
+    stack.sluice("local", "up", "--detach", *arguments, timeout_s=START_TIMEOUT_S)
     try:
         yield stack
     finally:
