@@ -17,6 +17,7 @@ LOCALSTACK = ("localstack-core[runtime]==4.14.0", "cbor2<5.9", "pyopenssl==25.3.
 _EXECUTOR_NEEDS = ("jsonata-python>=0.7",)  # which needs nothing itself
 LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # what AWS's own Python runtime brings: its client and boto3
 WANTED = (3, 13)  # LocalStack's own Python
+_ANSWER_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | No
 def _version(python: Path) -> tuple[int, int] | None:
     """The version that really answers: a pyenv shim exists for versions that are not active. Isolated, here and below: PYTHONPATH may name another version's modules."""
     try:
-        done = subprocess.run([str(python), "-I", "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, timeout=30)
-    except OSError:
+        done = subprocess.run([str(python), "-I", "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, timeout=_ANSWER_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):  # a shim goes through several programs, which a machine with much other work may not get to
         return None
     words = done.stdout.split()
     return (int(words[0]), int(words[1])) if done.returncode == 0 and len(words) == 2 else None

@@ -1,6 +1,7 @@
 """Which emulator a local stack runs on, and the Python that LocalStack needs."""
 import pytest
 
+from sluice_local import localstack_pythons
 from sluice_local.emulators import Kind, chosen
 from sluice_local.errors import NoPython313, UnknownEmulator
 from sluice_local.localstack_pythons import find_python313
@@ -35,3 +36,12 @@ def test_localstacks_python_is_the_one_that_answers_as_3_13_wherever_it_lies(tmp
     installed.mkdir(parents=True)
     right.rename(installed / "python")
     assert find_python313(home) == installed / "python"
+
+
+def test_a_python_that_does_not_say_its_version_in_time_is_not_taken_and_the_next_is_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(localstack_pythons, "_ANSWER_SECONDS", 0.01)
+    silent = python(tmp_path, "silent")
+    silent.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    with pytest.raises(NoPython313) as refused:
+        find_python313({"HOME": str(tmp_path), "PATH": str(tmp_path), "SLUICE_PYTHON_313": str(silent)})
+    assert refused.value.facts["looked_at"][0] == "SLUICE_PYTHON_313" and len(refused.value.facts["looked_at"]) == 4
