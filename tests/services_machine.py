@@ -83,11 +83,15 @@ class Machine:
             raise stepfunctions._ExecutionError(str(answer), "told to")
         return answer
 
+    def part(self, node, given):
+        """What a branch, or what is done with an item of a map, gives back."""
+        context = {"Execution": {}, "StateMachine": {}, "variables": {}}
+        return stepfunctions._run_sub_machine(node["States"], node["StartAt"], given, {"events": []}, context)
+
     def run(self):
         """The output, or the error that the execution ends with."""
-        context = {"Execution": {}, "StateMachine": {}, "variables": {}}
         try:
-            output = stepfunctions._run_sub_machine(DEFINITION["States"], DEFINITION["StartAt"], {"by": "schedule"}, {"events": []}, context)
+            output = self.part(DEFINITION, {"by": "schedule"})
             return {name: output[name] for name in ENDED_WELL} if output.keys() >= ENDED_WELL.keys() else output
         except stepfunctions._ExecutionError as error:
             return error.error

@@ -18,7 +18,9 @@ from sluice.cost_model import Assumptions
 from sluice.job_request import execution_timeout_min, state_machine_parameters
 from sluice.lane_config import LaneConfig
 from sluice.ledger_items import lane_key, table_key
+from sluice.service_planning import next_pause_s
 from sluice.service_policy import CATALOG
+from sluice_aws import service_planner
 from sluice_aws.glue_catalog import CatalogRaced
 from sluice_aws.ledger_table import LedgerBusy
 from sluice_aws.ledger_tables import SERVICE_PREFIX
@@ -185,7 +187,41 @@ def test_a_look_that_fails_counts_as_one_and_the_next_is_tried(machine, task):
 def test_a_lane_that_stays_held_is_left_to_supervise_in_the_end(machine):
     machine.planned(runs=[RUN])
     machine.answers["lane"] = [HELD]
-    assert machine.run() == ENDED_WELL and machine.count("supervise") == 120
+    assert machine.run() == ENDED_WELL and machine.count("supervise") == 60
+
+
+def test_branches_and_items_give_back_nothing_of_what_they_were_given(machine):
+    """All of it together would have to fit into the 256 KB of one state, and no Catch takes States.DataLimitExceeded: the execution would fail and cancel the runs that it waits for."""
+    syncing, running, _ = DEFINITION["States"]["Work"]["Branches"]
+    plan = {"syncs": [SYNC], "runs": [RUN], "follow": NOTHING}
+    assert machine.part(syncing, plan) == machine.part(running, plan) == {}
+    sync, run = syncing["States"]["SyncCatalog"]["ItemProcessor"], running["States"]["RunLanes"]["ItemProcessor"]
+    assert machine.part(sync, SYNC) == machine.part(run, RUN) == {}
+    machine.answers.update(lane=[HELD], sync=[Failure("NameTaken")])
+    assert machine.part(sync, SYNC) == machine.part(run, RUN) == {}
+    machine.answers["remember"] = [Failure("States.Runtime")]
+    assert machine.part(sync, SYNC) == {}
+
+
+def test_the_longest_execution_has_fewer_events_than_an_execution_may_have(machine):
+    """25,000: entered and exited for each state, three more for a task, two for an item of a map. A tenth is left to repetitions."""
+    def events(**answers):
+        machine.entered.clear()
+        machine.planned(**answers)
+        machine.run()
+        return sum(5 if kind == "Task" else 2 for kind in machine.entered)
+
+    machine.answers["lane"] = [HELD]
+    nothing, one_sync, one_lane = events(), events(syncs=[SYNC]), events(runs=[RUN])
+    machine.answers["follow"] = [{**NOTHING, "done": 1}]
+    followed_once = events(follow=open_request())
+    machine.answers["follow"] = [open_request(), {**NOTHING, "done": 1}]
+    one_look = events(follow=open_request()) - followed_once
+    looks, pause_s, waited_s = 0, 1, 0
+    while waited_s * 1000 < service_planner.FOLLOWED_FOR_MS:
+        looks, waited_s, pause_s = looks + 1, waited_s + pause_s, next_pause_s(pause_s)
+    most = nothing + service_planner.SYNCED_AT_ONCE * (one_sync - nothing + 2) + service_planner.STARTED_AT_ONCE * (one_lane - nothing + 2) + followed_once + looks * one_look
+    assert 10_000 < most < 25_000 * 0.9
 
 
 def test_requests_are_followed_to_their_outcome_with_the_pauses_that_are_told(machine):
