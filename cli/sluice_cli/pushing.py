@@ -38,8 +38,10 @@ def review(configuration: Configuration, tables: Iterable[TableState], known: It
     refusals: list[str] = []
     warnings: list[str] = []
     feeding = {rule.table: rule.topic for rule in configuration.rules if rule.topic is not None and "*" not in rule.topic}
+    own_topics: dict[str, str] = {}
     for state in tables:
         if state.pinned:
+            own_topics[state.table] = state.pinned.get("topic") or ""
             _review_table(state.table, state.pinned, configuration, feeding, refusals, warnings)
     for table in known:
         config = configuration.table_for_topic(table.topic)
@@ -47,6 +49,8 @@ def review(configuration: Configuration, tables: Iterable[TableState], known: It
             refusals += _lane_refusals(table, config, lanes)
         elif table.busy and config is None:
             warnings.append(f"{table.table} has objects waiting in lane {table.lane}: they wait until a rule takes topic {table.topic} again")
+        elif table.busy and config is not None and own_topics.get(table.table, "") not in ("", table.topic):
+            warnings.append(f"objects of topic {table.topic} wait for {table.table}, which topic {own_topics[table.table]} feeds: they move to {config.table} with the next pass of reconcile")
         elif table.busy and config is not None:
             refusals.append(f"{table.table} has objects of topic {table.topic} waiting, which would feed {config.table}: `sluice wait` first")
     return Review(tuple(dict.fromkeys(refusals)), tuple(dict.fromkeys(warnings)))

@@ -143,12 +143,10 @@ class RowSearch:
             found.objects += 1
             self._tick(found.objects)
             try:
-                data = body()
+                read = changes_in(body(), item, config, key)
             except ObjectGone:
                 found.gone.append(Unread(item.key, item.version, "gone", "the version is no longer in bronze", outcome.readable_at if outcome else None))
                 continue
-            try:
-                read = changes_in(data, item, config, key)
             except SluiceError as error:
                 found.quarantined.append(Unread(item.key, item.version, error.code, error.message))
                 continue

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.claiming import TableState
+from sluice.claiming import TableState, fed_by
+from sluice.errors import TwoTopics
 from sluice.ledger_items import PENDING
 from sluice.ledger_records import ObjectRecord
 from sluice.table_config import Configuration
@@ -45,4 +46,8 @@ def _standing(table: str, lane: str, topic: str, objects: int, configuration: Co
         return StandingTable(table, lane, objects, "is paused", "Take `paused` out of its rule in tables.yaml, and `sluice config push`")
     if configuration is not None and config is None:
         return StandingTable(table, lane, objects, f"is fed by topic {topic}, which no rule takes any more", "`sluice config push` a tables.yaml with a rule for it")
+    if configuration is not None and config is not None and config.table == table:
+        own = fed_by(configuration, config.lane, {table: config}, {table: state})[table].topic
+        if own != topic:
+            return StandingTable(table, lane, objects, f"is fed by topic {own}, and these are of {topic}", TwoTopics.next_step)
     return None

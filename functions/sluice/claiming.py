@@ -122,11 +122,33 @@ def configured_tables(configuration: Configuration, lane: str, pending: Iterable
     return found
 
 
+def fed_by(configuration: Configuration, lane: str, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]) -> Dict[str, TableConfig]:
+    """Each table's configuration by the one topic that feeds it: the one its data came from, as long as that goes to it, else that of `configs`.
+
+    A rule's expression may give the topics of two sources one table. Their rows would take each other's keys, and their positions are of two logs.
+    """
+    return {table: _of_its_own_topic(configuration, lane, config, states.get(table)) for table, config in configs.items()}
+
+
+def _of_its_own_topic(configuration: Configuration, lane: str, config: TableConfig, state: Optional[TableState]) -> TableConfig:
+    topic = ((state.pinned if state else None) or {}).get("topic")
+    own = configuration.table_for_topic(topic) if isinstance(topic, str) else None
+    return own if own is not None and own.table == config.table and own.lane == lane else config
+
+
+def feeds(item: PendingObject, config: Optional[TableConfig]) -> bool:
+    """Whether an object is of the topic that feeds its table."""
+    return config is not None and item.topic in ("", config.topic)  # a record of before topics were kept tells none
+
+
 def claimable_tables(configuration: Configuration, lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState], now: int) -> Tuple[str, ...]:
     """The tables of which a run would claim something now: what a sweep may start one for, or it would start them for ever."""
+    waiting = list(pending)
+    configs = fed_by(configuration, lane, configured_tables(configuration, lane, waiting), states)
+    fed = {item.table for item in waiting if feeds(item, configs.get(item.table))}
     return tuple(
-        table for table, config in configured_tables(configuration, lane, pending).items()
-        if claimable(config, states.get(table, TableState(table)), now) and not _refused(config, states.get(table))
+        table for table, config in configs.items()
+        if table in fed and claimable(config, states.get(table, TableState(table)), now) and not _refused(config, states.get(table))
     )
 
 
@@ -160,12 +182,13 @@ def plan_claim(
 
     A table whose next object would burst the budget of bytes or rows takes nothing more in this batch; the very
     first object is always taken, or one larger than the budget would wait for ever. Of a table that is being rebuilt the
-    objects of one generation are taken, the lowest. A table missing
-    from `states` has never been committed.
+    objects of one generation are taken, the lowest. Objects of another topic than their table's own wait (`fed_by`).
+    A table missing from `states` has never been committed.
     """
     waiting: Dict[str, List[PendingObject]] = {}
     for item in pending:
-        waiting.setdefault(item.table, []).append(item)
+        if feeds(item, configs.get(item.table)):
+            waiting.setdefault(item.table, []).append(item)
     due = {table: claimable_at(configs.get(table), states.get(table, TableState(table))) for table in waiting}
     later = [at for at in due.values() if at is not None and at > now]
     queues: Dict[str, Deque[PendingObject]] = {}

@@ -57,6 +57,13 @@ class ChangeRefused(SluiceError):
     next_step = "Put the old value back. A table's key, partition columns and type change by writing it anew: `sluice pause LANE`, `sluice rebuild table TABLE`, push again, `sluice resume LANE`"
 
 
+class TwoTopics(SluiceError):
+    """Objects wait for a table that another topic feeds; facts: `table`, `topic` (theirs), `fed_by`."""
+
+    code = "two_topics"
+    next_step = "Give their topic a table of its own in tables.yaml and push it: they move there with the next pass of reconcile"
+
+
 class UnsupportedType(SluiceError):
     """A column of a type that can't be stored; facts: `column`, `source_type`."""
 

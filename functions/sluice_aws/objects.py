@@ -13,6 +13,7 @@ from sluice.identity import ObjectId
 # What S3 answers when the bytes that a notice spoke of are no longer there. 405 is a delete marker read by its version.
 GONE = {"NoSuchKey", "NoSuchVersion", "PreconditionFailed", "MethodNotAllowed", "404", "405", "412"}
 MISSING = {"NoSuchKey", "404"}
+ARCHIVED = {"InvalidObjectState"}  # S3 Glacier Flexible Retrieval and Deep Archive, and Intelligent-Tiering's archive tiers
 EMPTY = {"InvalidRange", "416"}
 
 
@@ -24,6 +25,13 @@ class ObjectGone(SluiceError):
 
     code = "lost_before_read"
     next_step = "Have the writer put the object again; if a lifecycle rule removed it, give it more days than an outage lasts"
+
+
+class ObjectArchived(SluiceError):
+    """The version lies in an archive, from which nothing reads it before somebody restores it; facts: bucket, key, version, `storage_class`."""
+
+    code = "object_archived"
+    next_step = "Restore the object in S3, then `sluice quarantine retry`; let a lifecycle rule archive only what is older than an outage lasts"
 
 
 @dataclass(frozen=True)
@@ -72,16 +80,14 @@ class Objects:
         """Read at most `limit` bytes from the start of exactly this version, in one call.
 
         What is read is capped and not only what is asked for: a server may answer a range with the whole
-        object. Raises ObjectGone when the version is no longer there.
+        object. Raises ObjectGone when the version is no longer there, and ObjectArchived.
         """
         try:
             answer = self._s3.get_object(Range=f"bytes=0-{limit - 1}", **_exactly(id))
         except ClientError as error:
-            code = _code(error)
-            if code in EMPTY:  # no byte can be had of an empty object
+            if _code(error) in EMPTY:  # no byte can be had of an empty object
                 return Head(b"", True)
-            if code in GONE:
-                raise ObjectGone("The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version) from error
+            _refuse_unreadable(id, error)
             raise
         body = answer["Body"]
         try:
@@ -91,18 +97,16 @@ class Objects:
         return Head(data, _total(answer) <= len(data))
 
     def tail_bytes(self, id: ObjectId, limit: int) -> Head:
-        """Read at most `limit` bytes from the end of exactly this version, in one call. Raises ObjectGone.
+        """Read at most `limit` bytes from the end of exactly this version, in one call. Raises ObjectGone, ObjectArchived.
 
         A server that answers with the whole object is read to its end, and only the last bytes are held.
         """
         try:
             answer = self._s3.get_object(Range=f"bytes=-{limit}", **_exactly(id))
         except ClientError as error:
-            code = _code(error)
-            if code in EMPTY:
+            if _code(error) in EMPTY:
                 return Head(b"", True)
-            if code in GONE:
-                raise ObjectGone("The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version) from error
+            _refuse_unreadable(id, error)
             raise
         body = answer["Body"]
         try:
@@ -119,14 +123,13 @@ class Objects:
     def whole(self, id: ObjectId, limit: Optional[int] = None) -> bytes:
         """All bytes of exactly this version, in one call.
 
-        Raises ObjectGone when the version is no longer there, and ObjectTooLarge, before anything of it is
-        read, when it has more than `limit` bytes.
+        Raises ObjectGone when the version is no longer there, ObjectArchived, and ObjectTooLarge, before anything
+        of it is read, when it has more than `limit` bytes.
         """
         try:
             answer = self._s3.get_object(**_exactly(id))
         except ClientError as error:
-            if _code(error) in GONE:
-                raise ObjectGone("The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version) from error
+            _refuse_unreadable(id, error)
             raise
         size = int(answer["ContentLength"])
         if limit is not None and size > limit:
@@ -222,6 +225,15 @@ class Unchanged(SluiceError):
     """The object still is what the caller has."""
 
     code = "unchanged"
+
+
+def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:
+    """Raise what a refused read says of this one version. A refusal that may pass, or may be about more than one, is its caller's."""
+    if _code(error) in GONE:
+        raise ObjectGone("The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version) from error
+    if _code(error) in ARCHIVED:
+        kept_as = error.response["Error"].get("StorageClass")
+        raise ObjectArchived("The object lies in an archive", bucket=id.bucket, key=id.key, version=id.version, storage_class=kept_as) from error
 
 
 def _exactly(id: ObjectId) -> Dict[str, str]:

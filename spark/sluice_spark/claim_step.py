@@ -5,8 +5,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple, Union
 
-from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable, claimable_at, configured_tables, merged_as, plan_claim, still_wanted
-from sluice.errors import ChangeRefused
+from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable, claimable_at, configured_tables, fed_by, feeds, merged_as, plan_claim, still_wanted
+from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.identity import ObjectId
 from sluice.lane_config import LaneConfig
 from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
@@ -71,12 +71,13 @@ class ClaimStep:
         with profile.stage("plan"):
             configs = configured_tables(configuration, lane_name, pending)
             states = self._ledger.table_states(sorted(configs))
-            configs = self._without_refused(configs, states)
+            configs = self._without_refused(fed_by(configuration, lane_name, configs, states), states)
             now = self._clock.now_ms()
         with profile.stage("pending"):
             pending = self._filled(pending, configs, states, configuration.lane(lane_name).batch_objects, now)
         with profile.stage("plan"):
             plan = plan_claim(pending, configs, states, budget_of(configuration.lane(lane_name)), now)
+            self._report_others(pending, {table: config for table, config in configs.items() if table not in plan.objects})
         if plan.empty:
             return NothingClaimable(plan.next_due_at, waits_for_freshness_until(pending, configs, states, now))
         return self._open(plan, configs, states, configuration, now, profile)
@@ -131,7 +132,13 @@ class ClaimStep:
                 kept[table] = config
         return kept
 
-    def _report(self, table: str, refusal: ChangeRefused) -> None:
+    def _report_others(self, pending: List[PendingObject], configs: Mapping[str, TableConfig]) -> None:
+        """Tell of objects that wait for a table of another topic. Not of a table that is about to commit, which takes back what was told of it."""
+        for table, topic in sorted({(item.table, item.topic) for item in pending if item.table in configs and not feeds(item, configs[item.table])}):
+            own = configs[table].topic
+            self._report(table, TwoTopics(f"Objects of topic {topic} wait for {table}, which topic {own} feeds", table=table, topic=topic, fed_by=own))
+
+    def _report(self, table: str, refusal: SluiceError) -> None:
         if (table, refusal.message) not in self._refusals:
             self._refusals.add((table, refusal.message))
             self._log.failure("table_refused", refusal, table=table)

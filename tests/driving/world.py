@@ -131,7 +131,7 @@ class World:
         """The ledger as a process sees it through its own client."""
         return Ledger(client, self._ledger_table, threads=self._threads, sleep=lambda seconds: None)
 
-    def put(self, table: str = "shop.orders", n: int = 1, wake: bool = True) -> List[ObjectId]:
+    def put(self, table: str = "shop.orders", n: int = 1, wake: bool = True, topic: str = "") -> List[ObjectId]:
         """Objects arrive: admitted, and the lane woken once."""
         arrived = []
         for _ in range(n):
@@ -139,7 +139,7 @@ class World:
             identity = ObjectId("bronze", f"topics/{table}/{table}+0+{self._objects:010d}.avro", f"v{self._objects}")
             self.ledger.admit(AdmittedObject(
                 identity, items.PENDING, self.clock.now_ms(), size=100, noticed_at=self.clock.now_ms(), table=table, lane=LANE,
-                topic=table, kafka_partition=0, offset=self._objects, format="avro", etag=f"e{self._objects}", via="s3"))
+                topic=topic or table, kafka_partition=0, offset=self._objects, format="avro", etag=f"e{self._objects}", via="s3"))
             arrived.append(identity)
         if wake:
             self.ledger.wake(LANE)

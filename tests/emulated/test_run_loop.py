@@ -372,6 +372,17 @@ def test_a_changed_key_of_a_table_with_data_is_refused_and_its_objects_wait(worl
     assert world.ledger.lane(LANE).due_at is None
 
 
+def test_objects_of_a_second_topic_that_a_rule_gives_a_table_wait_and_are_told_while_the_table_goes_on(world):
+    world.file.content = configuration(rules=[TableRule(table="shop.{t}", record_key=("id",), topic_regex=r"[a-z]+\.(?P<t>orders)", freshness_s=0)])
+    first = world.put()
+    world.run()
+    other, more = world.put(topic="archive.orders"), world.put()
+    world.run()
+    assert (world.states(first + more), world.states(other)) == ({"committed": 2}, {"pending": 1})
+    assert "archive.orders wait for shop.orders, which topic shop.orders feeds" in world.ledger.table_state("shop.orders").last_error
+    assert world.ledger.lane(LANE).due_at is None
+
+
 def test_a_changed_configuration_is_used_by_the_next_batch(world):
     world.put()
     world.clock.at(5, lambda: setattr(world.file, "content", configuration(rules=[

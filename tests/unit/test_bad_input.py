@@ -9,6 +9,7 @@ from typing import Any, Iterator
 
 import pytest
 from bad_input import CASES, GOOD, KEYS, LIMITS, TOPIC, Case, avro, change
+from botocore.exceptions import ClientError
 
 import sluice
 import sluice_aws
@@ -22,7 +23,7 @@ from sluice.routing import JSON
 from sluice.table_config import Configuration, TableRule
 from sluice_aws.admission import Admission
 from sluice_aws.heads import Heads, read_head
-from sluice_aws.objects import Head, ObjectGone
+from sluice_aws.objects import Head, ObjectArchived, ObjectGone, Objects
 from sluice_spark.decoding import decode
 from sluice_spark.json_records import json_schemas
 from sluice_spark.reader_plan import plan_read
@@ -38,7 +39,7 @@ OF_OTHERS = {
     "announcement_refused": "announce", "batch_taken": "the driver", "change_refused": "config push", "cleaning_unfinished": "housekeeping", "clock_behind": "the driver",
     "commit_not_newest": "the driver", "configuration_unreadable": "admit", "configuration_missing": "admit", "foreign_objects": "settling", "invalid_configuration": "config push", "lane_lost": "the driver",
     "lanes_failed": "supervise", "lane_not_paused": "sluice rebuild", "move_incomplete": "sluice rebuild", "ledger_busy": "every user of the ledger", "manifest_missing": "a take-over", "message_unfinished": "admit", "settings_missing": "every function",
-    "spark_died": "the driver", "still_unfinished": "the driver", "service_not_for_table": "table services",
+    "spark_died": "the driver", "two_topics": "claiming", "still_unfinished": "the driver", "service_not_for_table": "table services",
     "service_unfinished": "table services", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
     "no_such_commit": "reading a timeline", "unreadable_commit": "reading a timeline", "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
     "catalog_denied": "catalog sync", "catalog_name_taken": "catalog sync", "catalog_partition_keys_differ": "catalog sync", "catalog_raced": "catalog sync", "catalog_refused": "catalog sync",
@@ -48,7 +49,7 @@ OF_OTHERS = {
     "unusable_catalog_request": "catalog sync", "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in test_plain_records.py, in test_key_texts.py and in test_decoding.py.
-ELSEWHERE = {"below_purge_floor", "lost_before_read", "unsupported_format", "overlap", "no_coordinates", "unusable_record_key", "unusable_partition_value", "inexact_record_key", "unreadable_object"}
+ELSEWHERE = {"below_purge_floor", "lost_before_read", "object_archived", "unsupported_format", "overlap", "no_coordinates", "unusable_record_key", "unusable_partition_value", "inexact_record_key", "unreadable_object"}
 
 
 class Bucket:
@@ -80,9 +81,16 @@ class NoTableYet:
     def check(self, writer: Any, config: Any) -> None: ...
 
 
-def judged(key: str, size: int | None, body: bytes | None) -> tuple[str, str]:
+class Archive:
+    """S3 whose every object a lifecycle rule has moved to an archive."""
+
+    def get_object(self, **_: Any) -> None:
+        raise ClientError({"Error": {"Code": "InvalidObjectState", "Message": "The operation is not valid for the object's storage class", "StorageClass": "DEEP_ARCHIVE"}}, "GetObject")
+
+
+def judged(key: str, size: int | None, body: bytes | None, bucket: Any = None) -> tuple[str, str]:
     """State, and code, rule or reason, by admission alone."""
-    admission = Admission(ledger=None, heads=Heads(Bucket(body)), schemas=Schemas(), fit=NoTableYet(), now=lambda: 0)
+    admission = Admission(ledger=None, heads=Heads(bucket or Bucket(body)), schemas=Schemas(), fit=NoTableYet(), now=lambda: 0)
     _, verdict, _ = admission.judge(ObjectId("bronze", key, "v"), size, CONFIGURATION)
     return verdict.state, verdict.code or verdict.rule or verdict.reason or ""
 
@@ -129,6 +137,14 @@ def test_a_key_that_leads_nowhere_is_parked_or_ignored_with_the_reason(key: str,
 
 def test_an_object_that_is_gone_before_it_was_read_is_lost() -> None:
     assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.avro", 10, None) == ("quarantined", "lost_before_read")
+
+
+@pytest.mark.parametrize("ending", ["avro", "json", "parquet"])
+def test_an_object_in_an_archive_is_set_aside_until_it_is_restored_and_stops_no_other(ending: str) -> None:
+    assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.{ending}", 10, None, Objects(Archive())) == ("quarantined", "object_archived")
+    with pytest.raises(ObjectArchived) as refused:  # and so by a run that comes after the rule did: it isn't S3's trouble, which Spark would repeat
+        Objects(Archive()).whole(ObjectId("bronze", "k", "v"))
+    assert not refused.value.retriable and refused.value.facts["storage_class"] == "DEEP_ARCHIVE"
 
 
 def test_a_format_that_no_reader_has_is_refused_in_its_task() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.claiming import Budget, PendingObject, TableState, claimable, configured_tables, plan_claim
+from sluice.claiming import Budget, PendingObject, TableState, claimable, claimable_tables, configured_tables, fed_by, plan_claim
 from sluice.identity import ObjectId
 from sluice.table_config import Configuration, TableConfig, TableRule
 
@@ -89,3 +89,18 @@ def test_a_topic_that_changed_its_table_hides_neither_table_from_the_other():
     pending = [replace(new, topic="t"), replace(old, topic="t")]  # the old one was admitted last, by a configuration read before
     configuration = Configuration((TableRule("shop.new", ("id",), topic="t"),))
     assert list(configured_tables(configuration, "main", pending)) == ["shop.new"]
+
+
+def test_objects_of_another_topic_than_the_one_that_feeds_their_table_wait_and_start_no_run():
+    """The rows of two sources would take each other's keys, and their positions are of two logs."""
+    configuration = Configuration((TableRule("crm.{t}", ("id",), topic_regex=r"db[0-9]\.public\.(?P<t>user)"),))
+    one, two = (replace(waiting(n, "crm.user"), topic=f"db{n}.public.user") for n in (1, 2))
+    fed = TableState("crm.user", pinned={"topic": "db2.public.user"})
+    for state, own in ((TableState("crm.user"), one), (fed, two)):
+        configs = fed_by(configuration, "main", configured_tables(configuration, "main", [one, two]), {"crm.user": state})
+        plan = plan_claim([one, two], configs, {"crm.user": state}, WIDE, NOW)
+        assert (plan.objects, plan.next_due_at) == ({"crm.user": (own,)}, None)
+    assert claimable_tables(configuration, "main", [one], {"crm.user": fed}, NOW) == ()
+    assert claimable_tables(configuration, "main", [two], {"crm.user": fed}, NOW) == ("crm.user",)
+    renamed = Configuration((TableRule("crm.user", ("id",), topic="db1.public.user"),))
+    assert claimable_tables(renamed, "main", [one], {"crm.user": fed}, NOW) == ("crm.user",), "no rule gives it the other any more"

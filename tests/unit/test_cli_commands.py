@@ -94,16 +94,23 @@ def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, capsys, state):
     assert "not settled within 0 s" in err
 
 
+PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
+TWO_TOPICS = "defaults: {record_key: [id]}\ntables: [{topic_regex: '[a-z0-9]+[.]public[.](?P<t>user)', table: 'crm.{t}'}]"
+
+
 @pytest.mark.parametrize(("text", "rebuild", "told_why"), [
     (TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"), False, "crm.user is paused, and 1 object will wait. Take `paused` out"),
     (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any more"),
     (TABLES, True, "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` goes on"),
-], ids=["paused", "without a rule", "being rebuilt"])
+    (TWO_TOPICS, False, "crm.user is fed by topic db2.public.user, and these are of crm.public.user, and 1 object will wait. Give their topic a table of its own"),
+], ids=["paused", "without a rule", "being rebuilt", "another topic's"])
 def test_a_table_that_nothing_will_be_claimed_of_ends_the_wait_at_once_with_its_keys_and_the_next_step(stack, tables, capsys, text, rebuild, told_why):
     if rebuild:
         stack.ledger.pause("main")
         stack.ledger.begin_rebuild("crm.user", "main", {"to": "aside"})
         stack.ledger.resume("main")
+    if text == TWO_TOPICS:
+        stack.ledger.pin_table("crm.user", {**PINNED, "topic": "db2.public.user"})
     assert run(["config", "push", tables(text)]) == 0
     stack.admit(stack.write("topics/x.avro"))
     assert run(["wait", "--timeout", "600"]) == 1
@@ -251,9 +258,6 @@ def test_a_wrong_file_changes_nothing_and_every_mistake_is_said(stack, tables, c
     assert "sluice config push" in capsys.readouterr().err
 
 
-PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
-
-
 @pytest.mark.parametrize(
     ("text", "refusal"),
     [
@@ -358,6 +362,15 @@ def test_taking_back_a_tables_pause_wakes_a_lane_that_nothing_woke_before(stack,
     assert [(lane["lane"], lane["pending"]["objects"]) for lane in told(capsys)["lanes"]] == [("main", 1)]
     assert run(["config", "push", tables(), "--json"]) == 0
     assert told(capsys)["woken"] == ["main"]
+
+
+def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_own(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    stack.ledger.pin_table("crm.user", PINNED)
+    stack.admit(stack.write("a"), topic="db2.public.user")
+    text = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}, {topic: db2.public.user, table: db2.user}]"
+    assert run(["config", "push", tables(text)]) == 0
+    assert "objects of topic db2.public.user wait for crm.user, which topic crm.public.user feeds: they move to db2.user" in capsys.readouterr().err
 
 
 def test_objects_that_wait_for_a_table_keep_their_topic_from_feeding_another(stack, tables, invoked, capsys):
