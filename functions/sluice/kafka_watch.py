@@ -1,12 +1,16 @@
 """What is known of a table's Kafka partitions, and what it says of the objects that a batch has read: which wait, which are refused."""
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from sluice.log_restart import Mark, SeenObject, judge
 from sluice.offset_overlap import OffsetRange, Overlap, overlapping, ranges_of
 from sluice.table_config import TableConfig
+
+# Of all marks as JSON: they stand in the table's item of the ledger, which DynamoDB lets have 400 KB. About a thousand partitions.
+MOST_CHARACTERS = 200_000
 
 
 @dataclass(frozen=True)
@@ -54,4 +58,23 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     if config.position is not None:
         return Watched(watch)
     judged = judge(watch.marks, seen, generation=config.generation)
-    return Watched(KafkaWatch(judged.marks, watch.ranges), parked=judged.parked)
+    return Watched(KafkaWatch(bounded(judged.marks), watch.ranges), parked=judged.parked)
+
+
+def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
+    """The marks that fit: those of logs that began again, then the newest.
+
+    Objects' names tell Kafka partitions, so whoever may write objects could name any number of them. A partition that is
+    forgotten is known again by its next object; until then a log that begins again there isn't noticed.
+    """
+    sizes = {partition: len(json.dumps({str(partition): mark.to_dict()})) for partition, mark in marks.items()}
+    if sum(sizes.values()) <= MOST_CHARACTERS:
+        return marks
+    kept: Dict[int, Mark] = {}
+    room = MOST_CHARACTERS
+    for partition, mark in sorted(marks.items(), key=lambda each: (each[1].restarted_at is None, -(each[1].newest_ms or 0), each[0])):
+        room -= sizes[partition]
+        if room < 0:
+            break
+        kept[partition] = mark
+    return kept

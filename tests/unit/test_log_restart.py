@@ -1,12 +1,13 @@
 """A source's log that began again lower is told from snapshots, replays and what comes late; its objects are parked until the generation is raised."""
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sluice.kafka_watch import KafkaWatch, watched
+from sluice.kafka_watch import MOST_CHARACTERS, KafkaWatch, watched
 from sluice.log_restart import Mark, SeenObject, judge
 from sluice.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
 from sluice.table_config import TableConfig
@@ -139,3 +140,14 @@ def test_only_what_the_sources_log_orders_is_judged() -> None:
     assert list(watched(again, [pg(10, GB, 200)], CONFIG).parked) == ["o0-10"]
     for config in (replace(CONFIG, position="last_update"), replace(CONFIG, append_only=True)):
         assert watched(again, [pg(10, GB, 200)], config).parked == {}
+
+
+def test_more_partitions_than_a_tables_item_holds_are_forgotten_the_oldest_first_and_none_that_waits() -> None:
+    """Anybody who may write objects can name any partition; an item that grew too large could never be settled, and would stop its whole lane."""
+    long = tuple(f"{n:x}" * 200 for n in range(16))
+    marks = {n: Mark(0, 9, MYSQL, "0" * 48, n, long, restarted_at=7 if n == 3 else None) for n in range(300)}
+    kept = watched(KafkaWatch(marks), [], CONFIG).watch
+    assert len(json.dumps(kept.to_dict())) < MOST_CHARACTERS * 1.01 and len(marks) > len(kept.marks) > 50
+    assert 3 in kept.marks and 299 in kept.marks and not {0, 1, 2} & set(kept.marks)
+    few = {n: mark for n, mark in marks.items() if n < 10}
+    assert watched(KafkaWatch(few), [], CONFIG).watch.marks == few
