@@ -27,21 +27,22 @@ class CloudFormation:
     """Answers DescribeStacks as CloudFormation words it. An emulator of it is loaded longer than most tests of this folder run."""
 
     def __init__(self):
-        self.outputs = {}
+        self.outputs, self.parameters = {}, {}
         SHARED.events.register("before-call.cloudformation.DescribeStacks", self._answer)  # every client of the session has it
 
     def _answer(self, model, params, **_):
         name = params["body"]["StackName"]
         if name == "s":
             status, body = 200, f"""<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>s</StackName><StackStatus>CREATE_COMPLETE</StackStatus>
-                <CreationTime>2024-05-01T10:00:00.000Z</CreationTime><Outputs>{self._members()}</Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>"""
+                <CreationTime>2024-05-01T10:00:00.000Z</CreationTime><Outputs>{_members("Output", self.outputs)}</Outputs><Parameters>{_members("Parameter", self.parameters)}</Parameters></member></Stacks></DescribeStacksResult></DescribeStacksResponse>"""
         else:
             status, body = 400, f"<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>"
         answer = {"status_code": status, "headers": {}, "body": body.encode(), "context": {"operation_name": model.name}}
         return SimpleNamespace(status_code=status), create_parser("query").parse(answer, model.output_shape)
 
-    def _members(self):
-        return "".join(f"<member><OutputKey>{name}</OutputKey><OutputValue>{escape(value)}</OutputValue></member>" for name, value in self.outputs.items())
+
+def _members(kind, values):
+    return "".join(f"<member><{kind}Key>{name}</{kind}Key><{kind}Value>{escape(value)}</{kind}Value></member>" for name, value in values.items())
 
 
 @cache
@@ -61,6 +62,7 @@ class Stack:
         self.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Enabled"})
         create_ledger_table(self.dynamodb, "s-ledger")
         queue = SHARED.client("sqs").create_queue(QueueName="dead-letters")["QueueUrl"]
+        described.parameters = {}
         described.outputs = {**BUCKETS, "LedgerTable": "s-ledger", "Release": "none", "SuperviseFunction": "s-supervise", "DeadLetterQueueUrl": queue}
         self.ledger = Ledger(self.dynamodb, "s-ledger")
 

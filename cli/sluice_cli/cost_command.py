@@ -26,6 +26,7 @@ LOADS = (
 )
 PAID = ("dynamodb", "s3", "sqs", "lambda", "step_functions", "eventbridge", "logs", "cloudwatch")
 GB = 1e9
+OWN = ("run-", "trial-")  # how runs and trials are named: an application that the stack was given may have others' jobs, too
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,8 @@ def _ended(target: Target) -> Iterator[RunCost]:
     job_runs = JobRuns(emr, application)
     for page in emr.get_paginator("list_job_runs").paginate(applicationId=application, states=["SUCCESS", "FAILED", "CANCELLED"]):
         for summary in page["jobRuns"]:
+            if not summary.get("name", "").startswith(OWN):
+                continue
             billed = job_runs.billed(summary["id"])
             if billed is None:
                 yield RunCost(summary.get("name", ""), summary["state"], 0.0, 0.0, None)

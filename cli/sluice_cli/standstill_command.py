@@ -20,9 +20,10 @@ from sluice_cli.target import Target
 
 app = typer.Typer(help="Bring Spark to rest before its application is changed or deleted, and back.", no_args_is_help=True)
 POLL_S = 5.0
+GIVEN = "ApplicationId"  # the parameter that names an application which isn't the stack's own
 RESTING = ("CREATED", "STOPPED", "TERMINATED")
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
-Note = Annotated[Path, typer.Option("--note", metavar="FILE", help="Where the lanes that it paused are noted, for `sluice standstill end`.")]
+Note = Annotated[Optional[Path], typer.Option("--note", metavar="FILE", help="Where the lanes that it paused are noted, for `sluice standstill end`; else a file of the stack's own under .aws-sam.", show_default=False)]
 
 
 class NotAtRest(CommandFailed):
@@ -35,7 +36,7 @@ class NotAtRest(CommandFailed):
 
 @app.command("begin")
 def begin(
-    note: Note = Path(".aws-sam/standstill.json"),
+    note: Note = None,
     before_deploy: Annotated[Optional[Path], typer.Option("--before-deploy", metavar="TEMPLATE", help="Only if deploying this template changes the application.")] = None,
     overrides: Annotated[str, typer.Option("--parameter-overrides", metavar="TEXT", help="The parameters that the deployment will set, as `sam deploy` takes them.")] = "",
     config_env: Annotated[Optional[str], typer.Option("--config-env", metavar="NAME", help="Take the parameters that samconfig.toml sets for this environment, as `sam deploy` does when none are given.")] = None,
@@ -44,13 +45,13 @@ def begin(
 ) -> None:
     """Pause every lane, wait until its run has ended, and stop the application. Nothing is lost: what arrives waits in the ledger.
 
-    A run ends after the batch it is in. Does nothing where there is no stack yet, or where the application isn't the stack's own.
+    A run ends after the batch it is in. Does nothing where there is no stack yet. An application that the stack was given (ApplicationId) is left as it is, others' jobs
+    on it too. A halted lane starts nothing and stays halted. After a deployment that failed it may be begun again: what was paused before it is still noted.
 
     Example:
 
       sluice --stack sluice standstill begin --before-deploy template.yaml --parameter-overrides "MaximumCpu='32 vCPU'"
     """
-    note.unlink(missing_ok=True)
     try:
         target = chosen_target(stack)
     except NoTarget as missing:
@@ -60,15 +61,19 @@ def begin(
         say("The application stays as it is: runs go on")
         return
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    paused = [state.lane for state in ledger.lanes() if state.state != PAUSED and not state.pause_requested]
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json_module.dumps({"stack": target.stack, "lanes": paused}))
-    for lane in paused:
+    working = [state.lane for state in ledger.lanes() if state.state not in (PAUSED, HALTED) and not state.pause_requested]
+    place = _place(note, target)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json_module.dumps({"stack": target.stack, "lanes": list(dict.fromkeys([*_noted(place), *working]))}))
+    for lane in working:
         ledger.pause(lane)
         say(f"{lane}: paused")
     deadline = time.monotonic() + timeout
     _wait(lambda: [f"lane {state.lane} ({state.state})" for state in ledger.lanes() if state.state not in (IDLE, PAUSED, HALTED)], deadline)
     emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
+    if _parameters(target).get(GIVEN):
+        say(f"application {application}: left as it is, since the stack was given it")
+        return
     _wait(lambda: [f"job run {run['name']}" for page in emr.get_paginator("list_job_runs").paginate(applicationId=application) for run in page["jobRuns"] if run["state"] not in ENDED], deadline)
     if emr.get_application(applicationId=application)["application"]["state"] not in RESTING:
         emr.stop_application(applicationId=application)
@@ -77,24 +82,37 @@ def begin(
 
 
 @app.command("end")
-def end(note: Note = Path(".aws-sam/standstill.json"), stack: Stack = None) -> None:
+def end(note: Note = None, stack: Stack = None) -> None:
     """Resume the lanes that `begin` paused; those that somebody else had paused stay paused. Without a note, nothing.
 
     Example:
 
       sluice --stack sluice standstill end
     """
-    if not note.is_file():
+    try:
+        target = chosen_target(stack)
+    except NoTarget as missing:
+        say(f"{missing}: nothing rests")
         return
-    lanes = json_module.loads(note.read_text())["lanes"]
-    target = chosen_target(stack)
+    place = _place(note, target)
+    lanes = _noted(place)
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     for lane in lanes:
         ledger.resume(lane)
         say(f"{lane}: goes on")
     if lanes:
         supervise_now(target)
-    note.unlink()
+    place.unlink(missing_ok=True)
+
+
+def _place(note: Path | None, target: Target) -> Path:
+    """Environments are deployed from one folder: each has a note of its own."""
+    return note or Path(".aws-sam", f"standstill-{target.stack}.json")
+
+
+def _noted(place: Path) -> list[str]:
+    """The lanes that were paused and have not been let go on."""
+    return list(json_module.loads(place.read_text())["lanes"]) if place.is_file() else []
 
 
 def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, str]:
@@ -105,17 +123,24 @@ def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, st
     return parameters_of(told.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", ""))
 
 
+def _parameters(target: Target) -> dict[str, str]:
+    """The parameters that the stack has."""
+    (stack,) = target.client("cloudformation").describe_stacks(StackName=target.stack)["Stacks"]
+    return {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", ())}
+
+
 def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> bool:
     from sluice_local.overlay import read_template  # SAM's reader: heavy, and here only
 
+    now = _parameters(target)
+    if now.get(GIVEN):
+        return False  # it is none of the stack's resources: no deployment changes it
     cloudformation = target.client("cloudformation")
-    stack = cloudformation.describe_stacks(StackName=target.stack)["Stacks"][0]
     body: Any = cloudformation.get_template(StackName=target.stack, TemplateStage="Original")["TemplateBody"]
     if isinstance(body, str):
         from samtranslator.yaml_helper import yaml_parse
 
         body = json_module.loads(json_module.dumps(yaml_parse(body)))
-    now = {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", ())}
     return changes_application(body, read_template(template), now, given)
 
 

@@ -71,7 +71,7 @@ def test_the_last_runs_are_told_with_what_they_are_billed_for(stack, capsys, mon
     emr = SHARED.client("emr-serverless")
     application = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="cost")["applicationId"]
     cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": application}
-    for name in ("run-1", "run-2"):
+    for name in ("run-1", "run-2", "nightly-report"):
         emr.start_job_run(applicationId=application, clientToken=name, name=name, executionRoleArn="arn:aws:iam::123456789012:role/r")
     bills = {"run-1": Billed("run-1", 1.0, 4.0, 0.0), "run-2": None}
     monkeypatch.setattr("sluice_aws.job_runs.JobRuns.billed", lambda self, job_run_id: bills[emr.get_job_run(applicationId=application, jobRunId=job_run_id)["jobRun"]["name"]])
