@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import functools
 import os
-import uuid
 from dataclasses import dataclass
 from typing import Any, Dict
 
@@ -18,13 +17,12 @@ from sluice_aws.config_store import ConfigStore
 from sluice_aws.heads import Heads
 from sluice_aws.ignored_messages import IgnoredMessages
 from sluice_aws.inbox import MessageUnfinished, open_inbox, unfinished_messages
-from sluice_aws.job_runs import JobRuns
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_aws.schema_fit import schema_fit
 from sluice_aws.schema_store import SchemaStore
 from sluice_aws.settings import Settings
-from sluice_aws.starting import Starter
+from sluice_aws.starting import starter_of
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
 from sluice_aws.waking import Waker
 
@@ -71,10 +69,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     clients = Clients(settings)
     objects = Objects(clients.s3)
     ledger = Ledger(clients.dynamodb, settings.ledger_table)
-    starter = None
-    if settings.starts_runs:
-        job_runs = JobRuns(clients.emr_serverless, settings.application_id)
-        starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
+    starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(
         admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), fit=schema_fit(objects, settings.silver_bucket, epoch_ms), now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),

@@ -3,18 +3,16 @@ from __future__ import annotations
 
 import functools
 import os
-import uuid
 from typing import Any, Dict
 
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore
-from sluice_aws.job_runs import JobRuns
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_aws.service_planner import ServicePlanner
 from sluice_aws.settings import Settings
-from sluice_aws.starting import Starter
+from sluice_aws.starting import new_entropy, starter_of
 from sluice_aws.telemetry import Telemetry, observed
 
 NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
@@ -34,13 +32,6 @@ def parts_of(telemetry: Telemetry) -> "tuple[ServicePlanner, ConfigStore]":
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
     ledger = Ledger(clients.dynamodb, settings.ledger_table)
-    starter = None
-    if settings.starts_runs:
-        job_runs = JobRuns(clients.emr_serverless, settings.application_id)
-        starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=_entropy)
-    planner = ServicePlanner(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms, entropy=_entropy, pause_s=settings.services_pause_s)
+    starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
+    planner = ServicePlanner(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms, entropy=new_entropy, pause_s=settings.services_pause_s)
     return planner, ConfigStore(Objects(clients.s3), settings.artifact_bucket)
-
-
-def _entropy() -> str:
-    return uuid.uuid4().hex

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import functools
 import os
-import uuid
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional
 
@@ -22,7 +21,7 @@ from sluice_aws.rerouting import Rerouted, reroute
 from sluice_aws.schema_fit import schema_fit
 from sluice_aws.schema_store import SchemaStore
 from sluice_aws.settings import Settings
-from sluice_aws.starting import Starter
+from sluice_aws.starting import starter_of
 from sluice_aws.supervisor import Supervisor
 from sluice_aws.sweeping import ObjectScan, Sweeper
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
@@ -92,9 +91,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     objects = Objects(clients.s3)
     ledger = Ledger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
-    starter = None
-    if settings.starts_runs:
-        starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
+    starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     grace_ms = settings.reconcile_grace_s * 1000
     waker = Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms)
     return Parts(

@@ -10,6 +10,7 @@ from sluice.lane import STARTING, LaneState
 TERMINAL_STATES = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
 GONE = "GONE"  # EMR Serverless doesn't know the job run (any more)
 STATE_CHANGE = "EMR Serverless Job Run State Change"
+UTILIZATION_UPDATE = "EMR Serverless Job Resource Utilization Update"
 
 # Failures for want of workers: "ApplicationMaxCapacityExceededException", "exceeded the maximum vCPU quota of your account",
 # "insufficient capacity", a queue time-out. Not an error of the job, so they never count towards halting.
@@ -43,6 +44,17 @@ def read_event(event: Any) -> Optional[JobRunNews]:
         return None
     job_run_id, state = detail.get("jobRunId"), detail.get("state")
     return JobRunNews(job_run_id, state) if isinstance(job_run_id, str) and isinstance(state, str) else None
+
+
+def finally_billed(event: Any) -> Optional[str]:
+    """The job run that an EventBridge event tells the last bill of; None for every other event, the ones between among them."""
+    if not isinstance(event, Mapping) or event.get("detail-type") != UTILIZATION_UPDATE:
+        return None
+    detail = event.get("detail")
+    if not isinstance(detail, Mapping) or detail.get("resourceUtilizationFinal") is not True:
+        return None
+    job_run_id = detail.get("jobRunId")
+    return job_run_id if isinstance(job_run_id, str) else None
 
 
 def concerned(lanes: Sequence[LaneState], news: JobRunNews) -> Tuple[LaneState, ...]:

@@ -107,6 +107,7 @@ class Ledger:
 
         self.run_started = history.run_started
         self.run_ended = history.run_ended
+        self.billed = history.billed
         self.run = history.run
         self.count = history.count
         self.counter = history.counter

@@ -44,6 +44,10 @@ class HistoryLedger:
         self._table.update(items.run_key(run_id), {
             "run": run_id, "ended_at": now, "state": state, "reason": reason, "batches": batches, "expires_at": _expiry(now)})
 
+    def billed(self, run_id: str, now: int) -> bool:
+        """Note that a run's cost was told; False when it was before, or when this is no run of this ledger: an application may have others' jobs, too."""
+        return self._table.update(items.run_key(run_id), {"billed_at": now}, condition=when(run=run_id, billed_at=None))[1] is None
+
     def run(self, run_id: str) -> Optional[Values]:
         """A run's item as stored; None when it never held its lane, or long ago."""
         return self._table.get(items.run_key(run_id))

@@ -35,14 +35,16 @@ class Measures:
                 self._gauges(measured, lane=lane)
 
     def ended(self, job_run_id: str) -> None:
-        """Tell what a job run cost that is over."""
+        """Tell once what a job run cost that is over: at its end where the bill is there by then, else when EMR says that it is."""
         try:
             billed = self._job_runs.billed(job_run_id)
-        except (ClientError, BotoCoreError) as error:
+            if billed is None:
+                self._report.event("cost_unknown", job_run=job_run_id)
+                return
+            if not self._ledger.billed(billed.name, self._now()):
+                return
+        except (ClientError, BotoCoreError, SluiceError) as error:
             self._report.warn("cost_unknown", job_run=job_run_id, error=str(error)[:500])
-            return
-        if billed is None:
-            self._report.event("cost_unknown", job_run=job_run_id)
             return
         usd = spark_usd(self._architecture, vcpu_hours=billed.vcpu_hours, memory_gb_hours=billed.memory_gb_hours, storage_gb_hours=billed.storage_gb_hours)
         self._report.event("run_billed", job_run=job_run_id, run=billed.name, vcpu_hours=billed.vcpu_hours, memory_gb_hours=billed.memory_gb_hours, usd=round(usd, 6))

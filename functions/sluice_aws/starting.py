@@ -1,6 +1,7 @@
 """Starts a run of an idle lane, and repeats a start whose answer was lost."""
 from __future__ import annotations
 
+import uuid
 from typing import Any, Callable, Dict, Optional
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -11,7 +12,10 @@ from sluice.lane import LaneState
 from sluice.lane_config import LaneConfig
 from sluice.supervision import new_run_id
 from sluice.table_config import Configuration
+from sluice_aws.clients import Clients
+from sluice_aws.clock import epoch_ms
 from sluice_aws.job_runs import JobRuns
+from sluice_aws.settings import Settings
 
 
 class Starter:
@@ -76,6 +80,19 @@ class Starter:
         known = self._ledger.started(lane, run_id, job_run_id)
         self._report.event("run_started", lane=lane, run=run_id, job_run=job_run_id, first_answer=known)
         self._report.count("RunsStarted", 1, lane=lane)
+
+
+def starter_of(settings: Settings, clients: Clients, *, ledger: Any, report: Any) -> Optional[Starter]:
+    """What starts runs in a deployment; None while no release of the Spark code is set: lanes are woken then, and none is started."""
+    if not settings.starts_runs:
+        return None
+    job_runs = JobRuns(clients.emr_serverless, settings.application_id)
+    return Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=report, now=epoch_ms, entropy=new_entropy)
+
+
+def new_entropy() -> str:
+    """32 hexadecimal digits that were never given before."""
+    return uuid.uuid4().hex
 
 
 def lane_config(configuration: Optional[Configuration], lane: str) -> LaneConfig:

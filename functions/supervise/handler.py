@@ -3,11 +3,10 @@ from __future__ import annotations
 
 import functools
 import os
-import uuid
 from dataclasses import dataclass
 from typing import Any, Dict
 
-from sluice.job_run_outcomes import concerned, read_event
+from sluice.job_run_outcomes import concerned, finally_billed, read_event
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore
@@ -16,7 +15,7 @@ from sluice_aws.ledger import Ledger
 from sluice_aws.measuring import Measures
 from sluice_aws.objects import Objects
 from sluice_aws.settings import Settings
-from sluice_aws.starting import Starter
+from sluice_aws.starting import starter_of
 from sluice_aws.supervisor import Supervisor
 from sluice_aws.telemetry import Telemetry, observed
 
@@ -25,8 +24,12 @@ NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
 
 @observed("supervise")
 def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
-    """Lambda entry: a job run's state change looks after the lanes it is about, everything else after all lanes."""
+    """Lambda entry: a job run's state change looks after the lanes it is about, its last bill after none, everything else after all lanes."""
     parts = parts_of(telemetry)
+    billed = finally_billed(event)
+    if billed is not None:
+        parts.measures.ended(billed)
+        return {"lanes": 0, "steps": 0}
     news = read_event(event)
     if news is not None and not news.terminal:
         telemetry.event("job_run_goes_on", job_run=news.job_run_id, state=news.state)
@@ -59,9 +62,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     clients = Clients(settings)
     ledger = Ledger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
-    starter = None
-    if settings.starts_runs:
-        starter = Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=telemetry, now=epoch_ms, entropy=lambda: uuid.uuid4().hex)
+    starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
         measures=Measures(ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms),

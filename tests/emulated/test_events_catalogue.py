@@ -127,7 +127,7 @@ def test_the_end_of_a_job_run_takes_the_lane_from_it(stack, name):
     assert (stack.ledger.lane("main").state, stack.ledger.lane("main").failures) == (IDLE, 1)
 
 
-@pytest.mark.parametrize("name", ["supervise-job-run-success", "supervise-job-run-queued"])
+@pytest.mark.parametrize("name", ["supervise-job-run-success", "supervise-job-run-queued", "supervise-job-run-billed"])
 def test_news_of_a_job_run_that_no_lane_has_changes_nothing(stack, name):
     assert supervise(sample(name), context()) == {"lanes": 0, "steps": 0}
 

@@ -2,6 +2,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from admit.handler import handler as admit
@@ -17,6 +18,7 @@ from sluice.lane import HALT_AFTER
 from sluice.prices import spark_usd
 from sluice.table_config import Configuration, TableRule
 from sluice_aws.announcer import Announcer
+from sluice_aws.catalog_requests import CatalogRequests
 from sluice_aws.job_runs import JobRuns
 from sluice_aws.measuring import Measures
 from sluice_aws.telemetry import telemetry_of
@@ -52,9 +54,21 @@ class Emr:
         return {"jobRun": {"name": "run-main-1", "state": "SUCCESS", **self.run}}
 
 
-def ended(**run):
+class Told:
+    """The ledger as far as it remembers which runs' costs were told."""
+
+    def __init__(self):
+        self.runs = set()
+
+    def billed(self, run_id, now):
+        new = run_id not in self.runs
+        self.runs.add(run_id)
+        return new
+
+
+def ended(ledger=None, **run):
     report = Recorder()
-    Measures(ledger=None, job_runs=JobRuns(Emr(**run), "a"), architecture="X86_64", report=report, now=lambda: NOW).ended("00f1")
+    Measures(ledger=ledger or Told(), job_runs=JobRuns(Emr(**run), "a"), architecture="X86_64", report=report, now=lambda: NOW).ended("00f1")
     return report
 
 
@@ -66,6 +80,24 @@ def test_a_run_that_is_over_is_told_with_what_it_is_billed_for():
 
 def test_a_run_whose_bill_is_not_there_yet_is_no_cost_and_is_told_as_that():
     assert (ended().metrics, ended().names()) == ({}, ["cost_unknown"])
+
+
+def test_what_a_run_cost_is_told_once_whichever_event_finds_its_bill_first(world):  # noqa: F811
+    bill = {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
+    assert ended(world.ledger, **bill).events == [], "a job of somebody else's on the same application"
+    world.ledger.run_started("run-main-1", "main", NOW)
+    reports = [ended(world.ledger), ended(world.ledger, **bill), ended(world.ledger, **bill)]
+    assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []] and [bool(report.metrics) for report in reports] == [False, True, False]
+
+
+def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
+    """Each metric by each of its dimensions is paid for by the month, and tables may be thousands: the event tells the table."""
+    told = []
+    report = SimpleNamespace(event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: told.append((metric, n, dimensions)))
+    plan = SimpleNamespace(to_dict=lambda: {"changed": True, "tables": [{"partitions": {"added": 2}}]})
+    monkeypatch.setattr("sluice_aws.catalog_requests.configured_table", lambda *_: None)
+    CatalogRequests(sync=SimpleNamespace(sync=lambda *_: plan), configuration=SimpleNamespace(load_or_last=lambda _: None), ledger=None, report=report).answer({"table": "a.b"})
+    assert told == [("CatalogSyncs", 1, {}), ("PartitionsAdded", 2, {})]
 
 
 def emitted(text):
@@ -111,12 +143,13 @@ def metrics(world, monkeypatch, capsys):  # noqa: F811
         supervise({"detail-type": "Scheduled Event"}, context())
     assert world.ledger.lane("main").state == "halted"
     world.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
+    world.land(key(4), b"no avro either")  # and no notice told of it
     reconcile({}, context(400_000))
     world.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
     supervise({"detail-type": "Scheduled Event"}, context())
 
     telemetry = telemetry_of("supervise")
-    Measures(ledger=None, job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"), architecture="ARM64", report=telemetry, now=lambda: NOW).ended("00f1")
+    Measures(ledger=Told(), job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"), architecture="ARM64", report=telemetry, now=lambda: NOW).ended("00f1")
     telemetry.observe(lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context())  # test_supervise has starts that fail
 
     batch = {"batch": "b", "lane": "main", "run": "r", "objects": 3, "bytes": 9, "claimed_at": NOW, "committed_at": NOW + 1000, "state": "committed"}

@@ -11,6 +11,7 @@ from sluice.events import parse_body
 from sluice.execution_policy import Scope
 from sluice.identity import ObjectId
 from sluice.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice.job_run_outcomes import finally_billed, read_event
 from sluice.lane_config import LaneConfig
 from sluice_aws.inbox import open_inbox
 from sluice_local.emr.service import Service
@@ -140,6 +141,13 @@ def refused(operation, value, *, answer=False):
     shape = getattr(model().operation_model(operation), "output_shape" if answer else "input_shape")
     report = ParamValidator().validate(value, shape)
     return [*(report.generate_report().splitlines() if report.has_errors() else ()), *beyond(shape, value)]
+
+
+def test_the_last_bill_of_a_job_run_is_told_by_the_sample_and_by_no_update_before_it_nor_a_change_of_state():
+    event = sample("emr-job-resource-utilization-update.documented")
+    assert finally_billed(event) == "00f1cbn5g4bb0c01" and read_event(event) is None
+    assert finally_billed({**event, "detail": {**event["detail"], "resourceUtilizationFinal": False}}) is None
+    assert finally_billed(json.loads(STATE_CHANGES[0].read_text(encoding="utf-8"))) is None
 
 
 @pytest.mark.parametrize("state, details", [("RUNNING", ""), ("FAILED", "the driver ended with status 1" * 40)])

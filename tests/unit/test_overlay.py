@@ -15,7 +15,7 @@ ALLOWED = {
     r"Resources\.SparkApplication": "no emulator knows AWS::EMRServerless::Application: the stand-in makes one",
     r"Outputs\.ApplicationId\.Value\.Fn::If\[1\]": "the stand-in's id",
     r"Globals\.Function\.Environment\.Variables\.APPLICATION_ID\.Fn::If\[1\]": "the stand-in's id",
-    r"Resources\.SuperviseFunction\.Properties\.Events\.JobRunState\.Properties\.Pattern\.detail\.applicationId\[0\]\.Fn::If\[1\]": "the stand-in's id",
+    r"Resources\.SuperviseFunction\.Properties\.Events\.JobRun(State|Billed)\.Properties\.Pattern\.detail\.applicationId\[0\]\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.JobRole\.Properties\.AssumeRolePolicyDocument\.Statement\[\d+\]\.Condition\.ArnLike\.aws:SourceArn\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.(Admit|Supervise|Reconcile|TableServices)Role\.Properties\.Policies\[0\]\.PolicyDocument\.Statement\[\d+\]\.Resource(\[\d+\])?\.Fn::Sub\[1\]\.Id\.Fn::If\[1\]": "the stand-in's id",
     r"Resources\.TableServices\.Properties\.DefinitionUri": "what `sam package` does: the definition in a bucket",
