@@ -10,7 +10,7 @@ import typer
 from sluice_aws.clock import epoch_ms
 from sluice_cli.moments import AsOf, Since, Until, span_of
 from sluice_cli.output import Stack, chosen_target, stderr_console
-from sluice_cli.row_output import Csv, Form, JsonLines, Parquet, write_rows
+from sluice_cli.row_output import Csv, Form, JsonLines, Lineage, Parquet, WithDeleted, write_rows
 
 _BATCH_ROWS = 10_000
 _LONG_INTEGERS = frozenset({"HUGEINT", "UHUGEINT"})
@@ -24,8 +24,8 @@ def query(
     json_lines: JsonLines = False,
     as_csv: Csv = False,
     parquet: Parquet = None,
-    with_deleted: Annotated[bool, typer.Option("--with-deleted", help="Also rows that the source deleted, with the column `__deleted`.")] = False,
-    lineage: Annotated[bool, typer.Option("--lineage", help="Also where each row came from: the `_sluice_*` and `_hoodie_*` columns.")] = False,
+    with_deleted: WithDeleted = False,
+    lineage: Lineage = False,
     stack: Stack = None,
 ) -> None:
     """Ask the silver tables, in DuckDB's SQL. No Spark is started.

@@ -8,7 +8,7 @@ import typer
 from sluice_aws.clock import epoch_ms
 from sluice_cli.moments import AsOf, Since, Until, moment_of, span_of
 from sluice_cli.output import Stack, chosen_target, counted, say
-from sluice_cli.row_output import Csv, Form, JsonLines, Parquet, write_rows
+from sluice_cli.row_output import Csv, Form, JsonLines, Lineage, Parquet, WithDeleted, write_rows
 
 
 def read(
@@ -20,8 +20,8 @@ def read(
     json_lines: JsonLines = False,
     as_csv: Csv = False,
     parquet: Parquet = None,
-    with_deleted: Annotated[bool, typer.Option("--with-deleted", help="Also rows that the source deleted, with the column `__deleted`.")] = False,
-    lineage: Annotated[bool, typer.Option("--lineage", help="Also where each row came from: the `_sluice_*` and `_hoodie_*` columns.")] = False,
+    with_deleted: WithDeleted = False,
+    lineage: Lineage = False,
     stack: Stack = None,
 ) -> None:
     """Print or save a table's rows. No Spark is started, and a batch of rows at a time is held in memory.

@@ -21,6 +21,8 @@ TERMINAL_ROWS = 1000  # a table in a terminal is for eyes; the other forms hold 
 _CSV_SPECIAL = frozenset(',"\r\n')
 
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+WithDeleted = Annotated[bool, typer.Option("--with-deleted", help="Also rows that the source deleted, with the column `__deleted`.")]
+Lineage = Annotated[bool, typer.Option("--lineage", help="Also where each row came from: the `_sluice_*` and `_hoodie_*` columns.")]
 Csv = Annotated[bool, typer.Option("--csv", help='CSV with a header; NULL is nothing, empty text is "".')]
 Parquet = Annotated[Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file instead, with the columns' own types.", show_default=False, dir_okay=False)]
 

@@ -13,21 +13,11 @@ from sluice.avro_schema import WriterSchema, read_writer_schema
 from sluice.decoded_weight import weight_of
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.limits import Limits
-from sluice_aws.avro_heads import MAGIC, AvroHeader, CorruptObject, parse_header
+from sluice_aws.avro_heads import HEADER_SCHEMA, MAGIC, AvroHeader, CorruptObject, parse_header
 from sluice_aws.objects import Head
 from sluice_aws.avro_blocks import PlainContainer, blocks_of, decompressed
 from sluice_spark.records import CHUNK_BYTES, Records, chunked, most_rows
 
-# The container's header, "Object Container Files" of the Avro specification 1.11.
-_HEADER: Dict[str, Any] = {
-    "type": "record",
-    "name": "org.apache.avro.file.Header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
-    ],
-}
 _KEPT = ("type", "name", "namespace", "fields", "items", "values", "symbols", "size", "aliases")
 
 
@@ -55,7 +45,7 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
     start, sync = _header_end(body)
     bare = io.BytesIO()
     meta = {"avro.schema": json.dumps(_bare(header.schema)).encode("utf-8"), "avro.codec": b"null"}
-    fastavro.schemaless_writer(bare, _HEADER, {"magic": MAGIC, "meta": meta, "sync": sync})
+    fastavro.schemaless_writer(bare, HEADER_SCHEMA, {"magic": MAGIC, "meta": meta, "sync": sync})
     container = PlainContainer(bare.getvalue(), sync, _plain_blocks(body, start, sync, header.codec, limits, weight_of(header.schema)))
     at = gathered = 0
     try:
@@ -95,7 +85,7 @@ def _plain_blocks(body: bytes, start: int, sync: bytes, codec: str, limits: Limi
 def _header_end(body: bytes) -> Tuple[int, bytes]:
     """Where the container's blocks begin, and the mark between them."""
     source = io.BytesIO(body)
-    header: Any = fastavro.schemaless_reader(source, _HEADER, None)
+    header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA, None)
     return source.tell(), header["sync"]
 
 

@@ -195,6 +195,7 @@ def test_wherever_a_run_dies_its_services_are_done_by_a_later_one_and_nothing_is
     world.merger.slices[ORDERS] = 2
     world.loop(world.start(), around=steps.around).run()
     serving = [at for at, step in enumerate(steps.steps, 1) if "serve" in step or "transact_write" in step or "put_item" in step]
+    assert sum(steps.steps[at - 1] == "merger.serve" for at in serving) == 2 < len(serving)
     for turn, dies_at in enumerate(serving, 1):
         world.merger.slices[ORDERS] = 2
         ask(world, request=f"q-{turn}")

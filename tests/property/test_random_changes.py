@@ -107,6 +107,8 @@ def test_what_a_row_is_does_not_depend_on_how_its_changes_were_batched(seed: int
     at_once.merge(events)
     for objects in deliveries(draw, events):
         in_batches.merge([event for item in objects for event in item])
+    # A row that a truncate defeats is never stored at once, and is a deleted one where it came in a batch before.
+    assert all(in_batches.rows[key].deleted for key in in_batches.rows.keys() - at_once.rows.keys())
     for key, row in at_once.rows.items():
         other = in_batches.rows[key]
         assert (row.position, row.deleted, row.values, row.owed) == (other.position, other.deleted, other.values, other.owed)

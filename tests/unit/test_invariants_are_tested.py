@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 INVARIANTS = {str(number) for number in range(1, 9)}
-RULES = {f"Rule {number}" for number in (*range(1, 10), 11, 12, 13, 14, 15, 18)}
+RULES = {f"Rule {number}" for number in range(1, 19)}
 HEADING = re.compile(r"^### ([^.]+)\. (.+)$")
 NAMED = re.compile(r"`(tests/[^`\s]+)`")
 NOT_YET = "- not tested yet: "
