@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sluice.streamer_properties import Translation, parse_properties, translate
+from sluice.java_properties import parse_properties
+from sluice.streamer_properties import Translation, translate
 from sluice.table_config import COW, MOR, TOPIC
 from sluice_cli.failures import FAILED, UsageError
 from sluice_cli.output import Json, print_json, say

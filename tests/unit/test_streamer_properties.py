@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice.streamer_properties import parse_properties, translate
+from sluice.java_properties import parse_properties
+from sluice.streamer_properties import translate
 from sluice_cli.config_source import read_tables
 from sluice_cli.main import run
 
@@ -144,11 +145,6 @@ def test_type_history_and_dropped_partition_columns_are_understood():
     found = translate({"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.cleaner.hours.retained": "48", "hoodie.datasource.write.drop.partition.columns": "true"})
     assert (found.rule["table_type"], found.rule["time_travel"]) == ("mor", "48h")
     assert "stay in the files" in found.left_out[0].why
-
-
-def test_properties_are_read_as_java_reads_them():
-    text = "# c\n! c\na=1\nb : two words \nc three\nlong=x,\\\n   y\n\\u0061\\=b=v\\\\\n\nempty=\n"
-    assert parse_properties(text) == {"a": "1", "b": "two words ", "c": "three", "long": "x,y", "a=b": "v\\", "empty": ""}
 
 
 def test_the_command_writes_a_rule_that_can_be_used_and_shows_no_value_that_it_leaves_out(tmp_path, capsys):
