@@ -42,7 +42,7 @@ class TableState:
     """What the ledger knows of a table. Times are epoch ms; `pinned` is what its data was written with, None without data.
 
     `notes` are what an operator should look at: of the last batch that had any, until one has rows to write and none.
-    `services` is by service when and where the last one ended well, and the totals when it began (service_requests.since); `services_since` is when the table was first
+    `services` is by service when and where the last one ended well, and the totals when it began (since_service.since); `services_since` is when the table was first
     looked at for services, `catalog_failed` when (`at`) and of what (`error`) its last sync with the catalog failed, None after a good one. `rebuild` is set while `sluice rebuild table` moves its data away. `watch` is
     KafkaWatch.to_dict(). `purge_floors` is the highest position of a row that was removed for good, by generation.
     """

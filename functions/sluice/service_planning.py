@@ -7,7 +7,8 @@ from typing import Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from sluice.claiming import TableState
 from sluice.service_policy import CATALOG, Due, ServiceFacts, TableFacts, due
-from sluice.service_requests import DONE, FAILED, SERVICES, ServiceRequest, since
+from sluice.service_requests import DONE, FAILED, SERVICES, ServiceRequest
+from sluice.since_service import since
 from sluice.table_config import Configuration, TableConfig
 
 LONGEST_PAUSE_S = 600  # between two looks at a request: a day of them is 150

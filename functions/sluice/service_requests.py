@@ -1,4 +1,4 @@
-"""A requested table service: its states, every transition between them as a pure function, and when a run may do a slice of it.
+"""A requested table service: its states, and every transition between them as a pure function.
 
     transition   from                 to                  what it is
     opened       none, done, failed   requested           somebody found the service due, or asked for it
@@ -16,11 +16,9 @@ condition that the item is still what the transition was computed from.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Dict, FrozenSet, Iterable, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, FrozenSet, Mapping, Optional, Union
 
-from sluice.claiming import TableState
 from sluice.lane import backoff_ms
-from sluice.table_config import Configuration, TableConfig
 
 COMPACTION, CLUSTERING, CLEANING, ARCHIVAL, PURGE = "compaction", "clustering", "cleaning", "archival", "purge"
 #: Also their order where several of a table wait equally long: what makes log files vanish goes before what rewrites
@@ -214,87 +212,3 @@ def withdraw(state: ServiceRequest, error: ServiceError, now: int) -> Result:
     if state.state != REQUESTED:
         return Refused("withdraw", f"the request is {state.state}", state)
     return replace(state, state=FAILED, ended_at=now, error=replace(error, message=error.message[:MESSAGE_CHARACTERS]))
-
-
-def executable_at(request: ServiceRequest, config: Optional[TableConfig], state: TableState) -> Optional[int]:
-    """From when a run may do a slice (epoch ms); None while the table is paused, or the request isn't open or can't be done.
-
-    What release, wake-up and sweep go by too, as they do for claimable objects (rule 2).
-    """
-    if not request.open or config is None or config.paused or state.paused:
-        return None
-    return max(request.not_before, state.backoff_until or 0)
-
-
-def configured(configuration: Configuration, lane: str, state: TableState) -> Optional[TableConfig]:
-    """The configuration of a table that has data; None when its topic no longer goes to it, or to another lane."""
-    topic = (state.pinned or {}).get("topic")
-    config = configuration.table_for_topic(topic) if isinstance(topic, str) else None
-    return config if config is not None and config.table == state.table and config.lane == lane else None
-
-
-def impossible(request: ServiceRequest, config: Optional[TableConfig], state: TableState) -> Optional[ServiceError]:
-    """Why an open request can never be done as things are configured; None when it can be."""
-    if state.pinned is None:
-        return ServiceError("no_data", f"{request.table} has no data yet", retriable=False)
-    if config is None:
-        return ServiceError("not_configured", f"{request.table} is not configured for lane {request.lane}", retriable=False)
-    return None
-
-
-@dataclass(frozen=True)
-class ServicePlan:
-    """What of a lane's open requests comes next: `now` is the request to do a slice of (None: none may), `overdue` whether before claimable work.
-
-    `next_at` is when the earliest of those that wait may be done (None: none will without being changed).
-    """
-
-    now: Optional[ServiceRequest] = None
-    overdue: bool = False
-    next_at: Optional[int] = None
-
-    @property
-    def due_at(self) -> Optional[int]:
-        """What a run that ends now writes as the lane's `due_at` for services: 0 for at once."""
-        return 0 if self.now is not None else self.next_at
-
-
-def plan_services(requests: Iterable[ServiceRequest], executable: Mapping[Tuple[str, str], Optional[int]], now: int) -> ServicePlan:
-    """Which request's slice is next: an overdue one, then the one that waits longest since its last slice.
-
-    `executable` is `executable_at` by (table, service); what is missing may not be done.
-    """
-    times = [(request, executable.get((request.table, request.service))) for request in requests]
-    ready = [request for request, at in times if at is not None and at <= now]
-    later = [at for _, at in times if at is not None and at > now]
-    chosen = min(ready, key=lambda request: _turn(request, now)) if ready else None
-    return ServicePlan(chosen, chosen is not None and now >= chosen.overdue_at, min(later) if later else None)
-
-
-def _turn(request: ServiceRequest, now: int) -> Tuple[bool, int, int, str]:
-    waits_since = request.requested_at if request.slice_at is None else request.slice_at
-    return now < request.overdue_at, waits_since, SERVICES.index(request.service), request.table
-
-
-@dataclass(frozen=True)
-class SinceService:
-    """What happened to a table since a service last ended well there (`at`, epoch ms, and `instant`; None: never)."""
-
-    commits: int = 0
-    bytes_written: int = 0
-    deleted: int = 0
-    truncated: int = 0
-    at: Optional[int] = None
-    instant: Optional[str] = None
-
-
-#: The totals of a table that are remembered when a service begins, by the field of SinceService. Commits are those with an
-#: instant: every batch that changed something. Deleted are rows that became tombstones, truncated those that a truncate made so.
-TOTALS = ("commits", "bytes_written", "deleted", "truncated")
-
-
-def since(state: TableState, service: str) -> SinceService:
-    """What happened to a table since a service of this kind last ended well there."""
-    last: Mapping[str, Any] = state.services.get(service, {})
-    counts = {name: max(0, state.totals.get(name, 0) - int(last.get(name, 0))) for name in TOTALS}
-    return SinceService(**counts, at=last.get("at"), instant=last.get("instant"))

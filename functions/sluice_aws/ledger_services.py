@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from sluice import ledger_items as items
 from sluice import service_requests as machine
 from sluice.service_requests import Refused, Result, ServiceError, ServiceReport, ServiceRequest
+from sluice.since_service import TOTALS
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_lanes import LISTED, held_by
 from sluice_aws.ledger_table import LedgerBusy, LedgerTable, TransactionRefused, Values
@@ -77,7 +78,7 @@ class ServiceLedger:
     def start(self, request: ServiceRequest, run_id: str, job_run_id: str, now: int) -> Optional[ServiceRequest]:
         """requested -> running, for one slice; None when the lane isn't held or the request can't begin."""
         totals = totals_of(self._table.get(items.table_key(request.table)) or {})
-        seen = {name: totals.get(name, 0) for name in machine.TOTALS}
+        seen = {name: totals.get(name, 0) for name in TOTALS}
         held = self._table.check_action(items.lane_key(request.lane), held_by(run_id, job_run_id))
         return self._apply(request, lambda state: machine.start(state, run_id, now, seen), lambda after: [held])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import Dict, FrozenSet, Optional, Tuple
 
 from sluice.errors import SluiceError
-from sluice.service_requests import RUNNING, ServiceError, ServicePlan, ServiceRequest, configured, executable_at, impossible, plan_services
+from sluice.service_requests import RUNNING, ServiceError, ServiceRequest
+from sluice.service_turns import ServicePlan, configured, executable_at, impossible, plan_services
 from sluice.table_config import TableConfig
 
 from sluice_spark.configuration_in_force import ConfigurationInForce

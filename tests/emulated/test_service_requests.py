@@ -9,11 +9,13 @@ from sluice.ledger_items import service_key, table_key
 from sluice.manifest import COMMITTED, Manifest, ManifestObject, Outcome, TablePart, manifest_key, open_manifest
 from sluice.identity import ObjectId
 from sluice.ledger_records import AdmittedObject
-from sluice.service_requests import (
-    CLEANING, COMPACTION, DONE, FAILED, GIVEN_UP_AFTER, PURGE, REQUESTED, RUNNING, Refused, ServiceError, ServiceReport, executable_at, fail, finish,
-    impossible, interrupt, opened, plan_services, since, slice_done, start, withdraw,
-)
 from sluice.lane import HALT_AFTER
+from sluice.service_requests import (
+    CLEANING, COMPACTION, DONE, FAILED, GIVEN_UP_AFTER, PURGE, REQUESTED, RUNNING, Refused, ServiceError, ServiceReport, fail, finish, interrupt, opened,
+    slice_done, start, withdraw,
+)
+from sluice.service_turns import executable_at, impossible, plan_services
+from sluice.since_service import since
 from sluice.table_config import TableConfig
 from sluice_aws.ledger import Ledger
 
