@@ -3,7 +3,8 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
-from sluice.manifest import ManifestObject, Outcome, TablePart, open_manifest
+from sluice.manifest import ManifestObject, TablePart, open_manifest
+from sluice.outcome import Outcome
 from sluice.service_policy import CATALOG, ServiceFacts, TableFacts, due
 from sluice.service_requests import SERVICES, ServiceReport
 from sluice.table_config import TableConfig

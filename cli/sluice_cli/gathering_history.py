@@ -10,7 +10,9 @@ from typing import Any
 from sluice.identity import ObjectId
 from sluice.ledger_items import DISCARDED, LISTED_STATES
 from sluice.ledger_records import ObjectRecord
-from sluice.manifest import Manifest, Outcome, manifest_key, outcome_key
+from sluice.manifest import Manifest
+from sluice.outcome import Outcome
+from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.objects import Objects
 from sluice_cli.object_history import Entry, by_object, claims_of
 from sluice_cli.past_batches import PastBatch, PastBatches

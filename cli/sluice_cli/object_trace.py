@@ -8,7 +8,8 @@ from typing import Any
 from sluice.identity import ObjectId
 from sluice.ledger_items import CLAIMED, COMMITTED, LISTED_STATES, PENDING
 from sluice.ledger_records import RETRIED, Decision, ObjectRecord
-from sluice.manifest import COMMIT_STAGE, SPARK_STAGE, Manifest, Outcome
+from sluice.manifest import Manifest
+from sluice.outcome import COMMIT_STAGE, SPARK_STAGE, Outcome
 
 UNSEEN = "unseen"  # in bronze, not in the ledger: its notice is still on the way
 # What a stretch of time was spent on, which is how it is drawn.

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from sluice.manifest import PREFIX, Manifest, Outcome, outcome_key
+from sluice.manifest import Manifest
+from sluice.outcome import Outcome
+from sluice.silver_keys import PREFIX, outcome_key
 from sluice_aws.objects import Objects
 
 AT_ONCE = 16  # manifests read ahead

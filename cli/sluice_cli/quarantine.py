@@ -10,7 +10,7 @@ from typing import Any
 from sluice import row_errors
 from sluice.ledger_items import PENDING, QUARANTINED
 from sluice.ledger_records import DISCARDED, RETRIED, Decision, ObjectRecord
-from sluice.manifest import rows_key
+from sluice.silver_keys import rows_key
 from sluice.table_config import Configuration
 from sluice_aws.admission import Admission
 from sluice_aws.objects import Objects

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sluice.hudi_options import PROPERTIES_FILE
 from sluice.ledger_records import ObjectRecord
-from sluice.manifest import BEGUN, FINISHED, replaced_prefix
 from sluice.schema_history import stored_key
+from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
 from sluice.table_config import Configuration, TableConfig
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore

@@ -11,8 +11,8 @@ from sluice.hudi_options import PROPERTIES_FILE, PURGED_PROPERTY
 from sluice.identity import ObjectId, identify
 from sluice.lane import PAUSED
 from sluice.ledger_recovery import Recovery
-from sluice.manifest import BEGUN, FINISHED, REPLACED
 from sluice.position import generation_of
+from sluice.silver_keys import BEGUN, FINISHED, REPLACED
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.ledger import Ledger
 from sluice_aws.ledger_recovering import Recovered

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from sluice.manifest import COMMITTED, TablePart
+from sluice.manifest import TablePart
+from sluice.outcome import COMMITTED
 from sluice_cli.past_batches import PastBatch
 
 BINS = 144

@@ -11,7 +11,7 @@ from sluice.identity import ObjectId, identify
 from sluice.lane import PAUSED
 from sluice.ledger_items import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger_records import ObjectRecord
-from sluice.manifest import QUARANTINED as QUARANTINED_PART
+from sluice.outcome import QUARANTINED as QUARANTINED_PART
 from sluice_aws.objects import Objects
 from sluice_cli.output import counted
 from sluice_cli.past_batches import PastBatch, PastBatches

@@ -9,7 +9,8 @@ from typing import Any
 from sluice.claiming import PendingObject
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
-from sluice.manifest import COMMITTED, ManifestObject, Outcome
+from sluice.manifest import ManifestObject
+from sluice.outcome import COMMITTED, Outcome
 from sluice.row_errors import RowError
 from sluice.table_config import Configuration, TableConfig
 from sluice_aws.objects import ObjectGone, Objects

@@ -7,7 +7,9 @@ from typing import Any
 
 from sluice.identity import ObjectId, identify
 from sluice.ledger_records import ObjectRecord
-from sluice.manifest import Manifest, Outcome, manifest_key, outcome_key
+from sluice.manifest import Manifest
+from sluice.outcome import Outcome
+from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_cli.failures import UsageError

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from sluice.engine_links import RULES, Verdict
 from sluice.errors import SluiceError
-from sluice.manifest import PREFIX
+from sluice.silver_keys import PREFIX
 
 FORMAT = 1
 REPORTS_PREFIX = f"{PREFIX}/engines/"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from sluice.engine_report import REPORTS_PREFIX
-from sluice.manifest import PREFIX
+from sluice.silver_keys import PREFIX
 from sluice.table_config import PLACEHOLDER, Configuration
 from sluice.trial import TRIALS_PREFIX, scratch_prefix, trial_report_key
 

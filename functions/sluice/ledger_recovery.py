@@ -8,8 +8,9 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 from sluice.identity import ObjectId
 from sluice.ledger_items import COMMITTED, PARKED, PENDING, QUARANTINED
 from sluice.ledger_records import ObjectRecord
-from sluice.manifest import COMMITTED as COMMITTED_PART
-from sluice.manifest import Manifest, ManifestObject, Outcome, TablePart
+from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.outcome import COMMITTED as COMMITTED_PART
+from sluice.outcome import Outcome
 
 TABLE_QUARANTINED = "table_quarantined"  # the code of objects whose part was quarantined whole, for no reason of their own
 

@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Iterable, Iterator, Mapping, Optional
 
+from sluice.batch_documents import UnreadableManifest, canonical_json
 from sluice.errors import SluiceError
-from sluice.manifest import RowErrorCount, UnreadableManifest
+from sluice.outcome import RowErrorCount
 
 MAX_CONTENT_BYTES = 16 * 1024  # of one record; what is longer is cut, and its whole length told
 MAX_REASON = 1_000  # characters
@@ -67,7 +68,7 @@ def counted(object_hash: str, rows: Iterable[RowError]) -> RowErrorCount:
 
 def to_lines(rows: Iterable[RowError]) -> str:
     """The rows of one object as JSON lines, in the order of the records."""
-    return "".join(_canonical(asdict(row)) + "\n" for row in sorted(rows, key=lambda row: row.record))
+    return "".join(canonical_json(asdict(row)) + "\n" for row in sorted(rows, key=lambda row: row.record))
 
 
 def from_lines(text: str) -> Iterator[RowError]:
@@ -77,8 +78,3 @@ def from_lines(text: str) -> Iterator[RowError]:
             yield RowError(**json.loads(line))
         except (ValueError, TypeError) as error:
             raise UnreadableManifest(f"A quarantined row can't be read: {error}", found=line[:200]) from error
-
-
-def _canonical(content: Any) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-

@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, Tuple
 
 from sluice.column_types import RowSchema
 from sluice.errors import SluiceError
-from sluice.manifest import PREFIX
+from sluice.silver_keys import PREFIX
 from sluice.table_evolution import INCOMPATIBLE, Evolution
 
 FORMAT = 1

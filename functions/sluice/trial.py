@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from sluice.engine_report import Engine, EngineReport, UnreadableReport
-from sluice.manifest import PREFIX
+from sluice.silver_keys import PREFIX
 
 FORMAT = 1
 TRIALS_PREFIX = f"{PREFIX}/trials/"

@@ -8,7 +8,7 @@ from sluice import ledger_items as items
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
 from sluice.ledger_recovery import Verdict, counts_of, verdicts
-from sluice.manifest import QUARANTINED, Outcome
+from sluice.outcome import QUARANTINED, Outcome
 from sluice_aws.ledger_batches import BatchLedger
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_groups import GuardRefused, write_groups

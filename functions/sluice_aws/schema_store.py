@@ -6,7 +6,7 @@ import threading
 from typing import Any, Optional, Set
 
 from sluice.avro_schema import fingerprint
-from sluice.manifest import schema_key
+from sluice.silver_keys import schema_key
 from sluice_aws.objects import Objects
 
 

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from sluice import hidden_columns as hidden
 from sluice.errors import SluiceError
-from sluice.manifest import ManifestObject, rows_key
+from sluice.manifest import ManifestObject
 from sluice.row_errors import JSON_TEXT, MAX_CONTENT_BYTES, RowError, from_lines
+from sluice.silver_keys import rows_key
 from sluice_aws.objects import Objects
 from sluice_aws.task_objects import ObjectSource, task_objects
 from sluice_spark.normalizing import quoted

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 from typing import Optional
 
-from sluice.manifest import Manifest, Outcome, manifest_key, outcome_key
+from sluice.manifest import Manifest
+from sluice.outcome import Outcome
+from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.objects import Objects
 
 _JSON = "application/json"

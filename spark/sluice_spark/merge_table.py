@@ -15,7 +15,8 @@ from sluice.avro_schema import PLAIN, WriterSchema
 from sluice.kafka_watch import KafkaWatch, Watched
 from sluice.kafka_watch import watched as judge_seen
 from sluice.log_restart import LOG_RESTARTED
-from sluice.manifest import COMMIT_STAGE, COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, Stage, TablePart
+from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.outcome import COMMIT_STAGE, COMMITTED, QUARANTINED, ObjectError, Outcome, Stage
 from sluice.table_config import MOR, TableConfig
 from sluice_spark import merging
 from sluice_spark.below_floor import leave_below_floor

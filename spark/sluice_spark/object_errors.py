@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
-from sluice.manifest import PARKED_SUFFIX, ROW_COUNT_SUFFIX, ObjectError, RowErrorCount, error_key, error_prefix, parked_key, row_count_key, rows_key
+from sluice.outcome import ObjectError, RowErrorCount
 from sluice.row_errors import RowError, counted, to_lines
+from sluice.silver_keys import PARKED_SUFFIX, ROW_COUNT_SUFFIX, error_key, error_prefix, parked_key, row_count_key, rows_key
 from sluice_aws.objects import Document, Objects
 
 READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver's 32 connections

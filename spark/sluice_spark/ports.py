@@ -7,7 +7,8 @@ from sluice.claiming import PendingObject, TableState
 from sluice.identity import ObjectId
 from sluice.lane import LaneState
 from sluice.ledger_records import ManifestPointer
-from sluice.manifest import Manifest, Outcome
+from sluice.manifest import Manifest
+from sluice.outcome import Outcome
 from sluice.service_requests import ServiceError, ServiceReport, ServiceRequest, SliceDone
 from sluice.table_config import Configuration, TableConfig
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.errors import SluiceError
-from sluice.manifest import ManifestObject, ObjectError
+from sluice.manifest import ManifestObject
+from sluice.outcome import ObjectError
 from sluice_aws.objects import Objects
 from sluice_aws.task_objects import READ_AHEAD_OBJECTS, ObjectSource, task_objects
 from sluice_spark.decoding import decode

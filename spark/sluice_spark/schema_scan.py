@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from sluice.avro_schema import fingerprint
 from sluice.errors import SluiceError
-from sluice.manifest import ManifestObject, ObjectError
+from sluice.manifest import ManifestObject
+from sluice.outcome import ObjectError
 from sluice.table_config import TableConfig
 from sluice_aws.task_objects import ObjectSource, task_objects
 from sluice_spark.decoding import read_or_refused

@@ -8,7 +8,8 @@ from typing import Callable, Iterator, Mapping, Optional
 
 from pyspark.sql import SparkSession
 
-from sluice.manifest import SPARK_STAGE, Manifest, Outcome, Stage
+from sluice.manifest import Manifest
+from sluice.outcome import SPARK_STAGE, Outcome, Stage
 from sluice.service_requests import SliceDone
 from sluice.table_config import TableConfig
 

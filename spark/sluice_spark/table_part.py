@@ -7,7 +7,8 @@ from typing import FrozenSet, Optional, Set
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
 from sluice.lane import backoff_ms
-from sluice.manifest import COMMITTED, Manifest, Outcome
+from sluice.manifest import Manifest
+from sluice.outcome import COMMITTED, Outcome
 
 from sluice_spark.lane_hold import LaneHold
 from sluice_spark.lane_lost import LaneLost

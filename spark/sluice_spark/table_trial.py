@@ -14,8 +14,10 @@ from sluice import hudi_options
 from sluice.avro_schema import fingerprint
 from sluice.hidden_columns import DELETED
 from sluice.identity import identify
-from sluice.manifest import ManifestObject, Outcome, TablePart, open_manifest, schema_key
+from sluice.manifest import ManifestObject, TablePart, open_manifest
+from sluice.outcome import Outcome
 from sluice.service_requests import ARCHIVAL, CLEANING, COMPACTION
+from sluice.silver_keys import schema_key
 from sluice.table_config import MOR, TableConfig
 from sluice.trial import Step, TableTrial
 from sluice_spark.merge_services import MergeServices

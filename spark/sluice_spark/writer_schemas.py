@@ -9,8 +9,10 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 from sluice.avro_schema import WriterSchema, fingerprint, read_writer_schema
 from sluice.errors import SluiceError
 from sluice.json_inference import agreed
-from sluice.manifest import ManifestObject, ObjectError, schema_key
+from sluice.manifest import ManifestObject
+from sluice.outcome import ObjectError
 from sluice.routing import JSON
+from sluice.silver_keys import schema_key
 from sluice_aws.heads import read_head
 from sluice_aws.objects import Objects
 from sluice_aws.schema_store import SchemaStore

@@ -6,7 +6,8 @@ from collections import defaultdict
 from typing import Callable, DefaultDict, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from sluice.identity import ObjectId
-from sluice.manifest import Manifest, ObjectError, Outcome
+from sluice.manifest import Manifest
+from sluice.outcome import ObjectError, Outcome
 from sluice.service_requests import PURGE, ServiceReport, SliceDone
 from sluice.table_config import TableConfig
 from sluice_spark.lane_lost import LaneLost

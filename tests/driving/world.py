@@ -19,7 +19,9 @@ from sluice import ledger_items as items
 from sluice.identity import ObjectId
 from sluice.lane_config import LaneConfig
 from sluice.ledger_records import AdmittedObject
-from sluice.manifest import Manifest, Outcome, manifest_key
+from sluice.manifest import Manifest
+from sluice.outcome import Outcome
+from sluice.silver_keys import manifest_key
 from sluice.table_config import Configuration, TableRule
 from sluice_aws.ledger import Ledger
 from sluice_spark.assembly import Ports, run_loop

@@ -10,7 +10,8 @@ from sluice.announcing import MAX_DETAIL_BYTES, announcement, batch_seconds, lan
 from sluice.identity import ObjectId
 from sluice.ledger_items import PENDING
 from sluice.ledger_records import AdmittedObject
-from sluice.manifest import COMMITTED, Manifest, ManifestObject, Outcome, TablePart
+from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.outcome import COMMITTED, Outcome
 from sluice.table_config import TableConfig
 from sluice_aws import ledger_codec as codec
 from sluice_aws.announcer import AnnouncementRefused, Announcer

@@ -6,7 +6,7 @@ from iam_enforcement import Role, enforced
 from job_role import BY_OTHERS, UNSEEN, job_grants, job_names
 
 from sluice.identity import ObjectId
-from sluice.manifest import ObjectError
+from sluice.outcome import ObjectError
 from sluice.service_requests import PURGE
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.objects import Objects

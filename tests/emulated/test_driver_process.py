@@ -11,8 +11,10 @@ import pytest
 from driving.world import LANE, emulated_dynamodb
 from moto import mock_aws
 
+from sluice.batch_documents import UnreadableManifest
 from sluice.errors import SluiceError
-from sluice.manifest import ObjectError, Outcome, TablePart, UnreadableManifest, open_manifest
+from sluice.manifest import TablePart, open_manifest
+from sluice.outcome import ObjectError, Outcome
 from sluice.table_config import TableConfig
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects

@@ -14,7 +14,9 @@ from sluice import ledger_items as items
 from sluice.identity import ObjectId
 from sluice.ledger_records import AdmittedObject, wakes
 from sluice.log_restart import LOG_RESTARTED
-from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, ObjectError, Outcome, TablePart, manifest_key, open_manifest
+from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome
+from sluice.silver_keys import manifest_key
 from sluice.table_config import Configuration, TableConfig, TableRule
 from sluice_aws.ledger import Ledger
 from sluice_aws.ledger_batches import BatchTaken

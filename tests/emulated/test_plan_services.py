@@ -10,7 +10,7 @@ from sluice.execution_policy import Scope
 from sluice.job_request import JobEnvironment, start_job_run, state_machine_parameters
 from sluice.lane import IDLE, STARTING
 from sluice.lane_config import LaneConfig
-from sluice.manifest import COMMITTED, Outcome
+from sluice.outcome import COMMITTED, Outcome
 from sluice.service_config import Pace, ServicePolicy
 from sluice.service_planning import Asked, new_request_id
 from sluice.service_requests import COMPACTION, ServiceError

@@ -6,8 +6,10 @@ from driving.world import LANE, World, configuration, emulated_dynamodb
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
 
 from sluice import ledger_items as items
-from sluice.manifest import COMMITTED, Manifest, ManifestObject, Outcome, TablePart, manifest_key, outcome_key
+from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.outcome import COMMITTED, Outcome
 from sluice.schema_history import stored_key
+from sluice.silver_keys import manifest_key, outcome_key
 from sluice.table_config import TableRule
 from sluice_aws.ledger_rebuilding import LaneNotPaused, RebuildingLedger
 from sluice_aws.moving import Mover

@@ -11,7 +11,9 @@ from ledger_table_schema import create_ledger_table
 
 from sluice.ledger_recovery import Recovery
 from sluice.log_restart import LOG_RESTARTED
-from sluice.manifest import Manifest, ManifestObject, ObjectError, Outcome, RowErrorCount, TablePart, manifest_key, outcome_key
+from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.outcome import ObjectError, Outcome, RowErrorCount
+from sluice.silver_keys import manifest_key, outcome_key
 from sluice.table_config import TableRule
 from sluice_cli.main import run
 from sluice_aws.ledger import Ledger

@@ -6,15 +6,17 @@ from ledger_table_schema import create_ledger_table
 
 from sluice.claiming import TableState
 from sluice.ledger_items import service_key, table_key
-from sluice.manifest import COMMITTED, Manifest, ManifestObject, Outcome, TablePart, manifest_key, open_manifest
 from sluice.identity import ObjectId
 from sluice.ledger_records import AdmittedObject
 from sluice.lane import HALT_AFTER
+from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.outcome import COMMITTED, Outcome
 from sluice.service_requests import (
     CLEANING, COMPACTION, DONE, FAILED, GIVEN_UP_AFTER, PURGE, REQUESTED, RUNNING, Refused, ServiceError, ServiceReport, fail, finish, interrupt, opened,
     slice_done, start, withdraw,
 )
 from sluice.service_turns import executable_at, impossible, plan_services
+from sluice.silver_keys import manifest_key
 from sluice.since_service import since
 from sluice.table_config import TableConfig
 from sluice_aws.ledger import Ledger

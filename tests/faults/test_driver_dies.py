@@ -10,7 +10,7 @@ from driving.world import LANE, World, configuration, emulated_dynamodb, two_thr
 from ledger_table_schema import create_ledger_table
 
 from sluice.lane import IDLE, wanted_at
-from sluice.manifest import outcome_key
+from sluice.silver_keys import outcome_key
 
 pytestmark = pytest.mark.fault
 MOST_RUNS = 12  # what a table's back-offs and one death need, and some

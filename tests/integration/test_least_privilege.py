@@ -16,7 +16,7 @@ from sync_catalog.handler import handler as sync_catalog
 from sluice import ledger_items as items
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
-from sluice.manifest import COMMITTED, Outcome
+from sluice.outcome import COMMITTED, Outcome
 from sluice.schema_history import Judged, SeenSchema
 from sluice.service_config import Pace, ServicePolicy
 from sluice.table_config import TableRule

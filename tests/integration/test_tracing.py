@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from judging.running_stack import RunningStack
-from sluice.manifest import Manifest, Outcome
+from sluice.manifest import Manifest
+from sluice.outcome import Outcome
 from sluice_cli.main import run
 from sluice_cli.target import HOME_VARIABLE
 

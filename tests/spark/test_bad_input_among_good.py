@@ -6,8 +6,9 @@ import dataclasses
 from bad_input import CASES, LIMITS, avro, change
 from workbench import Workbench, table
 
-from sluice.manifest import COMMITTED, rows_key
+from sluice.outcome import COMMITTED
 from sluice.row_errors import from_lines
+from sluice.silver_keys import rows_key
 
 
 def test_none_of_many_damaged_objects_stops_the_batch_it_came_with_and_nothing_is_unaccounted_for(bench: Workbench) -> None:

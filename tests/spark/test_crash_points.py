@@ -7,7 +7,7 @@ import pytest
 from workbench import Workbench, change, flattened, table
 
 from sluice import hudi_options
-from sluice.manifest import COMMITTED
+from sluice.outcome import COMMITTED
 from sluice_spark.hudi_errors import ClockBehind, TableDiffers
 from sluice_spark.hudi_table import HudiTable, instant_ms, instant_of_ms
 from sluice_spark.lane_lost import LaneLost

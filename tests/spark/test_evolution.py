@@ -8,7 +8,7 @@ import pytest
 from workbench import Workbench, change, flattened, table
 
 from sluice.avro_schema import fingerprint
-from sluice.manifest import COMMITTED
+from sluice.outcome import COMMITTED
 
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from workbench import Workbench, avro, change, flattened, table
 
-from sluice.manifest import COMMITTED, QUARANTINED, rows_key
+from sluice.outcome import COMMITTED, QUARANTINED
 from sluice.row_errors import from_lines
+from sluice.silver_keys import rows_key
 from sluice_spark.lane_lost import LaneLost
 
 NULLABLE_STRING = ["null", "string"]

@@ -6,7 +6,8 @@ from typing import Any
 
 from sluice.hidden_columns import ROW
 from sluice.log_restart import LOG_RESTARTED
-from sluice.manifest import ManifestObject, Outcome
+from sluice.manifest import ManifestObject
+from sluice.outcome import Outcome
 from workbench import Workbench, change, flattened, table
 
 SCHEMA = flattened({"id": ["null", "long"], "name": ["null", "string"]})

@@ -12,9 +12,9 @@ import pytest
 from workbench import Workbench, change, flattened, table
 
 from sluice import hudi_options
-from sluice.manifest import rows_key
 from sluice.service_config import ServicePolicy
 from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
+from sluice.silver_keys import rows_key
 from sluice.table_config import TableConfig
 from sluice_cli.moments import Span
 from sluice_local.jars import ensure_jars, hudi_bundle

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice.manifest import COMMITTED
+from sluice.outcome import COMMITTED
 from sluice_spark.hudi_errors import ClockBehind, CommitNotNewest
 from sluice_spark.hudi_table import HudiTable
 

@@ -15,7 +15,9 @@ import pyarrow as pa
 from hudi import HudiTableBuilder
 
 from sluice.avro_schema import fingerprint
-from sluice.manifest import Manifest, ManifestObject, Outcome, TablePart, open_manifest, schema_key
+from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.outcome import Outcome
+from sluice.silver_keys import schema_key
 from sluice.table_config import TableConfig
 from sluice_aws.objects import Objects
 from sluice_aws.schema_history_store import SchemaHistory

@@ -6,7 +6,8 @@ from emulated_stack import NOW, REGION, invoked, stack, told  # noqa: F401  # fi
 
 from sluice import ledger_items as items
 from sluice.identity import ObjectId
-from sluice.manifest import COMMITTED, Manifest, ManifestObject, Outcome, TablePart
+from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.outcome import COMMITTED, Outcome
 from sluice_cli.main import run
 
 TABLES = """

@@ -9,8 +9,10 @@ from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
 from sluice import ledger_items as items
 from sluice.errors import SluiceError
 from sluice.ledger_records import Decision
-from sluice.manifest import COMMITTED, Manifest, ManifestObject, ObjectError, Outcome, RowErrorCount, TablePart, manifest_key, open_manifest, rows_key
+from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.row_errors import MAX_CONTENT_BYTES, RowError, from_lines, row_error, to_lines
+from sluice.silver_keys import manifest_key, rows_key
 from sluice.table_config import TableConfig
 from sluice_cli.main import run
 

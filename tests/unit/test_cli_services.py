@@ -2,7 +2,7 @@
 import pytest
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401
 
-from sluice.manifest import COMMITTED, Outcome
+from sluice.outcome import COMMITTED, Outcome
 from sluice.service_config import Pace, ServicePolicy
 from sluice.service_requests import ServiceError, ServiceReport
 from sluice.table_config import Configuration, TableRule

@@ -7,7 +7,9 @@ from emulated_stack import NOW, stack, told  # noqa: F401  # fixtures
 
 from sluice import ledger_items as items
 from sluice.ledger_records import AdmittedObject
-from sluice.manifest import COMMITTED, ManifestObject, ObjectError, Outcome, Stage, TablePart, manifest_key, open_manifest, outcome_key
+from sluice.manifest import ManifestObject, TablePart, open_manifest
+from sluice.outcome import COMMITTED, ObjectError, Outcome, Stage
+from sluice.silver_keys import manifest_key, outcome_key
 from sluice.table_config import TableConfig
 from sluice_cli.main import run
 from sluice_cli.points_in_time import iso

@@ -5,7 +5,8 @@ from pathlib import Path
 import fastavro
 
 from sluice.avro_schema import read_writer_schema
-from sluice.manifest import COMMITTED, Manifest, Outcome, TablePart
+from sluice.manifest import Manifest, TablePart
+from sluice.outcome import COMMITTED, Outcome
 from sluice.prices import spark_usd
 from sluice.routing import classify
 from sluice_cli.demo_changes import ChangeWriter

@@ -5,7 +5,8 @@ import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
 
 from sluice.identity import ObjectId
-from sluice.manifest import Manifest, Outcome
+from sluice.manifest import Manifest
+from sluice.outcome import Outcome
 
 MANIFESTS = "_sluice/manifests/"
 

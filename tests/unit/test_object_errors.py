@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from sluice.manifest import ObjectError, RowErrorCount, error_key, row_count_key
+from sluice.outcome import ObjectError, RowErrorCount
+from sluice.silver_keys import error_key, row_count_key
 from sluice_aws.objects import Document
 from sluice_spark.object_errors import READS_AT_ONCE, read_set_aside
 

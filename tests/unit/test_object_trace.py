@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from sluice.identity import ObjectId
 from sluice.ledger_records import Decision, ObjectRecord
-from sluice.manifest import Manifest, ManifestObject, Outcome, Stage, TablePart
+from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.outcome import Outcome, Stage
 from sluice_cli.object_trace import TraceFacts, told, trace_of
 from sluice_cli.plain_text import marked_up, shortened, visible
 from sluice_cli.waterfall import summary, svg, text_lines

@@ -7,7 +7,8 @@ from emulated_stack import NOW, stack  # noqa: F401  # a fixture
 from rich.console import Console
 
 from sluice import ledger_items as items
-from sluice.manifest import COMMITTED, QUARANTINED, Manifest, ManifestObject, Outcome, Stage, TablePart
+from sluice.manifest import Manifest, ManifestObject, TablePart
+from sluice.outcome import COMMITTED, QUARANTINED, Outcome, Stage
 from sluice_cli import top_command
 from sluice_cli.html_nodes import Node, joined, tag
 from sluice_cli.main import run

@@ -5,7 +5,7 @@ import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
 
 from sluice.ledger_records import RETRIED, Decision
-from sluice.manifest import Outcome
+from sluice.outcome import Outcome
 
 
 @pytest.fixture()
