@@ -15,9 +15,10 @@ from ledger_table_schema import create_ledger_table
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId
 from sluice.lane_config import LaneConfig
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.ledger import Ledger
 
 REGION = "us-west-2"

@@ -21,9 +21,10 @@ from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
 from ledger_table_schema import create_ledger_table
+from sluice.configuration import Configuration
 from sluice.events import Notice
 from sluice.identity import ObjectId
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.admission import THREADS, Admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.heads import Heads

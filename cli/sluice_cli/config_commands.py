@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.configuration import Configuration
 from sluice.errors import ChangeRefused
-from sluice.table_config import Configuration
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger

@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from sluice.allowed_names import LANE
 from sluice.column_types import RAW_ALL
 from sluice.hidden_columns import LINEAGE_WORDS
 from sluice.json_types import TYPE_PATTERN, UnknownType, declared_type
 from sluice.lane_config import LaneConfig
 from sluice.limits import Limits
 from sluice.override_policy import refusal
-from sluice.table_config import LANE
 from sluice.unavailable import placeholders
 from sluice_cli.service_model import Services
 from sluice_cli.units import DURATION_SCHEMA, SECONDS, Bytes, Names, Seconds, names, seconds

@@ -8,12 +8,15 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from sluice.allowed_names import COLUMN, LANE, NAME
 from sluice.catalog_names import CatalogRule
 from sluice.column_types import RAW_ALL
+from sluice.configuration import Configuration
 from sluice.hidden_columns import colliding
 from sluice.lane_config import LaneConfig
 from sluice.limits import Limits
-from sluice.table_config import COLUMN, HARD, IGNORE, LANE, NAME, PLACEHOLDER, RECORD, Configuration, TableRule
+from sluice.table_config import HARD, IGNORE, RECORD
+from sluice.table_rule import PLACEHOLDER, TableRule
 from sluice_cli.config_model import Lane, Rule, Settings, TablesFile
 from sluice_cli.service_model import policy
 from sluice_cli.yaml_lines import ConfigurationMistakes, Path, YamlLines

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+from sluice.allowed_names import COLUMN, NAME
+from sluice.configuration import Configuration
 from sluice.discovery import Proposal, TopicSample, propose
-from sluice.table_config import COLUMN, NAME, PLACEHOLDER, Configuration
+from sluice.table_rule import PLACEHOLDER
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_cli.config_source import read_tables

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from sluice.allowed_names import TOPIC
 from sluice.java_properties import parse_properties
 from sluice.streamer_properties import Translation, translate
-from sluice.table_config import COW, MOR, TOPIC
+from sluice.table_config import COW, MOR
 from sluice_cli.failures import FAILED, UsageError
 from sluice_cli.output import Json, print_json, say
 from sluice_cli.proposals import add_rules, columns_value, comment, scalar

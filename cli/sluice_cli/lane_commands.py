@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.allowed_names import LANE
 from sluice.lane import HALTED, LaneState
-from sluice.table_config import LANE
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger import Ledger
 from sluice_aws.config_store import ConfigStore

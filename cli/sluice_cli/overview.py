@@ -7,10 +7,10 @@ from itertools import islice
 from typing import Any
 
 from sluice.claiming import TableState
+from sluice.configuration import Configuration
 from sluice.lane import LaneState
 from sluice.ledger_items import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger_records import ObjectRecord, PendingCount
-from sluice.table_config import Configuration
 from sluice_cli.service_overview import due_entries, service_entries
 from sluice_cli.waiting import told_lane
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.claiming import TableState
+from sluice.configuration import Configuration
 from sluice.errors import ChangeRefused
 from sluice.lane import PAUSED, LaneState
-from sluice.table_config import Configuration, TableConfig, refuse_changes
+from sluice.table_config import TableConfig, refuse_changes
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from itertools import chain
 from typing import Any
 
 from sluice import row_errors
+from sluice.configuration import Configuration
 from sluice.ledger_items import PENDING, QUARANTINED
 from sluice.ledger_records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import rows_key
-from sluice.table_config import Configuration
 from sluice_aws.admission import Admission
 from sluice_aws.objects import Objects
 from sluice_cli.failures import UsageError

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from sluice.configuration import Configuration
 from sluice.hudi_options import PROPERTIES_FILE
 from sluice.ledger_records import ObjectRecord
 from sluice.schema_history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.configured_tables import NotConfigured, configured_table

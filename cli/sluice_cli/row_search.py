@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.claiming import PendingObject
+from sluice.configuration import Configuration
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
 from sluice.manifest import ManifestObject
 from sluice.outcome import COMMITTED, Outcome
 from sluice.row_errors import RowError
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 from sluice_aws.objects import ObjectGone, Objects
 from sluice_cli.failures import UsageError
 from sluice_cli.object_changes import FoundChange, ObjectChanges, changes_in

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from sluice.claiming import TableState
+from sluice.configuration import Configuration
 from sluice.lane import HALTED, PAUSED
 from sluice.service_planning import configured, new_request_id
 from sluice.service_policy import concerns
 from sluice.service_requests import FAILED, SERVICES, ServiceRequest
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore
 from sluice_aws.ledger import Ledger

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sluice.claiming import TableState
+from sluice.configuration import Configuration
 from sluice.service_planning import by_table, due_tables
 from sluice.service_policy import CATALOG
 from sluice.service_requests import DONE, FAILED, ServiceRequest
-from sluice.table_config import Configuration
 from sluice_cli.output import counted, human_age, human_bytes
 
 

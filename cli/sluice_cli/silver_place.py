@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+from sluice.allowed_names import COLUMN
 from sluice.hudi_options import PROPERTIES_FILE
-from sluice.table_config import COLUMN
 from sluice.timeline import FOLDER
 from sluice_cli.failures import UsageError
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.claiming import TableState, fed_by
+from sluice.configuration import Configuration
 from sluice.errors import TwoTopics
 from sluice.ledger_items import PENDING
 from sluice.ledger_records import ObjectRecord
-from sluice.table_config import Configuration
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.configuration import Configuration
 from sluice.events import TEST_EVENT
-from sluice.table_config import Configuration
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger

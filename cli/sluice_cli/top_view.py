@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sluice.table_config import Configuration
+from sluice.configuration import Configuration
 from sluice_cli.output import human_age, human_bytes
 from sluice_cli.overview import lanes_and_tables
 from sluice_cli.plain_text import visible

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId, identify
 from sluice.ledger_items import COMMITTED, IGNORED, PENDING
 from sluice.ledger_items import SUPERSEDED as SUPERSEDED_STATE
 from sluice.ledger_records import ObjectRecord
-from sluice.table_config import Configuration
 from sluice_aws.clock import epoch_ms
 from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sluice.claiming import TableState, claimable_at
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId
 from sluice.lane import HALTED, IDLE, PAUSED, RUNNING, STARTING, LaneState, wants_run
 from sluice.ledger_items import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger_records import ObjectRecord
-from sluice.table_config import Configuration
 from sluice_cli.output import counted, human_age
 
 UNSEEN = "unseen"  # listed in bronze, not in the ledger: its notice is still on the way

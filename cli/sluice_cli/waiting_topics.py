@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from sluice.allowed_names import TOPIC
 from sluice.avro_schema import WriterSchema, read_writer_schema
 from sluice.connect_schema import avro_form
 from sluice.discovery import TopicSample
@@ -17,7 +18,6 @@ from sluice.ledger_items import PARKED
 from sluice.ledger_records import ObjectRecord
 from sluice.routing import AVRO, JSON
 from sluice.row_samples import SampledRow, sampled_row
-from sluice.table_config import TOPIC
 from sluice_aws.object_samples import ObjectSample, key_fields, sample_object
 from sluice_aws.objects import Objects
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional
 
-from sluice.table_config import Configuration
+from sluice.configuration import Configuration
 from sluice_aws.admission import Admission
 from sluice_aws.announcer import Announcer
 from sluice_aws.clients import Clients

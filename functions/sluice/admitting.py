@@ -4,12 +4,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from sluice.configuration import Configuration
 from sluice.errors import EmptyObject, ObjectTooLarge, SluiceError
 from sluice.ledger_items import IGNORED, PARKED, PENDING, QUARANTINED
 from sluice.limits import Limits
 from sluice.routing import CHANGE_FILE, READABLE_FORMATS, Route
 from sluice.routing import IGNORED as IGNORED_KIND
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 
 NO_CONFIGURATION = "no configuration was ever pushed"
 UNREADABLE_FORMAT = "unreadable_format"

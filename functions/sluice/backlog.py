@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional
 
 from sluice.claiming import PendingObject, TableState, configured_tables
-from sluice.table_config import Configuration
+from sluice.configuration import Configuration
 
 
 @dataclass(frozen=True)

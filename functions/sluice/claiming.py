@@ -5,9 +5,10 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from sluice.configuration import Configuration
 from sluice.errors import ChangeRefused
 from sluice.identity import ObjectId
-from sluice.table_config import Configuration, TableConfig, refuse_changes
+from sluice.table_config import TableConfig, refuse_changes
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
+from sluice.allowed_names import COLUMN, NAME
 from sluice.avro_schema import PLAIN, WriterSchema
 from sluice.choices import AMBIGUOUS, CERTAIN, LIKELY, Choice, counted
 from sluice.column_types import DATE, INT, ISO_DATE, LONG, STRING, Column
 from sluice.key_candidates import SHOWN, record_key
 from sluice.position import OFFSET_ONLY
 from sluice.row_samples import ColumnFacts, SampledRow, column_facts, living_rows
-from sluice.table_config import COLUMN, NAME
 
 SMALL_BYTES = 1024**3  # what waits in objects; a table of that order is read and written best as one folder
 PARTITIONS_MAX = 1_000  # folders; each is files of its own

@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
+from sluice.configuration import Configuration
 from sluice.engine_report import REPORTS_PREFIX
 from sluice.silver_keys import PREFIX
-from sluice.table_config import PLACEHOLDER, Configuration
+from sluice.table_rule import PLACEHOLDER
 from sluice.trial import TRIALS_PREFIX, scratch_prefix, trial_report_key
 
 # EMR Serverless: executionIamPolicy.policy has 1 to 2,048 characters (botocore's model of StartJobRun).

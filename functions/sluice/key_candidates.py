@@ -4,11 +4,11 @@ from __future__ import annotations
 from itertools import combinations
 from typing import FrozenSet, Mapping, Optional, Sequence, Tuple
 
+from sluice.allowed_names import COLUMN
 from sluice.avro_schema import WriterSchema
 from sluice.choices import AMBIGUOUS, CERTAIN, LIKELY, Choice, counted
 from sluice.column_types import ARRAY, BOOLEAN, BYTES, DOUBLE, FLOAT, JSON, Column
 from sluice.row_samples import ColumnFacts, SampledRow, repeats, told_by_deletions
-from sluice.table_config import COLUMN
 
 ROWS_ENOUGH = 10  # fewer rows are unique in nearly every column
 SHOWN = 4  # candidates of one choice

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from sluice.table_config import TOPIC
+from sluice.allowed_names import TOPIC
 
 CHANGE_FILE, IGNORED, UNROUTABLE = "change_file", "ignored", "unroutable"
 FIRST, LAST = "first", "last"  # which of an object's offsets its name tells

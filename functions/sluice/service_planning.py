@@ -6,10 +6,11 @@ from datetime import datetime, timezone
 from typing import Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from sluice.claiming import TableState
+from sluice.configuration import Configuration
 from sluice.service_policy import CATALOG, Due, ServiceFacts, TableFacts, due
 from sluice.service_requests import DONE, FAILED, SERVICES, ServiceRequest
 from sluice.since_service import since
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 
 LONGEST_PAUSE_S = 600  # between two looks at a request: a day of them is 150
 GONE = "gone"  # another request of the same kind stands in this one's place: this one had ended

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional, Tuple
 
 from sluice.claiming import TableState
+from sluice.configuration import Configuration
 from sluice.service_requests import SERVICES, ServiceError, ServiceRequest
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 
 
 def executable_at(request: ServiceRequest, config: Optional[TableConfig], state: TableState) -> Optional[int]:

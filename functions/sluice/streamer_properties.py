@@ -5,8 +5,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Tuple
 
+from sluice.allowed_names import COLUMN, NAME, TOPIC
 from sluice.override_policy import NAMESPACE, refusal
-from sluice.table_config import COLUMN, COW, MOR, NAME, TOPIC
+from sluice.table_config import COW, MOR
 
 # Options are named here without the namespace, as in override_policy. https://hudi.apache.org/docs/configurations
 _STREAMERS = ("streamer.", "deltastreamer.")  # the new name and the old one

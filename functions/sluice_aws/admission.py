@@ -9,6 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.admitting import Verdict, judge_read, judge_unread, judge_unreadable
 from sluice.avro_schema import read_writer_schema
+from sluice.configuration import Configuration
 from sluice.errors import Incompatible, SluiceError, UnsupportedType, UnusableSchema
 from sluice.events import Notice
 from sluice.identity import ObjectId
@@ -16,7 +17,6 @@ from sluice.ledger_items import PENDING
 from sluice.ledger_records import AdmittedObject, wakes
 from sluice.limits import DEFAULTS, Limits
 from sluice.routing import AVRO, Route, classify
-from sluice.table_config import Configuration
 from sluice_aws.heads import Heads
 from sluice_aws.schema_fit import SchemaFit
 from sluice_aws.schema_store import SchemaStore

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
+from sluice.configuration import Configuration
 from sluice.errors import InvalidConfiguration, SluiceError
-from sluice.table_config import Configuration
 from sluice_aws.objects import Objects, Unchanged
 
 CONFIGURATION_KEY = "config/tables.json"

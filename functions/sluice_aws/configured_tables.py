@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from typing import Optional
 
+from sluice.configuration import Configuration
 from sluice.errors import SluiceError
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 from sluice_aws.ledger import Ledger
 
 

@@ -6,10 +6,10 @@ from typing import Any, Callable, Iterable, Optional
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.backlog import Backlog, backlog
+from sluice.configuration import Configuration
 from sluice.errors import SluiceError
 from sluice.lane import PAUSED, LaneState
 from sluice.prices import spark_usd
-from sluice.table_config import Configuration
 from sluice_aws.job_runs import JobRuns
 from sluice_aws.telemetry import Report
 

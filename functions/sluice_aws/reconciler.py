@@ -4,10 +4,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from sluice.configuration import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.events import Notice
 from sluice.identity import ObjectId, identify
-from sluice.table_config import Configuration
 from sluice_aws.admission import Admission
 from sluice_aws.admission_report import report_admissions
 from sluice_aws.objects import ListedVersion, Objects

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, FrozenSet, Iterable, Set
 
-from sluice.table_config import Configuration
+from sluice.configuration import Configuration
 
 PER_TABLE = 200  # of the oldest of every table, a pass: what races a push is little, and the next pass comes soon
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
+from sluice.configuration import Configuration
 from sluice.job_request import state_machine_parameters
 from sluice.lane import HALTED, PAUSED, wants_run
 from sluice.service_planning import Asked, DueTable, by_table, due_tables, new_request_id, next_pause_s
 from sluice.service_policy import CATALOG
 from sluice.service_requests import DONE, FAILED
-from sluice.table_config import Configuration
 from sluice_aws.starting import Starter
 from sluice_aws.telemetry import Report
 

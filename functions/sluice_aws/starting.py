@@ -6,12 +6,12 @@ from typing import Any, Callable, Dict, Optional
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sluice.configuration import Configuration
 from sluice.execution_policy import scope_of
 from sluice.job_request import JobEnvironment, start_job_run
 from sluice.lane import LaneState
 from sluice.lane_config import LaneConfig
 from sluice.supervision import new_run_id
-from sluice.table_config import Configuration
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.job_runs import JobRuns

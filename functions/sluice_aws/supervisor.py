@@ -6,11 +6,11 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.claiming import claimable_tables
+from sluice.configuration import Configuration
 from sluice.errors import SluiceError
 from sluice.job_run_outcomes import lacks_capacity, lapse_reason
 from sluice.lane import HALTED, IDLE, LaneState, wants_run
 from sluice.supervision import ASK_STATE, LOOK_UP, NOTHING, REPEAT_START, START, Step, next_step
-from sluice.table_config import Configuration
 from sluice_aws.job_runs import JobRun, JobRuns
 from sluice_aws.starting import Starter
 

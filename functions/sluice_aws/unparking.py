@@ -4,10 +4,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, FrozenSet, Optional, Set
 
+from sluice.configuration import Configuration
 from sluice.ledger_items import PARKED
 from sluice.ledger_records import ObjectRecord
 from sluice.log_restart import LOG_RESTARTED
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 
 # An admit that read the configuration just before a push parks by the old one just after it. The push can't
 # see that object; whoever looks at what was parked in the last hour does, in four passes of reconcile.

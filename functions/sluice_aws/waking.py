@@ -5,9 +5,9 @@ from typing import Any, Callable, Iterable, Optional
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sluice.configuration import Configuration
 from sluice.errors import SluiceError
 from sluice.lane import LaneState, wants_run
-from sluice.table_config import Configuration
 from sluice_aws.starting import Starter
 from sluice_aws.telemetry import Report
 

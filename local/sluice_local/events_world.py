@@ -18,8 +18,9 @@ import boto3
 import fastavro
 from botocore.config import Config
 
+from sluice.configuration import Configuration
 from sluice.events import parse_body
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.ledger import Ledger
 from sluice_cli.release import source_root
 from sluice_local.overlay import read_template

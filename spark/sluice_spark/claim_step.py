@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple, Union
 
 from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable, claimable_at, configured_tables, fed_by, feeds, merged_as, plan_claim, still_wanted
+from sluice.configuration import Configuration
 from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.identity import ObjectId
 from sluice.lane_config import LaneConfig
 from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
-from sluice.table_config import Configuration, TableConfig, refuse_changes
+from sluice.table_config import TableConfig, refuse_changes
 
 from sluice_spark.configuration_in_force import ConfigurationInForce
 from sluice_spark.lane_hold import LaneHold

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import Optional
 
+from sluice.configuration import Configuration
 from sluice.errors import SluiceError
 from sluice.execution_policy import scope_of
-from sluice.table_config import Configuration
 
 from sluice_spark.ports import Configurations, Log
 from sluice_spark.run_log import describe

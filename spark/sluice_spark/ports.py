@@ -4,13 +4,14 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Protocol, Sequence
 
 from sluice.claiming import PendingObject, TableState
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId
 from sluice.lane import LaneState
 from sluice.ledger_records import ManifestPointer
 from sluice.manifest import Manifest
 from sluice.outcome import Outcome
 from sluice.service_requests import ServiceError, ServiceReport, ServiceRequest, SliceDone
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 
 
 class Ledger(Protocol):

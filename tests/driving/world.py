@@ -16,13 +16,14 @@ from ledger_table_schema import create_ledger_table
 from driving.clock import ManualClock
 from driving.merger import FakeMerger, Tables
 from sluice import ledger_items as items
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId
 from sluice.lane_config import LaneConfig
 from sluice.ledger_records import AdmittedObject
 from sluice.manifest import Manifest
 from sluice.outcome import Outcome
 from sluice.silver_keys import manifest_key
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.ledger import Ledger
 from sluice_spark.assembly import Ports, run_loop
 from sluice_spark.lane_hold import LaneHold

@@ -18,7 +18,7 @@ from sluice.avro_schema import fingerprint
 from sluice.events import parse_body
 from sluice.identity import ObjectId
 from sluice.lane import IDLE, STARTING
-from sluice.table_config import TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.admission import Admission
 from sluice_aws.clients import Clients
 from sluice_aws.config_store import PUSHES, ConfigurationMissing

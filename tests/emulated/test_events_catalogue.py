@@ -15,7 +15,7 @@ from sync_catalog.handler import handler as sync_catalog
 from sluice.events import parse_body
 from sluice.identity import ObjectId
 from sluice.lane import IDLE, STARTING
-from sluice.table_config import TableRule
+from sluice.table_rule import TableRule
 
 EVENTS = Path(__file__).resolve().parents[2] / "events"
 FUNCTIONS = {"admit": ("AdmitFunction", admit), "supervise": ("SuperviseFunction", supervise), "reconcile": ("ReconcileFunction", reconcile), "announce": ("AnnounceFunction", announce), "sync": ("SyncCatalogFunction", sync_catalog), "plan": ("PlanServicesFunction", plan_services)}

@@ -11,13 +11,15 @@ from botocore.exceptions import ClientError
 from ledger_table_schema import create_ledger_table
 
 from sluice import ledger_items as items
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId
 from sluice.ledger_records import AdmittedObject, wakes
 from sluice.log_restart import LOG_RESTARTED
 from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
 from sluice.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome
 from sluice.silver_keys import manifest_key
-from sluice.table_config import Configuration, TableConfig, TableRule
+from sluice.table_config import TableConfig
+from sluice.table_rule import TableRule
 from sluice_aws.ledger import Ledger
 from sluice_aws.ledger_batches import BatchTaken
 from sluice_aws.ledger_settling import ForeignObjects, UnsettledParts

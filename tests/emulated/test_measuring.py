@@ -13,10 +13,11 @@ from sluice_local.overlay import read_template
 
 from sluice.backlog import Backlog, backlog
 from sluice.claiming import PendingObject, TableState
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId
 from sluice.lane import HALT_AFTER
 from sluice.prices import spark_usd
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.announcer import Announcer
 from sluice_aws.catalog_requests import CatalogRequests
 from sluice_aws.job_runs import JobRuns

@@ -14,7 +14,7 @@ from sluice.outcome import COMMITTED, Outcome
 from sluice.service_config import Pace, ServicePolicy
 from sluice.service_planning import Asked, new_request_id
 from sluice.service_requests import COMPACTION, ServiceError
-from sluice.table_config import TableRule
+from sluice.table_rule import TableRule
 from sluice_aws import service_planner
 from sluice_aws.service_planner import FOLLOWED_FOR_MS, ServicePlanner
 from sluice_aws.starting import Starter

@@ -10,7 +10,7 @@ from sluice.manifest import Manifest, ManifestObject, TablePart
 from sluice.outcome import COMMITTED, Outcome
 from sluice.schema_history import stored_key
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice.table_config import TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.ledger_rebuilding import LaneNotPaused, RebuildingLedger
 from sluice_aws.moving import Mover
 from sluice_cli.main import run

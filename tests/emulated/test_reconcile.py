@@ -8,7 +8,7 @@ from reconcile.handler import handler
 from sluice.lane import STARTING
 from sluice.lane_config import LaneConfig
 from sluice.ledger_records import AdmittedObject
-from sluice.table_config import TableRule
+from sluice.table_rule import TableRule
 from sluice_aws import reconciler
 from sluice_aws.objects import Objects
 from sluice_aws.sweeping import ObjectScan

@@ -14,7 +14,7 @@ from sluice.log_restart import LOG_RESTARTED
 from sluice.manifest import Manifest, ManifestObject, TablePart
 from sluice.outcome import ObjectError, Outcome, RowErrorCount
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice.table_config import TableRule
+from sluice.table_rule import TableRule
 from sluice_cli.main import run
 from sluice_aws.ledger import Ledger
 

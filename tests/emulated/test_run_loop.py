@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb, two_threads
 
+from sluice.configuration import Configuration
 from sluice.engine_report import EngineDoesNotFit, NoBundle
 from sluice.errors import SluiceError
 from sluice.execution_policy import scope_of
 from sluice.lane import IDLE, PAUSED, RUNNING
 from sluice.supervision import NOTHING, START, next_step
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.run_identity import RunIdentity
 from sluice_spark.run_loop import LOST, REFUSED, RELEASED

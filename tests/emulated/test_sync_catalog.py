@@ -4,7 +4,8 @@ from function_world import SILVER, context, world  # noqa: F401
 from sync_catalog.handler import handler
 from silver_tables import put_tables
 
-from sluice.table_config import MOR, TableRule
+from sluice.table_config import MOR
+from sluice.table_rule import TableRule
 from sluice_aws.catalog_requests import UnusableCatalogRequest
 from sluice_aws.configured_tables import NotConfigured
 

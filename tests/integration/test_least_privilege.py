@@ -19,7 +19,7 @@ from sluice.identity import ObjectId
 from sluice.outcome import COMMITTED, Outcome
 from sluice.schema_history import Judged, SeenSchema
 from sluice.service_config import Pace, ServicePolicy
-from sluice.table_config import TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.objects import Objects
 from sluice_aws.schema_history_store import SchemaHistory
 from sluice_aws.schema_store import SchemaStore

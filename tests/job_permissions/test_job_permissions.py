@@ -19,12 +19,13 @@ from job_role import BY_THE_JVM, UNSEEN, job_names
 from ledger_table_schema import create_ledger_table
 
 from sluice import ledger_items as items
+from sluice.configuration import Configuration
 from sluice.execution_policy import scope_of
 from sluice.identity import ObjectId
 from sluice.job_request import JobEnvironment, start_job_run
 from sluice.lane_config import LaneConfig
 from sluice.ledger_records import AdmittedObject
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.ledger import Ledger
 from sluice_bench.ledger_times import await_until
 from sluice_cli.release import build_release, source_root, upload_release

@@ -6,8 +6,10 @@ from urllib.parse import quote, quote_plus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.allowed_names import TOPIC
 from sluice.avro_schema import read_writer_schema
 from sluice.column_types import RowSchema, decimal_column, plain_column
+from sluice.configuration import Configuration
 from sluice.errors import Incompatible, SluiceError, Unordered
 from sluice.events import MAX_EXCERPT, parse_body
 from sluice.identity import ObjectId
@@ -15,7 +17,7 @@ from sluice.lane_config import LaneConfig
 from sluice.position import encode
 from sluice.routing import CHANGE_FILE, IGNORED, UNROUTABLE, classify
 from sluice.schema_evolution import merge_schemas
-from sluice.table_config import TOPIC, Configuration, TableRule
+from sluice.table_rule import TableRule
 
 NUMBERS = st.integers(0, 2**63 - 1)
 GENERATIONS = st.integers(0, 9_999)

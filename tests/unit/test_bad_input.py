@@ -15,12 +15,13 @@ import sluice
 import sluice_aws
 import sluice_spark
 from sluice.avro_schema import read_writer_schema
+from sluice.configuration import Configuration
 from sluice.errors import SluiceError
 from sluice.identity import ObjectId
 from sluice.ledger_items import PENDING
 from sluice.manifest import ManifestObject
 from sluice.routing import JSON
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.admission import Admission
 from sluice_aws.heads import Heads, read_head
 from sluice_aws.objects import Head, ObjectArchived, ObjectGone, Objects

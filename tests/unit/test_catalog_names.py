@@ -3,8 +3,8 @@ import pytest
 
 from sluice.catalog_names import CatalogRule, catalog_names
 from sluice.catalog_partitions import UnexpectedPartition, values_of
+from sluice.configuration import Configuration
 from sluice.errors import InvalidConfiguration
-from sluice.table_config import Configuration
 from sluice_cli.config_source import read_tables
 from sluice_cli.yaml_lines import ConfigurationMistakes
 

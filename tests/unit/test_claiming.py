@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from sluice.claiming import Budget, PendingObject, TableState, claimable, claimable_tables, configured_tables, fed_by, plan_claim
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId
-from sluice.table_config import Configuration, TableConfig, TableRule
+from sluice.table_config import TableConfig
+from sluice.table_rule import TableRule
 
 NOW = 1_000_000
 WIDE = Budget(1_000, 1 << 40)

@@ -7,8 +7,10 @@ from silver_tables import put_tables
 from sluice.catalog_columns import columns_of_commit
 from sluice.catalog_tables import Wish, names_of
 from sluice.catalog_views import view_sql
-from sluice.table_config import COW, MOR, Configuration, TableConfig, TableRule
+from sluice.configuration import Configuration
+from sluice.table_config import COW, MOR, TableConfig
 from sluice.table_ddl import NoStatement, statements
+from sluice.table_rule import TableRule
 from sluice_cli.main import run
 
 AWKWARD = '{"type": "record", "name": "r", "fields": [{"name": "Id", "type": "long"}, {"name": "order", "type": ["null", "string"], "doc": "it\'s"}, {"name": "__deleted", "type": "boolean"}]}'

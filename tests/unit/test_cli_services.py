@@ -2,10 +2,11 @@
 import pytest
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401
 
+from sluice.configuration import Configuration
 from sluice.outcome import COMMITTED, Outcome
 from sluice.service_config import Pace, ServicePolicy
 from sluice.service_requests import ServiceError, ServiceReport
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_cli.main import run
 
 TABLE = "shop.orders"

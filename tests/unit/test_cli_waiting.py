@@ -2,10 +2,11 @@
 import pytest
 
 from sluice.claiming import TableState
+from sluice.configuration import Configuration
 from sluice.identity import ObjectId
 from sluice.lane import LaneState
 from sluice.ledger_records import ObjectRecord
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_cli.wait_command import LONGEST_PAUSE_S, Waiter
 from sluice_cli.waiting import told_lane
 

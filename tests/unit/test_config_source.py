@@ -6,9 +6,10 @@ import jsonschema
 import pytest
 import yaml
 
+from sluice.configuration import Configuration
 from sluice.hidden_columns import LINEAGE_WORDS
 from sluice.limits import Limits
-from sluice.table_config import Configuration, TableConfig
+from sluice.table_config import TableConfig
 from sluice_cli import config_schema
 from sluice_cli.config_source import ConfigurationMistakes, read_tables
 

@@ -14,12 +14,13 @@ from function_world import ARTIFACTS, BRONZE, SCHEMA, SILVER, Recorder, avro, ke
 
 from sluice.admitting import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable
 from sluice.avro_schema import fingerprint
+from sluice.configuration import Configuration
 from sluice.errors import SchemaTooComplex, SluiceError
 from sluice.identity import ObjectId
 from sluice.job_request import LONGEST_BATCH_MIN
 from sluice.limits import DEFAULTS
 from sluice.routing import classify
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.clients import ATTEMPTS, Clients
 from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
 from sluice_aws.avro_heads import CorruptObject, HeaderCut, NotAvro, parse_header

@@ -10,8 +10,9 @@ import pytest
 
 from sluice import ledger_items as items
 from sluice.claiming import TableState, still_wanted
+from sluice.configuration import Configuration
 from sluice.lane_config import LaneConfig
-from sluice.table_config import Configuration, TableRule
+from sluice.table_rule import TableRule
 from sluice_aws.ledger_pending import PendingLedger
 from sluice_spark.claim_step import ClaimStep, Claimed, NothingClaimable
 

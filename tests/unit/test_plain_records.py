@@ -7,10 +7,12 @@ import pytest
 from shapes import config, item, json_rows, lines, picked
 from sluice.avro_schema import read_writer_schema
 from sluice.column_types import Column, plain_column
+from sluice.configuration import Configuration
 from sluice.errors import ChangeRefused, Incompatible, Unordered
 from sluice.hidden_columns import ROW
 from sluice.row_errors import RowError
-from sluice.table_config import Configuration, TableConfig, TableRule, refuse_changes
+from sluice.table_config import TableConfig, refuse_changes
+from sluice.table_rule import TableRule
 from sluice.watermark import check_watermark, encode_watermark
 from sluice_cli.config_source import read_tables
 from sluice_cli.yaml_lines import ConfigurationMistakes

@@ -1,0 +1,71 @@
+"""Which table a topic goes to, and how a configuration travels."""
+import pytest
+
+from sluice.configuration import Configuration
+from sluice.errors import InvalidConfiguration
+from sluice.lane_config import LaneConfig
+from sluice.table_rule import TableRule
+
+RULES = (
+    TableRule(topic="shop.sales.order", table="sales.orders", record_key=("orderid", "line"), partition_by=("day",), table_type="mor", lane="big"),
+    TableRule(topic="shop.*.*", table="{1}.{2}", record_key=("{2}id",), hudi={"a": "b"}),
+    TableRule(topic_regex=r"crm-(?P<region>[a-z]+)\.(?P<entity>\w+)", table="crm_{region}.{entity}", record_key=("id",), partition_by=("{1}_day",)),
+)
+CONFIGURATION = Configuration(rules=RULES, lanes=(LaneConfig(), LaneConfig(name="big", max_executors=3)))
+
+
+def test_the_first_rule_that_takes_a_topic_counts():
+    table = CONFIGURATION.table_for_topic("shop.sales.order")
+    assert (table.table, table.database, table.name, table.record_key, table.lane) == ("sales.orders", "sales", "orders", ("orderid", "line"), "big")
+
+
+def test_a_pattern_names_table_and_key_from_the_parts_of_the_topic():
+    table = CONFIGURATION.table_for_topic("shop.ems.venue")
+    assert (table.table, table.record_key, table.topic) == ("ems.venue", ("venueid",), "shop.ems.venue")
+
+
+def test_a_regular_expression_names_them_from_its_groups():
+    table = CONFIGURATION.table_for_topic("crm-eu.person")
+    assert (table.table, table.partition_by) == ("crm_eu.person", ("eu_day",))
+
+
+@pytest.mark.parametrize("topic", ["shop.ems", "shop.ems.venue.old", "xshop.ems.venue", "shop..venue", "", "shop.ems.venue\n", "a/b", "x" * 250])
+def test_a_star_is_one_part_without_dots_and_the_whole_topic_counts(topic):
+    match = CONFIGURATION.match_topic(topic)
+    assert match.config is None and match.reason and CONFIGURATION.table_for_topic(topic) is None
+
+
+@pytest.mark.parametrize("topic", ["shop.ems.Venue", "shop.e-ms.venue", "shop.ems.1venue"])
+def test_a_topic_that_gives_no_usable_table_name_has_a_reason_that_says_so(topic):
+    match = CONFIGURATION.match_topic(topic)
+    assert match.config is None and topic in match.reason
+
+
+def test_dots_in_an_exact_topic_are_dots():
+    assert Configuration(rules=RULES[:1]).table_for_topic("shopxsales.order") is None
+
+
+def test_canonical_json_gives_the_configuration_back_and_is_stable():
+    text = CONFIGURATION.to_json()
+    again = Configuration.from_json(text)
+    assert again == CONFIGURATION and again.to_json() == text
+    assert Configuration(rules=RULES, lanes=tuple(reversed(CONFIGURATION.lanes))).version == CONFIGURATION.version
+
+
+def test_another_content_is_another_version():
+    assert Configuration(rules=RULES[1:]).version != CONFIGURATION.version
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", "5", "{}", '{"format":2,"rules":[],"lanes":[]}', '{"format":1,"rules":[{"what":1}],"lanes":[]}', '{"format":1,"rules":[5],"lanes":[]}',
+    CONFIGURATION.to_json().replace("venue", "v").replace('"big"', '"huge"'),
+])
+def test_what_config_push_did_not_write_is_refused(text):
+    with pytest.raises(InvalidConfiguration):
+        Configuration.from_json(text)
+
+
+def test_a_lane_that_is_only_mentioned_has_the_defaults():
+    assert CONFIGURATION.lane("other") == LaneConfig(name="other")
+    assert CONFIGURATION.lane_of(CONFIGURATION.table_for_topic("shop.sales.order")).max_executors == 3
+    assert CONFIGURATION.lane_names() == ("big", "main")
