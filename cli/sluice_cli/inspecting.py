@@ -9,7 +9,8 @@ from typing import Any
 
 from sluice import hidden_columns
 from sluice.file_slices import FileSlice
-from sluice.hudi_options import BATCH_KEY, PROPERTIES_FILE, is_merge_on_read, partition_fields_of, record_key_of
+from sluice.hudi_options import PROPERTIES_FILE, is_merge_on_read, partition_fields_of, record_key_of
+from sluice.own_metadata import BATCH_KEY
 from sluice.timeline import CLEAN, COMPLETED, Commit, FileWritten, Instant
 from sluice_aws.timeline import properties_of
 from sluice_cli.moments import moment_of

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from sluice.hudi_options import PROPERTIES_FILE, PURGED_PROPERTY
+from sluice.hudi_options import PROPERTIES_FILE
 from sluice.identity import ObjectId, identify
 from sluice.lane import PAUSED
 from sluice.ledger_recovery import Recovery
+from sluice.own_metadata import PURGED_PROPERTY
 from sluice.position import generation_of
 from sluice.silver_keys import BEGUN, FINISHED, REPLACED
 from sluice_aws.config_store import ConfigStore

@@ -1,34 +1,22 @@
-"""Every Hudi option that Sluice sets, as pure functions of a table's configuration."""
+"""Every Hudi option and table property that Sluice sets, as pure functions of a table's configuration: nothing else names one."""
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Tuple
 
 from sluice.hidden_columns import OP, ORDERING_FIELD
-from sluice.table_config import AUTO, HARD, MOR, RECORD, TableConfig
+from sluice.housekeeping_pace import served
+from sluice.own_metadata import BATCH_KEY, METADATA_PREFIX, ROWS_KEY, RUN_KEY, TABLE_KEY
+from sluice.table_config import MOR, TableConfig
+from sluice.write_sizes import MIB, small_file_bytes
 
 TABLE_VERSION = 6  # Athena reads Hudi 0.14 or 0.15 tables: version 6 is the newest of those
 
 UPSERT, BULK_INSERT = "upsert", "bulk_insert"
 REWRITE = "insert_overwrite_table"  # every file group is replaced, in one commit
 
-# Keys of a commit's extra metadata. Hudi copies every write option with this prefix into it.
-METADATA_PREFIX = "sluice."
-BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
-ROWS_KEY = "sluice.rows_before"  # of the table, deleted ones included
-
-# A table's own file of properties keeps what must live as long as the table; commit metadata goes with its commit.
-FLOOR_PROPERTY = "sluice.truncated_at"
-PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that was removed for good, or is about to be
-UNPURGED_PROPERTY = "sluice.purging"  # rows are being removed from log files, which must be compacted before the next write
-
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"  # Hudi's own list of what its metadata table holds
-RECORD_INDEX = "record_index"
-# Finding a row by the simple index reads every key of the table, by the record index some of its metadata table's:
-# on one core 13 us a row against 4 s however many there are (docs/decisions/index.md). The metadata table makes a
-# second table's commit of each commit, so it comes where it saves several times what it costs.
-RECORD_INDEX_ROWS = 500_000
 # In a catalog: which of a merge-on-read table's two tables this is.
 QUERY_AS_READ_OPTIMIZED = "hoodie.query.as.ro.table"
 CLEANING_POLICY = "KEEP_LATEST_BY_HOURS"
@@ -43,37 +31,16 @@ _KEY_GENERATORS = "org.apache.hudi.keygen."
 # files at most, and a file group is rewritten six times an hour, not sixty.
 DELTA_COMMITS_PER_COMPACTION = 10
 
-# A table whose compaction is a service's work is compacted some ten commits after the last time. One that got so far isn't
-# served at all: then the run does it beside its housekeeping, since nothing of a timeline is archived without compaction.
-UNSERVED_DELTA_COMMITS = 100
-
-# Archival looks at the whole timeline and cleaning at every partition that changed, so they come with
-# every twentieth commit; until then only a few more instants and old files are kept.
-COMMITS_PER_HOUSEKEEPING = 20
 # What is kept active: every commit lists the timeline six times, a thousand names to a request, so its
 # length is bounded by number. It is far more than one batch needs to be resolved by its id, which is
 # gone once its commit is archived. Time travel needs files, not active instants.
 MIN_COMMITS, MAX_COMMITS = 100, 140
-# A window's files go in so many steps: what is stored beyond the window is a twenty-fourth of it at most.
-CLEANINGS_PER_WINDOW = 24
-HOUR_MS = 3_600_000
-
-MIB = 1024**2
-# Rows that a merge-on-read table gets can't go into a log: Hudi puts them into a base file below its limit that has no log, and
-# writes that anew with every commit. At Hudi's limit of 100 MiB a small table is half copy-on-write. So the file that takes what is new is at most about
-# a twentieth of the table, at a compressed row of 64 bytes: less to rewrite per commit than compaction has with every tenth, and
-# twenty files more while the table grows by e (docs/decisions/bytes-written.md).
-HUDIS_SMALL_FILE_BYTES = 100 * MIB
-LEAST_SMALL_FILE_BYTES = MIB
-SMALL_FILE_BYTES_PER_ROW = 64 / 20
 # Two files below half the target make one file of less than the target, three make two at most: each clustering of a partition
 # leaves fewer files than it found, so it comes to an end.
 CLUSTERED_FILE_BYTES = 128 * MIB
 MOST_GROUPS = 1_000  # of one clustering: each is a Spark job
 # By this mark in this column, for the one write that removes it, a row is one that Hudi deletes. No change has it.
 PURGED_OP = "purged"
-
-BYTES_PER_TASK = 64 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -173,31 +140,6 @@ def partition_fields(config: TableConfig) -> str:
     return ",".join(f"{field}:SIMPLE" for field in config.partition_by)
 
 
-def has_record_index(metadata_partitions: Optional[str]) -> bool:
-    """Whether a table's METADATA_PARTITIONS property says that its record index is whole."""
-    return RECORD_INDEX in (metadata_partitions or "").split(",")
-
-
-def wants_record_index(config: TableConfig, *, has: bool, rows: Optional[int]) -> bool:
-    """Whether the next write finds rows by the record index: as configured, else by the table's rows, and never back by itself.
-
-    Not where rows are purged: a removed row is a delete block in the metadata table, and Hudi 1.0.2 reads it in threads
-    that may not know Hudi's classes (ClassCastException to HoodieDeleteRecord, docs/decisions/index.md).
-    """
-    if config.delete_mode == HARD:
-        return False
-    if config.index == AUTO:
-        return has or (rows or 0) >= RECORD_INDEX_ROWS
-    return config.index == RECORD
-
-
-def small_file_bytes(rows: Optional[int]) -> int:
-    """Below which size a base file of a merge-on-read table of so many rows takes more rows; Hudi's own limit where they aren't known."""
-    if rows is None:
-        return HUDIS_SMALL_FILE_BYTES
-    return min(HUDIS_SMALL_FILE_BYTES, max(LEAST_SMALL_FILE_BYTES, int(rows * SMALL_FILE_BYTES_PER_ROW)))
-
-
 def write_options(
     config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False, timestamp_key: bool = False, record_index: bool = False,
     rows: Optional[int] = None,
@@ -271,25 +213,6 @@ def client_options(config: TableConfig, *, parallelism: int, record_index: bool 
 def read_options() -> Dict[str, str]:
     """The options of a snapshot read by the table's own writer."""
     return {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type": "snapshot"}
-
-
-def housekeeping_due(config: TableConfig, commits: int) -> bool:
-    """Whether archival, and a look at what to clean, come after a commit, by the number of commits in the active timeline.
-
-    Not by when something was last done: what finds nothing to do leaves no trace, and would be due for
-    ever. In merge-on-read two numbers, since a delta commit and its compaction count twice.
-    """
-    return commits >= COMMITS_PER_HOUSEKEEPING and commits % COMMITS_PER_HOUSEKEEPING in ((0, 1) if config.table_type == MOR else (0,))
-
-
-def cleaning_due(config: TableConfig, *, last_cleaned_ms: Optional[int], now_ms: int) -> bool:
-    """Whether enough of the window has passed since the last cleaning (epoch ms; None when there was none)."""
-    return last_cleaned_ms is None or now_ms - last_cleaned_ms >= config.time_travel_h * HOUR_MS // CLEANINGS_PER_WINDOW
-
-
-def cleaning_horizon_ms(config: TableConfig, now_ms: int) -> int:
-    """The moment (epoch ms) from which on a table must be readable as it was."""
-    return now_ms - config.time_travel_h * HOUR_MS
 
 
 def cleaning_options() -> Dict[str, str]:
@@ -366,16 +289,6 @@ def purge_metadata(table: str, positions: Mapping[int, str]) -> Dict[str, str]:
     """What a purge's commit says: the highest position removed, by generation."""
     told = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}
     return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **told}
-
-
-def served(config: TableConfig) -> bool:
-    """Whether compaction is a table service's work, and not each write's own."""
-    return config.services.on and config.services.compaction.on
-
-
-def shuffle_tasks(total_bytes: int, cores: int) -> int:
-    """Tasks of a shuffle for a batch of so many (compressed) bytes: one per 64 MiB, at most four per core."""
-    return max(1, min(4 * cores, -(-total_bytes // BYTES_PER_TASK)))
 
 
 def hudi_type(config: TableConfig) -> str:

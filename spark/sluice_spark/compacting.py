@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List
 
-from sluice import hudi_options
+from sluice import hudi_options, write_sizes
 from sluice.service_requests import ServiceReport, SliceDone
 from sluice_spark.hudi_errors import ServiceUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
@@ -47,7 +47,7 @@ def compact(hudi: HudiTable, jvm: HudiJvm, *, facts: TableFacts, budget_bytes: i
         rows=sum(stat["numWrites"] for stat in written), instant=instant,
         more={"log_files": logs, "rows_updated": sum(stat["totalUpdatedRecordsCompacted"] for stat in written)},
     )
-    filled = _metric(operations, "TOTAL_IO_MB") >= max(1, budget_bytes // hudi_options.MIB)
+    filled = _metric(operations, "TOTAL_IO_MB") >= max(1, budget_bytes // write_sizes.MIB)
     return SliceDone(report, more=filled or left.isPresent())
 
 

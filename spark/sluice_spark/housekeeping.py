@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
-from sluice import hudi_options
+from sluice import housekeeping_pace, hudi_options
 from sluice.table_config import MOR
 from sluice_spark.hudi_errors import CleaningUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
@@ -41,13 +41,13 @@ def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, known: KnownTables
     """
     before = jvm.meta_client(hudi.path)
     timeline = before.getActiveTimeline()
-    compacted = hudi.compact_all() if hudi.config.table_type == MOR and hudi_options.served(hudi.config) and _unserved(timeline) else None
+    compacted = hudi.compact_all() if hudi.config.table_type == MOR and housekeeping_pace.served(hudi.config) and _unserved(timeline) else None
     cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
     done_ms = instant_ms(str(cleaned.get().requestedTime())) if cleaned.isPresent() else None
     looked_ms = known.cleaned_at(hudi.config)
     last_ms = max((moment for moment in (done_ms, looked_ms) if moment is not None), default=None)
     found = Cleaned()
-    if hudi_options.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
+    if housekeeping_pace.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
         known.keep_cleaned(hudi.config, now_ms)
         found = clean(hudi, jvm, now_ms=now_ms)
     return Housekept(found.instant, found.files, archive(hudi, jvm), compacted)
@@ -55,7 +55,7 @@ def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, known: KnownTables
 
 def clean(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, check_held: Callable[[], None] = lambda: None) -> Cleaned:
     """Delete the files that no reader of the time-travel window needs. Raises CleaningUnfinished."""
-    horizon = instant_of_ms(hudi_options.cleaning_horizon_ms(hudi.config, now_ms))
+    horizon = instant_of_ms(housekeeping_pace.cleaning_horizon_ms(hudi.config, now_ms))
     client = hudi.client(hudi_options.cleaning_options())
     try:
         instant = str(client.createNewInstantTime())
@@ -93,7 +93,7 @@ def _unserved(timeline: Any) -> bool:
     since = timeline.getDeltaCommitTimeline().filterCompletedInstants()
     if compacted.isPresent():
         since = since.findInstantsAfter(compacted.get().requestedTime())
-    return int(since.countInstants()) >= hudi_options.UNSERVED_DELTA_COMMITS
+    return int(since.countInstants()) >= housekeeping_pace.UNSERVED_DELTA_COMMITS
 
 
 def _commits(meta_client: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructType, TimestampType
 
-from sluice import hudi_options
+from sluice import hudi_options, index_choice, own_metadata, write_sizes
 from sluice.table_config import AUTO, COW, TableConfig
 from sluice_spark.hudi_errors import ClockBehind, CommitNotNewest, StillUnfinished, TableDiffers
 from sluice_spark.hudi_jvm import HudiJvm, instants
@@ -114,9 +114,9 @@ class HudiTable:
             newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
             schema=self._jvm.table_schema(meta_client) if count else None,
             commits=count,
-            floor=self._jvm.table_property(meta_client, hudi_options.FLOOR_PROPERTY),
-            purged=self._jvm.table_property(meta_client, hudi_options.PURGED_PROPERTY),
-            purging=bool(self._jvm.table_property(meta_client, hudi_options.UNPURGED_PROPERTY)),
+            floor=self._jvm.table_property(meta_client, own_metadata.FLOOR_PROPERTY),
+            purged=self._jvm.table_property(meta_client, own_metadata.PURGED_PROPERTY),
+            purging=bool(self._jvm.table_property(meta_client, own_metadata.UNPURGED_PROPERTY)),
             unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
             record_index=self._has_record_index(meta_client),
             rows=_rows(commits) if count else 0,
@@ -124,16 +124,16 @@ class HudiTable:
         )
 
     def _has_record_index(self, meta_client: Any) -> bool:
-        return hudi_options.has_record_index(self._jvm.table_property(meta_client, hudi_options.METADATA_PARTITIONS))
+        return index_choice.has_record_index(self._jvm.table_property(meta_client, hudi_options.METADATA_PARTITIONS))
 
     def finds_by_record_index(self, facts: TableFacts) -> bool:
         """Whether the next write finds rows by the record index. Counts the rows where no commit tells how many there are."""
         rows = facts.rows
         if rows is None and self.config.index == AUTO and not facts.record_index:
             rows = self.stored(facts, *self.config.record_key[:1]).count()
-        return hudi_options.wants_record_index(self.config, has=facts.record_index, rows=rows)
+        return index_choice.wants_record_index(self.config, has=facts.record_index, rows=rows)
 
-    def raise_floor(self, position: str, name: str = hudi_options.FLOOR_PROPERTY) -> None:
+    def raise_floor(self, position: str, name: str = own_metadata.FLOOR_PROPERTY) -> None:
         """Remember durably that what is not newer than a position loses, also for keys that the table never had."""
         meta_client = self._jvm.meta_client(self.path)
         found = self._jvm.table_property(meta_client, name)
@@ -142,7 +142,7 @@ class HudiTable:
 
     def set_purging(self, instant: str) -> None:
         """Remember durably that log files hold rows that are being removed (empty: no longer)."""
-        self._jvm.update_properties(self._jvm.meta_client(self.path), {hudi_options.UNPURGED_PROPERTY: instant})
+        self._jvm.update_properties(self._jvm.meta_client(self.path), {own_metadata.UNPURGED_PROPERTY: instant})
 
     def stored(self, facts: TableFacts, *columns: str) -> DataFrame:
         """The table's rows as of its newest commit, deleted ones included, with only these columns.
@@ -219,7 +219,7 @@ class HudiTable:
         for instant in reversed(instants(timeline)):
             metadata = timeline.readCommitMetadata(instant)
             extra = metadata.getExtraMetadata()
-            if extra.get(hudi_options.BATCH_KEY) == batch and extra.get(hudi_options.TABLE_KEY) == self.config.table:
+            if extra.get(own_metadata.BATCH_KEY) == batch and extra.get(own_metadata.TABLE_KEY) == self.config.table:
                 return CommitResult(str(instant.requestedTime()), _statistics(metadata))
         return None
 
@@ -246,7 +246,7 @@ class HudiTable:
         options = hudi_options.write_options(
             self.config,
             operation=operation,
-            parallelism=hudi_options.shuffle_tasks(size_bytes, self.cores),
+            parallelism=write_sizes.shuffle_tasks(size_bytes, self.cores),
             arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
             timestamp_key=has_timestamp_key(self.config, rows),
             record_index=self.finds_by_record_index(facts),
@@ -327,7 +327,7 @@ def _rows(commits: Any) -> Optional[int]:
     """
     for instant in reversed(instants(commits)[-COMMITS_LOOKED_AT:]):
         metadata = commits.readCommitMetadata(instant)
-        before = metadata.getExtraMetadata().get(hudi_options.ROWS_KEY)
+        before = metadata.getExtraMetadata().get(own_metadata.ROWS_KEY)
         if before is not None:
             return int(before) + int(metadata.fetchTotalInsertRecordsWritten())
     return None

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, StructType
 
-from sluice import hudi_options
+from sluice import housekeeping_pace, hudi_options
 from sluice.avro_schema import PLAIN, WriterSchema
 from sluice.kafka_watch import KafkaWatch, Watched
 from sluice.kafka_watch import watched as judge_seen
@@ -211,7 +211,7 @@ class _Part:
         """
         if commit.facts is None:
             return
-        if not hudi_options.housekeeping_due(self._config, commit.facts.commits):
+        if not housekeeping_pace.housekeeping_due(self._config, commit.facts.commits):
             self._services.known.keep(self._config, commit.facts)
             return
         self._check_held()

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice import hidden_columns as hidden
-from sluice import hudi_options
+from sluice import hudi_options, own_metadata, write_sizes
 from sluice.position import generation_of
 from sluice.service_requests import ServiceReport, SliceDone
 from sluice.table_config import MOR
@@ -56,7 +56,7 @@ def purge(
     positions = _by_generation([position for dead in chosen for position in dead.positions])
     check_held()
     raise_floor(positions)
-    hudi.raise_floor(max(positions.values()), hudi_options.PURGED_PROPERTY)
+    hudi.raise_floor(max(positions.values()), own_metadata.PURGED_PROPERTY)
     if merges:
         hudi.set_purging(facts.newest or "")
     check_held()
@@ -103,7 +103,7 @@ def _remove(hudi: HudiTable, jvm: HudiJvm, due: DataFrame, *, facts: TableFacts,
     ])
     sizes = jvm.file_bytes(facts.meta_client, [dead.file for dead in chosen])
     options = hudi_options.write_options(
-        hudi.config, operation=hudi_options.UPSERT, parallelism=hudi_options.shuffle_tasks(sum(sizes.values()), hudi.cores),
+        hudi.config, operation=hudi_options.UPSERT, parallelism=write_sizes.shuffle_tasks(sum(sizes.values()), hudi.cores),
         timestamp_key=has_timestamp_key(hudi.config, rows), record_index=hudi.finds_by_record_index(facts))
     metadata = hudi_options.purge_metadata(hudi.config.table, positions)
     rows.write.format("hudi").options(**options).options(**hudi_options.purge_options()).options(**metadata).mode("append").save(hudi.path)

@@ -9,7 +9,7 @@ from hudi import HudiReadOptions, HudiTableBuilder
 from pyspark.errors.exceptions.captured import IllegalArgumentException
 from workbench import Workbench, change, flattened, table
 
-from sluice import hudi_options
+from sluice import housekeeping_pace, hudi_options
 from sluice.service_config import ServicePolicy
 from sluice.table_config import TableConfig
 from sluice_spark.housekeeping import Housekept, keep_house
@@ -44,7 +44,7 @@ def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tu
 
 def house(bench: Workbench, config: TableConfig, *, horizon: str) -> Housekept:
     """Housekeeping at the moment when the window begins at an instant."""
-    now_ms = instant_ms(horizon) + config.time_travel_h * hudi_options.HOUR_MS
+    now_ms = instant_ms(horizon) + config.time_travel_h * housekeeping_pace.HOUR_MS
     done = keep_house(HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables())
     bench.new_run()
     return done
@@ -107,15 +107,15 @@ def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_th
     states = history(bench, config)
     hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
     horizon_ms = instant_ms(states[6][0])
-    window_ms = config.time_travel_h * hudi_options.HOUR_MS
+    window_ms = config.time_travel_h * housekeeping_pace.HOUR_MS
 
     assert keep_house(hudi, jvm, now_ms=horizon_ms, known=known).files == 0
-    assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms // hudi_options.CLEANINGS_PER_WINDOW - 1, known=known).cleaning is None
+    assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms // housekeeping_pace.CLEANINGS_PER_WINDOW - 1, known=known).cleaning is None
     assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms, known=known).files > 0
 
 
 def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hudi_options, "UNSERVED_DELTA_COMMITS", 4)
+    monkeypatch.setattr(housekeeping_pace, "UNSERVED_DELTA_COMMITS", 4)
     config, known = table(table_type="mor"), KnownTables()
     hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
     merged: list[str | None] = []

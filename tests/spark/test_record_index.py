@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice import hudi_options
+from sluice import hudi_options, index_choice
 from sluice_spark.hudi_table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
@@ -18,14 +18,14 @@ def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = 
 
 
 def indexed(bench: Workbench, config: Any) -> bool:
-    return hudi_options.has_record_index(bench.properties(config).get(hudi_options.METADATA_PARTITIONS))
+    return index_choice.has_record_index(bench.properties(config).get(hudi_options.METADATA_PARTITIONS))
 
 
 @KINDS
 def test_a_table_gets_the_record_index_when_it_has_grown_and_rows_go_on_moving_and_losing_as_before(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hudi_options, "RECORD_INDEX_ROWS", 4)
+    monkeypatch.setattr(index_choice, "RECORD_INDEX_ROWS", 4)
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2), row("c", 3, 3)], SCHEMA)])
     bench.merge(config, [bench.put([row("c", 4, 4), row("u", 5, 1, name="simple")], SCHEMA)])

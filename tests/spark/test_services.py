@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice import hudi_options
+from sluice import housekeeping_pace, hudi_options
 from sluice.service_config import ServicePolicy
 from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
 from sluice.silver_keys import rows_key
@@ -276,7 +276,7 @@ def test_cleaning_and_archival_keep_every_moment_of_the_window(bench: Workbench,
 
         def now_ms(self) -> int:
             from sluice_spark.hudi_table import instant_ms
-            return instant_ms(states[3][0]) + hudi_options.HOUR_MS
+            return instant_ms(states[3][0]) + housekeeping_pace.HOUR_MS
 
     monkeypatch.setattr(bench.services.clock, "now_ms", Later().now_ms, raising=False)
     cleaned = serve(bench, config, CLEANING)

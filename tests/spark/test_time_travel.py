@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors.exceptions.captured import IllegalArgumentException
 from workbench import REGION, Silver, Workbench, change, flattened, table
 
-from sluice import hudi_options
+from sluice import housekeeping_pace, hudi_options
 from sluice.service_config import ServicePolicy
 from sluice.table_config import TableConfig
 from sluice_cli.moments import Span
@@ -78,7 +78,7 @@ def history(bench: Workbench, config: TableConfig) -> list[str]:
 
 def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
     """Housekeeping at the moment when the window begins at an instant."""
-    now_ms = instant_ms(horizon) + config.time_travel_h * hudi_options.HOUR_MS
+    now_ms = instant_ms(horizon) + config.time_travel_h * housekeeping_pace.HOUR_MS
     keep_house(HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables())
     bench.new_run()
 

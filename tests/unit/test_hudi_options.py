@@ -1,10 +1,8 @@
 """The Hudi options of a table."""
 from sluice import hudi_options, override_policy
+from sluice.housekeeping_pace import COMMITS_PER_HOUSEKEEPING
 from sluice.service_config import Pace, ServicePolicy
 from sluice.table_config import TableConfig
-
-
-HOUR_MS = hudi_options.HOUR_MS
 
 
 def table(**settings) -> TableConfig:
@@ -33,14 +31,6 @@ def test_rows_are_found_in_every_partition_where_there_are_partitions() -> None:
     assert options(table())["hoodie.index.type"] == "SIMPLE"
 
 
-def test_the_record_index_comes_with_size_stays_and_never_serves_a_table_whose_rows_are_purged() -> None:
-    many, few = hudi_options.RECORD_INDEX_ROWS, hudi_options.RECORD_INDEX_ROWS - 1
-    assert [hudi_options.wants_record_index(table(), has=has, rows=rows) for has, rows in ((False, few), (False, None), (False, many), (True, few))] == [False, False, True, True]
-    assert hudi_options.wants_record_index(table(index="record"), has=False, rows=0) and not hudi_options.wants_record_index(table(index="simple"), has=True, rows=many)
-    assert not any(hudi_options.wants_record_index(table(index=index, delete_mode="hard"), has=True, rows=many) for index in ("auto", "record"))
-    assert [hudi_options.has_record_index(text) for text in (None, "", "files", "files,record_index")] == [False, False, False, True]
-
-
 def test_a_timestamp_in_a_key_is_its_count_of_microseconds_by_one_writer_whatever_the_table_says() -> None:
     config = table(hudi={"hoodie.datasource.write.row.writer.enable": "true"})
     names = ("hoodie.datasource.write.row.writer.enable", "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled")
@@ -62,22 +52,14 @@ def test_no_service_runs_asynchronously_and_no_write_cleans_or_archives() -> Non
         assert (made["hoodie.clean.automatic"], made["hoodie.archive.automatic"]) == ("false", "false")
 
 
-def test_cleaning_keeps_files_for_the_hours_of_time_travel() -> None:
-    config, now = table(time_travel_h=30), 1_000 * HOUR_MS
-    assert hudi_options.cleaning_horizon_ms(config, now) == 970 * HOUR_MS
+def test_cleaning_plans_by_the_hours_of_time_travel() -> None:
     assert hudi_options.cleaning_options() == {"hoodie.clean.policy": "KEEP_LATEST_BY_HOURS"}
-
-
-def test_a_window_is_cleaned_in_steps_of_a_twenty_fourth() -> None:
-    config, now = table(time_travel_h=48), 1_000 * HOUR_MS
-    due = [hours for hours in range(5) if hudi_options.cleaning_due(config, last_cleaned_ms=now - hours * HOUR_MS, now_ms=now)]
-    assert due == [2, 3, 4] and hudi_options.cleaning_due(config, last_cleaned_ms=None, now_ms=now)
 
 
 def test_archival_keeps_far_more_commits_than_it_takes_to_find_a_batch_by_its_id() -> None:
     made = hudi_options.archival_options()
     kept, most = int(made["hoodie.keep.min.commits"]), int(made["hoodie.keep.max.commits"])
-    assert most > kept >= 5 * hudi_options.COMMITS_PER_HOUSEKEEPING
+    assert most > kept >= 5 * COMMITS_PER_HOUSEKEEPING
     assert override_policy.refusal("hoodie.keep.min.commits"), "no table's configuration can lower it"
 
 
@@ -113,15 +95,6 @@ def test_a_commit_carries_batch_table_and_run_under_the_prefix_that_hudi_copies(
     prefix = made.pop("hoodie.datasource.write.commitmeta.key.prefix")
     assert made == {"sluice.batch": "b-1", "sluice.table": "db.t", "sluice.run": "run-1"}
     assert all(name.startswith(prefix) for name in made)
-
-
-def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
-    assert [hudi_options.shuffle_tasks(size, 2) for size in (0, 1, 64 * 1024**2 + 1, 10**12)] == [1, 1, 2, 8]
-
-
-def test_housekeeping_comes_with_every_twentieth_commit_and_is_not_skipped_when_one_counts_twice() -> None:
-    due = {kind: [commits for commits in range(65) if hudi_options.housekeeping_due(table(table_type=kind), commits)] for kind in ("cow", "mor")}
-    assert due == {"cow": [20, 40, 60], "mor": [20, 21, 40, 41, 60, 61]}
 
 
 def test_the_file_that_takes_new_rows_of_a_merge_on_read_table_is_a_small_part_of_it():

@@ -1,0 +1,6 @@
+"""How large the pieces of a write are."""
+from sluice.write_sizes import shuffle_tasks
+
+
+def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
+    assert [shuffle_tasks(size, 2) for size in (0, 1, 64 * 1024**2 + 1, 10**12)] == [1, 1, 2, 8]
