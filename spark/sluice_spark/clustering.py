@@ -8,7 +8,8 @@ from sluice.service_requests import ServiceReport, SliceDone
 from sluice_spark.compacting import written_files
 from sluice_spark.hudi_errors import ServiceUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable, TableFacts
+from sluice_spark.hudi_table import HudiTable
+from sluice_spark.table_facts import TableFacts
 
 
 def cluster(hudi: HudiTable, jvm: HudiJvm, *, facts: TableFacts, budget_bytes: int, check_held: Callable[[], None]) -> SliceDone:

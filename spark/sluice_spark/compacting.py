@@ -8,7 +8,8 @@ from sluice import hudi_options, write_sizes
 from sluice.service_requests import ServiceReport, SliceDone
 from sluice_spark.hudi_errors import ServiceUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable, TableFacts
+from sluice_spark.hudi_table import HudiTable
+from sluice_spark.table_facts import TableFacts
 
 
 def compact(hudi: HudiTable, jvm: HudiJvm, *, facts: TableFacts, budget_bytes: int, check_held: Callable[[], None]) -> SliceDone:

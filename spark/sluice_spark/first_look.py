@@ -4,7 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Tuple
 
-from sluice_spark.hudi_table import HudiTable, TableFacts
+from sluice_spark.hudi_table import HudiTable
+from sluice_spark.rolling_back import roll_back_unfinished
+from sluice_spark.table_facts import TableFacts
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ def first_look(hudi: HudiTable, log: Any) -> FirstLook:
         log.event("properties_added", table=hudi.config.table, properties=list(facts.properties_added))
     undone: Tuple[str, ...] = ()
     if facts.unfinished:
-        undone = hudi.rollback_unfinished()
+        undone = roll_back_unfinished(hudi)
         if undone:
             log.event("rolled_back", table=hudi.config.table, instants=list(undone))
             facts = hudi.look()

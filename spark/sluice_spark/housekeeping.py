@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from sluice import housekeeping_pace, hudi_options
+from sluice.instant_time import instant_ms, instant_of_ms
 from sluice.table_config import MOR
 from sluice_spark.hudi_errors import CleaningUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable, instant_ms, instant_of_ms
+from sluice_spark.hudi_table import HudiTable
 from sluice_spark.known_tables import KnownTables
 
 

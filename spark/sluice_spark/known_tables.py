@@ -5,7 +5,7 @@ import threading
 from typing import Dict, Optional, Tuple
 
 from sluice.table_config import TableConfig
-from sluice_spark.hudi_table import TableFacts
+from sluice_spark.table_facts import TableFacts
 
 
 class KnownTables:

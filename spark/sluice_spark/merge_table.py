@@ -24,7 +24,7 @@ from sluice_spark.first_look import first_look
 from sluice_spark.housekeeping import keep_house
 from sluice_spark.hudi_errors import CleaningUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import CommitResult, HudiTable, TableFacts
+from sluice_spark.hudi_table import HudiTable
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.lineage import with_lineage
 from sluice_spark.merge_services import MergeServices
@@ -32,11 +32,13 @@ from sluice_spark.normalizing import normalized
 from sluice_spark.object_errors import SetAside, leave_error, leave_parked, read_set_aside
 from sluice_spark.reader_plan import PlannedRead, plan_read
 from sluice_spark.reading import read_changes
+from sluice_spark.rolling_back import roll_back_unfinished
 from sluice_spark.row_merge import RowMerge
 from sluice_spark.run_log import describe
 from sluice_spark.schema_notes import remember_columns, remember_schemas
 from sluice_spark.schema_scan import Scanned, scan_schemas
 from sluice_spark.seen_objects import SeenObjects
+from sluice_spark.table_facts import CommitResult, TableFacts
 from sluice_spark.writer_schemas import WriterSchemas, writer_schemas
 
 # A batch whose objects are smaller than this has keys that are sent to every task of the stored table's scan.
@@ -84,7 +86,7 @@ class _Part:
             return None
         self._check_held()
         self._services.known.take(self._config)
-        undone = self._hudi.rollback_unfinished()
+        undone = roll_back_unfinished(self._hudi)
         if undone:
             self._event("rolled_back", instants=list(undone))
         found = self._hudi.commit_of_batch(self._manifest.batch, since_ms=self._manifest.created_at)

@@ -9,14 +9,16 @@ from pyspark.sql import functions as F
 
 from sluice import hidden_columns as hidden
 from sluice import hudi_options, own_metadata, write_sizes
+from sluice.instant_time import instant_of_ms
 from sluice.position import generation_of
 from sluice.service_requests import ServiceReport, SliceDone
 from sluice.table_config import MOR
 from sluice_spark.compacting import compact, written_files
 from sluice_spark.hudi_errors import ServiceUnfinished
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable, TableFacts, has_timestamp_key, instant_of_ms
+from sluice_spark.hudi_table import HudiTable, has_timestamp_key
 from sluice_spark.normalizing import quoted
+from sluice_spark.table_facts import TableFacts
 
 RaiseFloor = Callable[[Mapping[int, str]], None]
 _FILE, _COMMIT = "_hoodie_file_name", "_hoodie_commit_time"

@@ -15,8 +15,9 @@ from sluice.folding import NEVER
 from sluice.position import BEFORE_THE_LOG
 from sluice.table_config import IGNORE, TableConfig
 from sluice_spark import filling, merging
-from sluice_spark.hudi_table import HudiTable, TableFacts
+from sluice_spark.hudi_table import HudiTable
 from sluice_spark.normalizing import UNHELD, quoted
+from sluice_spark.table_facts import TableFacts
 from sluice_spark.truncating import Truncate, owing_from_before, tombstones
 
 

@@ -15,10 +15,11 @@ from sluice_spark.compacting import compact
 from sluice_spark.first_look import first_look
 from sluice_spark.hudi_errors import CommitNotNewest, ServiceNotForTable
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable, TableFacts
+from sluice_spark.hudi_table import HudiTable
 from sluice_spark.lane_lost import LaneLost
 from sluice_spark.merge_services import MergeServices
 from sluice_spark.purging import RaiseFloor, purge
+from sluice_spark.table_facts import TableFacts
 
 # What a slice begins with, until this run has seen how fast this table goes: far below what two cores did locally.
 FIRST_BYTES_PER_S_AND_CORE = 4 * 1024**2

@@ -7,10 +7,12 @@ import pytest
 from workbench import Workbench, change, flattened, table
 
 from sluice import hudi_options
+from sluice.instant_time import instant_ms, instant_of_ms
 from sluice.outcome import COMMITTED
 from sluice_spark.hudi_errors import ClockBehind, TableDiffers
-from sluice_spark.hudi_table import HudiTable, instant_ms, instant_of_ms
+from sluice_spark.hudi_table import HudiTable
 from sluice_spark.lane_lost import LaneLost
+from sluice_spark.rolling_back import roll_back_unfinished
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
@@ -47,7 +49,7 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(bench: Workben
 
     assert bench.resolve(manifest, config) is None
     assert "rolled_back" in bench.events.names()
-    assert hudi_table(bench, config).rollback_unfinished() == ()
+    assert roll_back_unfinished(hudi_table(bench, config)) == ()
     again = bench.merge_manifest(manifest, config)
     assert (again.state, again.counts["winning"]) == (COMMITTED, 2)
     assert bench.rows(config, "id", "name") == [(1, "new"), (2, "n")]
@@ -77,7 +79,7 @@ def test_a_writer_that_wakes_up_after_the_rollback_commits_nothing(bench: Workbe
     client = hudi_table(bench, config).client({})
     instant = client.startCommit()
     try:
-        assert hudi_table(bench, config).rollback_unfinished() == (instant,)
+        assert roll_back_unfinished(hudi_table(bench, config)) == (instant,)
         bench.merge_manifest(manifest, config)
         with pytest.raises(Exception):
             client.commit(instant, bench.spark.sparkContext._jsc.emptyRDD())
@@ -92,13 +94,13 @@ def test_a_requested_compaction_plan_stays_and_a_running_one_becomes_requested(b
     bench.merge(config, [bench.put([row("u", 2, 1, name="log")], SCHEMA)])
     hudi = hudi_table(bench, config)
     client = hudi.client(hudi_options.compaction_options())
-    plan = client.scheduleCompaction(hudi._jvm.none())
+    plan = client.scheduleCompaction(hudi.jvm.none())
     client.close()
-    assert plan.isPresent() and hudi.rollback_unfinished() == ()
+    assert plan.isPresent() and roll_back_unfinished(hudi) == ()
 
-    timeline = hudi._jvm.meta_client(hudi.path).getActiveTimeline()
+    timeline = hudi.jvm.meta_client(hudi.path).getActiveTimeline()
     timeline.transitionCompactionRequestedToInflight(timeline.filterPendingCompactionTimeline().firstInstant().get())
-    assert hudi.rollback_unfinished() == (plan.get(),)
+    assert roll_back_unfinished(hudi) == (plan.get(),)
     left = [name for name in bench.timeline(config) if name.startswith(plan.get())]
     assert left == [f"{plan.get()}.compaction.requested"]
 

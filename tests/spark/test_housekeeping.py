@@ -10,12 +10,14 @@ from pyspark.errors.exceptions.captured import IllegalArgumentException
 from workbench import Workbench, change, flattened, table
 
 from sluice import housekeeping_pace, hudi_options
+from sluice.instant_time import instant_ms
 from sluice.service_config import ServicePolicy
 from sluice.table_config import TableConfig
 from sluice_spark.housekeeping import Housekept, keep_house
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable, instant_ms
+from sluice_spark.hudi_table import HudiTable
 from sluice_spark.known_tables import KnownTables
+from sluice_spark.rolling_back import roll_back_unfinished
 
 SCHEMA = flattened({"id": "int", "place": "string", "name": ["null", "string"]})
 COMMITS, KEPT, MOST = 9, 3, 5
@@ -95,7 +97,7 @@ def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(
     planned = jvm.save_cleaner_plan(jvm.hudi_table(client), client, instant, horizon=states[4][0], policy=hudi_options.CLEANING_POLICY, partitioned=False)
     client.close()
 
-    assert hudi.rollback_unfinished() == (instant,)
+    assert roll_back_unfinished(hudi) == (instant,)
 
     assert sum(planned.values()) == 3  # the newest before the horizon is what a reader of the horizon sees
     assert len(list(bench.local_path(config).glob("*.parquet"))) == COMMITS - 3

@@ -8,6 +8,7 @@ from workbench import Workbench, change, flattened, table
 
 from sluice import hudi_options, index_choice
 from sluice_spark.hudi_table import HudiTable
+from sluice_spark.rolling_back import roll_back_unfinished
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
@@ -50,7 +51,7 @@ def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(bench: W
     client = hudi.client()
     instant = client.startCommit()
     client.close()
-    assert hudi.rollback_unfinished() == (instant,)
+    assert roll_back_unfinished(hudi) == (instant,)
     bench.new_run()
     bench.merge(config, [bench.put([row("c", 3, 3)], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 4, 1, name="after")], SCHEMA)])

@@ -12,6 +12,7 @@ import pytest
 from workbench import Workbench, change, flattened, table
 
 from sluice import housekeeping_pace, hudi_options
+from sluice.instant_time import instant_ms
 from sluice.service_config import ServicePolicy
 from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
 from sluice.silver_keys import rows_key
@@ -22,6 +23,7 @@ from sluice_spark.hudi_errors import ServiceNotForTable
 from sluice_spark.hudi_jvm import HudiJvm
 from sluice_spark.hudi_table import HudiTable
 from sluice_spark.lane_lost import LaneLost
+from sluice_spark.rolling_back import roll_back_unfinished
 from sluice_spark.serving import Pace, serve_table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
@@ -114,7 +116,7 @@ def test_a_compaction_that_died_is_carried_out_by_a_later_slice_and_a_change_bet
 
     assert between.counts["winning"] == 2 and done.report.instant is not None and not again.more
     assert bench.rows(config, "id", "name") == [(1, "between"), (2, "new")] == bench.rows_by_hudi_rs(config, "id", "name")
-    assert log_files(bench, config) == [] and HudiTable(bench.spark, bench.path(config), config).rollback_unfinished() == ()
+    assert log_files(bench, config) == [] and roll_back_unfinished(HudiTable(bench.spark, bench.path(config), config)) == ()
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
@@ -275,7 +277,6 @@ def test_cleaning_and_archival_keep_every_moment_of_the_window(bench: Workbench,
         """A clock at which the window begins at the fourth commit."""
 
         def now_ms(self) -> int:
-            from sluice_spark.hudi_table import instant_ms
             return instant_ms(states[3][0]) + housekeeping_pace.HOUR_MS
 
     monkeypatch.setattr(bench.services.clock, "now_ms", Later().now_ms, raising=False)

@@ -10,6 +10,7 @@ from pyspark.errors.exceptions.captured import IllegalArgumentException
 from workbench import REGION, Silver, Workbench, change, flattened, table
 
 from sluice import housekeeping_pace, hudi_options
+from sluice.instant_time import instant_ms
 from sluice.service_config import ServicePolicy
 from sluice.table_config import TableConfig
 from sluice_cli.moments import Span
@@ -19,8 +20,9 @@ from sluice_cli.table_diff import differences
 from sluice_cli.table_state import NotRetained
 from sluice_spark.housekeeping import keep_house
 from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable, instant_ms
+from sluice_spark.hudi_table import HudiTable
 from sluice_spark.known_tables import KnownTables
+from sluice_spark.rolling_back import roll_back_unfinished
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")
@@ -172,7 +174,7 @@ def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_seen_at
     (bench.local_path(config) / ".hoodie" / f"{third}.deltacommit").unlink()
     bench.new_run()
     assert ours(bench, config, Span()) == as_of(bench, config, lost)
-    assert HudiTable(bench.spark, bench.path(config), config).rollback_unfinished() == (third,)
+    assert roll_back_unfinished(HudiTable(bench.spark, bench.path(config), config)) == (third,)
     fourth = merge(bench, config, change("u", 131, id=1, place="north", name="after it"))
 
     for moment in (lost, third, fourth):
