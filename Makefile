@@ -40,7 +40,7 @@ test: setup  ## unit, property, Spark and integration tests
 test-unit: setup  ## the tests that need no JVM, no network and no emulator: seconds
 	$(BIN)/python -m pytest tests/unit
 
-test-emulated: setup  ## adapters and functions on AWS as emulated in the tests' own process
+test-emulated: setup  ## adapters, functions and commands on AWS as emulated in the tests' own process
 	$(BIN)/python -m pytest tests/emulated
 
 test-property: setup  ## generated inputs, and every interleaving of the lane protocol

@@ -1,6 +1,8 @@
 """Manifests: the same claim has the same id and bytes, and what is written is read back."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sluice.batch_documents import UnreadableManifest
@@ -38,3 +40,8 @@ def test_a_manifest_is_read_back_as_it_was_with_the_configuration_it_was_claimed
 def test_what_is_no_manifest_is_refused_as_such(text):
     with pytest.raises(UnreadableManifest):
         Manifest.from_json(text)
+
+
+def test_the_same_objects_taken_back_in_are_another_batch():
+    first, again = (open_manifest("main", "r", 1, "c", {"shop.a": TablePart(CONFIG.to_dict(), (replace(an_object(1), attempt=attempt),))}) for attempt in (0, 1))
+    assert Manifest.from_json(first.to_json()).batch != again.batch and Manifest.from_json(again.to_json()).objects[0].attempt == 1

@@ -1,17 +1,7 @@
-"""The recent past out of manifests and outcomes, and the page that shows it."""
-import io
-from html.parser import HTMLParser
-from types import SimpleNamespace
-
-from emulated_stack import NOW, stack  # noqa: F401  # a fixture
-from rich.console import Console
-
-from sluice import ledger_items as items
+"""The recent past out of manifests and outcomes, and the parts of the page that shows it."""
 from sluice.manifest import Manifest, ManifestObject, TablePart
 from sluice.outcome import COMMITTED, QUARANTINED, Outcome, Stage
-from sluice_cli import top_command
 from sluice_cli.html_nodes import Node, joined, tag
-from sluice_cli.main import run
 from sluice_cli.past_batches import PastBatch
 from sluice_cli.recent_past import BINS, Window, backlog, runs, shown_window, table_pasts
 
@@ -68,72 +58,3 @@ def test_a_run_is_told_by_its_item_and_by_its_batches_when_that_has_expired():
 def test_whatever_is_no_node_is_escaped():
     assert tag("p", "<b>&\"'", class_="x\"y") == "<p class=\"x&quot;y\">&lt;b&gt;&amp;&quot;&#x27;</p>"
     assert joined(tag("i", 1), "<", None) == "<i>1</i>&lt;" and isinstance(joined("a"), Node)
-
-
-class Elements(HTMLParser):
-    """The elements of a page, and whether they end in the order in which they began."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.names, self.attributes, self.texts = [], [], [], []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, name, attributes):
-        self.names.append(name)
-        self.attributes += attributes
-        if name != "meta":
-            self.open.append(name)
-
-    def handle_startendtag(self, name, attributes):
-        self.names.append(name)
-        self.attributes += attributes
-
-    def handle_endtag(self, name):
-        assert self.open.pop() == name
-
-    def handle_data(self, text):
-        self.texts.append(text)
-
-
-def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, tmp_path, capsys):  # noqa: F811
-    hostile = 'topics/"><script>alert(1)</script>&<img src=x>.avro'
-    stack.admit(stack.write(hostile), items.QUARANTINED, code="not_avro", reason="<b onload=x>")
-    stack.admit(stack.write("a"))
-    assert run(["status", "--html", "page.html", "--since", "7d"]) == 0
-    assert "Written to page.html" in capsys.readouterr().err
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    page = Elements(text)
-    assert hostile in page.texts and "<b onload=x>" in page.texts
-    assert {"script", "img", "link", "iframe", "b onload"} & set(page.names) == set()
-    assert not [name for name, _ in page.attributes if name in ("src", "href", "onload", "style")] and "url(" not in text and "@import" not in text
-    assert "prefers-color-scheme:dark" in text and ("name", "viewport") in page.attributes
-    assert run(["status", "--html", "no/folder/page.html"]) == 2
-
-
-def test_top_looks_once_where_nobody_watches(stack, capsys):  # noqa: F811
-    stack.admit(stack.write("a"))
-    stack.ledger.wake("main")
-    assert run(["top", "--once"]) == 0
-    out = capsys.readouterr().out
-    assert "main" in out and "crm.user" in out and "1 waiting" in out
-    assert run(["top", "--json"]) == 0
-    assert '"waiting": 1' in capsys.readouterr().out
-
-
-def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatch):  # noqa: F811
-    screens, sleeps = io.StringIO(), []
-    console = Console(file=screens, force_terminal=True, width=100, height=30)
-
-    def sleep(seconds):
-        sleeps.append(seconds)
-        if len(sleeps) == 2:
-            raise KeyboardInterrupt
-        stack.admit(stack.write("b"))
-
-    monkeypatch.setattr(top_command.time, "sleep", sleep)
-    stack.ledger.wake("main")
-    store = SimpleNamespace(load=lambda: None)
-    top_command._watch(stack.ledger, store, top_command.look(stack.ledger, NOW, None), 2.0, console)
-    assert sleeps[0] == 2.0 and len(sleeps) == 2
-    assert "crm.user" in screens.getvalue().rpartition("\x1b[?1049l")[2], "what stays when the screen is given back"

@@ -1,34 +1,16 @@
-"""Before its application changes, a stack comes to rest without losing anything; after it, what was paused for that goes on."""
+"""Whether a deployment changes the application, for which a stack must come to rest."""
 import json
 from pathlib import Path
 
 import pytest
-from emulated_stack import SHARED, cloudformation, invoked, stack  # noqa: F401
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.emrserverless.models import emrserverless_backends
 
-from sluice.lane import HALT_AFTER, HALTED, IDLE, PAUSED
 from sluice_cli import standstill_command
 from sluice_cli.application_changes import changes_application, parameters_of
-from sluice_cli.main import run
 from sluice_local.overlay import read_template
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = read_template(ROOT / "template.yaml")
 NOW = {"MaximumCpu": "16 vCPU", "IdleTimeoutMinutes": "15", "Release": "old"}
-
-
-@pytest.fixture
-def emr(stack, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(standstill_command, "POLL_S", 0.0)
-    client = SHARED.client("emr-serverless")
-    application = client.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")["applicationId"]
-    cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": application}
-    client.start_application(applicationId=application)
-    # One that is over: the emulator doesn't know applications that never had one.
-    client.start_job_run(applicationId=application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r")
-    stack.application = application
-    return client
 
 
 @pytest.mark.parametrize("given, changes", [
@@ -53,80 +35,3 @@ def test_parameters_of_an_environment_count_where_none_are_given():
     given = standstill_command._given("", "dev", ROOT)
     assert changes_application(TEMPLATE, TEMPLATE, NOW, given) and given["LogLevel"] == "DEBUG"
     assert standstill_command._given("Release=x", "dev", ROOT) == {"Release": "x"}
-
-
-def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked, tmp_path):  # noqa: F811
-    for lane in ("main", "big"):
-        stack.ledger.wake(lane)
-    stack.ledger.pause("big")
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note)]) == 0
-    assert {state.lane: state.state for state in stack.ledger.lanes()} == {"main": PAUSED, "big": PAUSED}
-    assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STOPPED"
-    assert run(["standstill", "end", "--note", str(note)]) == 0
-    assert {state.lane: state.state for state in stack.ledger.lanes()} == {"main": IDLE, "big": PAUSED}
-    assert not note.exists() and invoked
-
-
-def test_what_a_deployment_that_failed_left_at_rest_goes_on_after_the_next_also_where_that_changes_nothing(stack, emr, invoked, tmp_path, monkeypatch):  # noqa: F811
-    stack.ledger.wake("main")
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note)]) == 0
-    assert run(["standstill", "begin", "--note", str(note)]) == 0
-    monkeypatch.setattr(standstill_command, "_would_change", lambda *_: False)
-    assert run(["standstill", "begin", "--note", str(note), "--before-deploy", str(ROOT / "template.yaml")]) == 0
-    assert stack.ledger.lane("main").state == PAUSED
-    assert run(["standstill", "end", "--note", str(note)]) == 0
-    assert stack.ledger.lane("main").state == IDLE and not note.exists()
-
-
-def test_each_stack_that_is_deployed_from_a_folder_has_a_note_of_its_own(stack, emr, invoked, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.chdir(tmp_path)
-    stack.ledger.wake("main")
-    other = tmp_path / ".aws-sam" / "standstill-sluice-dev.json"
-    other.parent.mkdir()
-    other.write_text('{"stack": "sluice-dev", "lanes": ["big"]}')
-    assert run(["standstill", "begin"]) == 0 and stack.ledger.lane("main").state == PAUSED
-    assert run(["standstill", "end"]) == 0 and stack.ledger.lane("main").state == IDLE
-    assert list(other.parent.iterdir()) == [other] and "big" in other.read_text()
-
-
-def test_an_application_that_the_stack_was_given_goes_on_with_others_jobs_while_the_lanes_rest(stack, emr, invoked, tmp_path):  # noqa: F811
-    cloudformation().parameters = {"ApplicationId": stack.application, "MaximumCpu": "16 vCPU"}
-    stack.ledger.wake("main")
-    emr.start_job_run(applicationId=stack.application, clientToken="other", name="nightly-report", executionRoleArn="arn:aws:iam::123456789012:role/r")
-    emrserverless_backends[DEFAULT_ACCOUNT_ID][emr.meta.region_name].job_runs[stack.application][-1].state = "RUNNING"
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note), "--before-deploy", str(ROOT / "template.yaml"), "--parameter-overrides", "MaximumCpu='32 vCPU'"]) == 0
-    assert stack.ledger.lane("main").state == IDLE and not note.exists(), "no deployment changes it"
-    assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 0
-    assert stack.ledger.lane("main").state == PAUSED
-    assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
-
-
-def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):  # noqa: F811
-    for n in range(HALT_AFTER):
-        stack.ledger.wake("main")
-        stack.ledger.request_start("main", f"run-{n}", (n + 1) * 10**9)
-        stack.ledger.lapse("main", f"run-{n}", (n + 1) * 10**9, job_run_id=None)
-    assert stack.ledger.lane("main").state == HALTED
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note)]) == 0 and run(["standstill", "end", "--note", str(note)]) == 0
-    assert stack.ledger.lane("main").state == HALTED
-
-
-def test_a_run_that_does_not_end_is_told_and_the_way_back_is_open(stack, emr, invoked, tmp_path, capsys):  # noqa: F811
-    stack.ledger.wake("main")
-    stack.ledger.request_start("main", "run-1", 1)
-    note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 1
-    assert "Still waiting for lane main" in capsys.readouterr().err
-    assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
-    assert run(["standstill", "end", "--note", str(note)]) == 0
-    assert not stack.ledger.lane("main").pause_requested
-
-
-def test_before_the_first_deployment_there_is_nothing_to_bring_to_rest(stack, tmp_path, capsys):  # noqa: F811
-    assert run(["standstill", "begin", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
-    assert run(["standstill", "end", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
-    assert "nothing to bring to rest" in capsys.readouterr().err

@@ -1,16 +1,7 @@
-"""The timeline without a JVM: instants by their files' names, commits by their content, both of tables that Spark wrote."""
+"""The timeline without a JVM: instants by their files' names, commits by their content."""
 import pytest
-from emulated_aws import emulated_aws
-from silver_tables import SILVER, put_tables
 
 from sluice.timeline import COMPACTION, COMPLETED, INFLIGHT, REQUESTED, Commit, Instant, Timeline, UnreadableCommit, instant_of
-from sluice_aws.timeline import NoSuchCommit, TimelineReader
-
-
-@pytest.fixture(scope="module")
-def reader():
-    with emulated_aws():
-        yield TimelineReader(put_tables(), SILVER)
 
 
 def test_every_file_of_an_instant_is_known_by_its_name_and_named_so_again():
@@ -41,38 +32,6 @@ def test_an_instant_is_told_once_in_its_furthest_state_and_a_compaction_becomes_
     assert [instant.time[-1] for instant in timeline.pending] == ["3"]
 
 
-def test_a_timeline_that_spark_wrote_is_read_in_order_and_from_an_instant_on(reader):
-    whole = reader.timeline("moma.works")
-    assert [instant.action for instant in whole.commits] == ["deltacommit"] * 3
-    second = whole.commits[1]
-    part = reader.timeline("moma.works", since=second.time)
-    assert part.commits == whole.commits[1:]
-    assert part.holds(second.time) and part.after(second.time) == whole.commits[2:]
-    assert reader.timeline("moma.nothing") == Timeline()
-
-
-def test_a_commit_says_its_operation_schema_batch_partitions_and_files(reader):
-    newest = reader.timeline("moma.artists").newest
-    commit = reader.commit("moma.artists", newest)
-    assert (commit.operation, commit.extra["sluice.table"], commit.compacted) == ("UPSERT", "moma.artists", False)
-    assert '"_sluice_position"' in commit.schema
-    assert commit.partitions == {"nationality=German", "nationality=American", "nationality=__HIVE_DEFAULT_PARTITION__"}
-    (german,) = [file for file in commit.files if file.partition == "nationality=German"]
-    assert (german.rows, german.inserts, german.updates, german.deletes, german.log) == (2, 1, 1, 1, False)
-    assert german.previous == reader.timeline("moma.artists").commits[0].time
-    assert reader.commit("moma.artists", newest) is commit
-
-
-def test_log_files_are_told_from_base_files(reader):
-    commit = reader.commit("moma.works", reader.timeline("moma.works").newest)
-    assert {file.path.rsplit('/', 1)[-1].startswith('.'): file.log for file in commit.files} == {True: True, False: False}
-
-
-def test_a_commit_that_was_archived_meanwhile_is_said_to_be_gone(reader):
-    with pytest.raises(NoSuchCommit):
-        reader.commit("moma.works", Instant("20200101000000000", "deltacommit", COMPLETED))
-
-
 def test_a_commit_that_is_no_json_is_refused_and_an_empty_one_says_nothing():
     instant = Instant("20240501101500123", "commit", COMPLETED)
     assert Commit.of(instant, b"") == Commit("", "")
@@ -86,15 +45,3 @@ def test_partitions_that_a_commit_leaves_empty_are_told_and_those_it_wrote_are_n
     body = '{"operationType": "%s", "partitionToWriteStats": {"a=1": []}, "partitionToReplaceFileIds": {"a=1": ["f"], "a=2": ["g"]}}'
     assert Commit.of(instant, (body % "INSERT_OVERWRITE_TABLE").encode()).emptied == {"a=2"}
     assert Commit.of(instant, (body % "CLUSTER").encode()).emptied == frozenset()
-
-
-def test_partition_folders_are_listed_at_every_level(reader):
-    assert list(reader.partition_paths("moma.artists", ("nationality",))) == [
-        "nationality=American", "nationality=Côte%2Fd Ivoire%3Dx", "nationality=German", "nationality=__HIVE_DEFAULT_PARTITION__"]
-    assert list(reader.partition_paths("crm.user", ("a", "b"))) == []
-
-
-def test_a_tables_properties_are_read_as_java_writes_them(reader):
-    found = reader.properties("moma.artists")
-    assert (found["hoodie.table.name"], found["hoodie.table.version"]) == ("artists", "6")
-    assert reader.properties("moma.nothing") is None

@@ -1,11 +1,9 @@
 """The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
-import json
 
 import pytest
 from emulated_stack import NOW, REGION, invoked, stack, told  # noqa: F401  # fixtures
 
 from sluice import ledger_items as items
-from sluice.identity import ObjectId
 from sluice.manifest import Manifest, ManifestObject, TablePart
 from sluice.outcome import COMMITTED, Outcome
 from sluice_cli.main import run

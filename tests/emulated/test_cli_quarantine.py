@@ -1,17 +1,15 @@
 """The ways out of quarantine, on an emulated stack: listed with reasons, taken back in, discarded, each on the record."""
 import io
-import json
 
 import fastavro
 import pytest
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
 
 from sluice import ledger_items as items
-from sluice.errors import SluiceError
 from sluice.ledger_records import Decision
-from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.manifest import ManifestObject, TablePart, open_manifest
 from sluice.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
-from sluice.row_errors import MAX_CONTENT_BYTES, RowError, from_lines, row_error, to_lines
+from sluice.row_errors import RowError, to_lines
 from sluice.silver_keys import manifest_key, rows_key
 from sluice.table_config import TableConfig
 from sluice_cli.main import run
@@ -231,25 +229,3 @@ def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configur
         shown = [line for line in printed.splitlines() if "(x).avro" in line]
         assert shown and all("line 'q\" $(x).avro" in line for line in shown), arguments
         assert arguments[0] == "quarantine" and arguments[1] == "list" or not {"\x1b", "\u202e"} & set(printed), arguments
-
-
-class Bad(SluiceError):
-    code = "bad"
-
-
-def test_a_row_is_kept_with_its_bytes_whatever_they_are_and_within_bounds():
-    value = {"id": 1, "raw": b"\x00\xff", "text": "caf\udce9", "ratio": float("nan"), "list": [None, {"deep": b"x"}]}
-    row = row_error(3, Bad("No", record=3, column="x"), value, offset=9, position=None)
-    assert json.loads(row.content) == {"id": 1, "raw": {"base64": "AP8="}, "text": "caf\udce9", "ratio": "nan", "list": [None, {"deep": {"base64": "eA=="}}]}
-    assert (row.record, row.code, row.reason) == (3, "bad", "No; column: x")
-    long = row_error(4, Bad("No"), {"v": "x" * 100_000}, offset=None, position=None)
-    assert len(long.content) == MAX_CONTENT_BYTES and long.content_bytes > 100_000
-    raw = row_error(5, Bad("No"), b"\xff" * 100_000, offset=None, position=None)
-    assert raw.encoding == "base64" and len(raw.content) <= MAX_CONTENT_BYTES and raw.content_bytes == 100_000
-    assert list(from_lines(to_lines([raw, row]))) == [row, raw]
-
-
-def test_the_same_objects_taken_back_in_are_another_batch():
-    identity = Manifest.from_json(open_manifest("main", "r", 1, "c", {"crm.user": TablePart(CONFIG.to_dict(), (ManifestObject("b", "k", "v", 1, None, "avro", "t", 0, 0, 1),))}).to_json())
-    again = open_manifest("main", "r", 1, "c", {"crm.user": TablePart(CONFIG.to_dict(), (ManifestObject("b", "k", "v", 1, None, "avro", "t", 0, 0, 1, attempt=1),))})
-    assert identity.batch != again.batch and Manifest.from_json(again.to_json()).objects[0].attempt == 1

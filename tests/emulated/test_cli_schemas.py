@@ -1,0 +1,111 @@
+"""What is remembered of tables' schemas in an emulated bucket, and what the `schema` verbs say of it."""
+import json
+
+import pytest
+from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
+from judged_schemas import BAD, NEW, OLD, STORED, TABLE, avro, decimal, judged
+
+from sluice.avro_schema import read_writer_schema
+from sluice.schema_history import StoredColumns, seen_key, stored_key
+from sluice_aws.objects import Objects
+from sluice_aws.schema_history_store import LOOK_AGAIN_MS, ColumnsAtHand, SchemaHistory
+from sluice_aws.schema_store import SchemaStore
+from sluice_cli.main import run
+
+TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
+
+
+@pytest.fixture
+def history(stack):  # noqa: F811
+    return SchemaHistory(Objects(stack.s3), "s-silver")
+
+
+def test_a_schema_seen_once_is_stored_once(stack, history):  # noqa: F811
+    history.note(judged(OLD, at=1))
+    first = stack.s3.head_object(Bucket="s-silver", Key=seen_key(TABLE, judged(OLD).fingerprint))["LastModified"]
+    again = SchemaHistory(Objects(stack.s3), "s-silver")
+    for each in (history, again, again):
+        each.note(judged(OLD, at=9, batch="b-9"))
+    (kept,) = again.schemas(TABLE)
+    assert [verdict.at for verdict in kept.judged] == [1]
+    assert stack.s3.head_object(Bucket="s-silver", Key=seen_key(TABLE, kept.fingerprint))["LastModified"] == first
+
+
+def test_admission_looks_at_a_tables_columns_once_a_minute(stack, history):  # noqa: F811
+    clock = [1_000]
+    at_hand = ColumnsAtHand(Objects(stack.s3), "s-silver", lambda: clock[0])
+    assert at_hand.of(TABLE) is None
+    history.keep_columns(StoredColumns(TABLE, STORED))
+    assert at_hand.of(TABLE) is None
+    clock[0] += LOOK_AGAIN_MS
+    assert at_hand.of(TABLE) == STORED
+    history.keep_columns(StoredColumns(TABLE, {**STORED, "more": "int"}))
+    assert at_hand.of(TABLE) == STORED
+    clock[0] += LOOK_AGAIN_MS
+    assert at_hand.of(TABLE)["more"] == "int"
+    clock[0] += LOOK_AGAIN_MS
+    assert at_hand.of(TABLE)["more"] == "int"  # S3 said that nothing has changed
+    assert stored_key(TABLE) == "_sluice/schemas/tables/crm.user/stored.json"
+
+
+@pytest.fixture
+def remembered(stack, history, tmp_path, capsys):  # noqa: F811
+    (tmp_path / "tables.yaml").write_text(TABLES)
+    assert run(["config", "push", "tables.yaml"]) == 0
+    store = SchemaStore(Objects(stack.s3), "s-silver")
+    for at, (schema, stored) in enumerate(((OLD, None), (NEW, STORED), (BAD, STORED)), 1):
+        store.keep(schema)
+        history.note(judged(schema, stored=stored, at=NOW + at))
+    history.keep_columns(StoredColumns(TABLE, STORED))
+    capsys.readouterr()
+    return [read_writer_schema(schema).fingerprint for schema in (OLD, NEW, BAD)]
+
+
+def test_tables_are_listed_with_their_last_verdict(remembered, capsys):
+    assert run(["schema", "list", "--json"]) == 0
+    assert told(capsys) == {"tables": [{"table": TABLE, "columns": 3, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}]}
+
+
+def test_the_history_tells_each_schemas_verdict_and_what_it_changes(remembered, capsys):
+    assert run(["schema", "history", TABLE, "--json"]) == 0
+    found = told(capsys)
+    assert found["columns"] == {"id": "bigint", "price": "decimal(18,4)", "gone": "string"}
+    assert [(schema["fingerprint"], schema["verdict"]) for schema in found["schemas"]] == list(zip(remembered, ["new_table", "rewritten", "incompatible"]))
+    assert [(change["column"], change["change"]) for change in found["schemas"][1]["judged"][0]["changes"]] == [("price", "rewritten"), ("gone", "dropped"), ("added", "added")]
+    assert run(["schema", "history", TABLE]) == 0
+    printed = capsys.readouterr().out
+    assert "Column price is string and the table has decimal(18,4)" in printed and remembered[0][:12] in printed
+
+
+def test_two_schemas_are_told_apart_column_by_column(remembered, capsys):
+    assert run(["schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
+    assert [(change["column"], change["change"]) for change in told(capsys)["changes"]] == [("price", "incompatible"), ("gone", "dropped")]
+    assert run(["schema", "diff", TABLE, "--json"]) == 0
+    document = told(capsys)
+    assert (document["old"], document["new"]) == ("stored", remembered[2])
+    assert run(["schema", "diff", TABLE, "stored", remembered[0]]) == 0
+    assert capsys.readouterr().out == f"no column differs between the table's own columns and the schema {remembered[0][:12]}\n"
+
+
+def test_the_verdict_on_a_file_says_what_would_become_of_the_table(remembered, tmp_path, capsys):
+    (tmp_path / "next.avsc").write_text(json.dumps(avro(id="long", price=decimal(18, 4), gone="string", more="int")))
+    assert run(["schema", "verdict", TABLE, "next.avsc", "--json"]) == 0
+    document = told(capsys)
+    assert (document["verdict"], [change["told"] for change in document["judged"][0]["changes"]]) == ("added", ["more is new (int): null in rows from before"])
+    assert run(["schema", "verdict", TABLE, remembered[1][:10]]) == 0
+    assert "the whole table is written anew" in capsys.readouterr().out
+
+
+def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered, capsys):
+    assert run(["schema", "verdict", TABLE, remembered[2]]) == 1
+    assert "Change it back to decimal(18,4) at the source" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["history", "no.table"], "No schema came for no.table"), (["diff", "no.table"], "No schema came for no.table"), (["diff", TABLE, "zz"], "No schemas of crm.user begin with 'zz'"),
+    (["verdict", TABLE, ""], "3 schemas of crm.user begin with ''"), (["verdict", TABLE, "nothing.avsc"], "No schemas of crm.user begin with 'nothing.avsc'"),
+])
+def test_what_is_not_there_is_said_with_the_next_step(remembered, capsys, arguments, message):
+    assert run(["schema", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert message in error and "sluice schema list" in error

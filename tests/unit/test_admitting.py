@@ -1,0 +1,21 @@
+"""What admission decides of an object by what it has read of it."""
+from sluice.admitting import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable
+from sluice.configuration import Configuration
+from sluice.errors import SluiceError
+from sluice.limits import DEFAULTS
+from sluice.routing import classify
+from sluice.table_rule import TableRule
+from sluice_aws.avro_heads import CorruptObject
+
+
+def test_a_change_file_is_read_before_it_is_judged():
+    assert judge_unread(classify("topics/t/t+0+1.avro", 10), 10, DEFAULTS) is None
+    assert judge_unread(classify("topics/t/t+0+1.avro", None), None, DEFAULTS) is None
+    assert judge_read(classify("topics/t/t+0+1.avro", 10), None).reason == NO_CONFIGURATION
+    assert judge_read(classify("topics/t/t+0+1.avro", 10), Configuration((TableRule("a.t", ("id",), topic="t"),))).table == "a.t"
+
+
+def test_a_reason_that_quotes_an_object_is_bounded():
+    verdict = judge_unreadable(CorruptObject("x" * 10_000))
+    assert (verdict.state, verdict.code, len(verdict.reason)) == ("quarantined", "corrupt_object", MAX_REASON)
+    assert judge_unreadable(SluiceError("y")).code == "error"

@@ -1,0 +1,65 @@
+"""The head of an Avro object: its schema and codec, and every way in which it can be cut or damaged."""
+import io
+import random
+from typing import Any
+
+import fastavro
+import pytest
+
+from sluice.errors import SchemaTooComplex
+from sluice_aws.avro_heads import CorruptObject, HeaderCut, NotAvro, parse_header
+from sluice_aws.objects import Head
+
+SCHEMA: dict[str, Any] = {
+    "type": "record", "name": "shop.public.orders.Value",
+    "fields": [{"name": "id", "type": "long"}, {"name": "__lsn", "type": ["null", "long"], "default": None}, {"name": "__deleted", "type": ["null", "string"], "default": None}],
+}  # fmt: skip
+
+
+def avro(codec: str = "null") -> bytes:
+    buffer = io.BytesIO()
+    fastavro.writer(buffer, fastavro.parse_schema(SCHEMA), [{"id": 0}], codec=codec)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2"])
+def test_a_header_gives_the_schema_as_it_was_written_and_the_codec(codec):
+    header = parse_header(Head(avro(codec=codec), True))
+    assert (header.schema, header.codec) == (SCHEMA, codec)
+
+
+def test_a_header_keeps_what_the_connector_added_to_the_schema():
+    schema = {"type": "record", "name": "v", "connect.version": 1, "fields": [{"name": "d", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}}]}
+    buffer = io.BytesIO()
+    fastavro.writer(buffer, fastavro.parse_schema(schema), [])
+    assert parse_header(Head(buffer.getvalue(), True)).schema["fields"][0]["type"]["connect.name"] == "io.debezium.time.Date"
+
+
+def test_every_cut_of_a_header_asks_for_more_or_says_that_the_object_is_damaged():
+    data = avro()
+    complete = data.index(b"avro.schema")
+    for length in range(4, complete):
+        with pytest.raises(HeaderCut):
+            parse_header(Head(data[:length], False))
+        with pytest.raises(CorruptObject):
+            parse_header(Head(data[:length], True))
+
+
+def test_damage_of_any_kind_is_one_of_the_named_errors():
+    data, chance = avro(), random.Random(7)
+    for _ in range(3_000):
+        damaged = bytearray(data)
+        for _ in range(3):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        try:
+            parse_header(Head(bytes(damaged), True))
+        except (NotAvro, CorruptObject, SchemaTooComplex):
+            pass
+
+
+def test_a_header_without_schema_or_with_a_codec_that_is_not_avros_is_corrupt():
+    for written, replaced in ((b"avro.schema", b"avro.schemb"), (b"null", b"nulk")):
+        data = avro().replace(b"\x14avro.codec", b"\x14avro.codec")
+        damaged = data.replace(written, replaced, 1) if written != b"null" else data[: data.index(b"avro.codec")] + data[data.index(b"avro.codec"):].replace(b"null", b"nulk", 1)
+        with pytest.raises(CorruptObject):
+            parse_header(Head(damaged, True))
