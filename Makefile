@@ -60,7 +60,7 @@ test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver 
 	$(BIN)/python -m pytest -m job_permissions tests/job_permissions
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
-	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judged_document && exit $$status
+	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judged_document --take && exit $$status
 
 lint: setup  ## validate the template
 	$(BIN)/sam validate --lint

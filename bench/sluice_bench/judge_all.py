@@ -4,14 +4,14 @@ Every table is read by Spark, by hudi-rs and by Hudi 0.15.0, merge-on-read ones 
 
     python -m sluice_bench.judge_all [--side-by-side 8] [--only TEXT] [--again]
 
-Keeps one JSON file per case under bench/results/judge/ and skips the cases that have one, unless --again.
+Keeps one JSON file per case under bench/results/judge/ and skips the cases that have one there or in docs/judged.json, unless --again.
 """
 import argparse
 import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from judging.fixture_sets import SetMissing, find_set
 from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack
 from judging.session import Judgement, run_cases
+from sluice_bench.judged_results import judged, kept
 from sluice_bench.machine import describe_machine
 from sluice_bench.results import RESULTS
 from sluice_bench.stack import bench_stack
@@ -49,9 +50,9 @@ def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
         yield (RustReader(stack.target), *spark)
 
 
-def outstanding(cases: Sequence[Case], folder: Path) -> list[Case]:
-    """The cases without a result."""
-    return [case for case in cases if not (folder / f"{case.id}.json").exists()]
+def outstanding(cases: Sequence[Case], folder: Path, kept: Container[str] = ()) -> list[Case]:
+    """The cases without a result, here or among those that the repository keeps."""
+    return [case for case in cases if case.id not in kept and not (folder / f"{case.id}.json").exists()]
 
 
 def keep_case(case: Case, judgements: Sequence[Judgement], folder: Path) -> bool:
@@ -74,7 +75,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS_FOLDER)
     given = parser.parse_args()
     cases = [case for case in all_cases() if given.only in case.id]
-    todo = cases if given.again else outstanding(cases, given.results)
+    todo = cases if given.again else outstanding(cases, given.results, kept())
     print(f"{len(cases)} cases, {len(cases) - len(todo)} have a result, {len(todo)} to run", flush=True)
     if todo:
         with bench_stack() as stack, all_readers(stack) as readers:
@@ -96,8 +97,10 @@ def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], 
 
 
 def _tell(cases: Sequence[Case], folder: Path) -> int:
-    found = {case.id: json.loads((folder / f"{case.id}.json").read_text()) for case in cases if (folder / f"{case.id}.json").exists()}
-    different = [name for name, result in found.items() if not result["equal"]]
+    files = {case.id: folder / f"{case.id}.json" for case in cases}
+    here = {name: judged(json.loads(file.read_text())) for name, file in files.items() if file.exists()}
+    found = {name: each for name, each in {**kept(), **here}.items() if name in files}
+    different = sorted(name for name, each in found.items() if not each.whole)
     print(f"{len(found) - len(different)} of {len(cases)} cases equal" + "".join(f"\n  different: {name}" for name in different))
     return 0 if len(found) == len(cases) and not different else 1
 

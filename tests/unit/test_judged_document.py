@@ -1,8 +1,8 @@
-"""The document of what was judged says what the results say, and how many there are not."""
-import pytest
-
-from sluice_bench.judge_all import all_cases
-from sluice_bench.judged_document import text
+"""The document of what was judged says what the kept results say, and how many there are not."""
+from sluice_bench import judged_results
+from sluice_bench.judge_all import all_cases, outstanding
+from sluice_bench.judged_document import DOCUMENT, text
+from sluice_bench.judged_results import judged
 
 
 def result(case: str, *equal: bool) -> dict:
@@ -10,13 +10,21 @@ def result(case: str, *equal: bool) -> dict:
     return {"case": case, "equal": all(equal), "machine": {"commit": "abc"}, "judgements": readings}
 
 
+def test_the_document_is_made_of_the_kept_results():
+    assert DOCUMENT.read_text(encoding="utf-8") == text(judged_results.kept()), "run `python -m sluice_bench.judged_document`"
+
+
 def test_equal_different_and_missing_cases_are_told_apart_by_set_and_reader():
     first, second = [case.id for case in all_cases() if case.set_name == "tickit_small"][:2]
-    written = text([result(first, True, True), result(second, True, False)])
-    assert f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} have no result. 4 readings of 40 rows. Commit abc." in written
+    written = text({each.case: each for each in (judged(result(first, True, True)), judged(result(second, True, False)))})
+    assert f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} not judged yet. 4 readings of 40 rows together." in written
     assert "| tickit_small | 2 | 1 | 2, 2 | 2, 1 |" in written
 
 
-def test_a_document_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="make judge-all"):
-        text([])
+def test_a_case_is_judged_once_on_whatever_machine_and_a_newer_result_takes_the_olders_place(tmp_path):
+    first, second, *_ = all_cases()
+    file = tmp_path / "judged.json"
+    judged_results.keep([judged(result(first.id, False))], file)
+    judged_results.keep([judged(result(first.id, True))], file)
+    assert [each.whole for each in judged_results.kept(file).values()] == [True]
+    assert outstanding([first, second], tmp_path, judged_results.kept(file)) == [second]

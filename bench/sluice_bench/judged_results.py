@@ -1,0 +1,49 @@
+"""The result of each judged case that is kept in the repository (docs/judged.json), so that another machine goes on where one ended."""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+KEPT = Path(__file__).resolve().parents[2] / "docs" / "judged.json"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case's readings by reader, all and equal ones, the rows they read together, and the commit that made its tables."""
+
+    case: str
+    commit: str
+    readings: Mapping[str, int]
+    equal: Mapping[str, int]
+    rows: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether there are readings, and every one equals the source database's rows."""
+        return bool(self.readings) and self.readings == self.equal
+
+
+def judged(result: Mapping[str, Any]) -> Judged:
+    """What is kept of a result of judge_all."""
+    readings: dict[str, int] = {}
+    equal: dict[str, int] = {}
+    for judgement in result["judgements"]:
+        reader = judgement["reader"]
+        readings[reader] = readings.get(reader, 0) + 1
+        equal[reader] = equal.get(reader, 0) + bool(judgement["equal"])
+    return Judged(result["case"], result["machine"]["commit"], readings, equal, sum(judgement["rows"] for judgement in result["judgements"]))
+
+
+def kept(file: Path = KEPT) -> dict[str, Judged]:
+    """The kept results by case."""
+    return {each["case"]: Judged(**each) for each in json.loads(file.read_text(encoding="utf-8"))} if file.exists() else {}
+
+
+def keep(results: Iterable[Judged], file: Path = KEPT) -> None:
+    """Put results in the place of what is kept of the same cases. One line a case, so that a change to one is one line."""
+    every = {**kept(file), **{each.case: each for each in results}}
+    lines = ",\n".join(json.dumps(asdict(every[case]), sort_keys=True) for case in sorted(every))
+    file.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
