@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sluice_bench.walkthrough_text import Transcript
+from sluice_local.emulators import Kind
 
 KEPT = sorted((Path(__file__).resolve().parents[2] / "docs" / "walkthroughs").glob("*.md"))
 
@@ -20,8 +21,8 @@ def test_a_transcript_goes_from_a_clean_clone_to_the_data_that_is_left(file: Pat
     assert not re.search(r"/root|/home/|/tmp|/usr/|/opt/|127\.0\.0\.1|\blocalhost(?!\.localstack)", text)
 
 
-def test_one_is_kept() -> None:
-    assert "ministack" in [file.stem for file in KEPT]
+def test_one_of_each_emulator_is_kept() -> None:
+    assert [file.stem for file in KEPT] == sorted(Kind)
 
 
 def test_of_what_sam_says_at_length_its_length_is_kept_and_names_of_this_machine_are_replaced() -> None:
