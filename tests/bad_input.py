@@ -117,6 +117,10 @@ def parquet_footer_says(change_footer: Callable[[bytes], bytes]) -> bytes:
 
 CONNECT = {"type": "struct", "optional": False, "name": "V", "fields": [{"type": "int32", "optional": True, "field": "id"}, {"type": "string", "optional": True, "field": "name"}]}
 
+# The change metadata beside them: without its log position an object would be of another kind, which those that follow it may not be lower than (rule 17).
+CHANGED = {**CONNECT, "fields": [*CONNECT["fields"], *({"type": kind, "optional": True, "field": name} for kind, name in (
+    ("string", "__op"), ("string", "__deleted"), ("int64", "__lsn"), ("int64", "__source_ts_ms")))]}
+
 
 def connect(number: int) -> dict[str, Any]:
     return {**CONNECT, "fields": [*CONNECT["fields"], {"type": "string", "optional": True, "field": f"c{number}"}]}
@@ -232,7 +236,7 @@ JSON = [
     Case("half of a surrogate pair", "json", lambda: lines(change(id=107), b'{"id": 8, "name": "\\ud800"}'), "damaged_json", 1),
     Case("a line that is not UTF-8", "json", lambda: lines(change(id=108), b'{"id": 9, "name": "\xff"}'), "not_json_lines", 1),
     Case("a line that is no object", "json", lambda: lines(change(id=109), b"5"), "not_json_lines", 1),
-    Case("a value that is not what its schema says", "json", lambda: lines(*({"schema": CONNECT, "payload": {"id": id, "name": None}} for id in (110, "x"))), "undecodable_value", 1),
+    Case("a value that is not what its schema says", "json", lambda: lines(*({"schema": CHANGED, "payload": change(id=id, name=None)} for id in (110, "x"))), "undecodable_value", 1),
     Case("a null key, as JSON", "json", lambda: lines(change(id=111), change(id=None)), "null_record_key", 1),
     Case("an operation that nobody knows, as JSON", "json", lambda: lines(change(id=113), change("x"), change(id=114)), "unsupported_operation", 1),
     Case("no log position, as JSON", "json", lambda: lines(change(id=115), change(lsn=None)), "unordered_change", 1),
