@@ -18,9 +18,9 @@ from judging.readers import read_session
 from judging.running_stack import RunningStack
 from sluice_bench import ledger_times
 from sluice_bench.debezium_objects import SOURCES
+from sluice_bench.percentiles import ratios, summary
 from sluice_bench.results import keep, say
 from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.percentiles import summary
 from sluice_bench.tickit import Dataset, write_snapshot
 from sluice_bench.tickit_rows import Sizes
 from sluice_local.cache import cache_directory
@@ -116,8 +116,7 @@ def summarized(values: Sequence[Mapping], peers: Sequence[str]) -> dict[str, obj
         found[f"{design}, rows/s"] = summary([round(v["rows_put"] / v["seconds"]) for v in mine[design]])
         found[f"{design}, MB/s"] = summary([round(v["bytes_put"] / 1e6 / v["seconds"], 2) for v in mine[design]])
     for peer in peers:
-        ratios = [round(own / theirs, 3) for own, theirs in zip(seconds["sluice"], seconds[peer])]
-        found[f"sluice_to_{peer}"] = {"each": ratios, "median": sorted(ratios)[len(ratios) // 2]}
+        found[f"sluice_to_{peer}"] = ratios(seconds["sluice"], seconds[peer])
     return found
 
 

@@ -4,14 +4,14 @@ Every table is read by Spark, by hudi-rs and by Hudi 0.15.0, merge-on-read ones 
 
     python -m sluice_bench.judge_all [--side-by-side 8] [--only TEXT] [--again]
 
-Keeps one JSON file per case under bench/results/judge/ and skips the cases that have one there or in docs/judged.json, unless --again.
+Keeps one JSON file per case under bench/results/judge/ and skips the cases that have one there or are equal in docs/judged.json, unless --again.
 """
 import argparse
 import json
 import os
 import secrets
 import sys
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from judging.fixture_sets import SetMissing, find_set
 from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack
 from judging.session import Judgement, run_cases
-from sluice_bench.judged_results import judged, kept
+from sluice_bench.judged_results import Judged, judged, kept
 from sluice_bench.machine import describe_machine
 from sluice_bench.results import RESULTS
 from sluice_bench.stack import bench_stack
@@ -50,9 +50,10 @@ def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
         yield (RustReader(stack.target), *spark)
 
 
-def outstanding(cases: Sequence[Case], folder: Path, kept: Container[str] = ()) -> list[Case]:
-    """The cases without a result, here or among those that the repository keeps."""
-    return [case for case in cases if case.id not in kept and not (folder / f"{case.id}.json").exists()]
+def outstanding(cases: Sequence[Case], folder: Path, kept: Mapping[str, Judged]) -> list[Case]:
+    """The cases without a result here, and not equal as a whole among those that the repository keeps."""
+    equal = {name for name, each in kept.items() if each.whole}
+    return [case for case in cases if case.id not in equal and not (folder / f"{case.id}.json").exists()]
 
 
 def keep_case(case: Case, judgements: Sequence[Judgement], folder: Path) -> bool:
@@ -90,7 +91,7 @@ def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], 
         together = [(case, find_set(case.set_name, os.environ)) for case in named]
     except SetMissing as missing:
         sys.exit(str(missing))
-    judgements = run_cases(together, stack, readers, os.environ, timeout_s=TIMEOUT_S, compacted=True, gathered=True,
+    judgements = run_cases(together, stack, readers, os.environ, timeout_s=TIMEOUT_S, compacted=True,
                            report=lambda j: print(f"{'equal    ' if j.equal else 'DIFFERENT'} {j.case} after {j.phase} by {j.reader}: {j.rows} rows", flush=True))
     for case in named:
         keep_case(case, judgements, folder)

@@ -4,6 +4,7 @@
 """
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def text(kept: Mapping[str, Judged]) -> str:
     missing = len(cases) - len(found)
     summed = f"**{sum(each.whole for each in found)} of {len(cases)} cases equal**" + (f"; {missing} not judged yet" if missing else "")
     summed += f". {sum(sum(each.readings.values()) for each in found):,} readings of {sum(each.rows for each in found):,} rows together."
+    commits = Counter(each.commit for each in found)
+    summed += f" Tables made by commit {', '.join(f'{commit} ({cases})' for commit, cases in commits.most_common())}." if commits else ""
     head = f"| set | cases judged | equal | {' | '.join(f'readings by {reader}, equal' for reader in readers)} |"
     return "\n".join([_HEAD, summed, "", head, "|---|---:|---:|" + "---:|" * len(readers), *_rows(found, readers), _FOOT])
 

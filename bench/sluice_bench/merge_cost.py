@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sluice_bench.in_process_world import emulated_s3, make_buckets, s3_client
 from sluice_bench.merge_cost_side import READY
-from sluice_bench.percentiles import percentile
+from sluice_bench.percentiles import ratios
 from sluice_bench.results import keep, say
 
 CAVEATS = (
@@ -56,10 +56,9 @@ def merge(process: subprocess.Popen) -> dict[str, float]:
     return {name: round(sum(table[name] for table in tables), 3) for name in ("seconds", "processor_s")}
 
 
-def ratios(values: Sequence[Mapping], name: str) -> dict[str, object]:
+def compared(values: Sequence[Mapping], name: str) -> dict[str, object]:
     """This checkout's to the other's, pair by pair, and their median."""
-    each = [round(value[THIS][name] / value[OTHER][name], 3) for value in values]
-    return {"each": each, "median": percentile(each, 0.5)}
+    return ratios([value[THIS][name] for value in values], [value[OTHER][name] for value in values])
 
 
 def main() -> None:
@@ -81,7 +80,7 @@ def main() -> None:
         for process in sides.values():
             process.stdin.close()
     warm = values[given.warm_up:]
-    summary = {"seconds": ratios(warm, "seconds"), "processor_s": ratios(warm, "processor_s"), "first, seconds": ratios(values[:1], "seconds")}
+    summary = {"seconds": compared(warm, "seconds"), "processor_s": compared(warm, "processor_s"), "first, seconds": compared(values[:1], "seconds")}
     commit = subprocess.run(["git", "-C", str(given.other), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     file = keep("merge-cost", parameters={**vars(given), "other_commit": commit}, caveats=CAVEATS, values=values, summary=summary)
     say("Merging beside another checkout", CAVEATS, summary, file)

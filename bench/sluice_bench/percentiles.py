@@ -18,3 +18,9 @@ def summary(values: Sequence[float]) -> dict[str, float]:
 def rounded_summary(values: Sequence[float]) -> dict[str, float]:
     """The summary to a thousandth."""
     return {name: round(value, 3) for name, value in summary(values).items()}
+
+
+def ratios(own: Sequence[float], others: Sequence[float]) -> dict[str, object]:
+    """Each of `own` to the other measured with it, to a thousandth, and the median of these."""
+    each = [round(mine / theirs, 3) for mine, theirs in zip(own, others, strict=True)]
+    return {"each": each, "median": percentile(each, 0.5)}

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Mapping, Optional, Tuple
 
@@ -85,15 +85,13 @@ class TableRule:
         wrong = [column for column in named if not COLUMN.fullmatch(column)]
         if wrong:
             raise InvalidConfiguration(f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {wrong[0]!r}", topic=topic, column=wrong[0])
-        return TableConfig(
-            table=table, database=database, name=name, topic=topic, record_key=record_key, partition_by=partition_by,
-            table_type=self.table_type, delete_mode=self.delete_mode, keep_deleted_values=self.keep_deleted_values, unavailable_value=self.unavailable_value,
-            freshness_s=self.freshness_s, time_travel_h=self.time_travel_h, lane=self.lane,
-            generation=self.generation, hudi=dict(self.hudi), paused=self.paused, limits=self.limits, lineage=self.lineage,
-            raw=self.raw, rewrite_limit_bytes=self.rewrite_limit_bytes, json_types=dict(self.json_types),
-            position=None if self.position is None else fill(self.position), append_only=self.append_only, services=services, catalog=self.catalog,
-            coordinates=self.coordinates, index=self.index,
-        )
+        as_told = {name: getattr(self, name) for name in _OF_BOTH}
+        position = None if self.position is None else fill(self.position)
+        return TableConfig(**{**as_told, "table": table, "database": database, "name": name, "topic": topic, "record_key": record_key, "partition_by": partition_by,
+                              "hudi": dict(self.hudi), "json_types": dict(self.json_types), "position": position, "services": services})
+
+
+_OF_BOTH = frozenset(each.name for each in fields(TableRule)) & frozenset(each.name for each in fields(TableConfig))
 
 
 @lru_cache(maxsize=1024)

@@ -38,7 +38,7 @@ def judgements(request: pytest.FixtureRequest, stack: RunningStack, readers: tup
     selected = {item.callspec.params["case"] for item in request.session.items if item.path == request.path and "case" in item.callspec.params}
     cases = [(case, find_set(case.set_name, os.environ)) for case in CASES if case in selected and not missing(case)]
     found: dict[str, list[Judgement]] = {}
-    for judgement in run_cases(cases, stack, readers, os.environ, timeout_s=TIMEOUT_S, gathered=True):
+    for judgement in run_cases(cases, stack, readers, os.environ, timeout_s=TIMEOUT_S):
         found.setdefault(judgement.case, []).append(judgement)
     return found
 

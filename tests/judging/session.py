@@ -37,10 +37,10 @@ class Judgement:
 
 
 def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, readers: Sequence[Reader], environment: Mapping[str, str],
-              *, timeout_s: float, compacted: bool = False, gathered: bool = False, report: Callable[[Judgement], None] = lambda judgement: None) -> list[Judgement]:
+              *, timeout_s: float, compacted: bool = False, report: Callable[[Judgement], None] = lambda judgement: None) -> list[Judgement]:
     """Land the cases side by side (step n of each before step n+1 of any) and judge each after each of its steps.
 
-    With `compacted`, merge-on-read tables are compacted at their end and judged once more. With `gathered` the lane is paused while the first step's objects, most of all,
+    With `compacted`, merge-on-read tables are compacted at their end and judged once more. The lane is paused while the first step's objects, most of all,
     are put, so that they make one batch or two; else the first of them are merged while the last are still put, and each table several times.
 
     Side by side, because a batch then merges many tables at once, as it does for a user; and because a wait is shared.
@@ -51,7 +51,7 @@ def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, rea
     for number in range(max(len(steps) for _, _, steps in plans)):
         now = [(case, fixtures, steps[number]) for case, fixtures, steps in plans if number < len(steps)]
         started = time.monotonic()
-        held_back = gathered and number == 0  # later a pause would end the living run, and have Spark start anew
+        held_back = number == 0  # later a pause would end the living run, and have Spark start anew
         if held_back:
             stack.sluice("pause", LANE)
         _put(stack, [[(case.key(item.key), item.file) for item in objects] for case, _, (_, objects) in now])

@@ -17,7 +17,7 @@ def test_the_document_is_made_of_the_kept_results():
 def test_equal_different_and_missing_cases_are_told_apart_by_set_and_reader():
     first, second = [case.id for case in all_cases() if case.set_name == "tickit_small"][:2]
     written = text({each.case: each for each in (judged(result(first, True, True)), judged(result(second, True, False)))})
-    assert f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} not judged yet. 4 readings of 40 rows together." in written
+    assert f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} not judged yet. 4 readings of 40 rows together. Tables made by commit abc (2)." in written
     assert "| tickit_small | 2 | 1 | 2, 2 | 2, 1 |" in written
 
 
@@ -28,3 +28,8 @@ def test_a_case_is_judged_once_on_whatever_machine_and_a_newer_result_takes_the_
     judged_results.keep([judged(result(first.id, True))], file)
     assert [each.whole for each in judged_results.kept(file).values()] == [True]
     assert outstanding([first, second], tmp_path, judged_results.kept(file)) == [second]
+
+
+def test_a_case_that_differed_is_judged_again(tmp_path):
+    first, second, *_ = all_cases()
+    assert outstanding([first, second], tmp_path, {first.id: judged(result(first.id, True, False)), second.id: judged(result(second.id, True, True))}) == [first]
