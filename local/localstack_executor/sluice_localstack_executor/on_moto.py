@@ -5,6 +5,8 @@ from localstack.aws.spec import load_service
 from localstack.services.moto import call_moto
 from localstack.services.plugins import Service, aws_provider
 
+from sluice_localstack_executor.transactions import undo_by_item
+
 _ONE_AT_A_TIME = threading.Lock()  # moto goes through its tables while others write; nothing else keeps them whole
 
 
@@ -27,6 +29,7 @@ def _on_moto(service: str) -> Service:
 @aws_provider(api="dynamodb", name="moto")
 def dynamodb_on_moto() -> Service:
     """The provider that `PROVIDER_OVERRIDE_DYNAMODB=moto` selects."""
+    undo_by_item()
     return _on_moto("dynamodb")
 
 
