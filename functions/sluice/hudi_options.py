@@ -167,8 +167,12 @@ def write_options(
         # The row writer of bulk inserts lays lists out as Spark's legacy format does, and the Avro reader of the next
         # upsert takes them for null or fails: a table with lists is written by one writer only.
         "hoodie.datasource.write.row.writer.enable": "false" if arrays else "true",
-        # No index here asks it, and it makes every file 430 KB longer: nearly all of a small table's bytes.
+        # No index here asks it, and it makes every file 430 KB longer: nearly all of a small table's bytes, which every look-up of keys
+        # reads with the footer. The row writer doesn't hear of it (HoodieInternalRowFileWriterFactory), and gets the shortest filter there is.
         "hoodie.parquet.bloom.filter.enabled": "false",
+        "hoodie.bloom.index.filter.type": "SIMPLE",
+        "hoodie.index.bloom.num_entries": "1",
+        "hoodie.index.bloom.fpp": "0.5",
         # By the newest commit alone: each more is two requests.
         "_hoodie.record.size.estimator.max.commits": "1",
         "hoodie.rollback.parallelism": tasks,

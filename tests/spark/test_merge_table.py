@@ -5,6 +5,7 @@ import dataclasses
 import json
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from workbench import Workbench, avro, change, flattened, table
 
@@ -52,6 +53,18 @@ def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, tab
 
     assert (replay.state, replay.no_change, replay.instant, replay.counts["losing"]) == (COMMITTED, True, None, 2)
     assert (bench.rows(config, "_hoodie_commit_time", "_hoodie_file_name", "id", "place"), bench.timeline(config)) == before
+
+
+@KINDS
+def test_no_file_is_long_by_a_bloom_filter_neither_the_first_ones_nor_those_that_follow(bench: Workbench, table_type: str) -> None:
+    config = table(table_type=table_type, partition_by=("place",))
+    bench.merge(config, [bench.put([row("r", 10, 1), row("r", 10, 2, "B")], SCHEMA)])
+    first = set(bench.local_path(config).rglob("*.parquet"))
+    bench.merge(config, [bench.put([row("u", 20, 1), row("c", 21, 3, "C")], SCHEMA)])
+    files = set(bench.local_path(config).rglob("*.parquet"))
+    assert len(first) == 2 and first < files
+    filters = [pq.read_metadata(file).metadata.get(b"org.apache.hudi.bloomfilter", b"") for file in files]
+    assert max(len(filter) for filter in filters) < 100 and max(file.stat().st_size for file in files) < 20_000
 
 
 def test_ties_of_the_source_position_go_by_offset(bench: Workbench) -> None:
