@@ -76,10 +76,9 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     """Compare objects with what went before them in their Kafka partition, in the order of their offsets.
 
     An object is parked when all of it was written to Kafka after everything known of its partition, its changes are
-    later by the source's own clock, and yet far lower in its log, or of another binlog or server; and so is whatever follows it there, until the
-    table's generation is raised. What comes late has lower offsets, what comes again has no later source time, and a snapshot that is read again
-    stands where the log is by then: none of them is a restart. An object whose positions are of another kind that is lower is parked too, alone:
-    what follows it and is of the kind that was merged is ordered as before, so that one odd object doesn't stop its table.
+    later by the source's own clock, and yet far lower in its log, or of another binlog or server, or have positions of another kind
+    that are lower; and so is whatever follows it there, until the table's generation is raised. What comes late has lower offsets, what comes
+    again has no later source time, and a snapshot that is read again stands where the log is by then: none of them is a restart.
     A partition of which nothing is known is compared with one that restarted. (Rule 17.)
     """
     known = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
@@ -105,11 +104,10 @@ def _of_partition(mark: Optional[Mark], elsewhere: Optional[Mark], items: Sequen
             continue
         before = mark if mark is not None else elsewhere
         if before is not None and (mark is None or item.first > mark.offset):
-            other_kind = _other_kind(before, item)
-            why = other_kind or _restart(before, items[at:])
+            why = _restart(before, items[at:])
             if why is not None:
                 reasons[item.object] = _told(f"Kafka partition {item.partition} at offset {item.first} (after {before.offset}): {why}")
-                mark = mark if other_kind else replace(before, restarted_at=item.first)
+                mark = replace(before, restarted_at=item.first)
                 continue
         mark = _advanced(mark, item, generation)
     return mark, reasons
@@ -119,23 +117,15 @@ def _told(what: str) -> str:
     return f"{what}; raise this table's `generation` in tables.yaml and run `sluice config push`"
 
 
-def _other_kind(mark: Mark, item: SeenObject) -> Optional[str]:
-    """Why an object's changes would lose to all that is merged, since the connector tells other fields; None when they don't.
-
-    What two kinds of positions come to says nothing, but those that are written later must not be lower.
-    """
-    assert item.highest is not None
-    if mark.kind == item.kind or item.highest > mark.highest:
-        return None
-    return f"the records' positions are {_KINDS.get(item.kind, item.kind)} and were {_KINDS.get(mark.kind, mark.kind)}, which don't compare"
-
-
 def _restart(mark: Mark, items: Sequence[SeenObject]) -> Optional[str]:
     """Why the first of these objects, in the order of their offsets, is of another log; None when it isn't."""
     item = items[0]
     assert item.highest is not None
     if mark.kind != item.kind:
-        return None
+        # The connector tells other fields. What two kinds of positions come to says nothing, but those that are written later must not be lower.
+        if item.highest > mark.highest:
+            return None
+        return f"the records' positions are {_KINDS.get(item.kind, item.kind)} and were {_KINDS.get(mark.kind, mark.kind)}, which don't compare"
     new_logs = sorted(set(item.logs) - set(mark.logs))
     if mark.logs and new_logs:
         return f"the binlog is called {new_logs[0][:100]!r} and was {', '.join(mark.logs)[:100]!r}"

@@ -133,12 +133,6 @@ def test_positions_of_another_kind_that_would_lose_to_all_that_is_stored_wait_fo
     assert not judge(marks, [after], generation=1).parked
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_one_object_with_positions_of_another_kind_waits_alone_and_what_is_of_the_old_kind_goes_on(split: bool) -> None:
-    objects = [pg(0, 40 * GB, 100), plain(10), pg(20, 41 * GB, 200), plain(30), pg(40, 42 * GB, 300)]
-    assert parked(*([each] for each in objects)) == ["o10", "o30"] if split else parked(objects) == ["o10", "o30"]
-
-
 def test_only_what_the_sources_log_orders_is_judged() -> None:
     before = watched(KafkaWatch(), [pg(0, 40 * GB, 100)], CONFIG).watch
     again = KafkaWatch.from_dict(before.to_dict())
