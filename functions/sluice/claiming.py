@@ -30,6 +30,7 @@ class PendingObject:
     shard: int
     attempt: int = 0
     merged: bool = False
+    rows_aside: Optional[str] = None
     generation: Optional[int] = None
 
     @property

@@ -141,7 +141,7 @@ class Recovery:
             record = ObjectRecord(item.id, PENDING, item.admitted_at, attempt=item.attempt + 1, generation=generation, **named)
         else:
             record = ObjectRecord(
-                item.id, verdict.state, item.admitted_at, attempt=item.attempt, merged=item.merged, batch=manifest.batch, code=verdict.code, reason=verdict.reason,
+                item.id, verdict.state, item.admitted_at, attempt=item.attempt, merged=item.merged, rows_aside=item.rows_aside, batch=manifest.batch, code=verdict.code, reason=verdict.reason,
                 quarantined_rows=verdict.rows, row_codes=verdict.row_codes, parked_generation=verdict.parked_generation, **named)
         self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
 

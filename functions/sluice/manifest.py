@@ -16,7 +16,7 @@ class ManifestObject:
     """One claimed object: what a read task must know. `schema` is a fingerprint; sizes are bytes, times epoch ms.
 
     `attempt` counts how often it was taken back in after it, or rows of it, had been set aside;
-    `merged` says that rows of it were committed by then.
+    `merged` says that rows of it were committed by then, all but those that lie under the key `rows_aside` of the silver bucket.
     """
 
     bucket: str
@@ -31,6 +31,7 @@ class ManifestObject:
     admitted_at: int
     attempt: int = 0
     merged: bool = False
+    rows_aside: Optional[str] = None
 
     @property
     def id(self) -> ObjectId:
@@ -103,7 +104,7 @@ class Manifest:
 
 def _told(item: ManifestObject) -> Dict[str, Any]:
     """What came with a later release isn't told where it says nothing."""
-    return {name: value for name, value in asdict(item).items() if name != "merged" or value}
+    return {name: value for name, value in asdict(item).items() if name not in ("merged", "rows_aside") or value}
 
 
 def open_manifest(lane: str, run: str, created_at: int, configuration_version: str, tables: Mapping[str, TablePart]) -> Manifest:

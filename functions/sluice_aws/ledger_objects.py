@@ -156,7 +156,8 @@ def pending_item(waiting: AdmittedObject) -> Values:
         "bucket": waiting.id.bucket, "key": waiting.id.key, "version": waiting.id.version, "size": waiting.size,
         "table": table, "admitted_at": waiting.admitted_at, "schema": waiting.schema, "format": waiting.format,
         "kafka_partition": waiting.kafka_partition, "offset": waiting.offset, "topic": waiting.topic,
-        **({"attempt": waiting.attempt} if waiting.attempt else {}), **({"merged": True} if waiting.merged else {}), "generation": waiting.generation,
+        **({"attempt": waiting.attempt} if waiting.attempt else {}), **({"merged": True} if waiting.merged else {}),
+        "rows_aside": waiting.rows_aside, "generation": waiting.generation,
     }
 
 

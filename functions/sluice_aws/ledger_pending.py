@@ -102,5 +102,5 @@ def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
         id=ObjectId(stored["bucket"], stored["key"], stored["version"]), table=stored["table"], size=stored["size"],
         admitted_at=stored["admitted_at"], schema=stored.get("schema"), format=stored.get("format", ""), topic=stored.get("topic", ""),
         kafka_partition=stored.get("kafka_partition"), offset=stored.get("offset"), shard=shard,
-        attempt=stored.get("attempt", 0), merged=stored.get("merged", False), generation=stored.get("generation"),
+        attempt=stored.get("attempt", 0), merged=stored.get("merged", False), rows_aside=stored.get("rows_aside"), generation=stored.get("generation"),
     )

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 from sluice import ledger_items as items
 from sluice.identity import ObjectId
 from sluice.ledger_records import DISCARDED, RETRIED, Decision, ObjectRecord
+from sluice.silver_keys import rows_key
 from sluice_aws.ledger_expressions import when
 from sluice_aws.ledger_objects import READ_AHEAD, listing_fields, pending_item, record_of
 from sluice_aws.ledger_settling import TOTAL_PREFIX
@@ -33,14 +34,14 @@ class QuarantineLedger:
         """quarantined, or committed with quarantined rows -> pending, as `routed` says where to.
 
         `routed` has table, lane, schema and so on as admission finds them now. The object keeps the time
-        it was admitted at; its attempt is one more, so that its next batch is another than its last.
+        it was admitted at; its attempt is one more, so that its next batch is another than its last. Where rows
+        of it were merged, it tells by `rows_aside` which weren't, as long as it goes to the same table.
         False when the ledger no longer holds it as `record` says.
         """
-        moved = replace(routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, merged=record.merged or bool(record.quarantined_rows))
+        moved = replace(routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, **_merged_of(record, routed.table))
         named = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
         changes: Values = {name: getattr(moved, name) for name in named}
-        changes["merged"] = moved.merged or None
-        changes.update(code=None, reason=None, batch=None, quarantined_rows=None, row_codes=None, listed_as=None, listed_at=None)
+        changes.update(merged=moved.merged or None, rows_aside=moved.rows_aside, code=None, reason=None, batch=None, quarantined_rows=None, row_codes=None, listed_as=None, listed_at=None)
         back = {"objects": -1, "quarantined_rows": -record.quarantined_rows} if record.quarantined_rows else {"objects_quarantined": -1}
         return self._decide(record, changes, decision, back, [self._table.put_action(pending_item(moved))])
 
@@ -86,6 +87,15 @@ class QuarantineLedger:
         except TransactionRefused:
             return False
         return True
+
+
+def _merged_of(record: ObjectRecord, table: Optional[str]) -> Dict[str, Any]:
+    """What a table has of an object that is taken back in: of another table's rows it has none."""
+    if table is None or table != record.table:
+        return {"merged": False, "rows_aside": None}
+    if record.quarantined_rows and record.batch is not None:
+        return {"merged": True, "rows_aside": rows_key(record.batch, table, record.id.hash)}
+    return {"merged": record.merged, "rows_aside": record.rows_aside}
 
 
 def _decision_item(decision: Decision) -> Dict[str, Any]:

@@ -63,10 +63,10 @@ class RebuildingLedger:
 
     def _group(self, record: ObjectRecord, lane: str, generation: Optional[int], now: int) -> List[Values]:
         kept = record.generation if generation is None else generation
-        moved = replace(record, state=items.PENDING, lane=lane, attempt=record.attempt + 1, batch=None, merged=False, generation=kept)
+        moved = replace(record, state=items.PENDING, lane=lane, attempt=record.attempt + 1, batch=None, merged=False, rows_aside=None, generation=kept)
         changes: Values = {
             "state": items.PENDING, "lane": lane, "attempt": moved.attempt, "generation": kept, "replayed_at": now,
-            **dict.fromkeys(("batch", "merged", "quarantined_rows", "row_codes", "discarded_rows", "reason", "code", "listed_as", "listed_at")),
+            **dict.fromkeys(("batch", "merged", "rows_aside", "quarantined_rows", "row_codes", "discarded_rows", "reason", "code", "listed_as", "listed_at")),
         }
         there = when(state=record.state, batch=record.batch, table=record.table)
         return [self._table.update_action(items.object_key(record.id), changes, condition=there), self._table.put_action(pending_item(moved))]

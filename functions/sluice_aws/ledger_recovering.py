@@ -115,6 +115,6 @@ def _beside(record: ObjectRecord, at: int) -> Dict[str, Any]:
 
 def _fields(record: ObjectRecord, at: int) -> Dict[str, Any]:
     """All of a record for an update; what it doesn't have is removed."""
-    empty = dict.fromkeys(("quarantined_rows", "row_codes", "listed_as", "listed_at", "parked_generation", "batch", "code", "reason", "generation", "merged"))
+    empty = dict.fromkeys(("quarantined_rows", "row_codes", "listed_as", "listed_at", "parked_generation", "batch", "code", "reason", "generation", "merged", "rows_aside"))
     stored = {name: value for name, value in _admitted(record).items() if name not in ("pk", "sk", "bucket", "key", "version")}
     return {**empty, **stored, **_beside(record, at)}

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Callable, FrozenSet, Iterable, List, Mapping, Optional, Sequence
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -32,10 +32,10 @@ def leave_below_floor(
 ) -> None:
     """Put the rows of changes at or below the purge floor beside what else was set aside of their objects.
 
-    Objects that were merged before are left out: their rows are repetitions. Beyond `limit` rows of one
+    Of objects that were merged before only those rows are put there that no batch has merged: the others are repetitions. Beyond `limit` rows of one
     object the others are listed without their content.
     """
-    known = {item.id.lineage: (item.id.hash, item.offset) for item in objects if not item.merged}
+    known = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
     told = below.select(
         quoted(hidden.OBJECT).alias("object"), quoted(hidden.OFFSET).alias("offset"), quoted(hidden.POSITION).alias("position"),
         F.to_json(F.struct(*[quoted(name) for name in columns])).alias(_CONTENT),
@@ -43,22 +43,33 @@ def leave_below_floor(
     told.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(_task(known, batch, table, limit, source))
 
 
-def _task(known: Dict[str, Tuple[str, Optional[int]]], batch: str, table: str, limit: int, source: ObjectSource) -> Callable[[Iterable[Row]], None]:
+def _task(known: Mapping[str, ManifestObject], batch: str, table: str, limit: int, source: ObjectSource) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         for lineage, of_object in groupby(rows, key=lambda row: row["object"]):
             if lineage in known:
-                object_hash, first_offset = known[lineage]
-                _leave(task_objects(source), source.silver_bucket, batch, table, object_hash, _row_errors(of_object, first_offset, limit))
+                item, objects = known[lineage], task_objects(source)
+                wanted = _unmerged(objects, source.silver_bucket, item)
+                found = _row_errors(of_object, item.offset, limit, wanted)
+                if found:
+                    _leave(objects, source.silver_bucket, batch, table, item.id.hash, found)
 
     return run
 
 
-def _row_errors(rows: Iterable[Row], first_offset: Optional[int], limit: int) -> List[RowError]:
-    found = []
+def _unmerged(objects: Objects, silver_bucket: str, item: ManifestObject) -> Optional[FrozenSet[int]]:
+    """The places in an object of the rows that no batch has merged; None: all of them, or nothing tells any more which."""
+    document = objects.get(silver_bucket, item.rows_aside) if item.rows_aside is not None else None
+    return None if document is None else frozenset(row.record for row in from_lines(document.data.decode("utf-8")))
+
+
+def _row_errors(rows: Iterable[Row], first_offset: Optional[int], limit: int, wanted: Optional[FrozenSet[int]]) -> List[RowError]:
+    found: List[RowError] = []
     for number, row in enumerate(rows):
         error = BelowPurgeFloor("The row was purged, and this change is older than what was")
-        content = row[_CONTENT] if number < limit else ""
         record = row["offset"] - (first_offset or 0) if row["offset"] is not None else number
+        if wanted is not None and record not in wanted:
+            continue
+        content = row[_CONTENT] if len(found) < limit else ""
         found.append(RowError(record, error.code, str(error), row["offset"], row["position"], JSON_TEXT, content[:MAX_CONTENT_BYTES], len(content)))
     return found
 

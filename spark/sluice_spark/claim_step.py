@@ -180,4 +180,4 @@ def restricted(manifest: Manifest, objects: FrozenSet[ObjectId]) -> Manifest:
 def _in_manifest(item: PendingObject) -> ManifestObject:
     return ManifestObject(bucket=item.id.bucket, key=item.id.key, version=item.id.version, size=item.size, schema=item.schema,
                           format=item.format, topic=item.topic, kafka_partition=item.kafka_partition, offset=item.offset,
-                          admitted_at=item.admitted_at, attempt=item.attempt, merged=item.merged)
+                          admitted_at=item.admitted_at, attempt=item.attempt, merged=item.merged, rows_aside=item.rows_aside)

@@ -136,15 +136,30 @@ def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_b
 
 def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked, capsys):  # noqa: F811
     holed = configured.admit(put(configured, 1))
-    settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
+    batch = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
     assert totals(configured)["quarantined_rows"] == 2
     assert run(["quarantine", "retry", "--code", "null_record_key"]) == 0
     record = configured.ledger.get_objects([holed])[holed]
     assert (record.state, record.quarantined_rows, record.attempt) == ("pending", 0, 1)
+    (waiting,) = configured.ledger.pending("main", 10)
+    assert (waiting.merged, waiting.rows_aside) == (record.merged, record.rows_aside) == (True, rows_key(batch, "crm.user", holed.hash))
     settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=1)
     assert totals(configured) == {"objects": 1, "objects_quarantined": 0, "objects_discarded": 0, "quarantined_rows": 1, "discarded_rows": 0}
     assert run(["quarantine", "show", holed.hash]) == 0
     assert "decision\t" in capsys.readouterr().out
+
+
+def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(configured, invoked, capsys):  # noqa: F811
+    holed = configured.admit(put(configured, 1))
+    first = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
+    assert run(["quarantine", "retry", holed.hash]) == 0
+    settled(configured, [holed], bad=[holed], attempt=1)  # the whole object this time: the same rows are still missing
+    assert run(["quarantine", "retry", holed.hash]) == 0
+    record = configured.ledger.get_objects([holed])[holed]
+    assert (record.merged, record.rows_aside) == (True, rows_key(first, "crm.user", holed.hash))
+    third = settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=2)
+    assert run(["quarantine", "retry", holed.hash]) == 0
+    assert configured.ledger.get_objects([holed])[holed].rows_aside == rows_key(third, "crm.user", holed.hash)
 
 
 def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, invoked, capsys):  # noqa: F811

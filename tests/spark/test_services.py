@@ -216,11 +216,24 @@ def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_qua
         assert by_old_bundle(bench, config) == now == bench.rows(config, *COLUMNS) == bench.rows_by_hudi_rs(config, *COLUMNS)
 
 
-def test_what_was_merged_before_is_counted_below_the_floor_and_not_quarantined_again(bench: Workbench) -> None:
+def test_of_an_object_taken_back_in_rows_that_were_merged_before_are_counted_below_the_floor_and_the_others_quarantined_again(bench: Workbench) -> None:
     config, _ = purged_table(bench, "cow", ())
-    again = dataclasses.replace(bench.put([row("c", 1, 1), row("c", 60, 9)], SCHEMA), attempt=1, merged=True)
-    outcome = bench.merge(config, [again])
-    assert (outcome.counts["winning"], outcome.counts["below_purge_floor"], outcome.quarantined_rows) == (1, 1, ())
+    late = bench.put([row("c", 50, 7), row("c", 1, 1), row("c", 60, 9)], SCHEMA)
+    first = bench.merge(config, [late])
+    assert (first.counts["winning"], first.counts["quarantined_rows"]) == (2, 1)
+    bench.merge(config, [bench.put([row("d", 70, 7)], SCHEMA)])
+    assert serve(bench, config, PURGE).report.rows == 1
+
+    retried = dataclasses.replace(late, attempt=1, merged=True, rows_aside=rows_key(first.batch, config.table, late.id.hash))
+    second = bench.merge(config, [retried])
+
+    assert (second.counts["winning"], second.counts["below_purge_floor"]) == (0, 2), "row 7 was merged, deleted and purged: it is a repetition"
+    assert [(found.object, dict(found.codes)) for found in second.quarantined_rows] == [(late.id.hash, {"below_purge_floor": 1})]
+    lines = bench.services.objects.get(bench.silver, rows_key(second.batch, config.table, late.id.hash)).data.decode().splitlines()
+    assert [json.loads(line)["record"] for line in lines] == [1]
+    # Nothing of it is set aside: all of it is a repetition.
+    third = bench.merge(config, [dataclasses.replace(late, attempt=2, merged=True)])
+    assert (third.counts["below_purge_floor"], third.quarantined_rows) == (2, ())
 
 
 def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows_are_not_purged(bench: Workbench) -> None:
