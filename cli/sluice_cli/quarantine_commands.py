@@ -17,7 +17,7 @@ from sluice_aws.schema_store import SchemaStore
 from sluice_cli.operator import operator_of
 from sluice_cli.output import Json, Stack, chosen_target, command_line, counted, human_age, print_json, print_table, say
 from sluice_cli.plain_text import visible
-from sluice_cli.quarantine import SHORT_ID, Choice, Decided, Quarantine, codes, told, told_decision
+from sluice_cli.quarantine import SHORT_ID, Choice, Decided, Quarantine, codes, kind, told, told_decision
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import Target
 
@@ -28,7 +28,7 @@ app = typer.Typer(no_args_is_help=True, help="What could not be merged: whole ob
 Names = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids as `list` shows them (the beginning is enough), or keys of objects.", show_default=False)]
 OfTable = Annotated[str | None, typer.Option("--table", metavar="T", help="Only of this table: database.name.", show_default=False)]
 OfCode = Annotated[str | None, typer.Option("--code", metavar="C", help="Only for this reason, by its code.", show_default=False)]
-All = Annotated[bool, typer.Option("--all", help="Everything that is in quarantine.")]
+All = Annotated[bool, typer.Option("--all", help="Everything that is in quarantine; nothing that is parked.")]
 Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the decision.", show_default=False)]
 
 
@@ -36,12 +36,14 @@ Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept w
 def list_entries(
     table: OfTable = None, code: OfCode = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = LISTED,
+    parked: Annotated[bool, typer.Option("--parked", help="What is parked instead: no rule takes its topic, or its source's log began again.")] = False,
     decided: Annotated[bool, typer.Option("--decided", help="What was retried or discarded, by which command and by whom.")] = False,
     as_json: Json = False, stack: Stack = None,
 ) -> None:
     """List what is in quarantine: its id, reason and key.
 
-    An object in quarantine gave no row. One whose kind is `rows` was merged without those rows.
+    An object in quarantine gave no row. One whose kind is `rows` was merged without those rows. Parked objects wait for a rule or for a higher `generation`: they are
+    listed with --parked, and those whose log began again with --code log_restarted, too.
 
     Examples:
 
@@ -53,7 +55,7 @@ def list_entries(
     if decided:
         _list_decided(ledger, Choice(table=table, code=code), limit, as_json)
         return
-    found = quarantine.entries(Choice(table=table, code=code))
+    found = quarantine.entries(Choice(table=table, code=code, parked=parked))
     shown = list(islice(found, limit))
     more = next(found, None) is not None
     if as_json:
@@ -64,8 +66,8 @@ def list_entries(
         ("id", "kind", "rows", "table", "code", "since", "key", "reason"),
         [
             (
-                record.id.hash[:SHORT_ID], "rows" if record.quarantined_rows else "object", str(record.quarantined_rows or "-"), record.table or "-",
-                ", ".join(codes(record)), human_age(now - int(record.listed_at)) if record.listed_at else "-", record.id.key, record.reason or "-",
+                record.id.hash[:SHORT_ID], kind(record), str(record.quarantined_rows or "-"), record.table or "-",
+                ", ".join(codes(record)) or "-", human_age(now - int(record.listed_at)) if record.listed_at else "-", record.id.key, record.reason or "-",
             )
             for record in shown
         ],
@@ -111,7 +113,8 @@ def retry(names: Names = None, table: OfTable = None, code: OfCode = None, all: 
 
     The object is judged as if it were announced now, and merged as if it had come in time: its changes'
     positions decide, so what is newer in the table stays. Retrying an object for its rows reads it whole;
-    the rows that were merged change nothing. What still can't be merged comes back here.
+    the rows that were merged change nothing. What still can't be merged comes back here. A parked object
+    is left: it says what takes it in instead.
 
     Examples:
 
@@ -137,9 +140,13 @@ def retry(names: Names = None, table: OfTable = None, code: OfCode = None, all: 
 def discard(names: Names = None, table: OfTable = None, code: OfCode = None, all: All = False, note: Note = None, as_json: Json = False, stack: Stack = None) -> None:
     """Give entries up. The object stays in bronze; that it was discarded, by which command and by whom stays on the record.
 
-    Example:
+    Parked objects are given up only where they are named, or by --code log_restarted: what isn't of the table's source, before a raised `generation` takes in what waits.
+
+    Examples:
 
       sluice quarantine discard 3f2a9c --note 'written by a broken test'
+
+      sluice quarantine discard 'topics/crm.public.user/partition=0/crm.public.user+0+0000000010.avro'
     """
     quarantine, _, target = _opened(stack)
     records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))

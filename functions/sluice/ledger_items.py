@@ -18,7 +18,7 @@ SHARDS = 8
 LANES_LISTED_AS, TABLES_LISTED_AS, MESSAGES = "lane", "table", "message"
 UNANNOUNCED = "unannounced"  # committed batches that nobody was told of yet
 ROWS, DECISIONS = "rows", "decision"  # committed objects of which rows are quarantined; what was decided about what was set aside
-DISCARDED = "discarded"  # the rule by which an object that was discarded from quarantine is ignored
+DISCARDED = "discarded"  # the rule by which an object is ignored that was discarded after it had been quarantined or parked
 
 Key = Dict[str, str]
 

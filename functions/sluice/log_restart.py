@@ -114,7 +114,7 @@ def _of_partition(mark: Optional[Mark], elsewhere: Optional[Mark], items: Sequen
 
 
 def _told(what: str) -> str:
-    return f"{what}; raise this table's `generation` in tables.yaml and run `sluice config push`"
+    return f"{what}; raise this table's `generation` in tables.yaml and run `sluice config push`, after a `sluice quarantine discard` of what isn't of this table's source"
 
 
 def _restart(mark: Mark, items: Sequence[SeenObject]) -> Optional[str]:

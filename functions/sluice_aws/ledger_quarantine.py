@@ -1,4 +1,4 @@
-"""What was set aside: listing objects with quarantined rows, taking objects back in, discarding them, and the trail of such decisions."""
+"""What was set aside: listing objects with quarantined rows, taking objects back in, discarding these and parked ones, and the trail of such decisions."""
 from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
@@ -17,7 +17,7 @@ _FIELDS = tuple(item.name for item in fields(Decision) if item.name != "id")
 
 
 class QuarantineLedger:
-    """Decisions about what one ledger holds in quarantine. Each is written in one transaction with what it changes."""
+    """Decisions about what one ledger holds in quarantine, or parked. Each is written in one transaction with what it changes."""
 
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
@@ -36,8 +36,10 @@ class QuarantineLedger:
         `routed` has table, lane, schema and so on as admission finds them now. The object keeps the time
         it was admitted at; its attempt is one more, so that its next batch is another than its last. Where rows
         of it were merged, it tells by `rows_aside` which weren't, as long as it goes to the same table.
-        False when the ledger no longer holds it as `record` says.
+        False when the ledger no longer holds it as `record` says, and for a parked one, which its rule or a higher generation takes in.
         """
+        if record.state == items.PARKED:
+            return False
         moved = replace(routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, **_merged_of(record, routed.table))
         named = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
         changes: Values = {name: getattr(moved, name) for name in named}
@@ -46,7 +48,7 @@ class QuarantineLedger:
         return self._decide(record, changes, decision, back, [self._table.put_action(pending_item(moved))])
 
     def discard(self, record: ObjectRecord, decision: Decision) -> bool:
-        """quarantined -> ignored by the rule `discarded`; or the quarantined rows of a committed object are given up.
+        """quarantined or parked -> ignored by the rule `discarded`; or the quarantined rows of a committed object are given up.
 
         Code and reason stay with the object. False when the ledger no longer holds it as `record` says.
         """
@@ -55,7 +57,8 @@ class QuarantineLedger:
             counts = {"quarantined_rows": -record.quarantined_rows, "discarded_rows": record.quarantined_rows}
         else:
             changes = {"state": items.IGNORED, "rule": items.DISCARDED, **listing_fields(items.IGNORED, record.id, decision.at)}
-            counts = {"objects_quarantined": -1, "objects_discarded": 1}
+            back = {} if record.state == items.PARKED else {"objects_quarantined": -1}  # a batch that parks an object counts it neither as merged nor as quarantined
+            counts = {**back, "objects_discarded": 1}
         return self._decide(record, changes, decision, counts, [])
 
     def decisions_about(self, identity: ObjectId) -> List[Decision]:
@@ -72,7 +75,7 @@ class QuarantineLedger:
     def _decide(self, record: ObjectRecord, changes: Values, decision: Decision, counts: Mapping[str, int], more: Sequence[Values]) -> bool:
         if decision.verb not in (RETRIED, DISCARDED):
             raise ValueError(f"{decision.verb!r} is no decision about what was set aside")
-        if record.state != items.QUARANTINED and not record.quarantined_rows:
+        if record.state not in (items.QUARANTINED, items.PARKED) and not record.quarantined_rows:
             return False  # nothing of it is set aside
         condition = when(state=record.state, batch=record.batch, quarantined_rows=record.quarantined_rows or None)
         actions = [

@@ -6,12 +6,16 @@ import pytest
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
 
 from sluice import ledger_items as items
+from sluice.configuration import Configuration
 from sluice.ledger_records import Decision
+from sluice.log_restart import LOG_RESTARTED
 from sluice.manifest import ManifestObject, TablePart, open_manifest
 from sluice.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
 from sluice.row_errors import RowError, to_lines
 from sluice.silver_keys import manifest_key, rows_key
 from sluice.table_config import TableConfig
+from sluice.table_rule import TableRule
+from sluice_aws.unparking import Unparked, unpark
 from sluice_cli.main import run
 
 TABLES = """
@@ -47,8 +51,8 @@ def in_manifest(identity, attempt=0):
     return ManifestObject(identity.bucket, identity.key, identity.version, 1, None, "avro", "crm.public.user", 0, 0, NOW, attempt)
 
 
-def settled(stack, objects, *, bad=(), rows=None, attempt=0):  # noqa: F811
-    """A batch of these objects, merged by a run: `bad` ones quarantined, `rows` by object set aside."""
+def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):  # noqa: F811
+    """A batch of these objects, merged by a run: `bad` ones quarantined, `parked` ones as of a log that began again, `rows` by object set aside."""
     rows = rows or {}
     manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, attempt) for item in objects))})
     ledger = stack.ledger
@@ -63,7 +67,8 @@ def settled(stack, objects, *, bad=(), rows=None, attempt=0):  # noqa: F811
         kept.append(RowErrorCount(identity.hash, len(found), codes))
     outcome = Outcome(
         manifest.batch, "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"read": 3, "quarantined_rows": sum(count.rows for count in kept)},
-        quarantined=tuple(ObjectError(item.hash, "corrupt_object", "the Avro container ends inside a block") for item in bad), quarantined_rows=tuple(kept))
+        quarantined=tuple(ObjectError(item.hash, "corrupt_object", "the Avro container ends inside a block") for item in bad), quarantined_rows=tuple(kept),
+        parked=tuple(ObjectError(item.hash, LOG_RESTARTED, "the positions are of another kind") for item in parked), parked_generation=0 if parked else None)
     assert ledger.settle("main", manifest.batch, outcome, objects, "run-1", NOW) and ledger.close_batch("main", manifest.batch, "run-1", NOW)
     assert ledger.release("main", "run-1", ledger.lane("main").arrivals, None, NOW)
     return manifest.batch
@@ -190,6 +195,63 @@ def test_what_is_discarded_is_ignored_by_that_rule_and_the_record_says_by_which_
     assert "quarantine discard" in decisions[bad.key]["command"] and decisions[holed.key]["rows"] == 1
     assert run(["quarantine", "list", "--json"]) == 0
     assert told(capsys)["entries"] == []
+
+
+def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_higher_generation_takes_it_in(configured, invoked, capsys):  # noqa: F811
+    good, odd, behind = (configured.admit(put(configured, n)) for n in range(3))
+    batch = settled(configured, [good, odd, behind], parked=[odd, behind])
+    untaken = configured.admit(put(configured, 7), items.PARKED, None, topic="other", reason="no rule takes this topic")
+    assert run(["quarantine", "list", "--json"]) == 0
+    assert told(capsys)["entries"] == []
+    assert run(["quarantine", "list", "--code", "log_restarted", "--json"]) == 0
+    entries = {entry["key"]: entry for entry in told(capsys)["entries"]}
+    assert set(entries) == {odd.key, behind.key}
+    assert (entries[odd.key]["kind"], entries[odd.key]["codes"], entries[odd.key]["batch"], entries[odd.key]["parked_at"]) == ("parked", ["log_restarted"], batch, NOW)
+    assert run(["quarantine", "list", "--parked", "--json"]) == 0
+    assert {entry["key"]: entry["codes"] for entry in told(capsys)["entries"]} == {odd.key: ["log_restarted"], behind.key: ["log_restarted"], untaken.key: []}
+    assert run(["quarantine", "list", "--parked", "--table", "crm.user"]) == 0
+    assert untaken.hash[:12] not in capsys.readouterr().out
+
+    before = totals(configured)
+    assert run(["quarantine", "discard", odd.hash[:12], "--note", "not of this connector"]) == 0
+    record = configured.ledger.get_objects([odd])[odd]
+    assert (record.state, record.rule, record.code) == ("ignored", "discarded", "log_restarted")
+    assert totals(configured) == {**before, "objects_discarded": 1} and (before["objects"], before["objects_quarantined"]) == (1, 0)
+    (decision,) = configured.ledger.decisions_about(odd)
+    assert (decision.verb, decision.state, decision.code, decision.batch, decision.note) == ("discarded", "parked", "log_restarted", batch, "not of this connector")
+    raised = Configuration((TableRule("crm.user", ("id",), "crm.public.user", generation=1),))
+    assert unpark(configured.ledger, raised, lambda: NOW + 1) == Unparked(1, frozenset({"main"}))
+    assert [item.id for item in configured.ledger.pending("main", 10)] == [behind]
+
+
+def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, capsys):
+    untaken = configured.admit(put(configured, 1), items.PARKED, None, topic="other", reason="no rule takes this topic")
+    bad = configured.admit(put(configured, 2), items.QUARANTINED, code="not_avro", reason="no")
+    assert run(["quarantine", "discard", "--all"]) == 0
+    assert {identity: record.state for identity, record in configured.ledger.get_objects([untaken, bad]).items()} == {untaken: "parked", bad: "ignored"}
+    assert run(["quarantine", "show", untaken.hash[:8]]) == 0
+    assert "kind\tparked" in capsys.readouterr().out
+    assert run(["quarantine", "discard", untaken.key]) == 0
+    assert configured.ledger.get_objects([untaken])[untaken].rule == "discarded"
+
+
+def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, invoked, capsys):  # noqa: F811
+    restarted = configured.admit(put(configured, 1))
+    settled(configured, [restarted], parked=[restarted])
+    untaken = configured.admit(put(configured, 2), items.PARKED, None, topic="other", reason="no rule takes this topic")
+    assert run(["quarantine", "retry", restarted.hash, untaken.key, "--json"]) == 1
+    left = {entry["key"]: entry["because"] for entry in told(capsys)["left"]}
+    assert "raise its table's `generation`" in left[restarted.key] and "a rule for its topic" in left[untaken.key]
+    assert {record.state for record in configured.ledger.get_objects([restarted, untaken]).values()} == {"parked"} and not invoked
+
+
+def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
+    waiting = configured.admit(put(configured, 1), items.PARKED, None, reason="no rule takes this topic")
+    stale = configured.ledger.get_objects([waiting])[waiting]
+    assert configured.ledger.unpark(stale, CONFIG, NOW + 1)
+    decision = Decision(waiting, "discarded", NOW, "sluice", "me", "parked")
+    assert not configured.ledger.discard(stale, decision) and not configured.ledger.retry(stale, stale, decision)
+    assert configured.ledger.get_objects([waiting])[waiting].state == "pending" and configured.ledger.decisions_about(waiting) == []
 
 
 def test_two_commands_about_one_entry_decide_once(configured):
