@@ -68,7 +68,7 @@ class LaneState:
     `arrivals` only grows; `arrivals_seen` is its value when a run last released the lane, so an idle
     lane with more arrivals than that has work that nobody looked at. `failures` counts runs in a row
     that ended without releasing and without closing a batch, `capacity_failures` those of them that
-    failed for want of capacity: they back off and never halt. `progressed` is about the run that holds.
+    failed for want of capacity or never came to be: they back off and never halt. `progressed` is about the run that holds.
     """
 
     lane: str
@@ -195,7 +195,7 @@ def lapse(
     `job_run_id` is the job run that was seen terminal; None says that StartJobRun's window is over
     and EMR knows no job run of this name. Either must be what the lane says, or a driver that held
     in the meantime would lose the lane alive. Counts as an arrival, since the dead run may have left
-    claimed and unseen work. `capacity`: the failure named capacity, which only backs off.
+    claimed and unseen work. `capacity`: the failure named capacity, or there was no run to fail, which only backs off.
     """
     if state.state not in (STARTING, RUNNING) or state.run_id != run_id:
         return Refused("lapse", f"the lane is {state.state} under run {state.run_id}", state)

@@ -144,7 +144,8 @@ class Supervisor:
         reason = "the job run was never started" if run is None else lapse_reason(run.state, run.details)
         now = self._now()
         left = self._ledger.lapse(
-            state.lane, state.run_id, now, job_run_id=state.job_run_id, progressed=False, capacity=capacity, reason=reason
+            # A run that never came to be says nothing of the lane's work and costs nothing: the lane goes on by itself when EMR Serverless takes starts again.
+            state.lane, state.run_id, now, job_run_id=state.job_run_id, progressed=False, capacity=capacity or run is None, reason=reason
         )
         if left is None:  # released, held or lapsed by someone else in the meantime
             return True

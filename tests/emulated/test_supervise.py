@@ -188,7 +188,19 @@ def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(deployment):
     deployment.clock.now = NOW + TOKEN_REPEAT_MS
     supervise(deployment)
     lane = deployment.ledger.lane("main")
-    assert (lane.state, lane.failures, lane.last_run_id, lane.reason) == (IDLE, 1, run_id, "the job run was never started")
+    assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == (IDLE, 0, 1, run_id, "the job run was never started")
+
+
+def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(deployment):
+    deployment.emr.start_job_run(applicationId=deployment.application, clientToken="other", executionRoleArn="arn:aws:iam::123456789012:role/r", name="another")
+    for hour in range(HALT_AFTER + 1):
+        deployment.clock.now += 3_600_000
+        deployment.ledger.wake("main")
+        assert deployment.ledger.request_start("main", new_run_id("main", deployment.clock.now, "deadbeef"), deployment.clock.now)
+        deployment.clock.now += TOKEN_REPEAT_MS
+        supervise(deployment)
+        lane = deployment.ledger.lane("main")
+        assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, hour + 1)
 
 
 def test_a_job_run_that_emr_has_forgotten_is_over(deployment):
