@@ -82,7 +82,7 @@ def main() -> None:
     warm = values[given.warm_up:]
     summary = {"seconds": compared(warm, "seconds"), "processor_s": compared(warm, "processor_s"), "first, seconds": compared(values[:1], "seconds")}
     commit = subprocess.run(["git", "-C", str(given.other), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    file = keep("merge-cost", parameters={**vars(given), "other_commit": commit}, caveats=CAVEATS, values=values, summary=summary)
+    file = keep("merge-cost", parameters={**vars(given), "other": commit}, caveats=CAVEATS, values=values, summary=summary)
     say("Merging beside another checkout", CAVEATS, summary, file)
 
 

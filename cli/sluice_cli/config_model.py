@@ -194,7 +194,7 @@ class Settings(_Strict):
     partition_by: Names | None = Field(None, description="The columns whose values are the table's folders; [] for none")
     table_type: Literal["cow", "mor"] | None = Field(None, description="cow: copy on write, quick to read. mor: merge on read, quick to write")
     delete_mode: Literal["soft", "hard", "ignore"] | None = Field(None, description="soft: kept as a hidden row. hard: removed later by table services. ignore: a deleted row keeps its values and stays visible")
-    keep_deleted_values: Annotated[bool, Field(strict=True)] | None = Field(None, description="A deleted row keeps its last values and its partition")
+    keep_deleted_values: Annotated[bool, Field(strict=True)] | None = Field(None, description="A deleted row keeps the values that its deletion brings, and its partition by them: the source has to send whole rows")
     unavailable_value: Placeholder | None = Field(None, description="The connector's unavailable.value.placeholder, where it isn't the default: text, or hex: and digits")
     freshness: Seconds | None = Field(None, description="The table isn't committed more often than this; 0 for demonstrations")
     time_travel: Hours | None = Field(None, description="How far back the table can be read as it was")

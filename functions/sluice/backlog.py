@@ -1,4 +1,4 @@
-"""How long what is pending in a lane has waited, and by how much that is too long."""
+"""How long what isn't committed in a lane has waited, and by how much that is too long."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,19 +10,26 @@ from sluice.configuration import Configuration
 
 @dataclass(frozen=True)
 class Backlog:
-    """`objects` that wait; seconds since the oldest of those was admitted that a run may claim sooner or later; seconds by
-    which the most overdue table is older than its freshness allows."""
+    """`objects` that wait; seconds since the oldest of those was admitted that a run may claim sooner or later, or since the oldest
+    batch was opened that isn't closed; seconds by which the most overdue table is older than its freshness allows."""
 
     objects: int = 0
     oldest_s: float = 0.0
     overdue_s: float = 0.0
 
 
-def backlog(configuration: Optional[Configuration], lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState], now: int) -> Backlog:
-    """What waits in a lane at `now` (epoch ms). Objects of paused or unconfigured tables wait as somebody wants it: they count and have no age."""
+def backlog(
+    configuration: Optional[Configuration], lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState], now: int,
+    opened: Iterable[int] = (),
+) -> Backlog:
+    """What waits in a lane at `now` (epoch ms). Objects of paused or unconfigured tables wait as somebody wants it: they count and have no age.
+
+    `opened` is when each batch that isn't closed was opened (epoch ms): its objects are claimed, and no longer pending.
+    """
     waiting = list(pending)
     configs = {} if configuration is None else configured_tables(configuration, lane, waiting)
-    oldest = overdue = 0.0
+    oldest = max((max(0.0, (now - at) / 1000) for at in opened), default=0.0)
+    overdue = 0.0
     for item in waiting:
         config = configs.get(item.table)
         state = states.get(item.table)

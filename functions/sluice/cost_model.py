@@ -64,7 +64,7 @@ class Assumptions:
     look_gb_s: float = 0.5  # gathering and planning
     sync_gb_s: float = 0.5  # of a table, by the catalog's function
     metrics: int = 45  # custom ones, each all month
-    alarms: int = 26
+    alarms: int = 27
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,13 @@ class Measures:
         try:
             pending = self._ledger.pending(state.lane, COUNTED_PER_TABLE)
             states = self._ledger.table_states(sorted({item.table for item in pending}))
+            # A batch whose table can't be read, or whose run hangs, is left open: nothing of it is pending any more.
+            opened = () if state.state == PAUSED else tuple(pointer.created_at for pointer in self._ledger.unsettled(state.lane))
         except (ClientError, BotoCoreError, SluiceError) as error:
             self._report.warn("lane_not_measured", lane=state.lane, error=str(error)[:500])
             return None
         # A paused lane waits as somebody wants it.
-        return backlog(None if state.state == PAUSED else configuration, state.lane, pending, states, self._now())
+        return backlog(None if state.state == PAUSED else configuration, state.lane, pending, states, self._now(), opened)
 
     def _gauges(self, measured: Backlog, **dimensions: str) -> None:
         self._report.count("ObjectsPending", measured.objects, **dimensions)

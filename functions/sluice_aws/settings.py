@@ -7,7 +7,7 @@ from typing import Mapping, Tuple
 from sluice.errors import SluiceError
 from sluice.job_request import JobEnvironment
 
-# Field -> the environment variable that carries it. The template sets all of them for every function.
+# Field -> the environment variable that carries it. The template sets all of them for every function but the endpoints, which only an emulator has.
 VARIABLES = {
     "region": "AWS_REGION",
     "ledger_table": "LEDGER_TABLE",

@@ -1,6 +1,7 @@
 """What waits and what runs cost is measured, and every alarm and widget of the template watches a metric that the code really emits."""
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,13 +16,16 @@ from sluice.backlog import Backlog, backlog
 from sluice.claiming import PendingObject, TableState
 from sluice.configuration import Configuration
 from sluice.identity import ObjectId
-from sluice.lane import HALT_AFTER
+from sluice.lane import HALT_AFTER, PAUSED
+from sluice.manifest import Manifest, ManifestObject, TablePart
 from sluice.prices import spark_usd
 from sluice.table_rule import TableRule
 from sluice_aws.announcer import Announcer
 from sluice_aws.catalog_requests import CatalogRequests
+from sluice_aws.config_store import ConfigStore
 from sluice_aws.job_runs import JobRuns
 from sluice_aws.measuring import Measures
+from sluice_aws.objects import Objects
 from sluice_aws.telemetry import telemetry_of
 
 NOW = 1_700_000_000_000
@@ -43,6 +47,25 @@ def test_what_is_paused_or_unconfigured_waits_without_an_age():
     items = [waiting("shop.held", "h", 100), waiting("shop.gone", "g", 100), waiting("shop.orders", "o", 100)]
     assert backlog(CONFIGURATION, "main", items, {"shop.orders": TableState("shop.orders", paused=True)}, NOW) == Backlog(3, 0.0, 0.0)
     assert backlog(None, "main", items, {}, NOW) == Backlog(3, 0.0, 0.0)
+
+
+def test_a_batch_that_is_not_closed_has_an_age_though_its_objects_are_no_longer_pending():
+    assert backlog(CONFIGURATION, "main", [waiting("shop.orders", "o", 50)], {}, NOW, (NOW - 4_000_000, NOW - 10_000)) == Backlog(1, 4000.0, 0.0)
+
+
+def test_a_batch_that_a_run_left_open_shows_in_its_lanes_age_until_the_lane_is_paused(world):  # noqa: F811
+    world.configure()
+    ledger, configuration = world.ledger, ConfigStore(Objects(world.s3), "sluice-artifacts").load()
+    ledger.wake("main")
+    assert ledger.request_start("main", "run-1", NOW) and ledger.hold("main", "run-1", "job-1", 1, NOW)
+    part = TablePart(config={}, objects=(ManifestObject("b", "k", "v", 7, None, "avro", "t", None, None, NOW),))
+    assert ledger.open_batch(Manifest(batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}), "k", "run-1", "job-1")
+    found = {}
+    for paused in (False, True):
+        report = Recorder()
+        Measures(ledger=ledger, job_runs=JobRuns(Emr(), "a"), architecture="ARM64", report=report, now=lambda: NOW + 90_000).lanes([replace(ledger.lane("main"), state=PAUSED) if paused else ledger.lane("main")], configuration)
+        found[paused] = report.metrics["OldestPendingSeconds"]
+    assert found == {False: 90.0, True: 0.0}
 
 
 class Emr:

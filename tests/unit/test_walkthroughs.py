@@ -1,4 +1,4 @@
-"""The kept transcripts of deployments to emulators are whole and hold nothing of the machine that made them."""
+"""What is kept of runs, transcripts of deployments and benchmarks, is whole and holds nothing of the machine that made it."""
 import re
 from pathlib import Path
 
@@ -19,6 +19,11 @@ def test_a_transcript_goes_from_a_clean_clone_to_the_data_that_is_left(file: Pat
         place = text.find(step, place) + 1
         assert place, f"{step} is missing, or comes too early"
     assert not re.search(r"/root|/home/|/tmp|/usr/|/opt/|127\.0\.0\.1|\blocalhost(?!\.localstack)", text)
+
+
+@pytest.mark.parametrize("file", sorted((KEPT[0].parents[1] / "benchmarks").glob("*.json")), ids=lambda file: file.stem)
+def test_a_kept_benchmark_names_no_folder_of_the_machine_that_made_it(file: Path) -> None:
+    assert not re.search(r'"(/root|/home/|/tmp|/usr/|/opt/)', file.read_text(encoding="utf-8"))
 
 
 def test_one_of_each_emulator_is_kept() -> None:
