@@ -9,18 +9,15 @@ from sluice import column_types as kinds
 from sluice.column_types import Column, RowSchema, array_column, decimal_column, plain_column
 from sluice.errors import Incompatible
 
-# Promotions that keep every value: the wider kind by the pair of kinds.
+# The kind that keeps every value of both, by the pair of kinds.
 _WIDER: Dict[frozenset[str], str] = {
     frozenset((kinds.INT, kinds.LONG)): kinds.LONG,
     frozenset((kinds.FLOAT, kinds.DOUBLE)): kinds.DOUBLE,
+    frozenset((kinds.DATE, kinds.ISO_DATE)): kinds.DATE,
+    frozenset((kinds.TIMESTAMP_MILLIS, kinds.TIMESTAMP_MICROS)): kinds.TIMESTAMP_MICROS,
 }
-_TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
-# Kinds that only differ in how the source writes the same stored type.
-_SAME_STORED = (
-    frozenset((kinds.TIMESTAMP_MILLIS, kinds.TIMESTAMP_MICROS, kinds.TIMESTAMP_NANOS, kinds.ZONED_TIMESTAMP)),
-    _TIMES,
-    frozenset((kinds.DATE, kinds.ISO_DATE)),
-)
+# Any two others of these meet as text: nanoseconds have not the years of the others, and they not its digits, which are cut and counted only later.
+_TIMESTAMPS = frozenset((kinds.TIMESTAMP_MILLIS, kinds.TIMESTAMP_MICROS, kinds.TIMESTAMP_NANOS, kinds.ZONED_TIMESTAMP))
 
 
 def merge_schemas(first: RowSchema, second: RowSchema) -> RowSchema:
@@ -59,14 +56,14 @@ def merge_columns(first: Column, second: Column) -> Column:
         return array_column(first.name, merge_columns(first.element, second.element), nullable)
     if first.kind == second.kind:
         return replace(first, nullable=nullable)
-    if first.kind in kinds.TEXT_KINDS and second.kind in kinds.TEXT_KINDS and not (first.kind in _TIMES and second.kind in _TIMES):
+    if first.kind in kinds.TEXT_KINDS and second.kind in kinds.TEXT_KINDS:  # times of day, too: each value has the text that it has alone
         return plain_column(first.name, kinds.STRING, nullable, first.source_type)
     pair = frozenset((first.kind, second.kind))
     wider = _WIDER.get(pair)
     if wider is not None:
         return replace(first if first.kind == wider else second, nullable=nullable)
-    if any(pair <= same for same in _SAME_STORED):
-        return replace(min(first, second, key=lambda column: column.kind), nullable=nullable)
+    if pair <= _TIMESTAMPS:
+        return plain_column(first.name, kinds.ZONED_TIMESTAMP, nullable, first.source_type)
     raise _incompatible(first, second)
 
 

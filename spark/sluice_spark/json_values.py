@@ -6,10 +6,9 @@ from decimal import Decimal
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from sluice.avro_types import NamedTypes
-from sluice.column_types import DATE
 from sluice.json_text import DamagedJson, to_text
 from sluice.json_types import BASE64, JSON_TEXT, METADATA, NUMBER_TEXT
-from sluice.temporal_text import count_of
+from sluice.temporal_text import days_of
 from sluice_spark.row_quarantine import UndecodableValue
 
 _Convert = Callable[[Any], Any]
@@ -141,7 +140,7 @@ def _integer(value: Any) -> int:
 
 def _days(value: Any) -> int:
     """Days since 1970, or a day as ISO 8601 writes it."""
-    return _integer(value) if type(value) is not str else count_of(value, DATE)
+    return _integer(value) if type(value) is not str else days_of(value)
 
 
 def _boolean(value: Any) -> bool:

@@ -16,7 +16,7 @@ EMPTY_PART = "__empty__"
 MAX_KEY_BYTES = 16 * 1024  # of one text; the record index holds 32 KiB, and no database's own index as much as this
 MAX_FOLDER_BYTES = 255  # of one "column=value", as file systems have it
 MAX_FOLDERS_BYTES = 512  # of all of them: S3's keys of 1,024 bytes hold the table's name, the file's and Hudi's marks, too
-_INEXACT = r"infinity|^[+-]\d{5}|\.\d{6}\d*[1-9]"  # of a date or timestamp as text
+_INEXACT = r"infinity|^[+-]\d{6}|\.\d{6}\d*[1-9]"  # of a date or timestamp as text
 _ESCAPED = frozenset('"#%\'*/:=?\\\x7f{[]^') | frozenset(map(chr, range(1, 32)))  # to three bytes each, by Hudi's PartitionPathEncodeUtils
 
 

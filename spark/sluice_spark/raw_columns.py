@@ -12,7 +12,7 @@ from sluice.column_types import Column
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.structured_time import structured_text
 from sluice.temporal_bounds import INFINITE_COUNTS
-from sluice.temporal_text import NoTime, count_of
+from sluice.temporal_text import NoTime, days_of, timestamp_text
 from sluice.value_text import Unrepresentable, stored_text
 
 # Raw means: what Avro decodes to, without the meaning of its logical type. Spark's built-ins give it
@@ -39,11 +39,8 @@ _SPARK: Dict[str, str] = {
 # Text that is made here, value by value; where one of these meets another in a batch, all that is text is made here.
 _MADE_TEXT = frozenset((kinds.VARIABLE_DECIMAL, kinds.DECIMAL_TEXT, kinds.JSON))
 _TEXT = _MADE_TEXT | {kinds.STRING}
-# Nanoseconds in one step of each kind that counts time, for columns whose unit changed between objects.
-_NANOS: Dict[str, int] = {
-    kinds.TIME_MILLIS: 10**6, kinds.TIME_MICROS: 10**3, kinds.TIME_NANOS: 1,
-    kinds.TIMESTAMP_MILLIS: 10**6, kinds.TIMESTAMP_MICROS: 10**3, kinds.TIMESTAMP_NANOS: 1,
-}
+_COUNTED = frozenset((kinds.TIMESTAMP_MILLIS, kinds.TIMESTAMP_MICROS, kinds.TIMESTAMP_NANOS))
+_AGREED = frozenset((kinds.TIMESTAMP_MICROS, kinds.ZONED_TIMESTAMP))  # what timestamps of several kinds are in one batch (schema_evolution.py)
 _MILLIS_LIMIT = (2**63 - 1) // 1000  # Spark counts microseconds in 64 bits
 _DAY = r"[+-]?\d{4,6}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 _ZONE = r"(Z|[+-]\d\d:\d\d)"
@@ -93,14 +90,14 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
             return _lists(values, written, wanted, room)
         if written.kind == kinds.STRING and wanted.kind not in kinds.TEXT_KINDS:
             return _nothing_told(values, wanted)
-        if written.kind != wanted.kind and written.kind in _NANOS and wanted.kind in _NANOS:
-            return _rescaled(values, _NANOS[written.kind], _NANOS[wanted.kind])
+        if written.kind in _COUNTED and wanted.kind in _AGREED and written.kind != wanted.kind:
+            values = _recounted(values, written, wanted)
         if wanted.kind in _TEXT and (written.kind in _MADE_TEXT or written.kind in kinds.TEXT_KINDS and written.kind not in _TEXT):
             values = _texts(values, written, room)
         elif wanted.kind == kinds.STRING and written.kind == kinds.BYTES:  # of a key (table_rows.py)
             values = [None if value is None else base64.b64encode(value).decode("ascii") for value in values]
-        elif written.kind in _WELL_FORMED and wanted.kind not in _WELL_FORMED and wanted.kind != kinds.STRING:
-            values = [None if value is None else count_of(value, wanted.kind) for value in values]
+        elif written.kind == kinds.ISO_DATE and wanted.kind == kinds.DATE:
+            values = [None if value is None else days_of(value) for value in values]
         made = pa.array(values, type=_ARROW[wanted.kind])
     except (pa.ArrowInvalid, OverflowError, Unrepresentable, NoTime) as error:
         raise ValueOutOfRange(f"Column {wanted.name} holds a value that {wanted.spark_type} can't", column=wanted.name, cause=str(error)[:200]) from error
@@ -174,12 +171,14 @@ def _lists(values: Sequence[Optional[Sequence[Any]]], written: Column, wanted: C
     return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), inner)
 
 
-def _rescaled(values: Sequence[Optional[int]], written: int, wanted: int) -> pa.Array:
-    if written >= wanted:
-        factor = written // wanted
-        return pa.array([None if value is None else value * factor for value in values], type=pa.int64())
-    divisor = wanted // written
-    return pa.array([None if value is None else value // divisor for value in values], type=pa.int64())
+def _recounted(values: Sequence[Optional[int]], written: Column, wanted: Column) -> Sequence[Any]:
+    """Counts of a timestamp as microseconds or as text, whichever the batch agreed on; an infinity stays one, and what no timestamp holds is refused as it is alone."""
+    counts = pa.array(values, type=pa.int64())
+    if written.kind == kinds.TIMESTAMP_MILLIS:
+        _within_millis(counts, wanted)
+    if wanted.kind == kinds.ZONED_TIMESTAMP:
+        return [None if value is None else timestamp_text(value, written.kind) for value in values]
+    return [value if value is None or value in INFINITE_COUNTS else value * 1000 for value in values]
 
 
 def _within_millis(made: pa.Array, column: Column) -> None:

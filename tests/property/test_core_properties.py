@@ -98,14 +98,15 @@ def test_a_schema_is_understood_or_refused_and_never_breaks_the_reader(field, wh
             assert str(error)
 
 
-COLUMNS = st.sampled_from(["int", "long", "float", "double", "string"]).map(lambda kind: plain_column("c", kind, False, kind)) | st.tuples(st.integers(1, 38), st.integers(0, 38)).filter(
+TIMES = ["timestamp_millis", "timestamp_micros", "timestamp_nanos", "zoned_timestamp", "time_millis", "time_micros", "time_nanos"]
+COLUMNS = st.sampled_from(["int", "long", "float", "double", "string", *TIMES]).map(lambda kind: plain_column("c", kind, False, kind)) | st.tuples(st.integers(1, 38), st.integers(0, 38)).filter(
     lambda digits: digits[1] <= digits[0]).map(lambda digits: decimal_column("c", *digits, False, "decimal"))
 ROWS = st.lists(COLUMNS, max_size=4).map(lambda columns: RowSchema(tuple(plain_column(f"c{number}", column.kind, False, "x") if column.kind != "decimal"
                                                                        else decimal_column(f"c{number}", column.precision, column.scale, False, "x") for number, column in enumerate(columns))))
 
 
 def types(schema):
-    return {(column.name, column.spark_type) for column in schema.columns}
+    return {(column.name, column.kind, column.spark_type) for column in schema.columns}
 
 
 def merged(*schemas):

@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from sluice.column_types import Column, RowSchema, array_column, as_raw, json_column, plain_column
+from sluice.column_types import SPARK_TYPES, Column, RowSchema, array_column, as_raw, json_column, plain_column
 from sluice.hidden_columns import UNCHANGED
+from sluice.schema_evolution import merge_columns
 from sluice_spark.normalizing import UNHELD, normalized
-from sluice_spark.raw_columns import spark_type
+from sluice_spark.raw_columns import raw_array, spark_type
 from sluice_spark.reader_plan import data_type
 from sluice_spark.task_plan import ReaderPlan
 
@@ -39,7 +41,7 @@ def meant(spark: Any, columns: tuple[Column, ...], rows: list[tuple[Any, ...]]) 
     plan = ReaderPlan("b", "db.t", ("day",), 0, columns)
     found = normalized(raw.withColumn(UNCHANGED, F.lit(None)), plan=plan, target=target).drop(UNCHANGED)
     as_text = [f"cast({name} as string) {name}" for name in found.columns if name not in ("days", UNHELD)]  # Python's own types end at year 9999
-    return [tuple(row) for row in found.selectExpr(*as_text, "days", UNHELD).collect()]
+    return [tuple(row) for row in found.selectExpr(*as_text, *(name for name in ("days", UNHELD) if name in found.columns)).collect()]
 
 
 def test_what_a_date_or_timestamp_does_not_hold_is_null_or_cut_and_counted(spark: Any) -> None:
@@ -55,3 +57,25 @@ def test_raw_columns_are_what_came(spark: Any) -> None:
     columns = tuple(as_raw(column) for column in COLUMNS)
     second = meant(spark, columns, ROWS)[1]
     assert second == ("-622191234", str(LATE), str(EARLY), "1999", "infinity", "-infinity", "86400000000", "-1", None, [-622_191_234, 1, -2_147_472_692], 0)
+
+
+MOMENTS = {
+    "timestamp_millis": [0, -1, 253_402_300_800_000, -210_866_803_200_000, -62_167_219_200_001, LATE, EARLY, 9_223_372_036_825_199, 9_223_372_036_825_200, None],
+    "timestamp_micros": [1, -1, 9_223_372_036_825_199_999, -210_866_803_200_000_000, -62_167_219_200_000_001, LATE, EARLY, 2**63 - 1, -210_866_803_200_000_001, None],
+    "timestamp_nanos": [1, -1, 1_700_000_000_123_456_789, 1_700_000_000_123_456_000, -62_135_596_800_000_000, LATE, EARLY, 2**63 - 1, LATE - 1, None],
+    "zoned_timestamp": ["2023-11-14T22:13:20.123456789Z", "2023-11-15T00:13:20.5+02:00", "-0043-02-03T00:00:00Z", "+10000-01-01T00:00:00Z", "infinity", "-infinity", "+292278994-08-16T23:00:00Z", None, None, None],
+    "time_millis": [0, 1, 43_200_123, 86_400_000, -1, -3_020_399_000, 3_020_399_000, None, None, None],
+    "time_micros": [0, 1, 43_200_123_456, 86_400_000_000, -1, -3_020_399_000_000, 3_020_399_000_000, None, None, None],
+    "time_nanos": [0, 1, 43_200_123_456_700, 86_400_000_000_000, -1, -3_020_399_000_000_001, 3_020_399_000_000_000, None, None, None],
+}
+
+
+def test_a_time_is_stored_and_counted_the_same_alone_and_beside_one_of_another_kind(spark: Any) -> None:
+    beside = [("timestamp_millis", "timestamp_micros"), *((kind, *(other for other in MOMENTS if SPARK_TYPES[other] == SPARK_TYPES[kind])) for kind in MOMENTS)]
+    written = [plain(f"c{n}", kinds[0]) for n, kinds in enumerate(beside)]
+    agreed = [reduce(merge_columns, (plain(column.name, kind) for kind in kinds)) for column, kinds in zip(written, beside)]
+    alone, together = (
+        meant(spark, tuple(columns), list(zip(*(raw_array(MOMENTS[own.kind], own, column).to_pylist() for own, column in zip(written, columns)))))
+        for columns in (written, agreed))
+    assert together == alone
+    assert [row[-1] for row in alone] == [2, 1, 1, 0, 1, 5, 5, 2, 4, 0]

@@ -192,9 +192,33 @@ def test_text_and_counts_of_one_meaning_agree_within_a_batch() -> None:
     counted = flattened(id="int", at=named("long", "io.debezium.time.MicroTimestamp"), day=named("int", "io.debezium.time.Date"), t=named("long", "io.debezium.time.MicroTime"))
     told = flattened(id="int", at=named("string", "io.debezium.time.ZonedTimestamp"), day=named("string", "io.debezium.time.IsoDate"), t=named("string", "io.debezium.time.IsoTime"))
     (row,) = decoded(told, [change("c", 1, id=1, at="1970-01-02T01:00:00.5+01:00", day="1969-12-31Z", t="10:00:00Z")], counted)
-    assert (row["at"], row["day"], row["t"]) == (86_400_500_000, -1, "10:00:00Z")
+    assert (row["at"], row["day"], row["t"]) == ("1970-01-02T01:00:00.5+01:00", -1, "10:00:00Z")
     (row,) = decoded(counted, [change("c", 1, id=1, at=5, day=7, t=-1)], told)
-    assert (row["at"], row["day"], row["t"]) == (5, 7, "-00:00:00.000001")
+    assert (row["at"], row["day"], row["t"]) == ("1970-01-01T00:00:00.000005Z", 7, "-00:00:00.000001")
+
+
+def test_a_changed_unit_of_time_costs_no_digit_beside_the_old_one() -> None:
+    def unit(prefix: str, time: str) -> dict[str, Any]:
+        at = named("long", f"io.debezium.time.{prefix}Timestamp")
+        return flattened(id="int", at=at, t=named(time, f"io.debezium.time.{prefix}Time"), l=["null", {"type": "array", "items": at}])
+
+    millis, micros, nanos = unit("", "int"), unit("Micro", "long"), unit("Nano", "long")
+    (row,) = decoded(nanos, [change("c", 1, id=1, at=1_700_000_000_123_456_789, t=43_200_123_456_700, l=[1, None])], millis)
+    assert (row["at"], row["t"], row["l"]) == ("2023-11-14T22:13:20.123456789Z", "12:00:00.123456700", ["1970-01-01T00:00:00.000000001Z", None])
+    (row,) = decoded(millis, [change("c", 1, id=1, at=253_402_214_400_000, t=43_200_123, l=[9_223_372_036_825_200])], nanos)  # beyond what nanoseconds count
+    assert (row["at"], row["t"], row["l"]) == ("9999-12-31T00:00:00.000000Z", "12:00:00.123000", ["infinity"])
+    late = 9_223_372_036_825_200_000
+    first, second = decoded(millis, [change("c", 1, id=1, at=-1, t=1, l=[-(2**63)]), change("c", 2, id=2, at=late, t=None, l=None)], micros)
+    assert [(row["at"], row["t"], row["l"]) for row in (first, second)] == [(-1_000, "00:00:00.001000", [-(2**63)]), (late, None, None)]
+
+
+def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either() -> None:
+    nanos, others = flattened(id=named("long", "io.debezium.time.NanoTimestamp")), [flattened(id=named("long", f"io.debezium.time.{name}")) for name in ("Timestamp", "MicroTimestamp")]
+    rows = [change("c", n, id=count) for n, count in enumerate((1_000, 1_001, 1_002, 2**63 - 1))]
+    for writers in ([nanos], [nanos, *others], [*others, nanos], [flattened(id=named("string", "io.debezium.time.ZonedTimestamp")), nanos]):
+        plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(json.loads(json.dumps(each))) for each in writers], stored=None).plan
+        found = decode(avro(nanos, rows), ITEM, plan)
+        assert [(row.code, row.record) for row in found.rows] == [("inexact_record_key", n) for n in (1, 2, 3)] and len(found.batches) == 1
 
 
 def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
@@ -216,7 +240,7 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
         ["2026-02-03Z", "2026-02-03T04:05:06.000007Z", "2026-02-03T04:05:06.000007-01:30", "04:05:06.000007", "24:05:06.000000001Z"],
         ["infinity", "-infinity", "-0043-02-03T04:05:06.000007Z", None, None]]
     micros = flattened(id="int", ts=named("long", "io.debezium.time.MicroTimestamp"))
-    assert decoded(flattened(id="int", ts=schema["fields"][2]["type"]), [change("c", 1, id=1, ts={**at, "year": 1970, "month": 1, "day": 1})], micros)[0]["ts"] == 14_706_000_007
+    assert decoded(flattened(id="int", ts=schema["fields"][2]["type"]), [change("c", 1, id=1, ts={**at, "year": 1970, "month": 1, "day": 1})], micros)[0]["ts"] == "1970-01-01T04:05:06.000007Z"
     plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
     found = decode(avro(schema, [change("c", 1, id=1, d={"year": 2026, "month": 2}), change("c", 2, id=2, tz={**at, "offsetSeconds": 1})]), ITEM, plan)
     assert [row.code for row in found.rows] == ["value_out_of_range"] * 2 and not found.batches
@@ -311,10 +335,12 @@ def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, A
 def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: Any) -> None:
     schema = flattened(id="int", v=kind)
     body = avro(flattened(id="int", v=["null", kind[1]["type"]]), [change("c", 1, id=1, v=value)])
-    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
-    found = decode(under_another_schema(body, schema), ITEM, plan)
-    assert [(row.code, row.record) for row in found.rows] == [(ValueOutOfRange.code, 0)] and "Column v" in found.rows[0].reason
-    assert found.batches == []
+    others = [flattened(id="int", v=named("long", "io.debezium.time.NanoTimestamp"))] if "imestamp" in str(kind) else []
+    for writers in ([schema], [schema, *others]):
+        plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(each) for each in writers], stored=None).plan
+        found = decode(under_another_schema(body, schema), ITEM, plan)
+        assert [(row.code, row.record) for row in found.rows] == [(ValueOutOfRange.code, 0)] and "Column v" in found.rows[0].reason
+        assert found.batches == []
 
 
 def test_text_that_is_not_utf_8_costs_its_own_row_and_keeps_its_bytes() -> None:

@@ -35,6 +35,15 @@ def test_a_column_of_both_becomes_what_holds_both(first, second, merged):
     assert merge_columns(first, second).spark_type == merge_columns(second, first).spark_type == merged
 
 
+@pytest.mark.parametrize("first, second, merged", [
+    ("timestamp_millis", "timestamp_micros", "timestamp_micros"), ("timestamp_millis", "timestamp_nanos", "zoned_timestamp"), ("timestamp_micros", "timestamp_nanos", "zoned_timestamp"),
+    ("timestamp_millis", "zoned_timestamp", "zoned_timestamp"), ("timestamp_nanos", "zoned_timestamp", "zoned_timestamp"), ("date", "iso_date", "date"),
+    ("time_millis", "time_micros", "string"), ("time_millis", "time_nanos", "string"), ("time_micros", "time_nanos", "string"),
+])
+def test_times_of_two_kinds_are_read_as_one_that_cuts_no_digit_of_either(first, second, merged):
+    assert merge_columns(plain(first), plain(second)).kind == merge_columns(plain(second), plain(first)).kind == merged
+
+
 @pytest.mark.parametrize("first, second", [
     (plain("int"), plain("string")), (plain("long"), plain("double")), (plain("int"), plain("float")), (decimal(38, 0), decimal(38, 2)), (plain("int"), decimal(5, 0)),
     (plain("date"), plain("timestamp_millis")), (plain("string"), plain("zoned_timestamp")), (plain("string"), array_column("c", plain("string"), True)), (plain("string"), plain("bytes")),

@@ -1,10 +1,11 @@
 """Text that keeps every digit, and counts of time read from text."""
 import json
+from datetime import date, timedelta
 
 import pytest
 
 from sluice.column_types import array_column, decimal_column, json_column, plain_column, variable_decimal_column
-from sluice.temporal_text import count_of
+from sluice.temporal_text import days_of, timestamp_text
 from sluice.value_text import Unrepresentable, decimal_text, json_text, time_text
 
 
@@ -57,16 +58,33 @@ def test_json_keeps_numbers_exact_and_names_what_it_does_not_have():
     assert json_text(None, column) == "null"
 
 
-@pytest.mark.parametrize("text, kind, count", [
-    ("1970-01-01Z", "date", 0), ("1969-12-31", "date", -1), ("2000-02-29", "date", 11_016), ("0001-01-01", "date", -719_162), ("-0001-03-01", "date", -719_834), ("+12345-01-01", "date", 3_789_391),
-    ("1970-01-01T00:00:00.0019Z", "timestamp_millis", 1), ("1969-12-31T23:59:59.999999999Z", "timestamp_micros", -1), ("2021-12-31T18:29:59.123456Z", "timestamp_micros", 1_640_975_399_123_456),
-    ("1970-01-01T01:30+01:30", "timestamp_nanos", 0), ("1969-12-31T22:30:00-01:30", "timestamp_nanos", 0), ("infinity", "timestamp_millis", 2**63 - 1), ("-infinity", "date", -(2**31)), ("+292278994-08-17Z", "date", 2**31 - 1),
+@pytest.mark.parametrize("text, count", [
+    ("1970-01-01Z", 0), ("1969-12-31", -1), ("2000-02-29", 11_016), ("0001-01-01", -719_162), ("-0001-03-01", -719_834), ("+12345-01-01", 3_789_391),
+    ("2021-12-31T18:29:59.123456Z", 18_992), ("infinity", 2**31 - 1), ("-infinity", -(2**31)), ("+292278994-08-17Z", 2**31 - 1),
 ])
-def test_text_is_counted_from_1970(text, kind, count):
-    assert count_of(text, kind) == count
+def test_the_text_of_a_date_is_counted_from_1970(text, count):
+    assert days_of(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01", "2024-02-30Z", "2024-01-01T25:00Z", "2024-01-01 00:00:00", "infinity2"])
+@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01", "2024-00-01", "2024-02-30Z", "2023-02-29", "2024-01-00", "2024-01-01T25:00Z", "2024-01-01 00:00:00", "infinity2"])
 def test_text_that_is_no_date_is_refused(text):
     with pytest.raises(ValueError):
-        count_of(text, "date")
+        days_of(text)
+
+
+@pytest.mark.parametrize("count, kind, text", [
+    (0, "timestamp_millis", "1970-01-01T00:00:00.000000Z"), (-1, "timestamp_millis", "1969-12-31T23:59:59.999000Z"), (-1, "timestamp_nanos", "1969-12-31T23:59:59.999999999Z"),
+    (1_700_000_000_123_456_789, "timestamp_nanos", "2023-11-14T22:13:20.123456789Z"), (1_700_000_000_123_456_000, "timestamp_nanos", "2023-11-14T22:13:20.123456Z"),
+    (253_402_300_800_000, "timestamp_millis", "+10000-01-01T00:00:00.000000Z"), (-62_167_219_200_000_001, "timestamp_micros", "-0001-12-31T23:59:59.999999Z"),
+    (-210_866_803_200_000, "timestamp_millis", "-4713-11-24T00:00:00.000000Z"), (-210_866_803_200_001, "timestamp_millis", "-infinity"),
+    (9_223_372_036_825_200_000, "timestamp_micros", "infinity"), (2**63 - 1, "timestamp_nanos", "infinity"), (9_223_372_036_825_200_000, "timestamp_millis", "infinity"),
+])
+def test_a_count_of_a_timestamp_has_its_text_with_every_digit(count, kind, text):
+    assert timestamp_text(count, kind) == text
+
+
+def test_every_day_of_the_calendar_has_one_text_and_one_count():
+    for day in (*range(-2_440_588, 2_200_000, 997), *range(-800, 800)):
+        assert days_of(timestamp_text(day * 86_400_000, "timestamp_millis")) == day
+        if -719_162 <= day <= 2_932_896:
+            assert timestamp_text(day * 86_400_000, "timestamp_millis").startswith((date(1970, 1, 1) + timedelta(day)).isoformat())
