@@ -41,6 +41,7 @@ class Ledger:
         self.unpark = objects.unpark
         self.reroute = objects.reroute
         self.quarantine_pending = objects.quarantine_pending
+        self.quarantine_parked = objects.quarantine_parked
         self.forget = objects.forget
 
         self.objects_with_quarantined_rows = quarantine.objects_with_quarantined_rows

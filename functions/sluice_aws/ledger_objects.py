@@ -106,6 +106,14 @@ class ObjectLedger:
             self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PENDING, table=record.table, lane=record.lane)),
         ])
 
+    def quarantine_parked(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
+        """parked -> quarantined, for an object that was gone before anything took it in; False when it isn't parked any more.
+
+        It is of no batch then: the one that had parked it counted it neither as merged nor as quarantined.
+        """
+        changes = {"state": items.QUARANTINED, "code": code, "reason": reason, "batch": None, "parked_generation": None, **listing_fields(items.QUARANTINED, record.id, now)}
+        return self._together([self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED, batch=record.batch))])
+
     def forget(self, record: ObjectRecord) -> bool:
         """Drop the record of an object that no longer exists; refused while it is pending or claimed."""
         if record.state in (items.PENDING, items.CLAIMED):

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sluice.admitting import MAX_REASON
 from sluice.ledger_items import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger_records import ObjectRecord
 from sluice_aws import ledger_codec as codec
@@ -83,12 +84,8 @@ class Sweeper:
                 gone.append(record)
         forgotten = lost = 0
         for record in gone:
-            if record.state == PENDING:
+            if record.state in (PENDING, PARKED):
                 lost += self._lose(record)
-            elif record.state == PARKED:
-                # Stays parked, so that it stays listed; it was never read, and now can't be.
-                self._report.warn("parked_object_gone", bucket=record.id.bucket, key=record.id.key, version=record.id.version, topic=record.topic)
-                lost += 1
             elif self._ledger.forget(record):
                 forgotten += 1
                 self._report.event("record_forgotten", bucket=record.id.bucket, key=record.id.key, version=record.id.version, state=record.state, batch=record.batch)
@@ -118,7 +115,11 @@ class Sweeper:
         return age > (self._grace_ms if record.state in (PENDING, PARKED) else self._forget_after_ms)
 
     def _lose(self, record: ObjectRecord) -> bool:
-        lost = self._ledger.quarantine_pending(record, LOST, "the object was gone before it could be read", self._now())
+        """Quarantine it: so it stays listed, and is told once."""
+        if record.state == PARKED:
+            lost = self._ledger.quarantine_parked(record, LOST, f"the object was gone while it was parked: {record.reason}"[:MAX_REASON], self._now())
+        else:
+            lost = self._ledger.quarantine_pending(record, LOST, "the object was gone before it could be read", self._now())
         if lost:
-            self._report.warn("object_lost", bucket=record.id.bucket, key=record.id.key, version=record.id.version, table=record.table)
+            self._report.warn("object_lost", bucket=record.id.bucket, key=record.id.key, version=record.id.version, table=record.table, topic=record.topic, was=record.state)
         return bool(lost)

@@ -13,7 +13,7 @@ from ledger_table_schema import create_ledger_table
 from sluice import ledger_items as items
 from sluice.configuration import Configuration
 from sluice.identity import ObjectId
-from sluice.ledger_records import AdmittedObject, wakes
+from sluice.ledger_records import AdmittedObject, Decision, wakes
 from sluice.log_restart import LOG_RESTARTED
 from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
 from sluice.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome
@@ -185,6 +185,20 @@ class TestAdmission:
         (waiting,) = ledger.pending(LANE, 10)
         freed = ledger.get_objects([two.id])[two.id]
         assert (waiting.id, waiting.attempt) == (two.id, 1) and (freed.attempt, freed.batch, freed.code, freed.parked_generation) == (1, None, None, None)
+
+    def test_an_object_of_such_a_log_that_is_gone_is_quarantined_of_no_batch_and_takes_nothing_from_the_totals_when_it_is_discarded(self, ledger):
+        one, two = an_object(0), an_object(1)
+        manifest = claimed(ledger, [one, two])
+        assert ledger.settle(LANE, manifest.batch, committed(manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3), [one.id, two.id], "run-1", NOW)
+        record = ledger.get_objects([two.id])[two.id]
+        assert ledger.quarantine_parked(record, "lost_before_read", "gone", NOW + 7) and not ledger.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
+        raised = Configuration((TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=4),))
+        assert unpark(ledger, raised, lambda: NOW + 9) == Unparked(0, frozenset())
+        found = ledger.get_objects([two.id])[two.id]
+        assert (found.state, found.code, found.batch, found.parked_generation) == ("quarantined", "lost_before_read", None, None)
+        totals = ledger.table_state("shop.orders").totals
+        assert ledger.discard(found, Decision(two.id, "discarded", NOW + 10, "sluice", "me", "quarantined"))
+        assert ledger.table_state("shop.orders").totals == totals
 
     def test_an_unparked_object_waits_under_the_table_that_takes_it_now(self, ledger):
         ledger.admit(an_object(state=items.PARKED, table="shop.orders", reason="no rule"))

@@ -7,7 +7,7 @@ from reconcile.handler import handler
 
 from sluice.lane import STARTING
 from sluice.lane_config import LaneConfig
-from sluice.ledger_records import AdmittedObject
+from sluice.ledger_records import AdmittedObject, Decision
 from sluice.table_rule import TableRule
 from sluice_aws import reconciler
 from sluice_aws.objects import Objects
@@ -136,11 +136,23 @@ def test_a_pending_object_whose_version_is_gone_is_lost_before_it_was_read(settl
 
 
 def test_the_record_of_a_lost_object_stays_and_claimed_ones_are_the_runs_business(settled):
-    ids = [written(settled, "quarantined", 1, code="lost_before_read"), written(settled, "claimed", 2), written(settled, "parked", 3)]
+    ids = [written(settled, "quarantined", 1, code="lost_before_read"), written(settled, "claimed", 2)]
     for id in ids:
         gone(settled, id)
     assert handler({}, context(LONG))["forgotten"] == 0
-    assert [settled.record(id).state for id in ids] == ["quarantined", "claimed", "parked"]
+    assert [settled.record(id).state for id in ids] == ["quarantined", "claimed"]
+
+
+def test_a_parked_object_whose_version_is_gone_is_told_once_and_stays_listed_until_it_is_discarded(settled):
+    lost, kept = written(settled, "parked", 1, reason="no rule takes this topic"), written(settled, "parked", 2)
+    gone(settled, lost)
+    assert [handler({}, context(LONG))["lost"] for _ in range(3)] == [1, 0, 0]
+    record = settled.record(lost)
+    assert (record.state, record.code, record.reason) == ("quarantined", "lost_before_read", "the object was gone while it was parked: no rule takes this topic")
+    assert [found.id for found in settled.ledger.objects_in_state("quarantined")] == [lost]
+    assert [found.id for found in settled.ledger.objects_in_state("parked")] == [kept]
+    assert settled.ledger.discard(record, Decision(lost, "discarded", 1, "sluice", "me", record.state))
+    assert handler({}, context(LONG))["forgotten"] == 1
 
 
 def test_records_of_other_buckets_are_left_alone(settled):
