@@ -32,20 +32,26 @@ def adopt_bucket(
     """Add the stack to the notifications of its bronze bucket, one that was given by BronzeBucketName. Every other notification stays as it is.
 
     S3 has one notification configuration a bucket, and setting it replaces it whole: this reads it, adds to it, and writes it back. Again, it changes nothing.
+    S3 is told not to try the destinations: of a bucket that a deleted stack left, one is that stack's queue, which is gone, and for it S3 would refuse them all.
 
-    Example:
+    Examples:
 
       sluice --stack sluice adopt-bucket --dry-run
+
+      sluice --stack sluice adopt-bucket
     """
     if via not in VIA:
         raise UsageError(f"--via {via} is not one of {', '.join(VIA)}")
     target = chosen_target(stack)
+    queue = queue_arn(target) if via == "queue" else None
+    if via == "queue" and queue is None:
+        raise CommandFailed(f"The stack {target.stack} has no output QueueUrl", next_step="Deploy the template again, or use --via eventbridge")
     s3 = target.client("s3")
     before = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
-    after = with_stack(before, f"{ID}-{target.stack}", _queue_arn(target) if via == "queue" else None)
+    after = with_stack(before, f"{ID}-{target.stack}", queue)
     if not dry_run and after != before:
         try:
-            s3.put_bucket_notification_configuration(Bucket=target.bronze, NotificationConfiguration=after)
+            s3.put_bucket_notification_configuration(Bucket=target.bronze, NotificationConfiguration=after, SkipDestinationValidation=True)
         except ClientError as error:
             if "overlap" not in str(error).lower():
                 raise
@@ -71,6 +77,17 @@ def with_stack(before: Mapping[str, Any], name: str, queue_arn: str | None) -> d
     return {**before, "QueueConfigurations": [*others, {"Id": name, "QueueArn": queue_arn, "Events": [CREATED]}]}
 
 
-def _queue_arn(target: Any) -> str:
-    url = target.outputs["QueueUrl"]
+def announces(found: Mapping[str, Any], *, queue: str | None, by_event_bus: bool) -> bool:
+    """Whether a bucket announces what is put into it to a stack: to its queue (an ARN), or, of a stack that has the rule for it, by EventBridge."""
+    if by_event_bus and "EventBridgeConfiguration" in found:
+        return True
+    told = [one["Events"] for one in found.get("QueueConfigurations", ()) if one["QueueArn"] == queue]
+    return any(event.startswith("s3:ObjectCreated:") for events in told for event in events)
+
+
+def queue_arn(target: Any) -> str | None:
+    """The ARN of the queue of a stack's notices; None of a stack without that output."""
+    url = target.outputs.get("QueueUrl")
+    if url is None:
+        return None
     return str(target.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"])

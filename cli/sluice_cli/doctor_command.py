@@ -17,6 +17,7 @@ from sluice_aws.config_store import ConfigStore
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_aws.settings import NO_RELEASE
+from sluice_cli.adopt_command import announces, configured, queue_arn
 from sluice_cli.engine_trial import EngineTrial, links_finding
 from sluice_cli.failures import UsageError
 from sluice_cli.findings import FAIL, OK, WARN, Finding
@@ -92,11 +93,15 @@ def _bronze(target: Target) -> Iterator[Finding]:
     else:
         advice = f"aws s3api put-bucket-versioning --bucket {target.bronze} --versioning-configuration Status=Enabled"
         yield Finding("bronze bucket", FAIL, f"{target.bronze} keeps no versions: an object written again before it is read is lost", advice)
-    notices = s3.get_bucket_notification_configuration(Bucket=target.bronze)
-    if notices.get("QueueConfigurations") or notices.get("EventBridgeConfiguration") is not None or notices.get("TopicConfigurations"):
+    notices = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
+    adopted = bool(target.parameters.get("BronzeBucketName"))  # only then the stack has a rule that takes a bucket's events from EventBridge
+    advice = "`sluice adopt-bucket`" if adopted else "`sluice adopt-bucket --via queue`"
+    if announces(notices, queue=queue_arn(target), by_event_bus=adopted):
         yield Finding("bronze notices", OK, "the bucket announces its objects")
+    elif notices:
+        yield Finding("bronze notices", WARN, "the bucket announces its objects to others, and not to this stack's queue: they are found by the schedule only", advice)
     else:
-        yield Finding("bronze notices", FAIL, "the bucket announces nothing: objects are found by the schedule only", "Deploy the template again, or turn on EventBridge for the bucket")
+        yield Finding("bronze notices", FAIL, "the bucket announces nothing: objects are found by the schedule only", advice)
 
 
 def _places(target: Target) -> Iterator[Finding]:

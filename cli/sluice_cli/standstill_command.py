@@ -71,7 +71,7 @@ def begin(
     deadline = time.monotonic() + timeout
     _wait(lambda: [f"lane {state.lane} ({state.state})" for state in ledger.lanes() if state.state not in (IDLE, PAUSED, HALTED)], deadline)
     emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
-    if _parameters(target).get(GIVEN):
+    if target.parameters.get(GIVEN):
         say(f"application {application}: left as it is, since the stack was given it")
         return
     _wait(lambda: [f"job run {run['name']}" for page in emr.get_paginator("list_job_runs").paginate(applicationId=application) for run in page["jobRuns"] if run["state"] not in ENDED], deadline)
@@ -123,16 +123,10 @@ def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, st
     return parameters_of(told.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", ""))
 
 
-def _parameters(target: Target) -> dict[str, str]:
-    """The parameters that the stack has."""
-    (stack,) = target.client("cloudformation").describe_stacks(StackName=target.stack)["Stacks"]
-    return {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", ())}
-
-
 def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> bool:
     from sluice_local.overlay import read_template  # SAM's reader: heavy, and here only
 
-    now = _parameters(target)
+    now = target.parameters
     if now.get(GIVEN):
         return False  # it is none of the stack's resources: no deployment changes it
     cloudformation = target.client("cloudformation")

@@ -64,6 +64,12 @@ class Target:
         """All CloudFormation outputs of the stack. Raises NoTarget when it is gone."""
         return _outputs(self.client("cloudformation"), self.stack, self.region)
 
+    @cached_property
+    def parameters(self) -> Mapping[str, str]:
+        """The parameters that the stack was deployed with."""
+        (stack,) = self.client("cloudformation").describe_stacks(StackName=self.stack)["Stacks"]
+        return {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", ())}
+
     def client(self, service: str) -> Any:
         """A boto3 client, made once. Ask for it before threads share it."""
         if service not in self._clients:

@@ -1,8 +1,8 @@
 """`sluice adopt-bucket` on an emulated stack: the bucket's own notifications stay."""
 import json
 
-import botocore.client
 import pytest
+from botocore.exceptions import ClientError
 from emulated_stack import SHARED, cloudformation, stack, told  # noqa: F401
 
 from sluice_cli.main import run
@@ -10,22 +10,10 @@ from sluice_cli.main import run
 TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
 
 
-@pytest.fixture
-def nobody_asks_the_destinations(monkeypatch):
-    """The emulator asks whether destinations exist, and knows those of its own services alone."""
-    real = botocore.client.BaseClient._make_api_call
-
-    def call(self, operation, params):
-        more = {"SkipDestinationValidation": True} if operation == "PutBucketNotificationConfiguration" else {}
-        return real(self, operation, {**params, **more})
-
-    monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", call)
-
-
-def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys, nobody_asks_the_destinations):  # noqa: F811
+def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys):  # noqa: F811
     queue = SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
     cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": queue}
-    stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]})
+    stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]}, SkipDestinationValidation=True)
     assert run(["adopt-bucket", "--via", "queue", "--dry-run"]) == 0
     planned = json.loads(capsys.readouterr().out)["configuration"]
     assert "QueueConfigurations" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
@@ -34,6 +22,44 @@ def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, 
     assert told(capsys)["changed"]
     found = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
     assert "EventBridgeConfiguration" in found and found["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
+
+
+DEAD = {"Id": "old", "QueueArn": "arn:aws:sqs:eu-central-1:123456789012:s-Notices-deleted", "Events": ["s3:ObjectCreated:*"]}
+
+
+def notices(capsys):
+    """What doctor says of them."""
+    run(["doctor", "--json"])
+    (found,) = [item for item in told(capsys) if item["about"] == "bronze notices"]
+    return found["result"], found.get("advice")
+
+
+def test_a_bucket_that_a_deleted_stack_left_announces_to_the_new_one_although_the_old_queue_is_gone(stack, capsys):  # noqa: F811
+    cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]}
+    cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
+    stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}, SkipDestinationValidation=True)
+    with pytest.raises(ClientError):  # as S3 answers whoever writes back what is there
+        stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]})
+    assert notices(capsys) == ("warn", "`sluice adopt-bucket`")
+    assert run(["adopt-bucket"]) == 0
+    capsys.readouterr()
+    assert notices(capsys)[0] == "ok"
+    assert DEAD["QueueArn"] in [one["QueueArn"] for one in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")["QueueConfigurations"]]
+
+
+def test_a_bucket_of_the_stacks_own_has_no_rule_that_takes_its_events_from_eventbridge(stack, capsys):  # noqa: F811
+    cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]}
+    stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"EventBridgeConfiguration": {}})
+    assert notices(capsys) == ("warn", "`sluice adopt-bucket --via queue`")
+    assert run(["adopt-bucket", "--via", "queue"]) == 0
+    capsys.readouterr()
+    assert notices(capsys)[0] == "ok"
+
+
+def test_a_stack_without_a_queue_is_not_adopted_for_by_another_way_than_the_one_asked_for(stack, capsys):  # noqa: F811
+    assert run(["adopt-bucket", "--via", "queue"]) == 1
+    assert "no output QueueUrl" in capsys.readouterr().err
+    assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
 
 
 def test_another_way_than_the_two_is_a_wrong_command_line(stack):  # noqa: F811

@@ -1,7 +1,7 @@
 """A bucket that exists keeps every notification that it has when it announces to the stack, too."""
 import pytest
 
-from sluice_cli.adopt_command import with_stack
+from sluice_cli.adopt_command import announces, with_stack
 
 OTHERS = {
     "TopicConfigurations": [{"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}],
@@ -15,3 +15,12 @@ def test_all_else_stays_and_a_second_time_changes_nothing(arn):
     assert with_stack(once, "sluice-s", arn) == once
     assert once["TopicConfigurations"] == OTHERS["TopicConfigurations"] and once["QueueConfigurations"][0] == OTHERS["QueueConfigurations"][0]
     assert ("EventBridgeConfiguration" in once) is (arn is None) and len(once["QueueConfigurations"]) == (1 if arn is None else 2)
+
+
+@pytest.mark.parametrize("found, queue, by_event_bus, does", [
+    (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:q", False, True), (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:ours", True, False), (OTHERS, None, True, False),
+    ({"EventBridgeConfiguration": {}}, None, True, True), ({"EventBridgeConfiguration": {}}, None, False, False), ({}, None, True, False),
+    ({"QueueConfigurations": [{"Id": "q", "QueueArn": "ours", "Events": ["s3:ObjectRemoved:*"]}]}, "ours", False, False),
+])  # fmt: skip
+def test_a_bucket_announces_to_a_stack_by_that_stacks_queue_or_by_a_rule_that_it_has(found, queue, by_event_bus, does):
+    assert announces(found, queue=queue, by_event_bus=by_event_bus) is does
