@@ -107,7 +107,7 @@ def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str
     """The object's own schemas in Avro form, as JSON."""
     if item.format == JSON:
         schemas, was_inferred = json_schemas(body, config.json_types, config.limits, config.unavailable_value)
-        found: Sequence[Any] = agreed(schemas, ()) if was_inferred else schemas
+        found: Sequence[Any] = agreed(schemas, {}) if was_inferred else schemas
     elif item.format == PARQUET:
         found = [read_footer(body, True).schema]
     else:

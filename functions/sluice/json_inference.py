@@ -87,14 +87,17 @@ def is_envelope(record: Mapping[str, Any]) -> bool:
     return bool(sides) and all(side is None or isinstance(side, dict) for side in sides)
 
 
-def agreed(schemas: Sequence[Mapping[str, Any]], doubles: Collection[str]) -> List[Dict[str, Any]]:
-    """The same schemas, integers as doubles where the column is a double in another of them or in the table (`doubles`).
+def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> List[Dict[str, Any]]:
+    """The same schemas, integers as doubles where the column is a double in the table (`stored`: Spark's names of types by column) or, where
+    the table has none yet, in another of them.
 
-    Writers such as JavaScript's write 5.0 as 5. Only where every integer of the object is exact as a double.
+    Writers such as JavaScript's write 5.0 as 5. Only where every integer of the object is exact as a double. Where the table holds whole
+    numbers or text, one object with a fraction doesn't fit, and the others go on as they would without it.
     """
-    known = set(doubles)
+    known = {name for name, kind in stored.items() if kind == "double"}
     for schema in schemas:
-        known.update(stored_name(field["name"]) for record in _records(schema) for field in record["fields"] if field["type"][-1] == "double")
+        named = (stored_name(field["name"]) for record in _records(schema) for field in record["fields"] if field["type"][-1] == "double")
+        known.update(name for name in named if stored.get(name, "float") == "float")  # which becomes a double
     return [_with_doubles(schema, known) for schema in schemas]
 
 

@@ -8,7 +8,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DoubleType, StructType
+from pyspark.sql.types import StructType
 
 from sluice import housekeeping_pace, hudi_options
 from sluice.avro_schema import PLAIN, WriterSchema
@@ -100,7 +100,7 @@ class _Part:
         with self._stage("table"):
             facts = self._services.known.take(self._config) or self._first_look()
         with self._stage("schemas"):
-            schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects, scan=self._scan, doubles=_doubles(facts.schema))
+            schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects, scan=self._scan, stored=_types(facts.schema))
         planned = self._planned(schemas, facts)
         history, clock = self._services.history, self._services.clock
         remember_schemas(history, self._config, writers=schemas.in_order, inferred=schemas.inferred.values(), verdicts=planned.verdicts,
@@ -298,5 +298,5 @@ def _refused(planned: PlannedRead, objects: Tuple[ManifestObject, ...], schemas_
     return errors
 
 
-def _doubles(stored: Optional[StructType]) -> List[str]:
-    return [field.name for field in stored.fields if isinstance(field.dataType, DoubleType)] if stored is not None else []
+def _types(stored: Optional[StructType]) -> Dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in stored.fields} if stored is not None else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from sluice.avro_schema import WriterSchema, fingerprint, read_writer_schema
 from sluice.errors import SluiceError
@@ -35,19 +35,19 @@ class WriterSchemas:
 
 
 def writer_schemas(
-    objects: Objects, silver_bucket: str, items: Sequence[ManifestObject], *, scan: Scan, doubles: Collection[str] = ()
+    objects: Objects, silver_bucket: str, items: Sequence[ManifestObject], *, scan: Scan, stored: Optional[Mapping[str, str]] = None
 ) -> WriterSchemas:
     """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
 
-    JSON objects are read by `scan`: their records may carry several schemas, or none. `doubles` are the
-    table's columns of that type. An object whose schema can't be had or can't be stored is in `errors`;
+    JSON objects are read by `scan`: their records may carry several schemas, or none. `stored` are the
+    types (Spark's names) of the table's columns. An object whose schema can't be had or can't be stored is in `errors`;
     S3's passing troubles raise.
     """
     known: Dict[str, WriterSchema] = {}
     of_object: Dict[str, Tuple[str, ...]] = {}
     errors: List[ObjectError] = []
     in_order = sorted(items, key=lambda item: (item.admitted_at, item.offset or 0, item.id))
-    texts, inferred = _by_scan(objects, silver_bucket, [item for item in in_order if item.format == JSON], scan, doubles, errors)
+    texts, inferred = _by_scan(objects, silver_bucket, [item for item in in_order if item.format == JSON], scan, stored or {}, errors)
     refused = {error.object for error in errors}
     for item in in_order:
         if item.id.hash in refused:
@@ -72,7 +72,7 @@ def writer_schemas(
 
 
 def _by_scan(
-    objects: Objects, silver_bucket: str, items: Sequence[ManifestObject], scan: Scan, doubles: Collection[str], errors: List[ObjectError]
+    objects: Objects, silver_bucket: str, items: Sequence[ManifestObject], scan: Scan, stored: Mapping[str, str], errors: List[ObjectError]
 ) -> Tuple[Dict[str, List[str]], Dict[str, str]]:
     """The schemas of JSON objects as JSON, by the object's hash: all of them, and those that had to be inferred."""
     if not items:
@@ -83,7 +83,7 @@ def _by_scan(
     guessed = [mark for mark in marks if mark in scanned.inferred]
     # One text per schema, shared: what is pickled into tasks holds it once, however many objects have it.
     texts = {mark: json.dumps(schema, sort_keys=True) for mark, schema in scanned.schemas.items()}
-    texts.update(zip(guessed, (json.dumps(schema, sort_keys=True) for schema in agreed([scanned.schemas[mark] for mark in guessed], doubles))))
+    texts.update(zip(guessed, (json.dumps(schema, sort_keys=True) for schema in agreed([scanned.schemas[mark] for mark in guessed], stored))))
     store = SchemaStore(objects, silver_bucket)
     for item in items:
         for mark in scanned.of_object.get(item.id.hash, ()):

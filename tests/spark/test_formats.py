@@ -61,13 +61,14 @@ def test_one_table_takes_avro_json_and_parquet_and_the_latest_change_wins(bench:
 
 def test_types_of_schemaless_json_evolve_by_the_tables_rules_and_a_refusal_costs_its_object_only(bench: Workbench) -> None:
     config = table("evolving", json_types={"price": "decimal(9,2)"})
-    first = put(bench, json_lines(change("c", 1, id=1, n=1.5, price="1.10", gone=None)), 0, "json")
+    first = put(bench, json_lines(change("c", 1, id=1, n=1.5, k=1, price="1.10", gone=None)), 0, "json")
     assert bench.merge(config, [first]).state == "committed"
-    whole, more = put(bench, json_lines(change("c", 2, id=2, n=2, price=3, more={"a": 1})), 10, "json"), put(bench, json_lines(change("c", 3, id=3, n="three", price=None)), 20, "json")
+    whole, more = put(bench, json_lines(change("c", 2, id=2, n=2, k=2, price=3, more={"a": 1})), 10, "json"), put(bench, json_lines(change("c", 3, id=3, n="three", price=None)), 20, "json")
     broken = put(bench, json_lines(change("c", 4, id=4, n=None, price="9.99"))[:-4] + b"\n" + json_lines(change("c", 5, id=5, n=None, price="0.01")), 30, "json")
-    outcome = bench.merge(config, [whole, more, broken])
-    assert [(error.object, error.code) for error in outcome.quarantined] == [(more.id.hash, "incompatible_schema")]
-    assert bench.rows(config, "id", "n", "price", "more") == [(1, 1.5, Decimal("1.10"), None), (2, 2.0, Decimal("3.00"), '{"a":1}'), (5, None, Decimal("0.01"), None)]
+    odd = put(bench, json_lines(change("c", 6, id=6, n=6, k=6.5, price=None)), 40, "json")
+    outcome = bench.merge(config, [whole, more, broken, odd])
+    assert [(error.object, error.code) for error in outcome.quarantined] == [(hash, "incompatible_schema") for hash in sorted((more.id.hash, odd.id.hash))]
+    assert bench.rows(config, "id", "n", "k", "price", "more") == [(1, 1.5, 1, Decimal("1.10"), None), (2, 2.0, 2, Decimal("3.00"), '{"a":1}'), (5, None, None, Decimal("0.01"), None)]
     assert "gone" not in bench.spark.read.format("hudi").load(bench.path(config)).columns
     assert outcome.counts["quarantined_rows"] == 1
 

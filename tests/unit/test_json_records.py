@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, StringType, StructField, StructType
 
 from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
 from sluice.errors import EmptyObject, ExpansionLimit, Incompatible, SluiceError
@@ -87,8 +88,9 @@ def test_nan_and_the_infinities_among_numbers_without_a_schema_are_doubles_too()
     assert {name: kind for name, kind in kinds(body).items() if name in "dnt"} == {"d": "double", "n": {"type": "string", "sluice.exact_in_double": True}, "t": "string"}
     assert [str(row["d"]) for row in json_rows(body)] == ["1.5", "nan", "-inf"]
     (alone,), _ = json_schemas(body, {}, DEFAULTS)
-    for doubles, kind in ((["n"], "double"), ([], "string")):  # what is nothing else goes by the table
-        assert [field["type"][1] for field in agreed([alone], doubles)[0]["fields"] if field["name"] == "n"] == [kind]
+    (number,), _ = json_schemas(lines(flat(id=4, n=0.5)), {}, DEFAULTS)
+    for others, stored, kind in (([], {"n": "double"}, "double"), ([], {}, "string"), ([number], {}, "double"), ([number], {"n": "string"}, "string")):  # what is nothing else goes by the table
+        assert [field["type"][1] for field in agreed([alone, *others], stored)[0]["fields"] if field["name"] == "n"] == [kind]
     exact = lines(*(json.dumps(flat(id=1, x="X")).replace('"X"', number) for number in ('"NaN"', "0.12345678901234567890")))
     assert [row["x"] for row in json_rows(exact)] == ["NaN", "0.12345678901234567890"]
 
@@ -174,11 +176,23 @@ def test_numbers_inside_nested_values_keep_every_digit() -> None:
 
 def test_whole_numbers_become_doubles_where_the_table_or_the_batch_has_doubles() -> None:
     whole, fraction, large = (json_schemas(lines(flat(id=1, n=value)), {}, DEFAULTS)[0][0] for value in (5, 5.5, 2**53 + 1))
-    types = [[field["type"][1] for field in schema["fields"] if field["name"] == "n"][0] for schema in agreed([whole, fraction, large], ())]
+    types = [[field["type"][1] for field in schema["fields"] if field["name"] == "n"][0] for schema in agreed([whole, fraction, large], {})]
     assert types == ["double", "double", "long"]
-    (kept,) = agreed([whole], ())
-    (widened,) = agreed([whole], ["n"])
+    (kept,) = agreed([whole], {})
+    (widened,) = agreed([whole], {"n": "double"})
     assert [[field["type"][1] for field in schema["fields"] if field["name"] == "n"] for schema in (kept, widened)] == [["long"], ["double"]]
+
+
+@pytest.mark.parametrize(("stored", "odd"), [(LongType(), 5.5), (IntegerType(), 0.5), (StringType(), 5.5), (DoubleType(), 5.5), (FloatType(), 5.5)])
+def test_an_object_with_a_fraction_costs_no_other_object_of_its_batch(stored: Any, odd: float) -> None:
+    table = StructType([StructField("id", LongType()), StructField("n", stored)])
+    usual = "NaN" if stored == StringType() else 5
+    found = agreed([json_schemas(lines(flat(id=1, n=value)), {}, DEFAULTS)[0][0] for value in (usual, odd)], {field.name: field.dataType.simpleString() for field in table.fields})
+    writers = [read_writer_schema(schema) for schema in found]
+    planned = plan_read(config(), batch="b", writers=writers, stored=table)
+    fits = isinstance(stored, (DoubleType, FloatType))
+    assert list(planned.refused) == ([] if fits else [writers[1].fingerprint])
+    assert planned.target["n"].dataType == (DoubleType() if fits else LongType() if stored == IntegerType() else stored)
 
 
 def test_a_column_of_two_types_is_refused_with_the_advice_to_declare_it() -> None:
