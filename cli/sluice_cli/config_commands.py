@@ -18,7 +18,7 @@ from sluice_cli.config_schema import schema_text
 from sluice_cli.config_source import ConfigurationMistakes, read_tables
 from sluice_cli.failures import CommandFailed, UsageError
 from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, say
-from sluice_cli.pushing import known_tables, lane_names, review
+from sluice_cli.pushing import known_tables, lane_names, raised_generations, review
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import Target
 
@@ -27,6 +27,7 @@ NOTHING_PUSHED = "No configuration was ever pushed"
 app = typer.Typer(no_args_is_help=True, help="Which topics go to which tables: check tables.yaml, put it in force, show what is in force.")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
+WithWaiting = Annotated[bool, typer.Option("--with-waiting", help="Where a generation rises, what waits is of the new log: merge it under the new generation.")]
 
 
 @app.command()
@@ -51,12 +52,13 @@ def check(file: File, as_json: Json = False) -> None:
 
 
 @app.command()
-def push(file: File, as_json: Json = False, stack: Stack = None) -> None:
+def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, stack: Stack = None) -> None:
     """Put a tables.yaml in force. The next batch uses it.
 
     It is checked first; a wrong one changes nothing. Refused are changes that can't be made in place:
-    the key, partition columns, type or topic of a table that has data. Parked objects that have a
-    table now become pending, and their lanes are woken.
+    the key, partition columns, type or topic of a table that has data; and a higher generation while
+    objects of the old log may wait. Parked objects that have a table now become pending, and their
+    lanes are woken.
 
     Example:
 
@@ -67,7 +69,8 @@ def push(file: File, as_json: Json = False, stack: Stack = None) -> None:
     objects = Objects(target.client("s3"))
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     before = _in_force(objects, target, ledger)
-    found = review(configuration, ledger.tables(), known_tables(ledger, before), {lane.lane: lane for lane in ledger.lanes()})
+    raised = () if with_waiting else raised_generations(ledger, before, configuration)
+    found = review(configuration, ledger.tables(), known_tables(ledger, before), {lane.lane: lane for lane in ledger.lanes()}, raised)
     for warning in found.warnings:
         say(f"warning: {warning}")
     if found.refusals:

@@ -8,8 +8,12 @@ from typing import Any
 from sluice.claiming import TableState
 from sluice.configuration import Configuration
 from sluice.errors import ChangeRefused
+from sluice.kafka_watch import KafkaWatch
 from sluice.lane import PAUSED, LaneState
+from sluice.log_restart import began_again
 from sluice.table_config import TableConfig, refuse_changes
+
+MOST_WAITING = 100_000  # objects of one table looked at: those of a log that ended are the oldest
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,16 @@ class KnownTable:
 
 
 @dataclass(frozen=True)
+class RaisedGeneration:
+    """A table whose generation a configuration raises while `waiting` objects of it wait that aren't known to be of the new log."""
+
+    table: str
+    before: int
+    after: int
+    waiting: int
+
+
+@dataclass(frozen=True)
 class Review:
     """What speaks against a configuration (`refusals`), and what its author should know (`warnings`)."""
 
@@ -30,11 +44,14 @@ class Review:
     warnings: tuple[str, ...]
 
 
-def review(configuration: Configuration, tables: Iterable[TableState], known: Iterable[KnownTable], lanes: Mapping[str, LaneState]) -> Review:
+def review(
+    configuration: Configuration, tables: Iterable[TableState], known: Iterable[KnownTable], lanes: Mapping[str, LaneState], raised: Iterable[RaisedGeneration] = (),
+) -> Review:
     """Compare a configuration with the tables that have data and with the lanes that are at work.
 
     In place, a table keeps its key, partition columns and type, and the topic that feeds it; it changes
-    lane only while nothing of it waits and both lanes are paused, since two runs would write it otherwise.
+    lane only while nothing of it waits and both lanes are paused, since two runs would write it otherwise. What waits when
+    its generation is `raised` would be merged under the new one, and win over all that the table holds (invariant 3).
     """
     refusals: list[str] = []
     warnings: list[str] = []
@@ -54,6 +71,7 @@ def review(configuration: Configuration, tables: Iterable[TableState], known: It
             warnings.append(f"objects of topic {table.topic} wait for {table.table}, which topic {own_topics[table.table]} feeds: they move to {config.table} with the next pass of reconcile")
         elif table.busy and config is not None:
             refusals.append(f"{table.table} has objects of topic {table.topic} waiting, which would feed {config.table}: `sluice wait` first")
+    refusals += [_generation_refusal(table) for table in raised]
     return Review(tuple(dict.fromkeys(refusals)), tuple(dict.fromkeys(warnings)))
 
 
@@ -89,6 +107,32 @@ def _lane_refusals(table: KnownTable, config: TableConfig, lanes: Mapping[str, L
     if waking:
         return [f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(waking)} can run: `sluice pause` first, `sluice resume` after"]
     return []
+
+
+def _generation_refusal(table: RaisedGeneration) -> str:
+    return (
+        f"{table.table} would go from generation {table.before} to {table.after} while objects of it wait ({table.waiting:,}), which would win over newer rows if they are of "
+        "the old log: `sluice wait` first, with the source's connector stopped if more keep coming; or --with-waiting if they are all of the new log")
+
+
+def raised_generations(ledger: Any, before: Configuration | None, configuration: Configuration) -> tuple[RaisedGeneration, ...]:
+    """The tables whose generation rises while objects wait for it.
+
+    Not counted is what was claimed, since its manifest has its generation, what keeps a generation of its own, and what follows parked
+    objects of its Kafka partition: it is known to be of the log that began again.
+    """
+    found = []
+    for lane in lane_names(ledger, before) if before else ():
+        for topic, table in sorted({(item.topic, item.table) for item in ledger.pending(lane, 1)}):
+            old, new = before.table_for_topic(topic) if before else None, configuration.table_for_topic(topic)
+            if old is None or new is None or old.table != table or new.table != table or new.generation <= old.generation:
+                continue
+            marks = KafkaWatch.from_dict(ledger.table_state(table).watch).marks
+            listed = ledger.pending_of(lane, {table: MOST_WAITING})  # the oldest first
+            waiting = [item for item in listed if item.generation is None and not began_again(marks, item.kafka_partition, item.offset, generation=old.generation)]
+            if waiting:
+                found.append(RaisedGeneration(table, old.generation, new.generation, len(waiting)))
+    return tuple(found)
 
 
 def known_tables(ledger: Any, before: Configuration | None) -> tuple[KnownTable, ...]:

@@ -12,7 +12,9 @@ from sluice.configuration import Configuration
 from sluice.ledger_items import PARKED, PENDING, QUARANTINED
 from sluice.ledger_records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.log_restart import LOG_RESTARTED
-from sluice.silver_keys import rows_key
+from sluice.manifest import Manifest
+from sluice.silver_keys import manifest_key, rows_key
+from sluice.table_config import TableConfig
 from sluice_aws.admission import Admission
 from sluice_aws.objects import Objects
 from sluice_cli.failures import UsageError
@@ -114,6 +116,11 @@ class Quarantine:
             routed = replace(
                 record, table=verdict.table, lane=verdict.lane, topic=route.topic, kafka_partition=route.kafka_partition,
                 offset=route.offset, format=route.format, schema=schema)
+            if record.quarantined_rows and record.table == verdict.table and verdict.config is not None:
+                generation = self._merged_under(record, verdict.config)
+                if generation is None:
+                    return Decided(record, False, f"the manifest of its batch {record.batch} is gone: under which generation its rows were merged isn't known")
+                routed = replace(routed, generation=generation)
             paused = verdict.config is not None and verdict.config.paused
             return self._written(record, self._ledger.retry(record, routed, self._decision(record, RETRIED, command, by, note)), None if paused else verdict.lane)
 
@@ -123,6 +130,17 @@ class Quarantine:
     def discard(self, records: Iterable[ObjectRecord], *, command: str, by: str, note: str | None) -> list[Decided]:
         """Give up what is in quarantine or parked; that, by which command and by whom stays on the record."""
         return [self._written(record, self._ledger.discard(record, self._decision(record, DISCARDED, command, by, note)), None) for record in records]
+
+    def _merged_under(self, record: ObjectRecord, config: TableConfig) -> int | None:
+        """The generation that the other rows of an object were merged under; None when nothing tells it.
+
+        Under the table's present one they would win over all that came since.
+        """
+        if config.generation == 0:  # it only rises
+            return 0
+        document = self._objects.get(self._silver, manifest_key(record.lane or "", record.batch or ""))
+        part = None if document is None else Manifest.from_json(document.data.decode("utf-8")).tables.get(record.table or "")
+        return None if part is None else int(part.config.get("generation", 0))
 
     def _decision(self, record: ObjectRecord, verb: str, command: str, by: str, note: str | None) -> Decision:
         return Decision(

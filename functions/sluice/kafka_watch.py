@@ -48,7 +48,8 @@ class Watched:
 def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
     """Judge what a batch has read, before anything of it is committed. `seen` is in the order of admission.
 
-    Rows of an append-only table, and those that a column orders, have no log whose positions could fall.
+    Rows of an append-only table, and those that a column orders, have no log whose positions could fall. What is taken back in of an
+    earlier generation is of a log that ended: the one that is watched is that of the table's present one.
     """
     if config.append_only:
         if config.coordinates:
@@ -56,6 +57,8 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
         ranges, refused = overlapping(watch.ranges, seen)
         return Watched(KafkaWatch(watch.marks, ranges), refused=refused)
     if config.position is not None:
+        return Watched(watch)
+    if any(mark.generation > config.generation for mark in watch.marks.values()):
         return Watched(watch)
     judged = judge(watch.marks, seen, generation=config.generation)
     return Watched(KafkaWatch(bounded(judged.marks), watch.ranges), parked=judged.parked)

@@ -96,6 +96,12 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     return Judgement(known, parked)
 
 
+def began_again(marks: Mapping[int, Mark], partition: Optional[int], offset: Optional[int], *, generation: int) -> bool:
+    """Whether an object that nobody has read yet is known to be of a log that began again: it follows what is parked of its Kafka partition."""
+    mark = marks.get(partition) if partition is not None else None
+    return mark is not None and mark.generation == generation and mark.restarted_at is not None and offset is not None and offset >= mark.restarted_at
+
+
 def _of_partition(mark: Optional[Mark], elsewhere: Optional[Mark], items: Sequence[SeenObject], generation: int) -> Tuple[Optional[Mark], Dict[str, str]]:
     reasons: Dict[str, str] = {}
     for at, item in enumerate(items):

@@ -35,7 +35,7 @@ class QuarantineLedger:
 
         `routed` has table, lane, schema and so on as admission finds them now. The object keeps the time
         it was admitted at; its attempt is one more, so that its next batch is another than its last. Where rows
-        of it were merged, it tells by `rows_aside` which weren't, as long as it goes to the same table.
+        of it were merged, it tells by `rows_aside` which weren't and keeps the generation of `routed`, as long as it goes to the same table.
         False when the ledger no longer holds it as `record` says, and for a parked one, which its rule or a higher generation takes in.
         """
         if record.state == items.PARKED:
@@ -43,7 +43,7 @@ class QuarantineLedger:
         moved = replace(routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, **_merged_of(record, routed.table))
         named = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
         changes: Values = {name: getattr(moved, name) for name in named}
-        changes.update(merged=moved.merged or None, rows_aside=moved.rows_aside, code=None, reason=None, batch=None, quarantined_rows=None, row_codes=None, listed_as=None, listed_at=None)
+        changes.update(merged=moved.merged or None, rows_aside=moved.rows_aside, generation=moved.generation, code=None, reason=None, batch=None, quarantined_rows=None, row_codes=None, listed_as=None, listed_at=None)
         back = {"objects": -1, "quarantined_rows": -record.quarantined_rows} if record.quarantined_rows else {"objects_quarantined": -1}
         return self._decide(record, changes, decision, back, [self._table.put_action(pending_item(moved))])
 
@@ -95,7 +95,7 @@ class QuarantineLedger:
 def _merged_of(record: ObjectRecord, table: Optional[str]) -> Dict[str, Any]:
     """What a table has of an object that is taken back in: of another table's rows it has none."""
     if table is None or table != record.table:
-        return {"merged": False, "rows_aside": None}
+        return {"merged": False, "rows_aside": None, "generation": None}
     if record.quarantined_rows and record.batch is not None:
         return {"merged": True, "rows_aside": rows_key(record.batch, table, record.id.hash)}
     return {"merged": record.merged, "rows_aside": record.rows_aside}

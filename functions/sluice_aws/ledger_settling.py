@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from sluice import ledger_items as items
@@ -87,20 +88,21 @@ class SettlingLedger:
             return False
         return True
 
-    def return_to_pending(self, batch: str, table: str, objects: Sequence[ObjectId], lane: str, run_id: str, job_run_id: str) -> Optional[List[ObjectId]]:
+    def return_to_pending(self, batch: str, table: str, objects: Sequence[ObjectId], lane: str, run_id: str, job_run_id: str, generation: Optional[int] = None) -> Optional[List[ObjectId]]:
         """claimed -> pending for a part that is deliberately split; gives those that returned. Repeatable.
 
         Every transaction is conditional on this job run's hold of the lane: None when it is lost, and
         then whoever takes over finishes the batch, those that have returned by then included.
-        They keep the time they were admitted at. The part ends as returned, so the batch can be
+        They keep the time they were admitted at, and the `generation` that they were claimed under, whatever their table's is by then. The part ends as returned, so the batch can be
         closed; what waits now is of the lane's holder's own knowledge, so nothing is woken.
         """
         records = self._objects.get_objects(objects)
+        kept: Values = {} if generation is None else {"generation": generation}
         groups = [
             [
                 self._table.update_action(
-                    items.object_key(identity), {"state": items.PENDING, "batch": None}, condition=when(state=items.CLAIMED, batch=batch)),
-                self._table.put_action(pending_item(records[identity])),
+                    items.object_key(identity), {"state": items.PENDING, "batch": None, **kept}, condition=when(state=items.CLAIMED, batch=batch)),
+                self._table.put_action(pending_item(replace(records[identity], **kept))),
             ]
             for identity in objects
         ]

@@ -116,7 +116,8 @@ class TableParts:
             self._hold.check()
         retry_at = self._back_off(table, failure)  # before the objects are pending again: nothing claims them early
         me = self._hold.identity
-        if self._ledger.return_to_pending(manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id) is None:
+        generation = manifest.tables[table].table_config.generation
+        if self._ledger.return_to_pending(manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id, generation) is None:
             self._hold.lose()
             self._hold.check()
         self._log.event("part_returned", batch=manifest.batch, table=table, objects=len(claimed), retry_at=retry_at)

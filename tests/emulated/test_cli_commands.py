@@ -297,6 +297,37 @@ def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(
     assert run(["config", "push", tables(MOVED)]) == 0
 
 
+RAISED = TABLES.replace("table: crm.user}", "table: crm.user, generation: 1}")
+
+
+def test_a_generation_rises_only_when_nothing_waits_or_what_waits_follows_a_log_that_began_again(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    old = stack.admit(stack.write("a"), kafka_partition=0, offset=40)
+    stack.admit(stack.write("b"), kafka_partition=0, offset=90)
+    stack.admit(stack.write("c"), kafka_partition=0, offset=10, generation=0)  # keeps its own
+    stack.admit(stack.write("d"), items.PARKED, kafka_partition=0, offset=80, code="log_restarted")
+    assert run(["config", "push", tables(RAISED)]) == 1
+    err = capsys.readouterr().err
+    assert "crm.user would go from generation 0 to 1 while objects of it wait (2)" in err and "--with-waiting" in err
+    assert run(["config", "push", tables(TABLES.replace("[id]", "[id], freshness: 5s"))]) == 0, "another change is free"
+
+    stack.dynamodb.update_item(
+        TableName="s-ledger", Key={name: {"S": value} for name, value in items.table_key("crm.user").items()}, UpdateExpression="SET watch = :w, #t = :t",
+        ExpressionAttributeNames={"#t": "table"}, ExpressionAttributeValues={":t": {"S": "crm.user"}, ":w": {"M": {"marks": {"M": {"0": {"M": {
+            "generation": {"N": "0"}, "offset": {"N": "70"}, "kind": {"S": "postgres"}, "highest": {"S": "0000.1.1"}, "restarted_at": {"N": "80"}}}}}}}})
+    assert run(["config", "push", tables(RAISED)]) == 1
+    assert "wait (1)" in capsys.readouterr().err
+    assert stack.ledger.quarantine_pending(stack.ledger.get_objects([old])[old], "lost_before_read", "gone", NOW)
+    assert run(["config", "push", tables(RAISED)]) == 0
+
+
+def test_what_waits_is_merged_under_a_raised_generation_where_that_is_said(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    stack.admit(stack.write("a"))
+    assert run(["config", "push", tables(RAISED)]) == 1
+    assert run(["config", "push", tables(RAISED), "--with-waiting"]) == 0
+
+
 def test_a_table_that_no_rule_feeds_any_more_is_warned_of(stack, tables, capsys):
     stack.ledger.pin_table("crm.user", PINNED)
     without = "defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]"

@@ -1,5 +1,6 @@
 """The ways out of quarantine, on an emulated stack: listed with reasons, taken back in, discarded, each on the record."""
 import io
+from dataclasses import replace
 
 import fastavro
 import pytest
@@ -165,6 +166,32 @@ def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(config
     third = settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=2)
     assert run(["quarantine", "retry", holed.hash]) == 0
     assert configured.ledger.get_objects([holed])[holed].rows_aside == rows_key(third, "crm.user", holed.hash)
+
+
+def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_were_merged_under(configured, invoked, tmp_path, capsys):  # noqa: F811
+    holed, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
+    batch = settled(configured, [holed, other], rows={holed: [a_row(1)], other: [a_row(0)]})
+    (tmp_path / "tables.yaml").write_text(TABLES.replace("table: crm.user}", "table: crm.user, generation: 2}"))
+    assert run(["config", "push", "tables.yaml"]) == 0
+    capsys.readouterr()
+
+    assert run(["quarantine", "retry", holed.hash, "--json"]) == 1
+    assert f"the manifest of its batch {batch} is gone" in capsys.readouterr().out
+    listed = tuple(in_manifest(identity) for identity in (holed, other))
+    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(replace(CONFIG, generation=1).to_dict(), listed)})
+    assert manifest.batch == batch
+    configured.s3.put_object(Bucket="s-silver", Key=manifest_key("main", batch), Body=manifest.to_json().encode())
+    assert run(["quarantine", "retry", holed.hash]) == 0
+
+    record = configured.ledger.get_objects([holed])[holed]
+    (waiting,) = configured.ledger.pending("main", 10)
+    assert (record.generation, waiting.generation, waiting.id) == (1, 1, holed)
+    # Another table has none of its rows: what that merges is merged as new.
+    record = configured.ledger.get_objects([other])[other]
+    decision = Decision(other, "retried", NOW, "sluice quarantine retry", "me", record.state, batch=record.batch)
+    assert configured.ledger.retry(record, replace(record, table="crm.people", generation=1), decision)
+    (waiting,) = [item for item in configured.ledger.pending("main", 10) if item.table == "crm.people"]
+    assert (waiting.merged, waiting.rows_aside, waiting.generation) == (False, None, None)
 
 
 def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, invoked, capsys):  # noqa: F811

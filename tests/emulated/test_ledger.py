@@ -492,6 +492,13 @@ class TestSettling:
         assert ledger.pending(LANE, 100) == []
         assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-2", "job-2") == ids
 
+    def test_what_a_split_part_returns_keeps_the_generation_that_it_was_claimed_under(self, ledger):
+        admitted = [an_object(n) for n in range(2)]
+        manifest = claimed(ledger, admitted)
+        ids = [one.id for one in admitted]
+        assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1", 3) == ids
+        assert {item.generation for item in ledger.pending(LANE, 10)} == {record.generation for record in ledger.get_objects(ids).values()} == {3}
+
     def test_a_split_part_returns_its_objects_as_old_as_they_were_and_may_be_claimed_again(self, ledger):
         admitted = [an_object(n) for n in range(3)]
         before = None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sluice.kafka_watch import MOST_CHARACTERS, KafkaWatch, watched
-from sluice.log_restart import Mark, SeenObject, judge
+from sluice.log_restart import Mark, SeenObject, began_again, judge
 from sluice.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
 from sluice.table_config import TableConfig
 
@@ -52,6 +52,19 @@ def test_a_raised_generation_begins_anew() -> None:
     marks = judge(marks, [pg(10, GB, 200)], generation=0).marks
     freed = judge(marks, [pg(10, GB, 200), pg(20, 2 * GB, 300)], generation=1)
     assert freed.parked == {} and freed.marks[0].generation == 1 and freed.marks[0].restarted_at is None
+
+
+def test_what_is_taken_back_in_of_an_earlier_generation_is_not_judged_and_what_is_watched_stays() -> None:
+    marks = judge({}, [pg(10, GB, 200)], generation=1).marks
+    found = watched(KafkaWatch(marks), [pg(0, 40 * GB, 100), pg(20, 2 * GB, 300)], CONFIG)
+    assert (found.watch, found.parked) == (KafkaWatch(marks), {})
+
+
+def test_what_follows_a_log_that_began_again_is_known_before_it_is_read() -> None:
+    marks = judge({}, [pg(0, 40 * GB, 100), pg(10, GB, 200)], generation=0).marks
+    known = [(0, 10), (0, 20), (0, 9), (1, 20), (None, 20), (0, None)]
+    assert [began_again(marks, partition, offset, generation=0) for partition, offset in known] == [True, True, False, False, False, False]
+    assert not began_again(marks, 0, 20, generation=1)
 
 
 @pytest.mark.parametrize(("what", "second"), [
