@@ -99,7 +99,6 @@ deploy: build  ## sam deploy, upload the Spark artifacts under their content has
 delete: setup  ## bring Spark to rest and delete the stack; buckets, ledger and key stay
 	$(SLUICE) standstill begin
 	$(BIN)/sam delete --config-env $(ENV) --stack-name $(STACK) --no-prompts
-	@rm -f .aws-sam/standstill-$(STACK).json
 
 bench: setup  ## latency, full load beside the always-on peer, admit, small objects; writes docs/benchmarks.md (some 40 minutes)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench

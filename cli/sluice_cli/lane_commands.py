@@ -29,8 +29,9 @@ def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
 
       sluice pause main
     """
-    target = chosen_target(stack)
-    _print(_known(target, lane).pause(lane), as_json)
+    ledger = _known(chosen_target(stack), lane)
+    _decided_by_hand(ledger, lane)
+    _print(ledger.pause(lane), as_json)
 
 
 def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
@@ -47,9 +48,17 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     moving = [table.table for table in ledger.tables() if table.rebuild and table.rebuild.get("lane") == lane]
     if moving:
         raise CommandFailed(f"{moving[0]} is being rebuilt, and its data half moved", next_step=f"`sluice rebuild table {moving[0]}` goes on with it; then resume")
+    _decided_by_hand(ledger, lane)
     state = ledger.resume(lane)
     supervise_now(target)
     _print(state, as_json)
+
+
+def _decided_by_hand(ledger: Ledger, lane: str) -> None:
+    """The end of a standstill no longer touches the lane, paused or not."""
+    resting = ledger.resting()
+    if lane in resting:
+        ledger.note_resting([each for each in resting if each != lane])
 
 
 def _known(target: Target, lane: str) -> Ledger:

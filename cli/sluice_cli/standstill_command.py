@@ -23,7 +23,7 @@ POLL_S = 5.0
 GIVEN = "ApplicationId"  # the parameter that names an application which isn't the stack's own
 RESTING = ("CREATED", "STOPPED", "TERMINATED")
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
-Note = Annotated[Optional[Path], typer.Option("--note", metavar="FILE", help="Where the lanes that it paused are noted, for `sluice standstill end`; else a file of the stack's own under .aws-sam.", show_default=False)]
+Note = Annotated[Optional[Path], typer.Option("--note", metavar="FILE", help="A file that notes the lanes that it paused, for `sluice standstill end`; else the ledger does, for whatever machine ends it.", show_default=False)]
 
 
 class NotAtRest(CommandFailed):
@@ -31,7 +31,6 @@ class NotAtRest(CommandFailed):
 
     code = "not_at_rest"
     retriable = True
-    next_step = "Look at `sluice status`; run it again, or take it back with `sluice standstill end`"
 
 
 @app.command("begin")
@@ -62,22 +61,21 @@ def begin(
         return
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     working = [state.lane for state in ledger.lanes() if state.state not in (PAUSED, HALTED) and not state.pause_requested]
-    place = _place(note, target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(json_module.dumps({"stack": target.stack, "lanes": list(dict.fromkeys([*_noted(place), *working]))}))
+    _write(note, ledger, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
     for lane in working:
         ledger.pause(lane)
         say(f"{lane}: paused")
     deadline = time.monotonic() + timeout
-    _wait(lambda: [f"lane {state.lane} ({state.state})" for state in ledger.lanes() if state.state not in (IDLE, PAUSED, HALTED)], deadline)
+    back = f"sluice --stack {target.stack} standstill end" + (f" --note {note}" if note else "")
+    _wait(lambda: [f"lane {state.lane} ({state.state})" for state in ledger.lanes() if state.state not in (IDLE, PAUSED, HALTED)], deadline, back)
     emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
     if target.parameters.get(GIVEN):
         say(f"application {application}: left as it is, since the stack was given it")
         return
-    _wait(lambda: [f"job run {run['name']}" for page in emr.get_paginator("list_job_runs").paginate(applicationId=application) for run in page["jobRuns"] if run["state"] not in ENDED], deadline)
+    _wait(lambda: [f"job run {run['name']}" for page in emr.get_paginator("list_job_runs").paginate(applicationId=application) for run in page["jobRuns"] if run["state"] not in ENDED], deadline, back)
     if emr.get_application(applicationId=application)["application"]["state"] not in RESTING:
         emr.stop_application(applicationId=application)
-    _wait(lambda: [f"application {state}" for state in (emr.get_application(applicationId=application)["application"]["state"],) if state not in RESTING], deadline)
+    _wait(lambda: [f"application {state}" for state in (emr.get_application(applicationId=application)["application"]["state"],) if state not in RESTING], deadline, back)
     say(f"application {application}: at rest")
 
 
@@ -94,25 +92,33 @@ def end(note: Note = None, stack: Stack = None) -> None:
     except NoTarget as missing:
         say(f"{missing}: nothing rests")
         return
-    place = _place(note, target)
-    lanes = _noted(place)
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    lanes = _noted(note, ledger)
     for lane in lanes:
         ledger.resume(lane)
         say(f"{lane}: goes on")
     if lanes:
         supervise_now(target)
-    place.unlink(missing_ok=True)
+    if note is not None:
+        note.unlink(missing_ok=True)
+    elif lanes:
+        ledger.note_resting([])
 
 
-def _place(note: Path | None, target: Target) -> Path:
-    """Environments are deployed from one folder: each has a note of its own."""
-    return note or Path(".aws-sam", f"standstill-{target.stack}.json")
-
-
-def _noted(place: Path) -> list[str]:
+def _noted(note: Path | None, ledger: Ledger) -> list[str]:
     """The lanes that were paused and have not been let go on."""
-    return list(json_module.loads(place.read_text())["lanes"]) if place.is_file() else []
+    if note is None:
+        return list(ledger.resting())
+    return list(json_module.loads(note.read_text())["lanes"]) if note.is_file() else []
+
+
+def _write(note: Path | None, ledger: Ledger, target: Target, lanes: list[str]) -> None:
+    """Before any of them is paused: what is cut off is taken back, too."""
+    if note is None:
+        ledger.note_resting(lanes)
+        return
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(json_module.dumps({"stack": target.stack, "lanes": lanes}))
 
 
 def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, str]:
@@ -138,12 +144,14 @@ def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> b
     return changes_application(body, read_template(template), now, given)
 
 
-def _wait(what: Callable[[], list[str]], deadline: float) -> None:
-    """Until there is nothing to wait for; says once what that is. Raises NotAtRest."""
+def _wait(what: Callable[[], list[str]], deadline: float, back: str) -> None:
+    """Until there is nothing to wait for; says once what that is. Raises NotAtRest, which names `back`, the command that takes the standstill back."""
     said: list[str] = []
     while waiting := what():
         if time.monotonic() > deadline:
-            raise NotAtRest(f"Still waiting for {', '.join(waiting[:5])}", waiting_for=waiting)
+            raise NotAtRest(
+                f"Still waiting for {', '.join(waiting[:5])}", waiting_for=waiting,
+                next_step=f"The lanes stay paused until this goes through or is taken back: look at `sluice status`, then run it again (--timeout waits longer), or `{back}`")
         if waiting != said:
             say(f"waiting for {', '.join(waiting[:5])}")
             said = waiting

@@ -135,6 +135,11 @@ def decision_key(identity: ObjectId, now: int, verb: str) -> Key:
     return {"pk": decisions_partition(identity), "sk": f"{now:013d}#{verb}"}
 
 
+def standstill_key() -> Key:
+    """Which lanes were paused so that Spark rests, until they go on."""
+    return {"pk": "standstill", "sk": "standstill"}
+
+
 def counter_key(name: str) -> Key:
     """A counter."""
     return {"pk": f"counter#{name}", "sk": "counter"}

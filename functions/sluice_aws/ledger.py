@@ -62,6 +62,8 @@ class Ledger:
         self.lapse = lanes.lapse
         self.pause = lanes.pause
         self.resume = lanes.resume
+        self.resting = lanes.resting
+        self.note_resting = lanes.note_resting
 
         self.pending = pending.pending
         self.pending_of = pending.pending_of

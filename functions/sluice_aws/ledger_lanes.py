@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from sluice import lane as machine
 from sluice.lane import LaneState, Refused, Result
-from sluice.ledger_items import LANES_LISTED_AS, lane_key, listed_at
+from sluice.ledger_items import LANES_LISTED_AS, lane_key, listed_at, standstill_key
 from sluice_aws.ledger_expressions import Condition, when
 from sluice_aws.ledger_table import LedgerBusy, LedgerTable
 
@@ -81,6 +81,14 @@ class LaneLedger:
     def resume(self, lane: str) -> LaneState:
         """Take back a pause or a halt; counts as an arrival."""
         return _whichever(self._apply(lane, machine.resume))
+
+    def resting(self) -> List[str]:
+        """The lanes that were paused for a standstill and not let go on since."""
+        return list((self._table.get(standstill_key()) or {}).get("lanes", ()))
+
+    def note_resting(self, lanes: Sequence[str]) -> None:
+        """Remember these, and no others."""
+        self._table.update(standstill_key(), {"lanes": list(lanes) or None})
 
     def _apply(self, lane: str, transition: Callable[[LaneState], Result], also: Optional[Condition] = None) -> Result:
         for _ in range(ATTEMPTS):

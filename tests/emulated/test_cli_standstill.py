@@ -51,15 +51,31 @@ def test_what_a_deployment_that_failed_left_at_rest_goes_on_after_the_next_also_
     assert stack.ledger.lane("main").state == IDLE and not note.exists()
 
 
-def test_each_stack_that_is_deployed_from_a_folder_has_a_note_of_its_own(stack, emr, invoked, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.chdir(tmp_path)
+def test_what_one_machine_brought_to_rest_another_one_lets_go_on(stack, emr, invoked, tmp_path, monkeypatch):  # noqa: F811
     stack.ledger.wake("main")
-    other = tmp_path / ".aws-sam" / "standstill-sluice-dev.json"
-    other.parent.mkdir()
-    other.write_text('{"stack": "sluice-dev", "lanes": ["big"]}')
-    assert run(["standstill", "begin"]) == 0 and stack.ledger.lane("main").state == PAUSED
-    assert run(["standstill", "end"]) == 0 and stack.ledger.lane("main").state == IDLE
-    assert list(other.parent.iterdir()) == [other] and "big" in other.read_text()
+    first, second = tmp_path / "first", tmp_path / "second"
+    for machine in (first, second):
+        machine.mkdir()
+    monkeypatch.chdir(first)
+    assert run(["standstill", "begin"]) == 0  # the deployment fails
+    assert (stack.ledger.lane("main").state, stack.ledger.resting(), list(first.iterdir())) == (PAUSED, ["main"], [])
+    monkeypatch.chdir(second)
+    assert run(["standstill", "begin"]) == 0  # the next one, from a fresh clone
+    assert run(["standstill", "end"]) == 0
+    assert (stack.ledger.lane("main").state, stack.ledger.resting()) == (IDLE, []) and invoked
+    stack.ledger.pause("main")
+    assert run(["standstill", "end"]) == 0 and stack.ledger.lane("main").state == PAUSED, "nothing of it is left"
+
+
+@pytest.mark.parametrize("by_hand", [["pause", "main"], ["resume", "main"]])
+def test_a_lane_that_is_paused_or_resumed_by_hand_meanwhile_is_left_as_it_is_then(stack, emr, invoked, by_hand):  # noqa: F811
+    for lane in ("main", "big"):
+        stack.ledger.wake(lane)
+    assert run(["standstill", "begin"]) == 0
+    assert run(by_hand) == 0
+    stack.ledger.pause("main")
+    assert run(["standstill", "end"]) == 0
+    assert {state.lane: state.state for state in stack.ledger.lanes()} == {"main": PAUSED, "big": IDLE}
 
 
 def test_an_application_that_the_stack_was_given_goes_on_with_others_jobs_while_the_lanes_rest(stack, emr, invoked, tmp_path):  # noqa: F811
@@ -91,7 +107,8 @@ def test_a_run_that_does_not_end_is_told_and_the_way_back_is_open(stack, emr, in
     stack.ledger.request_start("main", "run-1", 1)
     note = tmp_path / "note.json"
     assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 1
-    assert "Still waiting for lane main" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "Still waiting for lane main" in said and f"`sluice --stack s standstill end --note {note}`" in said
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
     assert run(["standstill", "end", "--note", str(note)]) == 0
     assert not stack.ledger.lane("main").pause_requested
