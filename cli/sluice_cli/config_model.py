@@ -202,7 +202,7 @@ class Settings(_Strict):
     generation: Annotated[int, Field(strict=True, ge=0, le=9_999)] | None = Field(None, description="Raise it when the source's log starts again lower")
     paused: Annotated[bool, Field(strict=True)] | None = Field(None, description="Objects are admitted and wait")
     raw: Raw | None = Field(None, description="Dates and times are stored as the connector counts them: true for all columns, or their names")
-    rewrite_limit: Bytes | None = Field(None, description="A table larger than this isn't written anew when a decimal's scale changes; what brings the change waits in quarantine")
+    rewrite_limit: Bytes | None = Field(None, description="A table larger than this isn't written anew for a decimal's new scale or a list's wider items; what brings the change waits in quarantine")
     position: ColumnName | None = Field(None, description="The column that orders a row's changes where a query captured them, such as last_update")
     append_only: Annotated[bool, Field(strict=True)] | None = Field(None, description="Rows have no key: each record of each object is a row, however often the object comes")
     coordinates: Coordinates | None = Field(None, description="Where append_only: the columns in which records carry their Kafka partition and offset; a record is then a row once, whatever objects bring it")

@@ -9,4 +9,5 @@ ROWS_KEY = "sluice.rows_before"  # of the table, deleted ones included
 # A table's own file of properties keeps what must live as long as the table; commit metadata goes with its commit.
 FLOOR_PROPERTY = "sluice.truncated_at"
 PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that was removed for good, or is about to be
+WIDENED_PROPERTY = "sluice.widened"  # which columns became wider, and since when (widened_columns.py)
 UNPURGED_PROPERTY = "sluice.purging"  # rows are being removed from log files, which must be compacted before the next write

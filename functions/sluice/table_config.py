@@ -29,7 +29,7 @@ class TableConfig:
     """One table. `table` is "database.name"; times are seconds and hours; `hudi` are extra write options.
 
     `raw` are the columns whose dates and times are stored as the connector counts them ("*" for all); a table larger
-    than `rewrite_limit_bytes` isn't written anew for a decimal that needs it.
+    than `rewrite_limit_bytes` isn't written anew for a change of type that needs it.
     `json_types` say what columns of JSON without a schema are (json_types.py). `position` is the column that orders the
     rows of a query-based capture, None where the source's log does. An `append_only` table's key is hidden_columns.ROW;
     `coordinates` are the columns in which its records carry their Kafka partition and offset, empty where they don't.

@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructType, TimestampType
 
 from sluice import hudi_options, index_choice, own_metadata, write_sizes
+from sluice.file_slices import data_file
 from sluice.instant_time import instant_ms, instant_of_ms
 from sluice.table_config import AUTO, COW, TableConfig
+from sluice.widened_columns import NONE_WIDENED, are_as_stored, with_widened
 from sluice_spark.commit_reading import commit_of, rows_told
 from sluice_spark.hudi_errors import ClockBehind, CommitNotNewest, TableDiffers
 from sluice_spark.hudi_jvm import HudiJvm
@@ -59,10 +61,13 @@ class HudiTable:
         if differences:
             told = "; ".join(f"{name} is {had!r}, not {wanted!r}" for name, (had, wanted) in sorted(differences.items()))
             raise TableDiffers(f"{self.config.table}: {told}", table=self.config.table, differences=differences)
+        facts = self._facts(meta_client)
         missing = hudi_options.absent(properties, found)
+        if facts.empty and facts.widened is None:  # from here on every change of a type is noted
+            missing[own_metadata.WIDENED_PROPERTY] = NONE_WIDENED
         if missing:
             self.jvm.update_properties(meta_client, missing)
-        return replace(self._facts(meta_client), properties_added=tuple(sorted(missing)))
+        return replace(facts, properties_added=tuple(sorted(missing)), widened=missing.get(own_metadata.WIDENED_PROPERTY, facts.widened))
 
     def _facts(self, meta_client: Any) -> TableFacts:
         timeline = meta_client.getActiveTimeline()
@@ -78,6 +83,7 @@ class HudiTable:
             purging=bool(self.jvm.table_property(meta_client, own_metadata.UNPURGED_PROPERTY)),
             unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
             record_index=self._has_record_index(meta_client),
+            widened=self.jvm.table_property(meta_client, own_metadata.WIDENED_PROPERTY),
             rows=rows_told(commits) if count else 0,
             meta_client=meta_client,
         )
@@ -103,17 +109,25 @@ class HudiTable:
         """Remember durably that log files hold rows that are being removed (empty: no longer)."""
         self.jvm.update_properties(self.jvm.meta_client(self.path), {own_metadata.UNPURGED_PROPERTY: instant})
 
+    def note_widened(self, columns: Sequence[str], facts: TableFacts) -> None:
+        """Remember durably, before the commit that brings it, that these columns become wider: files that it doesn't touch keep the narrower type."""
+        noted = with_widened(facts.widened, columns, newest=facts.newest or "")
+        if noted is not None:
+            self.jvm.update_properties(self.jvm.meta_client(self.path), {own_metadata.WIDENED_PROPERTY: noted})
+
     def stored(self, facts: TableFacts, *columns: str) -> DataFrame:
         """The table's rows as of its newest commit, deleted ones included, with only these columns.
 
         An unpartitioned copy-on-write table is read from its newest files directly, as the timeline that
-        `facts` were taken from names them: Hudi's data source lists the whole timeline three times more.
+        `facts` were taken from names them: Hudi's data source lists the whole timeline three times more. Not where a file may have
+        one of these columns as it was before it became wider: Spark's own reader fails on it, and Hudi's reads the old type and casts.
         """
         reader = self._spark.read
         if self.config.table_type == COW and not self.config.partition_by and facts.meta_client is not None and facts.schema is not None:
+            schema = StructType([facts.schema[name] for name in columns])
             files = self.jvm.newest_files(facts.meta_client, MOST_FILES_BY_NAME)
-            if files:
-                return reader.schema(StructType([facts.schema[name] for name in columns])).parquet(*files)
+            if files and _are_of_one_type(schema, files, facts):
+                return reader.schema(schema).parquet(*files)
         return reader.format("hudi").options(**hudi_options.read_options()).load(self.path).select(*columns)
 
     def size_bytes(self, facts: TableFacts) -> int:
@@ -200,6 +214,12 @@ class HudiTable:
         options = {**hudi_options.client_options(self.config, parallelism=self.cores, record_index=self._has_record_index(meta_client)), **(more or {})}
         schema = self.jvm.avro_schema(meta_client)
         return self.jvm.write_client(self.path, self.config.name, options, schema)
+
+
+def _are_of_one_type(schema: StructType, files: Sequence[str], facts: TableFacts) -> bool:
+    named = [data_file(path.rpartition("/")[2], 0) for path in files]
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    return are_as_stored(facts.widened, types, oldest_file=min("" if file is None else file.instant for file in named))
 
 
 def has_timestamp_key(config: TableConfig, rows: DataFrame) -> bool:

@@ -198,6 +198,9 @@ class _Part:
             compacted = self._hudi.compact_all()
             self._event("compacted_before_wider_types", columns=list(planned.widened), instant=compacted)
             facts = self._hudi.look()
+        if planned.widened:
+            self._check_held()
+            self._hudi.note_widened(planned.widened, facts)
         clock = self._services.clock
         self._hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
         self._check_held()

@@ -14,7 +14,8 @@ class TableFacts:
     `newest` is the newest instant of any kind, `schema` the columns without Hudi's own (None before the
     first commit), `commits` how many the active timeline has, `properties_added` what readers needed and the table's file lacked, `floor` the position of
     the newest truncate, `purged` the highest position of a row that was purged, `purging` whether a purge was cut off in log files, `unfinished` whether
-    something on the timeline is, `record_index` whether the table has one, `rows` how many it holds, deleted ones included, as far as
+    something on the timeline is, `record_index` whether the table has one, `widened` its own note of columns that became wider (None where a release
+    wrote it that made none), `rows` how many it holds, deleted ones included, as far as
     commits tell (None where none does), `meta_client` Hudi's own view of that moment.
     """
 
@@ -27,6 +28,7 @@ class TableFacts:
     purging: bool = False
     unfinished: bool = False
     record_index: bool = False
+    widened: Optional[str] = None
     rows: Optional[int] = None
     meta_client: Any = field(default=None, compare=False, repr=False)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from workbench import Workbench, change, flattened, table
 
 from sluice.avro_schema import fingerprint
 from sluice.outcome import COMMITTED
+from sluice.table_config import TableConfig
 
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
 
@@ -46,6 +48,41 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
     ]
     if table_type == "mor":
         assert "compacted_before_wider_types" in bench.events.names()
+
+
+def test_a_key_and_columns_that_became_wider_are_read_from_files_that_have_them_narrower(bench: Workbench) -> None:
+    config = table()
+    kinds = {"id": "int", "n": ["null", "int"], "f": ["null", "float"], "text": ["null", "string"], "ints": ["null", {"type": "array", "items": "int"}]}
+    wide = {**kinds, "id": "long", "n": ["null", "long"], "f": ["null", "double"]}
+    unchanged = "__debezium_unavailable_value"
+
+    def row(op: str, lsn: int, id: int, n: int, text: str) -> dict[str, Any]:
+        return change(op, lsn, id=id, n=n, f=0.5, text=text, ints=[id % 3])
+
+    bench.merge(config, [bench.put([row("u", 10, id, id, unchanged if id % 2 else f"of {id}")], flattened(kinds)) for id in range(6)])
+    assert len(files_and_types(bench, config)) == 2
+    bench.merge(config, [bench.put([row("u", 20, 0, 2**40, "new")], flattened(wide))])
+    assert sorted(files_and_types(bench, config).values()) == ["int32", "int64"]
+
+    again = [row("u", 30, 1, 2**42, unchanged), row("u", 30, 2, 2**42, unchanged), row("u", 5, 3, 0, "late"), row("u", 5, 4, 0, "older"), row("c", 30, 2**44, 0, "more")]
+    bench.new_run()
+    outcome = bench.merge(config, [bench.put(again, flattened(wide))])
+    assert [outcome.counts[name] for name in ("winning", "losing", "supplied", "owed")] == [3, 1, 1, 1]
+    rows = [(0, 2**40, "new"), (1, 2**42, None), (2**44, 0, "more"), (2, 2**42, "of 2"), (3, 3, "late"), (4, 4, "of 4"), (5, 5, None)]
+    assert bench.rows_by_hudi_rs(config, "id", "n", "text") == bench.rows(config, "id", "n", "text") == rows
+
+    longer = {**wide, "ints": ["null", {"type": "array", "items": "long"}]}
+    bench.merge(config, [bench.put([{**row("u", 40, 5, 2**45, "last"), "ints": [2**46]}], flattened(longer))])
+    assert "table_rewritten" in bench.events.names() and set(files_and_types(bench, config).values()) == {"int64"}
+    columns = ("id", "n", "f", "text", "ints")
+    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows(config, *columns) == [
+        *((id, n, 0.5, text, [id % 3]) for id, n, text in rows[:-1]), (5, 2**45, 0.5, "last", [2**46])]
+
+
+def files_and_types(bench: Workbench, config: TableConfig) -> dict[str, str]:
+    """The newest file of each file group, and the type that its `id` has."""
+    newest = {path.name.partition("_")[0]: path for path in sorted(bench.local_path(config).glob("*.parquet"), key=lambda path: path.stem.rpartition("_")[2])}
+    return {name: str(pq.read_schema(path).field("id").type) for name, path in newest.items()}
 
 
 def test_old_and_new_schemas_in_a_first_load_agree_on_the_wider(bench: Workbench) -> None:

@@ -17,7 +17,7 @@ def verdict(stored, **columns):
 
 @pytest.mark.parametrize("stored, written, becomes, change", [
     ("int", "int", "int", "same"), ("int", "bigint", "bigint", "promoted"), ("bigint", "int", "bigint", "narrower"), ("float", "double", "double", "promoted"),
-    ("double", "float", "double", "narrower"), ("array<int>", "array<bigint>", "array<bigint>", "promoted"), ("array<array<float>>", "array<array<double>>", "array<array<double>>", "promoted"),
+    ("double", "float", "double", "narrower"), ("array<int>", "array<bigint>", "array<bigint>", "rewritten"), ("array<array<float>>", "array<array<double>>", "array<array<double>>", "rewritten"),  # Hudi casts no items
     ("decimal(18,4)", "decimal(9,2)", "decimal(18,4)", "narrower"), ("decimal(17,4)", "decimal(18,4)", "decimal(18,4)", "promoted"),  # as many bytes, the same scale
     ("decimal(18,4)", "decimal(19,4)", "decimal(19,4)", "rewritten"),  # a longer fixed field
     ("decimal(17,4)", "decimal(18,5)", "decimal(18,5)", "rewritten"),  # another scale: Hudi 1.0 would keep the bytes
