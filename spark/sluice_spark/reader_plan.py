@@ -59,10 +59,11 @@ def plan_read(
     verdicts: Dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
     known = {**types_told(writers, config), **(before or {})}
-    for writer in writers:
+    for writer in sorted(writers, key=lambda writer: not writer.row.columns):
         row = row_with_types(writer, config, known)
-        if not row.columns and before is not None:  # an object of nothing but truncates, of which nothing tells the columns
-            verdicts[writer.fingerprint] = evolve_nothing(before)
+        # An object of nothing but truncates, of which nothing tells the columns: the table or the others do.
+        if not row.columns and (before is not None or agreed is not None):
+            verdicts[writer.fingerprint] = evolve_nothing(before or {})
             continue
         try:
             verdicts[writer.fingerprint] = evolve_table(before, row, config)

@@ -89,6 +89,9 @@ def test_a_truncate_that_is_alone_in_an_object_without_schema_empties_the_table(
     assert bench.rows(config, "id", "__deleted") == [(1, True), (2, True)]
     bench.merge(config, [again, first])
     assert bench.rows(config, "id", "__deleted") == [(1, True), (2, False)]
+    new = table("emptied_at_once", json_types={"at": "zoned_timestamp"})
+    assert bench.merge(new, [truncate, first, again]).quarantined == ()
+    assert bench.rows(new, "id", "__deleted") == [(2, False)]
 
 
 def test_rows_of_a_query_are_ordered_by_their_column_and_append_only_rows_are_there_once(bench: Workbench) -> None:

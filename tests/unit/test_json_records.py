@@ -130,6 +130,9 @@ def test_an_object_of_truncates_alone_needs_no_columns_where_the_table_has_them(
         assert picked([row for batch in found.batches for row in batch.to_pylist()], "_sluice_op", "_sluice_position") == [("t", "0000.00000000000000000009.00000000000000000500")]
         assert [row.code for row in found.rows] == ["null_record_key"]
     assert plan_read(config(), batch="b", writers=writers[:1], stored=None).refused
+    first = plan_read(config(), batch="b", writers=writers, stored=None, inferred={at.id.hash: json.dumps(schema)})  # another object of the first batch tells them
+    assert not first.refused and first.target == known and len(decode(body, at, first.plan).batches) == 1
+    assert [first.verdicts[writer.fingerprint].verdict for writer in writers] == ["same", "new_table"]
 
 
 def test_a_row_without_a_place_in_the_log_was_read_by_a_snapshot_where_no_operation_is_told() -> None:
