@@ -46,9 +46,10 @@ _DAY = r"[+-]?\d{4,6}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 _ZONE = r"(Z|[+-]\d\d:\d\d)"
 _INFINITE = r"-?infinity|[+-]\d{7,9}-[0-9T:.-]+Z"
 _WELL_FORMED = {
-    kinds.ZONED_TIMESTAMP: rf"^({_DAY}T([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{{1,9}})?)?{_ZONE}|{_INFINITE})$",
+    kinds.ZONED_TIMESTAMP: rf"^({_DAY}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{{1,9}})?{_ZONE}|{_INFINITE})$",
     kinds.ISO_DATE: rf"^({_DAY}{_ZONE}?|{_INFINITE})$",
 }
+_TO_THE_MINUTE = r"T(\d\d:\d\d)([Z+-])"  # as Java's OffsetDateTime has a whole minute, of which Spark makes nothing
 
 
 class ValueOutOfRange(SluiceError):
@@ -103,8 +104,10 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
         raise ValueOutOfRange(f"Column {wanted.name} holds a value that {wanted.spark_type} can't", column=wanted.name, cause=str(error)[:200]) from error
     if wanted.kind == kinds.TIMESTAMP_MILLIS:
         _within_millis(made, wanted)
-    elif wanted.kind in _WELL_FORMED and not pc.all(pc.match_substring_regex(made, _WELL_FORMED[wanted.kind]), min_count=0).as_py():
-        raise ValueOutOfRange(f"Column {wanted.name} holds text that is no {wanted.spark_type}", column=wanted.name)
+    elif wanted.kind in _WELL_FORMED and not _well_formed(made, wanted):
+        made = pc.replace_substring_regex(made, _TO_THE_MINUTE, r"T\1:00\2")
+        if not _well_formed(made, wanted):
+            raise ValueOutOfRange(f"Column {wanted.name} holds text that is no {wanted.spark_type}", column=wanted.name)
     return made
 
 
@@ -179,6 +182,10 @@ def _recounted(values: Sequence[Optional[int]], written: Column, wanted: Column)
     if wanted.kind == kinds.ZONED_TIMESTAMP:
         return [None if value is None else timestamp_text(value, written.kind) for value in values]
     return [value if value is None or value in INFINITE_COUNTS else value * 1000 for value in values]
+
+
+def _well_formed(made: pa.Array, column: Column) -> bool:
+    return bool(pc.all(pc.match_substring_regex(made, _WELL_FORMED[column.kind]), min_count=0).as_py())
 
 
 def _within_millis(made: pa.Array, column: Column) -> None:

@@ -212,6 +212,14 @@ def test_a_changed_unit_of_time_costs_no_digit_beside_the_old_one() -> None:
     assert [(row["at"], row["t"], row["l"]) for row in (first, second)] == [(-1_000, "00:00:00.001000", [-(2**63)]), (late, None, None)]
 
 
+def test_a_timestamp_to_the_minute_has_its_seconds() -> None:
+    """java.time.OffsetDateTime.toString leaves out seconds that are 0."""
+    schema = flattened(id="int", at=named("string", "io.debezium.time.ZonedTimestamp"))
+    texts = ["2024-01-01T10:30Z", "2024-01-01T10:30-01:30", None, "infinity", "2024-01-01T10:30:00.5Z"]
+    assert [row["at"] for row in decoded(schema, [change("c", n, id=n, at=text) for n, text in enumerate(texts)])] == [
+        "2024-01-01T10:30:00Z", "2024-01-01T10:30:00-01:30", None, "infinity", "2024-01-01T10:30:00.5Z"]
+
+
 def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either() -> None:
     nanos, others = flattened(id=named("long", "io.debezium.time.NanoTimestamp")), [flattened(id=named("long", f"io.debezium.time.{name}")) for name in ("Timestamp", "MicroTimestamp")]
     rows = [change("c", n, id=count) for n, count in enumerate((1_000, 1_001, 1_002, 2**63 - 1))]
@@ -328,7 +336,7 @@ def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, A
 @pytest.mark.parametrize(("kind", "value"), [
     (["null", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}], b"\x7f\xff\xff\xff"),
     (named("long", "io.debezium.time.Timestamp"), 2**62),
-    (named("string", "io.debezium.time.ZonedTimestamp"), "yesterday"),
+    (named("string", "io.debezium.time.ZonedTimestamp"), "yesterday"), (named("string", "io.debezium.time.ZonedTimestamp"), "2024-01-01T10:60Z"),
     (named("string", "io.debezium.time.ZonedTimestamp"), "2024-13-01T00:00:00Z"),
     (named("string", "io.debezium.time.IsoDate"), "2024-01-32"),
 ])
