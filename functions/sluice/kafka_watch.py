@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from sluice.log_restart import Mark, SeenObject, judge
 from sluice.offset_overlap import OffsetRange, Overlap, overlapping, ranges_of
@@ -62,6 +62,11 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
         return Watched(watch)
     judged = judge(watch.marks, seen, generation=config.generation)
     return Watched(KafkaWatch(bounded(judged.marks), watch.ranges), parked=judged.parked)
+
+
+def only_partition(watch: KafkaWatch) -> Optional[int]:
+    """The one Kafka partition that a table's objects came from; None where there were several, and where none was told."""
+    return next(iter(watch.marks)) if len(watch.marks) == 1 else None
 
 
 def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:

@@ -152,6 +152,14 @@ def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
     return _FIRST[kind] if kind in _FIRST and all(part is None or part == "" for part in components) else components
 
 
+BY_OFFSET_ALONE = r"^[0-9]{4}\.[0-9]{20}$"  # a stored position without a place in any log
+
+
+def is_by_offset_alone(position: str) -> bool:
+    """Whether a stored position is a Kafka offset and nothing else: those of two Kafka partitions don't compare."""
+    return re.match(BY_OFFSET_ALONE, position) is not None
+
+
 def log_place(kind: str, position: str) -> Optional[int]:
     """How far into its source's log a stored position is: a byte of PostgreSQL's, a binlog's or a virtual log file's number, a commit's SCN.
 

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable, Dict, Optional, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructType, TimestampType
@@ -74,12 +75,14 @@ class HudiTable:
         commits = timeline.getCommitsTimeline().filterCompletedInstants()
         count = int(commits.countInstants())
         newest = timeline.lastInstant()
+        partition = self.jvm.table_property(meta_client, own_metadata.PURGED_PARTITION_PROPERTY)
         return TableFacts(
             newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
             schema=self.jvm.table_schema(meta_client) if count else None,
             commits=count,
             floor=self.jvm.table_property(meta_client, own_metadata.FLOOR_PROPERTY),
             purged=self.jvm.table_property(meta_client, own_metadata.PURGED_PROPERTY),
+            purged_partition=None if partition is None else int(partition),
             purging=bool(self.jvm.table_property(meta_client, own_metadata.UNPURGED_PROPERTY)),
             unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
             record_index=self._has_record_index(meta_client),
@@ -98,12 +101,12 @@ class HudiTable:
             rows = self.stored(facts, *self.config.record_key[:1]).count()
         return index_choice.wants_record_index(self.config, has=facts.record_index, rows=rows)
 
-    def raise_floor(self, position: str, name: str = own_metadata.FLOOR_PROPERTY) -> None:
-        """Remember durably that what is not newer than a position loses, also for keys that the table never had."""
+    def raise_floor(self, position: str, name: str = own_metadata.FLOOR_PROPERTY, beside: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Remember durably that what is not newer than a position loses, also for keys that the table never had; `beside` are properties that belong to it."""
         meta_client = self.jvm.meta_client(self.path)
         found = self.jvm.table_property(meta_client, name)
         if found is None or found < position:
-            self.jvm.update_properties(meta_client, {name: position})
+            self.jvm.update_properties(meta_client, {name: position, **beside})
 
     def set_purging(self, instant: str) -> None:
         """Remember durably that log files hold rows that are being removed (empty: no longer)."""

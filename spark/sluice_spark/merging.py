@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice import hidden_columns as hidden
+from sluice.position import is_by_offset_alone
 from sluice_spark.normalizing import UNHELD, quoted
 
 CHANGES = "_sluice_changes"  # how many changes of the batch a row stands for
@@ -93,16 +94,20 @@ def beside_stored(latest: DataFrame, *, stored: Optional[DataFrame], record_key:
     return joined.select(*[quoted(name) for name in latest.columns], STORED_POSITION, STORED_OWED)
 
 
-def marked(beside: DataFrame, *, floor: str, purged: str) -> DataFrame:
+def marked(beside: DataFrame, *, floor: str, purged: str, purged_partition: Optional[int] = None) -> DataFrame:
     """Mark in the WINS column which rows are newer than the table's, and in FILLS those that need their key's history.
 
     `floor` is the position of the newest truncate: what is not newer loses, also for keys that the table never had. `purged` is the
     highest position of a row that was removed for good: what isn't newer may be what its tombstone had defeated, so it
-    can't become a row again where the table has none of its key (rule 13).
+    can't become a row again where the table has none of its key (rule 13). A `purged` that is a Kafka offset alone is of `purged_partition`, the only
+    one that the table had then: offsets of others, which came since, don't compare with it. Those of an earlier generation are older wherever they are.
     """
     position, stored, owed = quoted(hidden.POSITION), F.col(STORED_POSITION), F.col(STORED_OWED)
     above = F.col(NEWEST) & ~of_no_row() & (position > F.lit(floor))
     below = above & stored.isNull() & (position <= F.lit(purged))
+    if purged_partition is not None and is_by_offset_alone(purged):
+        elsewhere = (quoted(hidden.PARTITION) != F.lit(purged_partition)) & (F.substring(position, 1, 4) == F.lit(purged[:4]))
+        below = below & ~F.coalesce(elsewhere, F.lit(False))
     alive = above & ~below
     newer = stored.isNull() | (position > stored)
     # A change that loses still supplies columns that the row owes; one that is stored already may have older ones with it.

@@ -1,6 +1,7 @@
 """What the run loop needs of the world: small ports, which adapters and the tests' fakes satisfy."""
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Protocol, Sequence
 
 from sluice.claiming import PendingObject, TableState
@@ -78,10 +79,12 @@ class Merger(Protocol):
         """Roll back what is unfinished, then look the batch up on the timeline (rule 4). None: not committed."""
         ...
 
-    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None]) -> SliceDone:
+    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None],
+              watch: Mapping[str, Any] = MappingProxyType({})) -> SliceDone:
         """Do one slice of a table service, of about that many seconds. Raises LaneLost, before any commit, when `still_held` says no.
 
-        `raise_floor` is called before rows are purged, with the highest position of any of them by generation.
+        `raise_floor` is called before rows are purged, with the highest position of any of them by generation. `watch` is KafkaWatch.to_dict()
+        of the table.
         """
         ...
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from sluice import hidden_columns as hidden
 from sluice import hudi_options, own_metadata, write_sizes
 from sluice.instant_time import instant_of_ms
-from sluice.position import generation_of
+from sluice.position import BY_OFFSET_ALONE, generation_of, is_by_offset_alone
 from sluice.service_requests import ServiceReport, SliceDone
 from sluice.table_config import MOR
 from sluice_spark.compacting import compact, written_files
@@ -35,11 +35,13 @@ class _Dead:
 
 def purge(
     hudi: HudiTable, jvm: HudiJvm, *, spark: SparkSession, facts: TableFacts, now_ms: int, budget_bytes: int, check_held: Callable[[], None], raise_floor: RaiseFloor,
+    only_partition: Optional[int],
 ) -> SliceDone:
     """Remove the rows of as many files as the budget holds that were deleted before the horizon, by the time at which their tombstones were committed.
 
     First the floor, in the ledger by `raise_floor`, then in the table's own file; then the commit, whose metadata names it too (rule 13).
-    Cut off behind the floor, nothing is lost: it is only higher than it need be yet. In a merge-on-read table log files are
+    Rows that a Kafka offset alone orders stay where the table has more than the one Kafka partition `only_partition` (None: it has, or none is known):
+    a floor that is of one of them would be above what is new in another. Cut off behind the floor, nothing is lost: it is only higher than it need be yet. In a merge-on-read table log files are
     compacted first, in slices of their own, and again behind the removal: Hudi's log records of a deletion carry no position to
     compare a later change with, so none may be left when the next batch is merged. Raises ServiceUnfinished.
     """
@@ -51,6 +53,8 @@ def purge(
     rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(hudi.path)
     horizon = instant_of_ms(now_ms - hudi.config.services.purge_horizon_s * 1000)
     due = rows.where(quoted(hidden.DELETED) & (F.col(_COMMIT) < F.lit(horizon)))
+    if only_partition is None:
+        due = due.where(~quoted(hidden.POSITION).rlike(BY_OFFSET_ALONE))
     found = _dead(due)
     chosen = _within(found, jvm.file_bytes(facts.meta_client, [dead.file for dead in found]), budget_bytes)
     if not chosen:
@@ -58,7 +62,9 @@ def purge(
     positions = _by_generation([position for dead in chosen for position in dead.positions])
     check_held()
     raise_floor(positions)
-    hudi.raise_floor(max(positions.values()), own_metadata.PURGED_PROPERTY)
+    highest = max(positions.values())
+    of_partition = {own_metadata.PURGED_PARTITION_PROPERTY: str(only_partition)} if is_by_offset_alone(highest) else {}
+    hudi.raise_floor(highest, own_metadata.PURGED_PROPERTY, of_partition)
     if merges:
         hudi.set_purging(facts.newest or "")
     check_held()

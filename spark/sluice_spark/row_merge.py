@@ -81,10 +81,10 @@ class RowMerge:
             stored = self._hudi.stored(self._facts, *self._key, hidden.POSITION, hidden.OWED)
             beside = self._cached(merging.beside_stored(latest, stored=stored, record_key=self._key, few=self._few))
         purged = self._facts.purged or NEVER
-        decided = merging.marked(beside, floor=floor, purged=purged)
+        decided = merging.marked(beside, floor=floor, purged=purged, purged_partition=self._facts.purged_partition)
         counts, found, truncate = _counted(decided)
         if truncate is not None and truncate.position > floor:
-            decided = merging.marked(beside, floor=truncate.position, purged=purged)
+            decided = merging.marked(beside, floor=truncate.position, purged=purged, purged_partition=self._facts.purged_partition)
             counts, found, _ = _counted(decided)
             floor = truncate.position
         rows = merging.winners(decided, target=self._target)

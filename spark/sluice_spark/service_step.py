@@ -78,7 +78,8 @@ class ServiceStep:
         self._log.event("service_began", table=request.table, service=request.service, request=request.request, slice=request.slices + 1)
         try:
             done = self._merger.serve(self._configs[request.table], request.service, self._hold.still_held, slice_s,
-                                      lambda positions: self._ledger.raise_purge_floor(request.table, positions))
+                                      lambda positions: self._ledger.raise_purge_floor(request.table, positions),
+                                      self._ledger.table_state(request.table).watch)
         except (LaneLost, *ENDS_RUN) as ended:
             if isinstance(ended, LaneLost):
                 self._hold.lose()

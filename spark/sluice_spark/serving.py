@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Mapping
 
 from pyspark.sql import SparkSession
 
+from sluice.kafka_watch import KafkaWatch, only_partition
 from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, ServiceReport, SliceDone
 from sluice.table_config import HARD, MOR, TableConfig
 from sluice_spark import housekeeping
@@ -53,21 +55,22 @@ class Pace:
 
 def serve_table(
     spark: SparkSession, *, config: TableConfig, service: str, services: MergeServices, pace: Pace, still_held: Callable[[], bool], slice_s: int,
-    raise_floor: RaiseFloor,
+    raise_floor: RaiseFloor, watch: Mapping[str, Any] = MappingProxyType({}),
 ) -> SliceDone:
     """Do one slice of a service. Each is idempotent: what an earlier attempt left is undone or carried out first, what is done isn't done again.
 
-    `raise_floor` writes the highest positions of rows that are about to be purged into the ledger. Raises LaneLost before the next write when `still_held` says no, ServiceNotForTable where a service doesn't apply, and
+    `raise_floor` writes the highest positions of rows that are about to be purged into the ledger; `watch` is KafkaWatch.to_dict() of the table. Raises LaneLost before the next write when `still_held` says no, ServiceNotForTable where a service doesn't apply, and
     whatever Spark and Hudi raise: then the table is looked at anew, and rolled back, before it is next written (rule 4).
     """
-    return _Slice(spark, config, service, services, pace, still_held, slice_s, raise_floor).done()
+    return _Slice(spark, config, service, services, pace, still_held, slice_s, raise_floor, KafkaWatch.from_dict(watch)).done()
 
 
 class _Slice:
     def __init__(self, spark: SparkSession, config: TableConfig, service: str, services: MergeServices, pace: Pace, still_held: Callable[[], bool], slice_s: int,
-                 raise_floor: RaiseFloor) -> None:
+                 raise_floor: RaiseFloor, watch: KafkaWatch) -> None:
         self._spark = spark
         self._raise_floor = raise_floor
+        self._watch = watch
         self._config = config
         self._service = service
         self._services = services
@@ -106,7 +109,9 @@ class _Slice:
             return cluster(self._hudi, self._jvm, facts=facts, budget_bytes=budget, check_held=self._check_held)
         if self._service == PURGE:
             now_ms = self._services.clock.now_ms()
-            return purge(self._hudi, self._jvm, spark=self._spark, facts=facts, now_ms=now_ms, budget_bytes=budget, check_held=self._check_held, raise_floor=self._raise_floor)
+            return purge(
+                self._hudi, self._jvm, spark=self._spark, facts=facts, now_ms=now_ms, budget_bytes=budget, check_held=self._check_held,
+                raise_floor=self._raise_floor, only_partition=only_partition(self._watch))
         if self._service == CLEANING:
             return self._clean()
         return self._archive()

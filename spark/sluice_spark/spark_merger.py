@@ -4,7 +4,8 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from typing import Callable, Iterator, Mapping, Optional
+from types import MappingProxyType
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 from pyspark.sql import SparkSession
 
@@ -55,13 +56,14 @@ class SparkMerger:
         with self._pool(table, manifest.batch) as spark:
             return resolve_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
 
-    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None]) -> SliceDone:
+    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None],
+              watch: Mapping[str, Any] = MappingProxyType({})) -> SliceDone:
         """Do one slice of a table service."""
         with self._pool(config.table, service) as spark:
             if self._pace is None:
                 self._pace = Pace(cores=spark.sparkContext.defaultParallelism)
             return serve_table(spark, config=config, service=service, services=self._services, pace=self._pace, still_held=still_held, slice_s=slice_s,
-                               raise_floor=raise_floor)
+                               raise_floor=raise_floor, watch=watch)
 
     def abandon(self) -> None:
         """Cancel all jobs. What a cancelled write left is rolled back by whoever takes over."""

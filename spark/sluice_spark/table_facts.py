@@ -13,7 +13,7 @@ class TableFacts:
 
     `newest` is the newest instant of any kind, `schema` the columns without Hudi's own (None before the
     first commit), `commits` how many the active timeline has, `properties_added` what readers needed and the table's file lacked, `floor` the position of
-    the newest truncate, `purged` the highest position of a row that was purged, `purging` whether a purge was cut off in log files, `unfinished` whether
+    the newest truncate, `purged` the highest position of a row that was purged, `purged_partition` its Kafka partition where it is an offset alone, `purging` whether a purge was cut off in log files, `unfinished` whether
     something on the timeline is, `record_index` whether the table has one, `widened` its own note of columns that became wider (None where a release
     wrote it that made none), `rows` how many it holds, deleted ones included, as far as
     commits tell (None where none does), `meta_client` Hudi's own view of that moment.
@@ -25,6 +25,7 @@ class TableFacts:
     properties_added: Tuple[str, ...] = ()
     floor: Optional[str] = None
     purged: Optional[str] = None
+    purged_partition: Optional[int] = None
     purging: bool = False
     unfinished: bool = False
     record_index: bool = False

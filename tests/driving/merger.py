@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import Callable, DefaultDict, Dict, FrozenSet, List, Mapping, Optional, Tuple
+from types import MappingProxyType
+from typing import Any, Callable, DefaultDict, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from sluice.identity import ObjectId
 from sluice.manifest import Manifest
@@ -100,7 +101,8 @@ class FakeMerger:
                        quarantined=tuple(ObjectError(item.id.hash, "corrupt", "told to be")
                                          for item in manifest.tables[table].objects if item.id in self.quarantined))
 
-    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None]) -> SliceDone:
+    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None],
+              watch: Mapping[str, Any] = MappingProxyType({})) -> SliceDone:
         self.calls.append(f"serve {config.table} {service}")
         self._advance(self.slice_ms)
         if service in self.during:

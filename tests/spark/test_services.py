@@ -13,6 +13,7 @@ from workbench import Workbench, change, flattened, table
 
 from sluice import housekeeping_pace, hudi_options
 from sluice.instant_time import instant_ms
+from sluice.manifest import ManifestObject
 from sluice.service_config import ServicePolicy
 from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
 from sluice.silver_keys import rows_key
@@ -34,11 +35,11 @@ def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = 
     return change(op, lsn, id=id, place=place, name=name)
 
 
-def serve(bench: Workbench, config: TableConfig, service: str, *, held: Any = lambda: True, budget: int | None = None, floors: Any = lambda positions: None) -> SliceDone:
+def serve(bench: Workbench, config: TableConfig, service: str, *, held: Any = lambda: True, budget: int | None = None, floors: Any = lambda positions: None, watch: Any = {}) -> SliceDone:
     pace = Pace(cores=2)
     if budget is not None:
         pace.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
-    return serve_table(bench.spark, config=config, service=service, services=bench.services, pace=pace, still_held=held, slice_s=20, raise_floor=floors)
+    return serve_table(bench.spark, config=config, service=service, services=bench.services, pace=pace, still_held=held, slice_s=20, raise_floor=floors, watch=watch)
 
 
 def as_of(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
@@ -234,6 +235,30 @@ def test_of_an_object_taken_back_in_rows_that_were_merged_before_are_counted_bel
     # Nothing of it is set aside: all of it is a repetition.
     third = bench.merge(config, [dataclasses.replace(late, attempt=2, merged=True)])
     assert (third.counts["below_purge_floor"], third.quarantined_rows) == (2, ())
+
+
+def test_rows_ordered_by_kafka_offset_alone_are_purged_while_there_is_one_kafka_partition_and_its_floor_is_not_anothers(bench: Workbench) -> None:
+    config = table(delete_mode="hard", services=AT_ONCE)
+    schema = {**SCHEMA, "fields": [field for field in SCHEMA["fields"] if field["name"] != "__lsn"]}
+
+    def put(offset: int, *changes: tuple[str, int], partition: int = 0) -> ManifestObject:
+        made = [{name: value for name, value in row(op, 0, id).items() if name != "__lsn"} for op, id in changes]
+        key = f"topics/src.public.t/partition={partition}/src.public.t+{partition}+{offset:010d}.avro"
+        return dataclasses.replace(bench.put(made, schema, key=key, offset=offset), kafka_partition=partition)
+
+    first = bench.merge(config, [put(1_000_000, ("c", 1), ("c", 2), ("c", 3))])
+    deleted = bench.merge(config, [put(1_000_010, ("d", 1))], after=first)
+    assert serve(bench, config, PURGE).report.rows == 0, "which Kafka partitions there are isn't known"
+    assert serve(bench, config, PURGE, watch=deleted.watch).report.rows == 1
+    assert bench.properties(config)["sluice.purged_partition"] == "0"
+    late, new = put(999_000, ("c", 1)), put(2_000, ("c", 7), partition=1)
+
+    outcome = bench.merge(config, [late, new], after=deleted)
+
+    assert [found.object for found in outcome.quarantined_rows] == [late.id.hash] and outcome.counts["winning"] == 1
+    both = bench.merge(config, [put(1_000_020, ("d", 2))], after=outcome)
+    assert serve(bench, config, PURGE, watch=both.watch).report.rows == 0, "offsets of two Kafka partitions don't compare"
+    assert bench.rows(config, "id", "__deleted") == [(2, True), (3, False), (7, False)]
 
 
 def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows_are_not_purged(bench: Workbench) -> None:

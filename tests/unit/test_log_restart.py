@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.kafka_watch import MOST_CHARACTERS, KafkaWatch, watched
+from sluice.kafka_watch import MOST_CHARACTERS, KafkaWatch, only_partition, watched
 from sluice.log_restart import Mark, SeenObject, began_again, judge
 from sluice.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
 from sluice.table_config import TableConfig
@@ -58,6 +58,11 @@ def test_what_is_taken_back_in_of_an_earlier_generation_is_not_judged_and_what_i
     marks = judge({}, [pg(10, GB, 200)], generation=1).marks
     found = watched(KafkaWatch(marks), [pg(0, 40 * GB, 100), pg(20, 2 * GB, 300)], CONFIG)
     assert (found.watch, found.parked) == (KafkaWatch(marks), {})
+
+
+def test_one_kafka_partition_is_told_from_none_and_from_several() -> None:
+    one, both = [pg(0, GB, 100, partition=3)], [pg(0, GB, 100, partition=3), pg(0, GB, 100, partition=4)]
+    assert [only_partition(watched(KafkaWatch(), seen, CONFIG).watch) for seen in ([], one, both)] == [None, 3, None]
 
 
 def test_what_follows_a_log_that_began_again_is_known_before_it_is_read() -> None:

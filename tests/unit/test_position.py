@@ -3,8 +3,10 @@ import re
 
 import pytest
 
+from sluice.column_types import plain_column
 from sluice.errors import Unordered
-from sluice.position import BEFORE_THE_LOG, PositionFields, binlog_base, detect, encode, generation_of, log_place, of_snapshot
+from sluice.position import BEFORE_THE_LOG, PositionFields, binlog_base, detect, encode, generation_of, is_by_offset_alone, log_place, of_snapshot
+from sluice.watermark import encode_watermark
 
 
 def test_a_postgres_position_is_generation_lsn_and_offset():
@@ -130,3 +132,10 @@ def test_a_mongodb_position_that_is_missing_or_malformed_is_refused():
     for change in ({"ts_ms": None}, {"ord": None}, {"ord": -2}, {"ts_ms": -1}, {"ts_ms": "1"}):
         with pytest.raises(Unordered):
             encoded({**MONGO, **change})
+
+
+def test_a_position_that_is_a_kafka_offset_alone_is_told_from_every_other() -> None:
+    assert is_by_offset_alone(encode(3, "offset", (), 7))
+    others = [("postgres", (5,)), ("mysql", ("a.1", 4, 0)), ("sqlserver", ("0000002a:000004e0:0003", None, 0)), ("oracle", (None, 5, None, None)), ("mongodb", (5, 1))]
+    others_told = [encode(3, kind, parts, 7) for kind, parts in others] + [encode_watermark(3, plain_column("n", "long", False, "long"), 9, 7)]
+    assert not any(map(is_by_offset_alone, others_told))
