@@ -16,6 +16,7 @@ UPSERT, BULK_INSERT = "upsert", "bulk_insert"
 REWRITE = "insert_overwrite_table"  # every file group is replaced, in one commit
 
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
+_PARTITION_FIELDS = "hoodie.table.partition.fields"
 METADATA_PARTITIONS = "hoodie.table.metadata.partitions"  # Hudi's own list of what its metadata table holds
 # In a catalog: which of a merge-on-read table's two tables this is.
 QUERY_AS_READ_OPTIMIZED = "hoodie.query.as.ro.table"
@@ -73,7 +74,7 @@ def table_properties(config: TableConfig) -> TableProperties:
         "hoodie.populate.meta.fields": "true",
     }
     if config.partition_by:
-        fixed["hoodie.table.partition.fields"] = ",".join(config.partition_by)
+        fixed[_PARTITION_FIELDS] = ",".join(config.partition_by)
         fixed["hoodie.datasource.write.partitionpath.urlencode"] = "true"
     return TableProperties(
         fixed=fixed,
@@ -96,12 +97,19 @@ def creation_properties(config: TableConfig) -> Dict[str, str]:
 def differing(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, Tuple[Optional[str], str]]:
     """What a table's file says otherwise than it must: name -> (found, wanted)."""
     wanted = {**properties.fixed, **{name: value for name, value in properties.readers.items() if name in found}}
+    if found.get(_PARTITION_FIELDS):
+        wanted.setdefault(_PARTITION_FIELDS, "")  # a table with folders is none without them
     return {name: (found.get(name), value) for name, value in wanted.items() if found.get(name) != value}
 
 
 def absent(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, str]:
     """The properties for readers that the file lacks and may be given."""
     return {name: value for name, value in properties.readers.items() if name not in found}
+
+
+def kept_when_anew(found: Mapping[str, str]) -> Dict[str, str]:
+    """The properties of a table without a commit that outlive its being given other ones: Sluice's own, a truncate's position among them, and what Hudi made beside."""
+    return {name: value for name, value in found.items() if name.startswith(METADATA_PREFIX) or name == METADATA_PARTITIONS}
 
 
 def record_key_of(found: Mapping[str, str]) -> Tuple[str, ...]:
@@ -111,7 +119,7 @@ def record_key_of(found: Mapping[str, str]) -> Tuple[str, ...]:
 
 def partition_fields_of(found: Mapping[str, str]) -> Tuple[str, ...]:
     """The columns of a table's partition path, as its own properties name them; some releases add `:SIMPLE` to a name."""
-    return tuple(name.split(":", 1)[0] for name in found.get("hoodie.table.partition.fields", "").split(",") if name)
+    return tuple(name.split(":", 1)[0] for name in found.get(_PARTITION_FIELDS, "").split(",") if name)
 
 
 def is_merge_on_read(found: Mapping[str, str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Tuple
 
+from sluice_spark.hudi_errors import TableDiffers
 from sluice_spark.hudi_table import HudiTable
 from sluice_spark.rolling_back import roll_back_unfinished
 from sluice_spark.table_facts import TableFacts
@@ -23,7 +24,13 @@ def first_look(hudi: HudiTable, log: Any) -> FirstLook:
     A service that died leaves no manifest that a take-over would resolve, so what it left unfinished is undone
     here (rule 4); and where a purge was cut off, the log files that it wrote are compacted before anything else is.
     """
-    facts = hudi.look()
+    try:
+        facts = hudi.look()
+    except TableDiffers as differs:
+        if not hudi.make_anew():
+            raise
+        log.event("table_made_anew", table=hudi.config.table, differences=differs.facts["differences"])
+        facts = hudi.look()
     if facts.properties_added:
         log.event("properties_added", table=hudi.config.table, properties=list(facts.properties_added))
     undone: Tuple[str, ...] = ()

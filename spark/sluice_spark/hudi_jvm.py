@@ -46,13 +46,23 @@ class HudiJvm:
 
     def create_table(self, path: str, values: Mapping[str, str], *, table_type: str, key_generator: str) -> None:
         """Write a new table's properties and folders."""
+        self._table_builder(values, table_type, key_generator).initTable(self.storage_conf(), path)
+
+    def replace_properties(self, meta_client: Any, values: Mapping[str, str], *, table_type: str, key_generator: str, kept: Mapping[str, str]) -> None:
+        """Write a table's file of properties as for a new table, with those of `kept` beside: one object, put in one piece."""
+        made = self._table_builder(values, table_type, key_generator).build()
+        for name, value in kept.items():
+            made.setProperty(name, value)
+        self._hudi.common.table.HoodieTableConfig.create(meta_client.getStorage(), meta_client.getMetaPath(), made)
+
+    def _table_builder(self, values: Mapping[str, str], table_type: str, key_generator: str) -> Any:
         model = self._hudi.common.model
         builder = self._hudi.common.table.HoodieTableMetaClient.newTableBuilder()
         builder = builder.fromProperties(self.properties(values))
         # These are not taken from properties by every release, or would be inferred from what is absent.
         mode = self._hudi.common.config.RecordMergeMode.EVENT_TIME_ORDERING
         builder = builder.setTableType(table_type).setRecordMergeMode(mode).setCommitTimezone(model.HoodieTimelineTimeZone.UTC)
-        builder.setKeyGeneratorClassProp(key_generator).initTable(self.storage_conf(), path)
+        return builder.setKeyGeneratorClassProp(key_generator)
 
     def update_properties(self, meta_client: Any, values: Mapping[str, str]) -> None:
         """Add properties to a table's file, by Hudi's own update that survives a crash in the middle."""

@@ -50,6 +50,21 @@ class HudiTable:
         )
         return True
 
+    def make_anew(self) -> bool:
+        """Give a table that nothing was ever committed to the properties that its configuration has now. False, without effect, if something was or may be.
+
+        A table is made before its first batch's schemas are read, so a wrong key is corrected when it is there already.
+        """
+        meta_client = self.jvm.meta_client(self.path)
+        timeline = meta_client.getActiveTimeline()
+        if timeline.getCommitsTimeline().countInstants() or timeline.filterInflightsAndRequested().countInstants():
+            return False
+        self.jvm.replace_properties(
+            meta_client, hudi_options.creation_properties(self.config), table_type=hudi_options.hudi_type(self.config),
+            key_generator=hudi_options.key_generator(self.config), kept=hudi_options.kept_when_anew(self.jvm.table_properties(meta_client)),
+        )
+        return True
+
     def look(self) -> TableFacts:
         """Check the table's properties and read its timeline, both from one listing.
 

@@ -144,6 +144,34 @@ def test_a_table_of_another_key_is_refused(bench: Workbench) -> None:
         bench.merge(table(record_key=("name",)), [bench.put([row("c", 2, 1)], SCHEMA)])
 
 
+def test_a_table_without_a_commit_takes_another_key_type_and_partitions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, other, right = table(record_key=("idd",), partition_by=("place",)), table(table_type="mor", partition_by=("name",)), table()
+    objects = [bench.put([row("c", 1, 1)], SCHEMA)]
+    refused = bench.merge(wrong, objects)
+    assert (refused.state, refused.quarantined[0].code) == ("quarantined", "incompatible_schema")
+    hudi_table(bench, wrong).raise_floor("0")  # as a truncate does, which needs no commit
+
+    bench.new_run()
+    dying = bench.manifest(other, [bench.put([row("c", 1, 1)], SCHEMA)])
+    from sluice_spark import merging
+
+    whole = merging.winners
+    monkeypatch.setattr(merging, "winners", lambda marked, **named: boom(whole(marked, **named)))
+    with pytest.raises(Exception, match="killed here"):
+        bench.merge_manifest(dying, other)
+    monkeypatch.undo()
+    with pytest.raises(TableDiffers):  # its writer may still wake up
+        bench.merge(right, objects)
+    assert bench.resolve(dying, other) is None
+
+    bench.merge(right, objects)
+    bench.merge(table("fresh"), objects)
+    assert bench.rows(right, "id", "name") == [(1, "n")] and bench.events.names().count("table_made_anew") == 2
+    made, fresh = bench.properties(right), bench.properties(table("fresh"))
+    of_itself = {"hoodie.table.name", "hoodie.table.checksum"}
+    assert made.pop("sluice.truncated_at") == "0" and {name for name in {*made, *fresh} if made.get(name) != fresh.get(name)} == of_itself
+
+
 def test_an_instant_in_the_future_is_waited_for_or_refused(bench: Workbench) -> None:
     config = table()
     hudi = hudi_table(bench, config)

@@ -90,6 +90,17 @@ def test_differences_and_absences_of_a_properties_file_are_told_apart() -> None:
         "hoodie.table.recordkey.fields": ("key", "id"), "hoodie.table.precombine.field": ("ts", "_sluice_position")}
 
 
+def test_a_partitioned_tables_file_differs_from_a_table_without_partitions() -> None:
+    parted, whole = hudi_options.table_properties(table(partition_by=("place",))), hudi_options.table_properties(table())
+    found = {**parted.fixed, **parted.readers}
+    assert hudi_options.differing(whole, found) == {"hoodie.table.partition.fields": ("place", "")}
+
+
+def test_a_table_made_anew_keeps_what_sluice_noted_of_it_and_nothing_that_depends_on_its_configuration() -> None:
+    found = {"sluice.truncated_at": "5", "hoodie.table.metadata.partitions": "files", "hoodie.table.recordkey.fields": "idd", "hoodie.table.type": "MERGE_ON_READ"}
+    assert hudi_options.kept_when_anew(found) == {"sluice.truncated_at": "5", "hoodie.table.metadata.partitions": "files"}
+
+
 def test_a_commit_carries_batch_table_and_run_under_the_prefix_that_hudi_copies() -> None:
     made = hudi_options.commit_metadata(batch="b-1", table="db.t", run="run-1")
     prefix = made.pop("hoodie.datasource.write.commitmeta.key.prefix")
