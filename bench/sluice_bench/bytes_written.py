@@ -24,6 +24,7 @@ from sluice_bench.sale_changes import TABLE, SaleChanges
 from sluice_bench.tickit import Dataset, pieces, snapshot_object
 from sluice_bench.tickit_rows import Sizes
 from sluice_bench.written_bytes import ACTIONS, KINDS, REWRITTEN, WrittenBytes
+from sluice_local.emr.spark_command import JVM_OPTIONS
 
 CAVEATS = (
     "Bytes of change are the batches' Avro objects as they lie in bronze, uncompressed as the sink's default has it; the first load isn't counted on either side.",
@@ -150,7 +151,7 @@ def main() -> None:
     ends, told_to_end = time.monotonic() + given.at_most, threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
     with tempfile.TemporaryDirectory(prefix="sluice-bytes-") as folder, emulated_s3() as endpoint:
-        spark = session(memory="3g", java="-XX:+UseSerialGC -XX:TieredStopAtLevel=1")  # bytes are counted and no seconds: the least work
+        spark = session(memory="3g", java=" ".join(JVM_OPTIONS))  # bytes are counted and no seconds: the least work
         measured, sizes = run(spark, endpoint, Path(folder), dataset, batches=given.batches, changes=given.changes, ended=lambda: told_to_end.is_set() or time.monotonic() > ends, progress=lambda line: print(line, flush=True))
         found = summary(measured, sizes)
         spark.stop()

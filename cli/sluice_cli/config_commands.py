@@ -27,7 +27,7 @@ NOTHING_PUSHED = "No configuration was ever pushed"
 app = typer.Typer(no_args_is_help=True, help="Which topics go to which tables: check tables.yaml, put it in force, show what is in force.")
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
-WithWaiting = Annotated[bool, typer.Option("--with-waiting", help="Where a generation rises, what waits is of the new log: merge it under the new generation.")]
+WithWaiting = Annotated[bool, typer.Option("--with-waiting", help="Where a generation rises, what waits is of the new log: merge it under the new generation. Objects that a failed batch gave back keep theirs.")]
 
 
 @app.command()

@@ -64,9 +64,9 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     return Watched(KafkaWatch(bounded(judged.marks), watch.ranges), parked=judged.parked)
 
 
-def only_partition(watch: KafkaWatch) -> Optional[int]:
-    """The one Kafka partition that a table's objects came from; None where there were several, and where none was told."""
-    return next(iter(watch.marks)) if len(watch.marks) == 1 else None
+def only_partition(watch: KafkaWatch, *, generation: int) -> Optional[int]:
+    """The one Kafka partition that a table's objects of a generation came from; None where there were several, and where none was told."""
+    return next((partition for partition, mark in watch.marks.items() if mark.generation == generation), None) if len(watch.marks) == 1 else None
 
 
 def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -41,7 +42,7 @@ def purge(
 
     First the floor, in the ledger by `raise_floor`, then in the table's own file; then the commit, whose metadata names it too (rule 13).
     Rows that a Kafka offset alone orders stay where the table has more than the one Kafka partition `only_partition` (None: it has, or none is known):
-    a floor that is of one of them would be above what is new in another. Cut off behind the floor, nothing is lost: it is only higher than it need be yet. In a merge-on-read table log files are
+    a floor that is of one of them would be above what is new in another. So do those of an earlier generation, of whose partitions no more is known. Cut off behind the floor, nothing is lost: it is only higher than it need be yet. In a merge-on-read table log files are
     compacted first, in slices of their own, and again behind the removal: Hudi's log records of a deletion carry no position to
     compare a later change with, so none may be left when the next batch is merged. Raises ServiceUnfinished.
     """
@@ -53,8 +54,7 @@ def purge(
     rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(hudi.path)
     horizon = instant_of_ms(now_ms - hudi.config.services.purge_horizon_s * 1000)
     due = rows.where(quoted(hidden.DELETED) & (F.col(_COMMIT) < F.lit(horizon)))
-    if only_partition is None:
-        due = due.where(~quoted(hidden.POSITION).rlike(BY_OFFSET_ALONE))
+    due = due.where(_comparable(rows.columns, only_partition, generation=hudi.config.generation))
     found = _dead(due)
     chosen = _within(found, jvm.file_bytes(facts.meta_client, [dead.file for dead in found]), budget_bytes)
     if not chosen:
@@ -73,6 +73,16 @@ def purge(
         hudi.compact_all()
         hudi.set_purging("")
     return SliceDone(report, more=len(chosen) < len(found))
+
+
+def _comparable(columns: Sequence[str], only_partition: Optional[int], *, generation: int) -> SparkColumn:
+    """Whether a row's position is in a log, or an offset of that partition; a row tells its own partition where lineage is on."""
+    in_log = ~quoted(hidden.POSITION).rlike(BY_OFFSET_ALONE)
+    if only_partition is None:
+        return in_log
+    of_generation = F.split(quoted(hidden.POSITION), r"\.").getItem(0).cast("int") == F.lit(generation)
+    of_partition = F.coalesce(quoted(hidden.PARTITION) == F.lit(only_partition), F.lit(True)) if hidden.PARTITION in columns else F.lit(True)
+    return in_log | (of_generation & of_partition)
 
 
 def _dead(due: DataFrame) -> List[_Dead]:

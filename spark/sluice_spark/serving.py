@@ -111,7 +111,7 @@ class _Slice:
             now_ms = self._services.clock.now_ms()
             return purge(
                 self._hudi, self._jvm, spark=self._spark, facts=facts, now_ms=now_ms, budget_bytes=budget, check_held=self._check_held,
-                raise_floor=self._raise_floor, only_partition=only_partition(self._watch))
+                raise_floor=self._raise_floor, only_partition=only_partition(self._watch, generation=self._config.generation))
         if self._service == CLEANING:
             return self._clean()
         return self._archive()

@@ -46,13 +46,14 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator["objec
     """The session, with the settings that a driver makes its own with."""
     os.environ.update(java_environment)
     from pyspark.sql import SparkSession
+    from sluice_local.emr.spark_command import JVM_OPTIONS
     from sluice_spark.session import required_settings
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
     settings = {
         **required_settings(CORES),
         "spark.jars": ",".join(str(jar) for jar in jars if "hudi" in jar.name),
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": " ".join(("-Duser.timezone=UTC", *JVM_OPTIONS)),
         "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

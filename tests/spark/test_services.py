@@ -259,6 +259,9 @@ def test_rows_ordered_by_kafka_offset_alone_are_purged_while_there_is_one_kafka_
     both = bench.merge(config, [put(1_000_020, ("d", 2))], after=outcome)
     assert serve(bench, config, PURGE, watch=both.watch).report.rows == 0, "offsets of two Kafka partitions don't compare"
     assert bench.rows(config, "id", "__deleted") == [(2, True), (3, False), (7, False)]
+    bench.merge(config, [put(2_010, ("d", 7), partition=1)], after=both)
+    assert serve(bench, config, PURGE, watch=deleted.watch).report.rows == 1, "a watch that missed a batch knows one partition, and its rows alone are measured by it"
+    assert bench.rows(config, "id", "__deleted") == [(3, False), (7, True)]
 
 
 def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows_are_not_purged(bench: Workbench) -> None:

@@ -62,7 +62,9 @@ def test_what_is_taken_back_in_of_an_earlier_generation_is_not_judged_and_what_i
 
 def test_one_kafka_partition_is_told_from_none_and_from_several() -> None:
     one, both = [pg(0, GB, 100, partition=3)], [pg(0, GB, 100, partition=3), pg(0, GB, 100, partition=4)]
-    assert [only_partition(watched(KafkaWatch(), seen, CONFIG).watch) for seen in ([], one, both)] == [None, 3, None]
+    watches = [watched(KafkaWatch(), seen, CONFIG).watch for seen in ([], one, both)]
+    assert [only_partition(watch, generation=CONFIG.generation) for watch in watches] == [None, 3, None]
+    assert only_partition(watches[1], generation=CONFIG.generation + 1) is None, "of a generation that has just begun nothing is known"
 
 
 def test_what_follows_a_log_that_began_again_is_known_before_it_is_read() -> None:
