@@ -38,7 +38,7 @@ class Cloud:
 # A run lives for a minute or so on two cores that the emulator and the Python workers want too. The first compiler's code is
 # enough then, and the second compiler and a parallel collector cost more than they bring: docs/decisions has the figures.
 # With the first compiler alone the JVM has 48 MB for compiled code, of 240 MB by default. Spark's generated classes fill them within some minutes:
-# one of 20 minutes had 40 % of its processor time in the sweeper that makes room.
+# in one of 20 minutes the sweeper that makes room had 40 % of the processor time.
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-UsePerfData")
 
 
