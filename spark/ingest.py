@@ -1,4 +1,5 @@
 """The entry point of a run: spark-submit ingest.py --lane main --run run-main-… (see --help)."""
+
 from __future__ import annotations
 
 import os

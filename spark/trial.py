@@ -1,4 +1,5 @@
 """The entry point of a trial of the engine: spark-submit trial.py --trial trial-… (see --help)."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """Avro containers put together by hand, for what a well-behaved writer never writes."""
+
 from __future__ import annotations
 
 import bz2
@@ -11,7 +12,11 @@ import cramjam
 
 from sluice_aws.avro_blocks import encoded_long
 
-SCHEMA: dict[str, Any] = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}]}
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "V",
+    "fields": [{"name": "id", "type": "int"}, {"name": "s", "type": "string"}],
+}
 SYNC = bytes(16)
 
 
@@ -25,15 +30,25 @@ def snappied(plain: bytes) -> bytes:
 
 
 PACK = {
-    "deflate": deflated, "snappy": snappied, "bzip2": bz2.compress, "xz": lambda plain: lzma.compress(plain, preset=0),
-    "zstandard": lambda plain: bytes(cramjam.zstd.compress(plain)), "null": bytes,
+    "deflate": deflated,
+    "snappy": snappied,
+    "bzip2": bz2.compress,
+    "xz": lambda plain: lzma.compress(plain, preset=0),
+    "zstandard": lambda plain: bytes(cramjam.zstd.compress(plain)),
+    "null": bytes,
 }
 
 
 def container(codec: str, *blocks: tuple[int, bytes], schema: Any = SCHEMA) -> bytes:
     """A container of blocks as they are given: a number of records and their packed bytes."""
     pairs = [(b"avro.schema", json.dumps(schema).encode()), (b"avro.codec", codec.encode())]
-    head = b"Obj\x01" + encoded_long(len(pairs)) + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair) + b"\x00" + SYNC
+    head = (
+        b"Obj\x01"
+        + encoded_long(len(pairs))
+        + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair)
+        + b"\x00"
+        + SYNC
+    )
     return head + b"".join(encoded_long(records) + encoded_long(len(data)) + data + SYNC for records, data in blocks)
 
 

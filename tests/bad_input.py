@@ -1,4 +1,5 @@
 """Bad input of every kind that is refused, as one table: what comes, and what becomes of it."""
+
 from __future__ import annotations
 
 import gzip
@@ -20,11 +21,20 @@ from sluice_aws.avro_blocks import encoded_long
 LIMITS = Limits(object_bytes=2 * MIB, decoded_bytes=8 * MIB, block_bytes=MIB, object_rows=5_000, quarantined_rows=3)
 TOPIC = "src.public.t"
 NULLABLE = ["null", "string"]
-META = {"__op": ["null", "string"], "__deleted": ["null", "string"], "__lsn": ["null", "long"], "__source_ts_ms": ["null", "long"]}
+META = {
+    "__op": ["null", "string"],
+    "__deleted": ["null", "string"],
+    "__lsn": ["null", "long"],
+    "__source_ts_ms": ["null", "long"],
+}
 
 
 def flattened(record: str = "Value", /, **columns: Any) -> dict[str, Any]:
-    return {"type": "record", "name": record, "fields": [{"name": column, "type": kind} for column, kind in {**columns, **META}.items()]}
+    return {
+        "type": "record",
+        "name": record,
+        "fields": [{"name": column, "type": kind} for column, kind in {**columns, **META}.items()],
+    }
 
 
 GOOD = flattened(id=["null", "long"], name=NULLABLE)
@@ -36,7 +46,9 @@ def change(op: str = "c", lsn: Any = 7, **values: Any) -> dict[str, Any]:
 
 def avro(*rows: dict[str, Any], schema: Any = None, codec: str = "null") -> bytes:
     body = io.BytesIO()
-    fastavro.writer(body, fastavro.parse_schema(json.loads(json.dumps(schema or GOOD))), rows, codec=codec, sync_marker=bytes(16))
+    fastavro.writer(
+        body, fastavro.parse_schema(json.loads(json.dumps(schema or GOOD))), rows, codec=codec, sync_marker=bytes(16)
+    )
     return body.getvalue()
 
 
@@ -45,7 +57,15 @@ def lines(*records: Any) -> bytes:
 
 
 def parquet(*rows: dict[str, Any], **columns: Any) -> bytes:
-    fields = {"id": pa.int32(), "name": pa.string(), **columns, "__op": pa.string(), "__deleted": pa.string(), "__lsn": pa.int64(), "__source_ts_ms": pa.int64()}
+    fields = {
+        "id": pa.int32(),
+        "name": pa.string(),
+        **columns,
+        "__op": pa.string(),
+        "__deleted": pa.string(),
+        "__lsn": pa.int64(),
+        "__source_ts_ms": pa.int64(),
+    }
     body = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(list(rows), schema=pa.schema(list(fields.items()))), body, store_schema=False)
     return body.getvalue()
@@ -56,7 +76,10 @@ def not_utf8(nested: bool = False) -> bytes:
     ids = [120, 1, 121]
     bad: Any = [b"\xff\xfe"] if nested else b"\xff\xfe"
     raw = [bad if id == 1 else None for id in ids]
-    column = _as_text(pa.array(raw, pa.list_(pa.binary()) if nested else pa.binary()), pa.list_(pa.string()) if nested else pa.string())
+    column = _as_text(
+        pa.array(raw, pa.list_(pa.binary()) if nested else pa.binary()),
+        pa.list_(pa.string()) if nested else pa.string(),
+    )
     others = {name: pa.array([change(id=id)[name] for id in ids]) for name in change() if name != "name"}
     body = io.BytesIO()
     pq.write_table(pa.table({**others, "tags" if nested else "name": column}), body, store_schema=False)
@@ -66,13 +89,21 @@ def not_utf8(nested: bool = False) -> bytes:
 def _as_text(column: Any, kind: Any) -> Any:
     """The same buffers under the name of text."""
     if pa.types.is_list(kind):
-        return pa.ListArray.from_buffers(kind, len(column), column.buffers()[:2], children=[_as_text(column.values, pa.string())])
+        return pa.ListArray.from_buffers(
+            kind, len(column), column.buffers()[:2], children=[_as_text(column.values, pa.string())]
+        )
     return pa.Array.from_buffers(pa.string(), len(column), column.buffers())
 
 
 def schema_head(schema: bytes, codec: bytes = b"null") -> bytes:
     pairs = [(b"avro.schema", schema), (b"avro.codec", codec)]
-    return b"Obj\x01" + encoded_long(2) + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair) + b"\x00" + bytes(16)
+    return (
+        b"Obj\x01"
+        + encoded_long(2)
+        + b"".join(encoded_long(len(part)) + part for pair in pairs for part in pair)
+        + b"\x00"
+        + bytes(16)
+    )
 
 
 def of_schema(schema: Any) -> bytes:
@@ -81,13 +112,23 @@ def of_schema(schema: Any) -> bytes:
 
 
 def flipped(body: bytes, at: int) -> bytes:
-    return body[:at] + bytes([body[at] ^ 0xFF]) + body[at + 1:]
+    return body[:at] + bytes([body[at] ^ 0xFF]) + body[at + 1 :]
 
 
 def envelope(**sides: Any) -> dict[str, Any]:
     value = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "int"}]}
-    given = {"before": ["null", value], "after": ["null", "Row"], "source": {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]}, "op": "string", **sides}
-    return {"type": "record", "name": "Envelope", "fields": [{"name": name, "type": kind} for name, kind in given.items()]}
+    given = {
+        "before": ["null", value],
+        "after": ["null", "Row"],
+        "source": {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}]},
+        "op": "string",
+        **sides,
+    }
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [{"name": name, "type": kind} for name, kind in given.items()],
+    }
 
 
 def deep(levels: int) -> Any:
@@ -105,21 +146,46 @@ def deep_list(levels: int) -> Any:
 
 
 def bomb(codec: str) -> bytes:
-    return container(codec, (1, PACK[codec](encoded_long(1) + encoded_long(1) + encoded_long(4 * MIB) + bytes(4 * MIB) + b"\x00" * 4)), schema=GOOD)
+    return container(
+        codec,
+        (1, PACK[codec](encoded_long(1) + encoded_long(1) + encoded_long(4 * MIB) + bytes(4 * MIB) + b"\x00" * 4)),
+        schema=GOOD,
+    )
 
 
 def parquet_footer_says(change_footer: Callable[[bytes], bytes]) -> bytes:
     body = parquet(change())
     length = int.from_bytes(body[-8:-4], "little")
-    footer = change_footer(body[-8 - length:-8])
-    return body[:-8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    footer = change_footer(body[-8 - length : -8])
+    return body[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
-CONNECT = {"type": "struct", "optional": False, "name": "V", "fields": [{"type": "int32", "optional": True, "field": "id"}, {"type": "string", "optional": True, "field": "name"}]}
+CONNECT = {
+    "type": "struct",
+    "optional": False,
+    "name": "V",
+    "fields": [
+        {"type": "int32", "optional": True, "field": "id"},
+        {"type": "string", "optional": True, "field": "name"},
+    ],
+}
 
 # The change metadata beside them: without its log position an object would be of another kind, which those that follow it may not be lower than (rule 17).
-CHANGED = {**CONNECT, "fields": [*CONNECT["fields"], *({"type": kind, "optional": True, "field": name} for kind, name in (
-    ("string", "__op"), ("string", "__deleted"), ("int64", "__lsn"), ("int64", "__source_ts_ms")))]}
+CHANGED = {
+    **CONNECT,
+    "fields": [
+        *CONNECT["fields"],
+        *(
+            {"type": kind, "optional": True, "field": name}
+            for kind, name in (
+                ("string", "__op"),
+                ("string", "__deleted"),
+                ("int64", "__lsn"),
+                ("int64", "__source_ts_ms"),
+            )
+        ),
+    ],
+}
 
 
 def connect(number: int) -> dict[str, Any]:
@@ -133,10 +199,15 @@ def two_bad(**values: Any) -> bytes:
 
 def forged(column: str, kind: Any, plain: Any, value: Any) -> bytes:
     """A value that fastavro would not write under its logical type; another writer did."""
-    body = avro({**change(), column: value}, schema=flattened(id=["null", "long"], name=NULLABLE, **{column: ["null", plain]}))
+    body = avro(
+        {**change(), column: value}, schema=flattened(id=["null", "long"], name=NULLABLE, **{column: ["null", plain]})
+    )
     start = body.index(bytes(17)) + 17  # the end of the header's map, and the mark
     blocks = body[start:]
-    return schema_head(json.dumps(flattened(id=["null", "long"], name=NULLABLE, **{column: ["null", kind]})).encode()) + blocks
+    return (
+        schema_head(json.dumps(flattened(id=["null", "long"], name=NULLABLE, **{column: ["null", kind]})).encode())
+        + blocks
+    )
 
 
 @dataclass(frozen=True)
@@ -167,61 +238,254 @@ CONTAINER = [
     Case("gzip called avro", "avro", lambda: gzip.compress(avro(change())), "not_avro"),
     Case("the header is cut", "avro", lambda: avro(change())[:60], "corrupt_object"),
     Case("the header's lengths are damaged", "avro", lambda: b"Obj\x01" + b"\xff" * 200, "corrupt_object"),
-    Case("no schema in the header", "avro", lambda: avro(change()).replace(b"avro.schema", b"avro.schemb", 1), "corrupt_object"),
+    Case(
+        "no schema in the header",
+        "avro",
+        lambda: avro(change()).replace(b"avro.schema", b"avro.schemb", 1),
+        "corrupt_object",
+    ),
     Case("the schema is no JSON", "avro", lambda: schema_head(b'{"type": "record"'), "corrupt_object"),
     Case("the schema's JSON nests without end", "avro", lambda: schema_head(b"[" * 50_000), "corrupt_object"),
-    Case("a codec that is not Avro's", "avro", lambda: schema_head(json.dumps(GOOD).encode(), b"lz4"), "corrupt_object"),
-    Case("a header without end", "avro", lambda: b"Obj\x01" + encoded_long(1) + encoded_long(10**9) + bytes(1_100_000), "corrupt_object"),
+    Case(
+        "a codec that is not Avro's", "avro", lambda: schema_head(json.dumps(GOOD).encode(), b"lz4"), "corrupt_object"
+    ),
+    Case(
+        "a header without end",
+        "avro",
+        lambda: b"Obj\x01" + encoded_long(1) + encoded_long(10**9) + bytes(1_100_000),
+        "corrupt_object",
+    ),
     Case("cut inside a block", "avro", lambda: avro(change())[:-20], "corrupt_object"),
     Case("cut inside the mark behind a block", "avro", lambda: avro(change())[:-1], "corrupt_object"),
     Case("another mark behind a block", "avro", lambda: flipped(avro(change()), -1), "corrupt_object"),
-    Case("a block of a negative length", "avro", lambda: container("null", schema=GOOD) + b"\x02\x01" + bytes(20), "corrupt_object"),
+    Case(
+        "a block of a negative length",
+        "avro",
+        lambda: container("null", schema=GOOD) + b"\x02\x01" + bytes(20),
+        "corrupt_object",
+    ),
     Case("a block without length", "avro", lambda: container("null", schema=GOOD) + b"\xff" * 30, "corrupt_object"),
-    Case("fewer records than the block says", "avro", lambda: container("null", (3, bytes(6)), schema=GOOD), "corrupt_object"),
-    Case("more records than the block says", "avro", lambda: container("null", (1, bytes(12)), schema=GOOD), "corrupt_object"),
+    Case(
+        "fewer records than the block says",
+        "avro",
+        lambda: container("null", (3, bytes(6)), schema=GOOD),
+        "corrupt_object",
+    ),
+    Case(
+        "more records than the block says",
+        "avro",
+        lambda: container("null", (1, bytes(12)), schema=GOOD),
+        "corrupt_object",
+    ),
     Case("bytes behind the last block", "avro", lambda: avro(change()) + b"tail", "corrupt_object"),
-    Case("a snappy block with another checksum", "avro", lambda: flipped(avro(change(), codec="snappy"), -17), "corrupt_object"),
-    Case("a deflate block of garbage", "avro", lambda: container("deflate", (1, b"\xff" * 40), schema=GOOD), "corrupt_object"),
-    Case("a zstandard block of garbage", "avro", lambda: container("zstandard", (1, b"\x00" * 40), schema=GOOD), "corrupt_object"),
-    Case("a bzip2 block that is cut", "avro", lambda: container("bzip2", (1, PACK["bzip2"](bytes(6))[:-4]), schema=GOOD), "corrupt_object"),
+    Case(
+        "a snappy block with another checksum",
+        "avro",
+        lambda: flipped(avro(change(), codec="snappy"), -17),
+        "corrupt_object",
+    ),
+    Case(
+        "a deflate block of garbage",
+        "avro",
+        lambda: container("deflate", (1, b"\xff" * 40), schema=GOOD),
+        "corrupt_object",
+    ),
+    Case(
+        "a zstandard block of garbage",
+        "avro",
+        lambda: container("zstandard", (1, b"\x00" * 40), schema=GOOD),
+        "corrupt_object",
+    ),
+    Case(
+        "a bzip2 block that is cut",
+        "avro",
+        lambda: container("bzip2", (1, PACK["bzip2"](bytes(6))[:-4]), schema=GOOD),
+        "corrupt_object",
+    ),
     Case("an xz block of garbage", "avro", lambda: container("xz", (1, b"xz" * 20), schema=GOOD), "corrupt_object"),
-    *[Case(f"a {codec} bomb", "avro", lambda codec=codec: bomb(codec), "expansion_limit") for codec in PACK if codec != "null"],  # type: ignore[misc]
-    Case("many blocks that are too much together", "avro", lambda: container("deflate", *[(1, PACK["deflate"](encoded_long(1) + encoded_long(1) + encoded_long(1) + encoded_long(900_000) + bytes(900_004)))] * 20, schema=GOOD), "expansion_limit"),
-    Case("more records than the limit", "avro", lambda: container("null", (2**60, bytes(60)), schema=GOOD), "expansion_limit"),
+    *[
+        Case(f"a {codec} bomb", "avro", lambda codec=codec: bomb(codec), "expansion_limit")
+        for codec in PACK
+        if codec != "null"
+    ],  # type: ignore[misc]
+    Case(
+        "many blocks that are too much together",
+        "avro",
+        lambda: container(
+            "deflate",
+            *[
+                (
+                    1,
+                    PACK["deflate"](
+                        encoded_long(1) + encoded_long(1) + encoded_long(1) + encoded_long(900_000) + bytes(900_004)
+                    ),
+                )
+            ]
+            * 20,
+            schema=GOOD,
+        ),
+        "expansion_limit",
+    ),
+    Case(
+        "more records than the limit",
+        "avro",
+        lambda: container("null", (2**60, bytes(60)), schema=GOOD),
+        "expansion_limit",
+    ),
     Case("larger than the limit", "avro", lambda: avro(change(name="x" * 3 * MIB)), "object_too_large"),
 ]
 SCHEMA = [
     Case("the schema is no record", "avro", lambda: of_schema("int"), "unusable_schema"),
-    Case("a record without fields", "avro", lambda: of_schema({"type": "record", "name": "V", "fields": []}), "unusable_schema"),
-    Case("fields that are no list", "avro", lambda: of_schema({"type": "record", "name": "V", "fields": "id"}), "unusable_schema"),
-    Case("two fields of one name", "avro", lambda: of_schema({"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}] * 2}), "unusable_schema"),
-    Case("two columns that differ in case", "avro", lambda: of_schema(flattened(id="int", ID="int")), "unusable_schema"),
-    Case("a column that Sluice keeps itself", "avro", lambda: of_schema(flattened(id="int", _sluice_position="string")), "unusable_schema"),
-    Case("a column that Hudi keeps itself", "avro", lambda: of_schema(flattened(id="int", _hoodie_record_key="string")), "unusable_schema"),
-    Case("an envelope whose sides differ", "avro", lambda: of_schema(envelope(after=["null", {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "int"}]}])), "unusable_schema"),
-    Case("an envelope whose source is no record", "avro", lambda: of_schema(envelope(source="string")), "unusable_schema"),
-    Case("an envelope whose row is no record", "avro", lambda: of_schema(envelope(before=["null", "string"], after=["null", "string"])), "unusable_schema"),
-    Case("a column of two types", "avro", lambda: of_schema(flattened(id="int", v=["int", "string"])), "unsupported_type"),
-    Case("a column of a type that nothing defines", "avro", lambda: of_schema(flattened(id="int", v="no.such.Type")), "unsupported_type"),
-    Case("a number under a name that nobody knows", "avro", lambda: of_schema(flattened(id="int", v=["null", {"type": "long", "connect.name": "com.acme.Clock"}])), "unsupported_type"),
-    Case("a type that holds itself", "avro", lambda: of_schema(flattened("V", id="int", v=["null", "V"])), "schema_too_complex"),
+    Case(
+        "a record without fields",
+        "avro",
+        lambda: of_schema({"type": "record", "name": "V", "fields": []}),
+        "unusable_schema",
+    ),
+    Case(
+        "fields that are no list",
+        "avro",
+        lambda: of_schema({"type": "record", "name": "V", "fields": "id"}),
+        "unusable_schema",
+    ),
+    Case(
+        "two fields of one name",
+        "avro",
+        lambda: of_schema({"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}] * 2}),
+        "unusable_schema",
+    ),
+    Case(
+        "two columns that differ in case", "avro", lambda: of_schema(flattened(id="int", ID="int")), "unusable_schema"
+    ),
+    Case(
+        "a column that Sluice keeps itself",
+        "avro",
+        lambda: of_schema(flattened(id="int", _sluice_position="string")),
+        "unusable_schema",
+    ),
+    Case(
+        "a column that Hudi keeps itself",
+        "avro",
+        lambda: of_schema(flattened(id="int", _hoodie_record_key="string")),
+        "unusable_schema",
+    ),
+    Case(
+        "an envelope whose sides differ",
+        "avro",
+        lambda: of_schema(
+            envelope(after=["null", {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "int"}]}])
+        ),
+        "unusable_schema",
+    ),
+    Case(
+        "an envelope whose source is no record", "avro", lambda: of_schema(envelope(source="string")), "unusable_schema"
+    ),
+    Case(
+        "an envelope whose row is no record",
+        "avro",
+        lambda: of_schema(envelope(before=["null", "string"], after=["null", "string"])),
+        "unusable_schema",
+    ),
+    Case(
+        "a column of two types", "avro", lambda: of_schema(flattened(id="int", v=["int", "string"])), "unsupported_type"
+    ),
+    Case(
+        "a column of a type that nothing defines",
+        "avro",
+        lambda: of_schema(flattened(id="int", v="no.such.Type")),
+        "unsupported_type",
+    ),
+    Case(
+        "a number under a name that nobody knows",
+        "avro",
+        lambda: of_schema(flattened(id="int", v=["null", {"type": "long", "connect.name": "com.acme.Clock"}])),
+        "unsupported_type",
+    ),
+    Case(
+        "a type that holds itself",
+        "avro",
+        lambda: of_schema(flattened("V", id="int", v=["null", "V"])),
+        "schema_too_complex",
+    ),
     Case("types without end", "avro", lambda: of_schema(flattened(id="int", v=deep(60))), "schema_too_complex"),
-    Case("five thousand columns", "avro", lambda: of_schema(flattened(id="int", **{f"c{n}": "int" for n in range(5_000)})), "schema_too_complex"),
-    Case("an array of nothing", "avro", lambda: of_schema(flattened(id="int", v={"type": "array", "items": "null"})), "schema_too_complex"),
-    Case("the key is no column", "avro", lambda: avro({"ident": 1, **{name: None for name in META}}, schema=flattened(ident="int")), "incompatible_schema"),
-    Case("a column of another type than the table's", "avro", lambda: avro(change(name=5), schema=flattened(id=["null", "long"], name=["null", "long"])), "incompatible_schema"),
+    Case(
+        "five thousand columns",
+        "avro",
+        lambda: of_schema(flattened(id="int", **{f"c{n}": "int" for n in range(5_000)})),
+        "schema_too_complex",
+    ),
+    Case(
+        "an array of nothing",
+        "avro",
+        lambda: of_schema(flattened(id="int", v={"type": "array", "items": "null"})),
+        "schema_too_complex",
+    ),
+    Case(
+        "the key is no column",
+        "avro",
+        lambda: avro({"ident": 1, **{name: None for name in META}}, schema=flattened(ident="int")),
+        "incompatible_schema",
+    ),
+    Case(
+        "a column of another type than the table's",
+        "avro",
+        lambda: avro(change(name=5), schema=flattened(id=["null", "long"], name=["null", "long"])),
+        "incompatible_schema",
+    ),
 ]
 VALUE = [
     Case("a null key", "avro", lambda: two_bad(id=None), "null_record_key", 1),
-    Case("an envelope with neither side", "avro", lambda: avro({"before": None, "after": None, "source": {"lsn": 1}, "op": "c"}, schema=envelope()), "null_record_key", 1),
+    Case(
+        "an envelope with neither side",
+        "avro",
+        lambda: avro({"before": None, "after": None, "source": {"lsn": 1}, "op": "c"}, schema=envelope()),
+        "null_record_key",
+        1,
+    ),
     Case("an operation that nobody knows", "avro", lambda: two_bad(op="x"), "unsupported_operation", 1),
     Case("no log position", "avro", lambda: two_bad(lsn=None), "unordered_change", 1),
     Case("a negative log position", "avro", lambda: two_bad(lsn=-4), "unordered_change", 1),
-    Case("text that is not UTF-8", "avro", lambda: two_bad(name="MARK").replace(b"MARK", b"\xff\xfe\x00A"), "undecodable_value", 1),
-    Case("a timestamp beyond 64 bits of microseconds", "avro", lambda: forged("at", {"type": "long", "connect.name": "io.debezium.time.Timestamp"}, "long", 2**62), "value_out_of_range", 1),
-    Case("a decimal of more digits than its type", "avro", lambda: forged("price", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "bytes", b"\x7f\xff\xff\xff"), "value_out_of_range", 1),
-    Case("a time with zone that is none", "avro", lambda: forged("zoned", {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"}, "string", "yesterday"), "value_out_of_range", 1),
-    Case("more bad rows than the limit", "avro", lambda: avro(*[change(id=None)] * 4, change(id=102)), "too_many_bad_rows"),
+    Case(
+        "text that is not UTF-8",
+        "avro",
+        lambda: two_bad(name="MARK").replace(b"MARK", b"\xff\xfe\x00A"),
+        "undecodable_value",
+        1,
+    ),
+    Case(
+        "a timestamp beyond 64 bits of microseconds",
+        "avro",
+        lambda: forged("at", {"type": "long", "connect.name": "io.debezium.time.Timestamp"}, "long", 2**62),
+        "value_out_of_range",
+        1,
+    ),
+    Case(
+        "a decimal of more digits than its type",
+        "avro",
+        lambda: forged(
+            "price",
+            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+            "bytes",
+            b"\x7f\xff\xff\xff",
+        ),
+        "value_out_of_range",
+        1,
+    ),
+    Case(
+        "a time with zone that is none",
+        "avro",
+        lambda: forged(
+            "zoned", {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"}, "string", "yesterday"
+        ),
+        "value_out_of_range",
+        1,
+    ),
+    Case(
+        "more bad rows than the limit",
+        "avro",
+        lambda: avro(*[change(id=None)] * 4, change(id=102)),
+        "too_many_bad_rows",
+    ),
 ]
 JSON = [
     Case("no bytes, as JSON", "json", lambda: b"", "empty_object"),
@@ -230,40 +494,150 @@ JSON = [
     Case("an array", "json", lambda: b"[1, 2]\n", "not_json_lines"),
     Case("gzip of garbage", "json.gz", lambda: b"\x1f\x8b" + b"\xff" * 40, "damaged_gzip"),
     Case("gzip that is cut", "json.gz", lambda: gzip.compress(lines(*[change()] * 50))[:-12], "damaged_gzip"),
-    Case("a gzip bomb", "json.gz", lambda: gzip.compress(b'{"id": 1, "name": "' + b" " * 9 * MIB + b'"}'), "expansion_limit"),
-    Case("a line that is cut", "json", lambda: lines(change(id=103), b'{"id": 5, "na', change(id=104)), "damaged_json", 1),
-    Case("a line that nests without end", "json", lambda: lines(change(id=105), b'{"id": ' + b"[" * 5_000, change(id=106)), "damaged_json", 1),
-    Case("half of a surrogate pair", "json", lambda: lines(change(id=107), b'{"id": 8, "name": "\\ud800"}'), "damaged_json", 1),
-    Case("a line that is not UTF-8", "json", lambda: lines(change(id=108), b'{"id": 9, "name": "\xff"}'), "not_json_lines", 1),
+    Case(
+        "a gzip bomb",
+        "json.gz",
+        lambda: gzip.compress(b'{"id": 1, "name": "' + b" " * 9 * MIB + b'"}'),
+        "expansion_limit",
+    ),
+    Case(
+        "a line that is cut", "json", lambda: lines(change(id=103), b'{"id": 5, "na', change(id=104)), "damaged_json", 1
+    ),
+    Case(
+        "a line that nests without end",
+        "json",
+        lambda: lines(change(id=105), b'{"id": ' + b"[" * 5_000, change(id=106)),
+        "damaged_json",
+        1,
+    ),
+    Case(
+        "half of a surrogate pair",
+        "json",
+        lambda: lines(change(id=107), b'{"id": 8, "name": "\\ud800"}'),
+        "damaged_json",
+        1,
+    ),
+    Case(
+        "a line that is not UTF-8",
+        "json",
+        lambda: lines(change(id=108), b'{"id": 9, "name": "\xff"}'),
+        "not_json_lines",
+        1,
+    ),
     Case("a line that is no object", "json", lambda: lines(change(id=109), b"5"), "not_json_lines", 1),
-    Case("a value that is not what its schema says", "json", lambda: lines(*({"schema": CHANGED, "payload": change(id=id, name=None)} for id in (110, "x"))), "undecodable_value", 1),
+    Case(
+        "a value that is not what its schema says",
+        "json",
+        lambda: lines(*({"schema": CHANGED, "payload": change(id=id, name=None)} for id in (110, "x"))),
+        "undecodable_value",
+        1,
+    ),
     Case("a null key, as JSON", "json", lambda: lines(change(id=111), change(id=None)), "null_record_key", 1),
-    Case("an operation that nobody knows, as JSON", "json", lambda: lines(change(id=113), change("x"), change(id=114)), "unsupported_operation", 1),
+    Case(
+        "an operation that nobody knows, as JSON",
+        "json",
+        lambda: lines(change(id=113), change("x"), change(id=114)),
+        "unsupported_operation",
+        1,
+    ),
     Case("no log position, as JSON", "json", lambda: lines(change(id=115), change(lsn=None)), "unordered_change", 1),
-    Case("a line longer than a block may be", "json", lambda: lines(change(id=116), change(name="x" * (MIB + 1))), "expansion_limit", 1),
-    Case("a line of five thousand fields", "json", lambda: lines(change(id=117), {**change(), **{f"c{n}": 1 for n in range(5_000)}}), "schema_too_complex", 1),
-    Case("a number of five thousand digits", "json", lambda: lines(change(id=118), b'{"id": ' + b"9" * 5_000 + b"}"), "damaged_json", 1),
-    Case("a value that nests without end", "json", lambda: lines(change(id=119), b'{"id": 1, "name": "x", "doc": ' + b"[" * 150 + b"]" * 150 + b', "__op": "c", "__lsn": 7}'), "undecodable_value", 1),
+    Case(
+        "a line longer than a block may be",
+        "json",
+        lambda: lines(change(id=116), change(name="x" * (MIB + 1))),
+        "expansion_limit",
+        1,
+    ),
+    Case(
+        "a line of five thousand fields",
+        "json",
+        lambda: lines(change(id=117), {**change(), **{f"c{n}": 1 for n in range(5_000)}}),
+        "schema_too_complex",
+        1,
+    ),
+    Case(
+        "a number of five thousand digits",
+        "json",
+        lambda: lines(change(id=118), b'{"id": ' + b"9" * 5_000 + b"}"),
+        "damaged_json",
+        1,
+    ),
+    Case(
+        "a value that nests without end",
+        "json",
+        lambda: lines(
+            change(id=119), b'{"id": 1, "name": "x", "doc": ' + b"[" * 150 + b"]" * 150 + b', "__op": "c", "__lsn": 7}'
+        ),
+        "undecodable_value",
+        1,
+    ),
     Case("more bad lines than the limit", "json", lambda: lines(change(id=122), *[b'{"id"'] * 4), "too_many_bad_rows"),
-    Case("a hundred schemas", "json", lambda: lines(*({"schema": connect(n), "payload": {"id": 1, "name": None, f"c{n}": None}} for n in range(100))), "too_many_schemas"),
+    Case(
+        "a hundred schemas",
+        "json",
+        lambda: lines(*({"schema": connect(n), "payload": {"id": 1, "name": None, f"c{n}": None}} for n in range(100))),
+        "too_many_schemas",
+    ),
 ]
 PARQUET = [
     Case("no bytes, as Parquet", "parquet", lambda: b"", "empty_object"),
     Case("Avro called Parquet", "parquet", lambda: avro(change()), "not_parquet"),
     Case("Parquet that is cut", "parquet", lambda: parquet(change())[:-30], "not_parquet"),
-    Case("a footer longer than the file", "parquet", lambda: parquet(change())[:-8] + (3 * MIB).to_bytes(4, "little") + b"PAR1", "damaged_parquet"),
-    Case("a footer of garbage", "parquet", lambda: parquet_footer_says(lambda footer: b"\xff" * len(footer)), "damaged_parquet"),
+    Case(
+        "a footer longer than the file",
+        "parquet",
+        lambda: parquet(change())[:-8] + (3 * MIB).to_bytes(4, "little") + b"PAR1",
+        "damaged_parquet",
+    ),
+    Case(
+        "a footer of garbage",
+        "parquet",
+        lambda: parquet_footer_says(lambda footer: b"\xff" * len(footer)),
+        "damaged_parquet",
+    ),
     Case("pages of garbage", "parquet", lambda: b"PAR1" + bytes(60) + parquet(change())[64:], "damaged_parquet"),
     Case("encrypted", "parquet", lambda: parquet(change())[:-4] + b"PARE", "unsupported_parquet"),
-    Case("a dictionary bomb", "parquet", lambda: parquet(*[change(id=n, name="x" * 100_000) for n in range(100)]), "expansion_limit"),
-    Case("more rows than the limit, as Parquet", "parquet", lambda: parquet(*[change(id=n) for n in range(5_001)]), "expansion_limit"),
-    Case("a wide schema, as Parquet", "parquet", lambda: parquet(change(), **{f"c{n}": pa.int32() for n in range(5_000)}), "schema_too_complex"),
+    Case(
+        "a dictionary bomb",
+        "parquet",
+        lambda: parquet(*[change(id=n, name="x" * 100_000) for n in range(100)]),
+        "expansion_limit",
+    ),
+    Case(
+        "more rows than the limit, as Parquet",
+        "parquet",
+        lambda: parquet(*[change(id=n) for n in range(5_001)]),
+        "expansion_limit",
+    ),
+    Case(
+        "a wide schema, as Parquet",
+        "parquet",
+        lambda: parquet(change(), **{f"c{n}": pa.int32() for n in range(5_000)}),
+        "schema_too_complex",
+    ),
     Case("a deep schema, as Parquet", "parquet", lambda: parquet(change(), v=deep_list(40)), "unusable_schema"),
     Case("text that is not UTF-8, as Parquet", "parquet", not_utf8, "undecodable_value", 1),
     Case("a list of text that is not UTF-8", "parquet", lambda: not_utf8(nested=True), "undecodable_value", 1),
-    Case("an operation that nobody knows, as Parquet", "parquet", lambda: parquet(change(id=123), change("x")), "unsupported_operation", 1),
-    Case("no log position, as Parquet", "parquet", lambda: parquet(change(id=124), change(lsn=None)), "unordered_change", 1),
-    Case("more bad rows than the limit, as Parquet", "parquet", lambda: parquet(*[change(id=None)] * 4, change(id=125)), "too_many_bad_rows"),
+    Case(
+        "an operation that nobody knows, as Parquet",
+        "parquet",
+        lambda: parquet(change(id=123), change("x")),
+        "unsupported_operation",
+        1,
+    ),
+    Case(
+        "no log position, as Parquet",
+        "parquet",
+        lambda: parquet(change(id=124), change(lsn=None)),
+        "unordered_change",
+        1,
+    ),
+    Case(
+        "more bad rows than the limit, as Parquet",
+        "parquet",
+        lambda: parquet(*[change(id=None)] * 4, change(id=125)),
+        "too_many_bad_rows",
+    ),
     Case("a null key, as Parquet", "parquet", lambda: parquet(change(id=112), change(id=None)), "null_record_key", 1),
 ]
 CASES: list[Case] = [*CONTAINER, *SCHEMA, *VALUE, *JSON, *PARQUET]

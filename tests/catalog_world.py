@@ -1,4 +1,5 @@
 """A Glue catalog and a silver bucket in an emulator's memory, hand-made commits, and the calls that are counted."""
+
 from __future__ import annotations
 
 import json
@@ -25,7 +26,11 @@ from sluice_aws.timeline import TimelineReader
 
 SILVER = "lake"
 SHARED = SharedSession("eu-central-1")
-HIDDEN = [{"name": "_sluice_position", "type": "string"}, {"name": "__deleted", "type": "boolean"}, {"name": "_sluice_op", "type": ["null", "string"], "default": None}]
+HIDDEN = [
+    {"name": "_sluice_position", "type": "string"},
+    {"name": "__deleted", "type": "boolean"},
+    {"name": "_sluice_op", "type": ["null", "string"], "default": None},
+]
 ARTIST = [("artist_id", "int"), ("name", "string"), ("nationality", "string"), ("birth_year", "int")]
 
 
@@ -41,26 +46,43 @@ class CatalogWorld:
 
     def process(self) -> CatalogSync:
         """A sync that remembers nothing, as in a new process."""
-        return CatalogSync(catalog=GlueCatalog(self.glue), timelines=TimelineReader(self.s3, SILVER), comments=CommentStore(self.s3, SILVER), silver_bucket=SILVER)
+        return CatalogSync(
+            catalog=GlueCatalog(self.glue),
+            timelines=TimelineReader(self.s3, SILVER),
+            comments=CommentStore(self.s3, SILVER),
+            silver_bucket=SILVER,
+        )
 
     def counted(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
         self.calls.append(model.name)
         self.sent.append((model.name, dict(params)))
 
-    def commit(self, config: TableConfig, number: int, columns: Sequence[Tuple[str, Any]] = ARTIST, partitions: Iterable[str] = ("",), **more: Any) -> str:
+    def commit(
+        self,
+        config: TableConfig,
+        number: int,
+        columns: Sequence[Tuple[str, Any]] = ARTIST,
+        partitions: Iterable[str] = ("",),
+        **more: Any,
+    ) -> str:
         """Write a completed commit, and a file into each of its partitions; its instant."""
         return write_commit(self.s3, SILVER, config, number, columns, partitions, **more)
 
     def keep_schema(self, config: TableConfig, schema: Any) -> str:
         """Remember a writer schema that came for a table, as admission does; its fingerprint."""
         named = SchemaStore(Objects(self.s3), SILVER).keep(schema)
-        SchemaHistory(Objects(self.s3), SILVER).note(SeenSchema(config.table, named, (), (Judged(1, "", "new_table", ()),)))
+        SchemaHistory(Objects(self.s3), SILVER).note(
+            SeenSchema(config.table, named, (), (Judged(1, "", "new_table", ()),))
+        )
         return named
 
     def archive(self, config: TableConfig, instant: str) -> None:
         """Take a commit out of the active timeline."""
         root = config.table.replace(".", "/")
-        for key in [item["Key"] for item in self.s3.list_objects_v2(Bucket=SILVER, Prefix=f"{root}/.hoodie/{instant}")["Contents"]]:
+        for key in [
+            item["Key"]
+            for item in self.s3.list_objects_v2(Bucket=SILVER, Prefix=f"{root}/.hoodie/{instant}")["Contents"]
+        ]:
             self.s3.delete_object(Bucket=SILVER, Key=key)
 
     def table(self, database: str, name: str) -> Dict[str, Any]:
@@ -72,7 +94,9 @@ class CatalogWorld:
 
     def partitions(self, database: str, name: str) -> Dict[Tuple[str, ...], str]:
         pages = self.glue.get_paginator("get_partitions").paginate(DatabaseName=database, TableName=name)
-        return {tuple(one["Values"]): one["StorageDescriptor"]["Location"] for page in pages for one in page["Partitions"]}
+        return {
+            tuple(one["Values"]): one["StorageDescriptor"]["Location"] for page in pages for one in page["Partitions"]
+        }
 
     def counting(self) -> Counter[str]:
         """What was called since the last time this was asked."""
@@ -85,22 +109,58 @@ class CatalogWorld:
         """Change a table as a user would: `parameters`, `description`, `comments` by column, `columns` to add, `types` by column."""
         table = self.table(database, name)
         storage = table["StorageDescriptor"]
-        columns = [{**column, **({"Comment": changes["comments"][column["Name"]]} if column["Name"] in changes.get("comments", {}) else {})} for column in storage["Columns"]]
-        columns = [{**column, "Type": changes.get("types", {}).get(column["Name"], column["Type"])} for column in columns] + changes.get("columns", [])
-        made = {key: table[key] for key in ("Name", "TableType", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "Owner") if key in table}
-        made.update(Parameters={**table["Parameters"], **changes.get("parameters", {})}, StorageDescriptor={**storage, "Columns": columns})
+        columns = [
+            {
+                **column,
+                **(
+                    {"Comment": changes["comments"][column["Name"]]}
+                    if column["Name"] in changes.get("comments", {})
+                    else {}
+                ),
+            }
+            for column in storage["Columns"]
+        ]
+        columns = [
+            {**column, "Type": changes.get("types", {}).get(column["Name"], column["Type"])} for column in columns
+        ] + changes.get("columns", [])
+        made = {
+            key: table[key]
+            for key in ("Name", "TableType", "PartitionKeys", "ViewOriginalText", "ViewExpandedText", "Owner")
+            if key in table
+        }
+        made.update(
+            Parameters={**table["Parameters"], **changes.get("parameters", {})},
+            StorageDescriptor={**storage, "Columns": columns},
+        )
         if "description" in changes:
             made["Description"] = changes["description"]
         self.glue.update_table(DatabaseName=database, TableInput=made)
 
 
 def write_commit(
-    s3: Any, bucket: str, config: TableConfig, number: int, columns: Sequence[Tuple[str, Any]] = ARTIST, partitions: Iterable[str] = ("",), *, operation: str = "UPSERT",
-    replaced: Optional[Mapping[str, List[str]]] = None, docs: Optional[Mapping[str, str]] = None, action: str = "",
+    s3: Any,
+    bucket: str,
+    config: TableConfig,
+    number: int,
+    columns: Sequence[Tuple[str, Any]] = ARTIST,
+    partitions: Iterable[str] = ("",),
+    *,
+    operation: str = "UPSERT",
+    replaced: Optional[Mapping[str, List[str]]] = None,
+    docs: Optional[Mapping[str, str]] = None,
+    action: str = "",
 ) -> str:
     """Write a completed commit, and a file into each of its partitions; its instant."""
     instant = f"202405011015{number:05d}"
-    fields = [{"name": name, "type": ["null", kind], "default": None, **({"doc": docs[name]} if docs and name in docs else {})} for name, kind in columns]
+    fields = [
+        {
+            "name": name,
+            "type": ["null", kind],
+            "default": None,
+            **({"doc": docs[name]} if docs and name in docs else {}),
+        }
+        for name, kind in columns
+    ]
     schema = {"type": "record", "name": "row", "fields": fields + HIDDEN}
     listed = list(partitions)
     body = {"partitionToWriteStats": {path: [{"fileId": "f", "path": f"{path}/f.parquet", "numWrites": 1}] for path in listed}, "operationType": operation,
@@ -110,7 +170,11 @@ def write_commit(
     root = config.table.replace(".", "/")
     kind = action or ("deltacommit" if config.table_type != COW else "replacecommit" if replaced else "commit")
     for suffix in ("", ".requested"):
-        s3.put_object(Bucket=bucket, Key=f"{root}/.hoodie/{instant}.{kind}{suffix}", Body=b"" if suffix else json.dumps(body).encode())
+        s3.put_object(
+            Bucket=bucket,
+            Key=f"{root}/.hoodie/{instant}.{kind}{suffix}",
+            Body=b"" if suffix else json.dumps(body).encode(),
+        )
     files = [f"{root}/{path}/f_{instant}.parquet".replace("//", "/") for path in listed]
     by_request = files if os.environ.get(EMULATOR_VARIABLE) == "moto" else files[:20]
     for key in by_request:
@@ -122,10 +186,18 @@ def write_commit(
     return instant
 
 
-def artists(table_type: str = COW, *, partition_by: Tuple[str, ...] = ("nationality",), catalog: CatalogRule = CatalogRule(), table: str = "moma.artists") -> TableConfig:
+def artists(
+    table_type: str = COW,
+    *,
+    partition_by: Tuple[str, ...] = ("nationality",),
+    catalog: CatalogRule = CatalogRule(),
+    table: str = "moma.artists",
+) -> TableConfig:
     """The table of the published demonstration."""
     database, _, name = table.partition(".")
-    return TableConfig(table, database, name, f"moma.public.{name}", ("artist_id",), partition_by, table_type, catalog=catalog)
+    return TableConfig(
+        table, database, name, f"moma.public.{name}", ("artist_id",), partition_by, table_type, catalog=catalog
+    )
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 """Random histories of a source table, and what the source holds at their end: an oracle of ten lines."""
+
 from __future__ import annotations
 
 import random
@@ -35,7 +36,10 @@ def source_rows(events: Sequence[Event]) -> dict[int, Optional[dict[str, Any]]]:
             rows[event.key] = None
         else:
             before = (None if change.op == "c" else rows.get(event.key)) or {}
-            rows[event.key] = {column: before.get(column) if column in change.unchanged else change.values.get(column) for column in COLUMNS}
+            rows[event.key] = {
+                column: before.get(column) if column in change.unchanged else change.values.get(column)
+                for column in COLUMNS
+            }
     return rows
 
 
@@ -58,7 +62,9 @@ def history(draw: random.Random, *, most: int = 14) -> list[Event]:
         else:
             events.append(Event(key, Change(at, "d", True)))
             alive[key] = False
-            if kind == "move_key":  # a new primary key: the old row is deleted and one created, at one position of the log
+            if (
+                kind == "move_key"
+            ):  # a new primary key: the old row is deleted and one created, at one position of the log
                 other = draw.choice([one for one in KEYS if one != key])
                 events.append(Event(other, _write(draw, position(number, 1), "c", step >= added)))
                 alive[other] = True

@@ -1,4 +1,5 @@
 """What every test shares: AWS's service models, read once, and few looks for garbage."""
+
 from __future__ import annotations
 
 import atexit
@@ -38,5 +39,7 @@ def service_models_read_once() -> Iterator[None]:
     """Every session's clients are made from one loader: reading the models again costs more than most tests do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(botocore.session, "create_loader", lru_cache(maxsize=None)(botocore.session.create_loader))
-        patch.setattr(botocore.useragent.UserAgentString, "to_string", lambda self: "tests")  # put together anew for every request, at a tenth of its cost
+        patch.setattr(
+            botocore.useragent.UserAgentString, "to_string", lambda self: "tests"
+        )  # put together anew for every request, at a tenth of its cost
         yield

@@ -1,4 +1,5 @@
 """The commands that README and docs show: from code blocks and from code in a line, split as a shell would."""
+
 from __future__ import annotations
 
 import re
@@ -32,7 +33,11 @@ def documents() -> list[Path]:
 
 def shown_commands() -> list[Shown]:
     """Every command of PROGRAMS in the documents."""
-    return [command for path in documents() for command in commands_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix())]
+    return [
+        command
+        for path in documents()
+        for command in commands_in(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix())
+    ]
 
 
 def commands_in(text: str, document: str) -> Iterator[Shown]:
@@ -61,7 +66,17 @@ def _parts(line: str, document: str) -> Iterator[Shown]:
     for word in [*words, "&&"]:
         if word in ("&&", "|", ";", ">", "||"):
             if command and command[0] in PROGRAMS:
-                yield Shown(document, command[0], tuple(word for part in command[1:] for word in [part.strip("[]")] if word and word != "…" and word != "..."), line)
+                yield Shown(
+                    document,
+                    command[0],
+                    tuple(
+                        word
+                        for part in command[1:]
+                        for word in [part.strip("[]")]
+                        if word and word != "…" and word != "..."
+                    ),
+                    line,
+                )
             command = []
         else:
             command.append(word)

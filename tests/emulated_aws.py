@@ -1,4 +1,5 @@
 """AWS in the tests' own memory: DynamoDB and S3 are MiniStack's, which the local stack runs too, and everything else is moto's."""
+
 from __future__ import annotations
 
 import io
@@ -46,18 +47,27 @@ class _MiniStack:
         self._one_at_a_time = threading.Lock()
         self._parsers = ResponseParserFactory()
 
-    def __call__(self, model: Any, params: Dict[str, Any], context: Dict[str, Any], **_: Any) -> Optional[Tuple[AWSResponse, Dict[str, Any]]]:
+    def __call__(
+        self, model: Any, params: Dict[str, Any], context: Dict[str, Any], **_: Any
+    ) -> Optional[Tuple[AWSResponse, Dict[str, Any]]]:
         url = urlsplit(params["url"])
         host = url.hostname or ""
         if not self.on or not host.endswith(AWS):
             return None
         bucket, dot, _ = host.partition(".s3.")  # S3's bucket is named by the host, or first in the path
         path = f"/{bucket}{unquote(url.path)}" if dot else unquote(url.path)
-        headers = {name.lower(): value.decode() if isinstance(value, bytes) else str(value) for name, value in params["headers"].items()}
+        headers = {
+            name.lower(): value.decode() if isinstance(value, bytes) else str(value)
+            for name, value in params["headers"].items()
+        }
         sent = params["body"].read() if hasattr(params["body"], "read") else params["body"]
         body = sent.encode() if isinstance(sent, str) else bytes(sent)
         with self._one_at_a_time, request_scope(DEFAULT_ACCOUNT_ID, context["client_region"]):
-            status, answered, content = _result(self._service.handle_request(params["method"], path, headers, body, parse_qs(url.query, keep_blank_values=True)))
+            status, answered, content = _result(
+                self._service.handle_request(
+                    params["method"], path, headers, body, parse_qs(url.query, keep_blank_values=True)
+                )
+            )
         content = content.encode() if isinstance(content, str) else content  # of some answers of S3 about a bucket
         http = AWSResponse(params["url"], status, answered, _Body(b"" if params["method"] == "HEAD" else content))
         return http, self._parsed(http, model)
@@ -86,11 +96,17 @@ def emulated_aws() -> Iterator[None]:
         return
     for name, service in _MINISTACK.items():
         handler = (f"before-call.{name}", service)
-        if handler not in botocore.handlers.BUILTIN_HANDLERS:  # as moto does: every session that is made from now on has it
+        if (
+            handler not in botocore.handlers.BUILTIN_HANDLERS
+        ):  # as moto does: every session that is made from now on has it
             botocore.handlers.BUILTIN_HANDLERS.append(handler)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dynamodb, "copy", SimpleNamespace(deepcopy=_copied))  # of every item that it writes, several times
-        patch.setattr("moto.core.models.RESPONSES_METHODS", [])  # over a thousand answers for the `requests` package, which nothing here uses
+        patch.setattr(
+            dynamodb, "copy", SimpleNamespace(deepcopy=_copied)
+        )  # of every item that it writes, several times
+        patch.setattr(
+            "moto.core.models.RESPONSES_METHODS", []
+        )  # over a thousand answers for the `requests` package, which nothing here uses
         with mock_aws():
             _turn(on=True)
             try:

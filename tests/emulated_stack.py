@@ -1,4 +1,5 @@
 """A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and CloudFormation's answers about it."""
+
 import json
 from functools import cache
 from types import SimpleNamespace
@@ -28,21 +29,37 @@ class CloudFormation:
 
     def __init__(self):
         self.outputs, self.parameters = {}, {}
-        SHARED.events.register("before-call.cloudformation.DescribeStacks", self._answer)  # every client of the session has it
+        SHARED.events.register(
+            "before-call.cloudformation.DescribeStacks", self._answer
+        )  # every client of the session has it
 
     def _answer(self, model, params, **_):
         name = params["body"]["StackName"]
         if name == "s":
-            status, body = 200, f"""<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>s</StackName><StackStatus>CREATE_COMPLETE</StackStatus>
-                <CreationTime>2024-05-01T10:00:00.000Z</CreationTime><Outputs>{_members("Output", self.outputs)}</Outputs><Parameters>{_members("Parameter", self.parameters)}</Parameters></member></Stacks></DescribeStacksResult></DescribeStacksResponse>"""
+            status, body = (
+                200,
+                f"""<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>s</StackName><StackStatus>CREATE_COMPLETE</StackStatus>
+                <CreationTime>2024-05-01T10:00:00.000Z</CreationTime><Outputs>{_members("Output", self.outputs)}</Outputs><Parameters>{_members("Parameter", self.parameters)}</Parameters></member></Stacks></DescribeStacksResult></DescribeStacksResponse>""",
+            )
         else:
-            status, body = 400, f"<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>"
-        answer = {"status_code": status, "headers": {}, "body": body.encode(), "context": {"operation_name": model.name}}
+            status, body = (
+                400,
+                f"<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>Stack with id {name} does not exist</Message></Error></ErrorResponse>",
+            )
+        answer = {
+            "status_code": status,
+            "headers": {},
+            "body": body.encode(),
+            "context": {"operation_name": model.name},
+        }
         return SimpleNamespace(status_code=status), create_parser("query").parse(answer, model.output_shape)
 
 
 def _members(kind, values):
-    return "".join(f"<member><{kind}Key>{name}</{kind}Key><{kind}Value>{escape(value)}</{kind}Value></member>" for name, value in values.items())
+    return "".join(
+        f"<member><{kind}Key>{name}</{kind}Key><{kind}Value>{escape(value)}</{kind}Value></member>"
+        for name, value in values.items()
+    )
 
 
 @cache
@@ -63,20 +80,36 @@ class Stack:
         create_ledger_table(self.dynamodb, "s-ledger")
         queue = SHARED.client("sqs").create_queue(QueueName="dead-letters")["QueueUrl"]
         described.parameters = {}
-        described.outputs = {**BUCKETS, "LedgerTable": "s-ledger", "Release": "none", "SuperviseFunction": "s-supervise", "DeadLetterQueueUrl": queue}
+        described.outputs = {
+            **BUCKETS,
+            "LedgerTable": "s-ledger",
+            "Release": "none",
+            "SuperviseFunction": "s-supervise",
+            "DeadLetterQueueUrl": queue,
+        }
         self.ledger = Ledger(self.dynamodb, "s-ledger")
 
     def write(self, key, body=b"x"):
         return ObjectId("s-bronze", key, self.s3.put_object(Bucket="s-bronze", Key=key, Body=body)["VersionId"])
 
     def admit(self, identity, state=items.PENDING, table="crm.user", topic="crm.public.user", lane="main", **more):
-        self.ledger.admit(AdmittedObject(identity, state, NOW, size=1, table=table, topic=topic, lane=lane, format="avro", noticed_at=NOW, **more))
+        self.ledger.admit(
+            AdmittedObject(
+                identity, state, NOW, size=1, table=table, topic=topic, lane=lane, format="avro", noticed_at=NOW, **more
+            )
+        )
         return identity
 
 
 @pytest.fixture
 def stack(monkeypatch, tmp_path):
-    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "SLUICE_STACK": "s"}.items():
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "SLUICE_STACK": "s",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLUICE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -95,7 +128,9 @@ def invoked(monkeypatch):
             names.append((FunctionName, InvocationType))
 
     whole = supervising.Target.client
-    monkeypatch.setattr(supervising.Target, "client", lambda self, service: Lambda() if service == "lambda" else whole(self, service))
+    monkeypatch.setattr(
+        supervising.Target, "client", lambda self, service: Lambda() if service == "lambda" else whole(self, service)
+    )
     return names
 
 

@@ -1,4 +1,5 @@
 """A deployment in an emulator's memory for tests of the functions: buckets, ledger, bus, application, configuration."""
+
 from __future__ import annotations
 
 import io
@@ -47,12 +48,23 @@ class World:
         create_ledger_table(self.dynamodb, LEDGER)
         self.ledger = Ledger(self.dynamodb, LEDGER)
         self.emr = SHARED.client("emr-serverless")
-        self.application = self.emr.create_application(name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")["applicationId"]
+        self.application = self.emr.create_application(
+            name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t"
+        )["applicationId"]
         self.calls: List[str] = []
         self.environment(
-            AWS_REGION=REGION, LEDGER_TABLE=LEDGER, BRONZE_BUCKET=BRONZE, SILVER_BUCKET=SILVER, ARTIFACT_BUCKET=ARTIFACTS,
-            APPLICATION_ID=self.application, JOB_ROLE_ARN=f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/sluice-job", RELEASE="r1",
-            HUDI_JARS="file:///usr/lib/hudi/hudi-spark-bundle.jar", ARCHITECTURE="X86_64", EVENT_BUS="default", RECONCILE_GRACE_SECONDS="0",
+            AWS_REGION=REGION,
+            LEDGER_TABLE=LEDGER,
+            BRONZE_BUCKET=BRONZE,
+            SILVER_BUCKET=SILVER,
+            ARTIFACT_BUCKET=ARTIFACTS,
+            APPLICATION_ID=self.application,
+            JOB_ROLE_ARN=f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/sluice-job",
+            RELEASE="r1",
+            HUDI_JARS="file:///usr/lib/hudi/hudi-spark-bundle.jar",
+            ARCHITECTURE="X86_64",
+            EVENT_BUS="default",
+            RECONCILE_GRACE_SECONDS="0",
         )
 
     def environment(self, **variables: str) -> None:
@@ -91,14 +103,26 @@ def forget_processes() -> None:
     import sync_catalog.handler
     from sluice_aws import telemetry
 
-    for cached in (admit.handler.parts_of, supervise.handler.parts_of, reconcile.handler.parts_of, announce.handler.announcer_of, sync_catalog.handler.requests_of, plan_services.handler.parts_of, telemetry.telemetry_of):
+    for cached in (
+        admit.handler.parts_of,
+        supervise.handler.parts_of,
+        reconcile.handler.parts_of,
+        announce.handler.announcer_of,
+        sync_catalog.handler.requests_of,
+        plan_services.handler.parts_of,
+        telemetry.telemetry_of,
+    ):
         cached.cache_clear()
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A new deployment. Calls of several threads come one at a time: the emulator copies its tables while it writes."""
-    for name, value in {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "POWERTOOLS_TRACE_DISABLED": "true"}.items():
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "POWERTOOLS_TRACE_DISABLED": "true",
+    }.items():
         monkeypatch.setenv(name, value)
     one_at_a_time = threading.RLock()
     real = botocore.client.BaseClient._make_api_call
@@ -112,7 +136,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with emulated_aws():
         monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", whole)
         monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
-        monkeypatch.setattr("moto.emrserverless.models.JOB_STATUS", "SUBMITTED")  # the emulator's job runs would be over at once
+        monkeypatch.setattr(
+            "moto.emrserverless.models.JOB_STATUS", "SUBMITTED"
+        )  # the emulator's job runs would be over at once
         made = World(monkeypatch)
         made.calls = calls
         calls.clear()
@@ -139,7 +165,12 @@ def s3_body(*ids: ObjectId, size: int = 1000) -> str:
 
     records = []
     for id in ids:
-        described = {"key": quote_plus(id.key), "size": size, "eTag": id.etag or "d41d8cd98f00b204e9800998ecf8427e", "sequencer": "0055AED6DCD90281E5"}
+        described = {
+            "key": quote_plus(id.key),
+            "size": size,
+            "eTag": id.etag or "d41d8cd98f00b204e9800998ecf8427e",
+            "sequencer": "0055AED6DCD90281E5",
+        }
         if id.version_id:
             described["versionId"] = id.version_id
         records.append({"eventVersion": "2.6", "eventSource": "aws:s3", "eventTime": "2024-05-01T10:00:00.000Z", "eventName": "ObjectCreated:Put",
@@ -158,7 +189,13 @@ def sqs_event(*bodies: str) -> Dict[str, Any]:
 
 def context(milliseconds: int = 60_000) -> Any:
     """A Lambda context with so much time left."""
-    return SimpleNamespace(aws_request_id="request-1", function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x", get_remaining_time_in_millis=lambda: milliseconds)
+    return SimpleNamespace(
+        aws_request_id="request-1",
+        function_name="f",
+        memory_limit_in_mb=512,
+        invoked_function_arn="arn:aws:lambda:x",
+        get_remaining_time_in_millis=lambda: milliseconds,
+    )
 
 
 def failed_items(answer: Dict[str, Any]) -> List[str]:

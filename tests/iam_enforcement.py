@@ -1,4 +1,5 @@
 """The roles of template.yaml, enforced on every AWS call of a block by the evaluation of policies that the emulator has."""
+
 from __future__ import annotations
 
 import re
@@ -18,8 +19,13 @@ Asked = Tuple[str, str, Mapping[str, Any]]  # action, resource, what conditions 
 
 _TRANSACT = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
 _S3 = {
-    "PutObject": ("s3:PutObject", True), "HeadObject": ("s3:GetObject", True), "GetObject": ("s3:GetObject", True), "DeleteObject": ("s3:DeleteObject", True),
-    "ListObjectsV2": ("s3:ListBucket", False), "ListObjectVersions": ("s3:ListBucketVersions", False), "GetBucketVersioning": ("s3:GetBucketVersioning", False),
+    "PutObject": ("s3:PutObject", True),
+    "HeadObject": ("s3:GetObject", True),
+    "GetObject": ("s3:GetObject", True),
+    "DeleteObject": ("s3:DeleteObject", True),
+    "ListObjectsV2": ("s3:ListBucket", False),
+    "ListObjectVersions": ("s3:ListBucketVersions", False),
+    "GetBucketVersioning": ("s3:GetBucketVersioning", False),
 }
 
 
@@ -31,16 +37,25 @@ def asked_of(service: str, operation: str, params: Mapping[str, Any]) -> List[As
             action += "Version"
         return [(action, f"arn:aws:s3:::{params['Bucket']}" + (f"/{params['Key']}" if of_object else ""), {})]
     if service == "dynamodb":
-        return [(f"dynamodb:{action}", resource, {"dynamodb:leadingkeys": keys}) for action, resource, keys in _ledger(operation, params)]
+        return [
+            (f"dynamodb:{action}", resource, {"dynamodb:leadingkeys": keys})
+            for action, resource, keys in _ledger(operation, params)
+        ]
     if service == "emr-serverless":
         application = f"arn:aws:emr-serverless:{REGION}:{ACCOUNT}:/applications/{params['applicationId']}"
         resource = f"{application}/jobruns/{params['jobRunId']}" if "jobRunId" in params else application
         more: List[Asked] = []
         if operation == "StartJobRun":
-            more = [("iam:PassRole", params["executionRoleArn"], {"iam:passedtoservice": "emr-serverless.amazonaws.com"}), ("emr-serverless:TagResource", f"{application}/jobruns/new", {})]
+            more = [
+                ("iam:PassRole", params["executionRoleArn"], {"iam:passedtoservice": "emr-serverless.amazonaws.com"}),
+                ("emr-serverless:TagResource", f"{application}/jobruns/new", {}),
+            ]
         return [(f"emr-serverless:{operation}", resource, {}), *more]
     if service == "events" and operation == "PutEvents":
-        return [("events:PutEvents", f"arn:aws:events:{REGION}:{ACCOUNT}:event-bus/{entry['EventBusName']}", {}) for entry in params["Entries"]]
+        return [
+            ("events:PutEvents", f"arn:aws:events:{REGION}:{ACCOUNT}:event-bus/{entry['EventBusName']}", {})
+            for entry in params["Entries"]
+        ]
     if service == "glue":
         return [(f"glue:{operation}", f"arn:aws:glue:{REGION}:{ACCOUNT}:{place}", {}) for place in _catalog(params)]
     raise AssertionError(f"nobody said what {service} {operation} asks permission for")
@@ -70,8 +85,16 @@ def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[Tuple[str, st
             yield operation, arn(table), [key["pk"]["S"] for key in told["Keys"]]
     else:
         key = (params.get("Key") or params.get("Item") or {}).get("pk", {}).get("S")
-        values = [key] if key else [value["S"] for value in params.get("ExpressionAttributeValues", {}).values() if "S" in value][:1]
-        yield operation, arn(params["TableName"]) + (f"/index/{params['IndexName']}" if "IndexName" in params else ""), values
+        values = (
+            [key]
+            if key
+            else [value["S"] for value in params.get("ExpressionAttributeValues", {}).values() if "S" in value][:1]
+        )
+        yield (
+            operation,
+            arn(params["TableName"]) + (f"/index/{params['IndexName']}" if "IndexName" in params else ""),
+            values,
+        )
 
 
 class Role:
@@ -80,7 +103,10 @@ class Role:
     def __init__(self, name: str, names: Mapping[str, str], without: Optional[Tuple[str, ...]] = None) -> None:
         """`without` is the Sid and the action that are taken away, and the one resource that they are taken from if not from all."""
         document = _filled(TEMPLATE["Resources"][name]["Properties"]["Policies"][0]["PolicyDocument"], names)
-        self.document = {**document, "Statement": [_less(one, without) for one in document["Statement"] if one is not None]}
+        self.document = {
+            **document,
+            "Statement": [_less(one, without) for one in document["Statement"] if one is not None],
+        }
         self.document["Statement"] = [one for one in self.document["Statement"] if one["Action"]]
         self._parsed = [parse_policy_document(self.document)]
         self.denied: Set[str] = set()
@@ -93,7 +119,15 @@ class Role:
 
     def allows(self, asked: Asked) -> bool:
         action, resource, keys = asked
-        context = EvalContext(f"arn:aws:sts::{ACCOUNT}:assumed-role/r/f", "AssumedRole", ACCOUNT, action, resource, REGION, service_context=dict(keys))
+        context = EvalContext(
+            f"arn:aws:sts::{ACCOUNT}:assumed-role/r/f",
+            "AssumedRole",
+            ACCOUNT,
+            action,
+            resource,
+            REGION,
+            service_context=dict(keys),
+        )
         self.used.add(action)
         allowed: bool = evaluate(context, self._parsed).decision == "Allow"
         if not allowed:
@@ -110,7 +144,10 @@ def enforced(role: Role) -> Iterator[Role]:
         service = self.meta.service_model.service_name
         if not all([role.allows(asked) for asked in asked_of(service, operation, params)]):
             code = "AccessDenied" if service == "s3" else "AccessDeniedException"
-            raise ClientError({"Error": {"Code": code, "Message": "not allowed"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, operation)
+            raise ClientError(
+                {"Error": {"Code": code, "Message": "not allowed"}, "ResponseMetadata": {"HTTPStatusCode": 403}},
+                operation,
+            )
         return real(self, operation, params)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -122,7 +159,11 @@ def _less(statement: Dict[str, Any], without: Optional[Tuple[str, ...]]) -> Dict
     if without is None or statement["Sid"] != without[0]:
         return {**statement, "Action": _listed(statement["Action"])}
     if len(without) > 2:
-        return {**statement, "Action": _listed(statement["Action"]), "Resource": [resource for resource in _listed(statement["Resource"]) if resource != without[2]]}
+        return {
+            **statement,
+            "Action": _listed(statement["Action"]),
+            "Resource": [resource for resource in _listed(statement["Resource"]) if resource != without[2]],
+        }
     return {**statement, "Action": [action for action in _listed(statement["Action"]) if action != without[1]]}
 
 

@@ -1,4 +1,5 @@
 """Fixtures of tests that stay in this process: the command line, built once, and the endpoints of emulated services, looked for once."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -22,14 +23,18 @@ def command_line_built_once() -> Iterator[None]:
 def endpoints_found_once() -> Iterator[None]:
     """Here a client's endpoint depends on the operation and the bucket alone; botocore looks for it anew with every request."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EndpointRulesetResolver, "construct_endpoint", _remembering(EndpointRulesetResolver.construct_endpoint))
+        patch.setattr(
+            EndpointRulesetResolver, "construct_endpoint", _remembering(EndpointRulesetResolver.construct_endpoint)
+        )
         yield
 
 
 def _remembering(find: Callable[..., Any]) -> Callable[..., Any]:
     found: WeakKeyDictionary[EndpointRulesetResolver, Dict[Tuple[str, Any], Any]] = WeakKeyDictionary()
 
-    def remembered(resolver: EndpointRulesetResolver, operation_model: Any, call_args: Any, request_context: Any) -> Any:
+    def remembered(
+        resolver: EndpointRulesetResolver, operation_model: Any, call_args: Any, request_context: Any
+    ) -> Any:
         known = found.setdefault(resolver, {})
         key = (operation_model.name, (call_args or {}).get("Bucket"))
         if key not in known:

@@ -1,4 +1,5 @@
 """The job's role, and which of its actions who uses."""
+
 from typing import Dict, List, Tuple
 
 from iam_enforcement import ACCOUNT, Role
@@ -17,13 +18,18 @@ UNSEEN = {
     ("ListSilverAndArtifacts", "s3:GetBucketLocation"): "a client looks for a bucket's region",
 }
 BY_OTHERS = {
-    ("TellGoneFromForbidden", "s3:ListBucket"): "S3's choice between 404 and 403: tests/unit/test_template_permissions.py",
+    (
+        "TellGoneFromForbidden",
+        "s3:ListBucket",
+    ): "S3's choice between 404 and 403: tests/unit/test_template_permissions.py",
     ("TellGoneFromForbidden", "s3:ListBucketVersions"): "the same where a version is named",
     ("WriteJobLogs", "s3:PutObject"): "EMR Serverless, as the job",
 }
 
 
-def job_names(application: str, *, region: str, account: str = ACCOUNT, ledger: str, bronze: str, silver: str, artifacts: str) -> Dict[str, str]:
+def job_names(
+    application: str, *, region: str, account: str = ACCOUNT, ledger: str, bronze: str, silver: str, artifacts: str
+) -> Dict[str, str]:
     """What the template's references stand for in a deployment."""
     return {
         "AWS::Partition": "aws", "AWS::Region": region, "AWS::AccountId": account, "AWS::StackName": "s", "BronzeBucketName": bronze, "SilverBucketName": silver,

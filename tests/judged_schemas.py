@@ -1,22 +1,38 @@
 """Writer schemas of one table and the verdicts on them, for tests of what is remembered of schemas."""
+
 from sluice.avro_schema import read_writer_schema
 from sluice.errors import Incompatible
 from sluice.schema_history import seen
 from sluice.table_evolution import evolve, refused
 
 TABLE = "crm.user"
-STORED = {"id": "bigint", "price": "decimal(18,4)", "gone": "string", "_sluice_position": "string", "__deleted": "boolean"}
+STORED = {
+    "id": "bigint",
+    "price": "decimal(18,4)",
+    "gone": "string",
+    "_sluice_position": "string",
+    "__deleted": "boolean",
+}
 
 
 def avro(**columns):
-    return {"type": "record", "name": "Value", "fields": [{"name": name, "type": ["null", kind]} for name, kind in columns.items()] + [{"name": "__op", "type": "string"}]}
+    return {
+        "type": "record",
+        "name": "Value",
+        "fields": [{"name": name, "type": ["null", kind]} for name, kind in columns.items()]
+        + [{"name": "__op", "type": "string"}],
+    }
 
 
 def decimal(precision, scale):
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
-OLD, NEW, BAD = avro(id="long", price=decimal(18, 4), gone="string"), avro(id="long", price=decimal(24, 6), added="string"), avro(id="long", price="string")
+OLD, NEW, BAD = (
+    avro(id="long", price=decimal(18, 4), gone="string"),
+    avro(id="long", price=decimal(24, 6), added="string"),
+    avro(id="long", price="string"),
+)
 
 
 def judged(schema, stored=STORED, at=1, batch="b-1"):

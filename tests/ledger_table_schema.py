@@ -1,4 +1,5 @@
 """The ledger's DynamoDB table as template.yaml declares it, for tests that make it in an emulator."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -28,7 +29,10 @@ def create_ledger_table(client: Any, name: str) -> str:
     """Create the table with the keys and the index of the template, and no stream."""
     declared = _declared()
     client.create_table(
-        TableName=name, BillingMode="PAY_PER_REQUEST", AttributeDefinitions=declared["AttributeDefinitions"],
-        KeySchema=declared["KeySchema"], GlobalSecondaryIndexes=declared["GlobalSecondaryIndexes"],
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=declared["AttributeDefinitions"],
+        KeySchema=declared["KeySchema"],
+        GlobalSecondaryIndexes=declared["GlobalSecondaryIndexes"],
     )
     return name

@@ -1,4 +1,5 @@
 """The integration tests that LocalStack can't run, each with its reason."""
+
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

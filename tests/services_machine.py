@@ -1,4 +1,5 @@
 """The state machine of table services on the emulator's interpreter, with tasks that answer as they are told."""
+
 import json
 import re
 from pathlib import Path
@@ -16,12 +17,26 @@ PLACEHOLDERS = {"Partition": "aws", "Ledger": "ledger"}
 FUNCTIONS = {"PlanServices", "Supervise", "SyncCatalog"}
 START = "arn:aws:states:::emr-serverless:startJobRun.sync"
 GET, UPDATE = "arn:aws:states:::dynamodb:getItem", "arn:aws:states:::dynamodb:updateItem"
-ENVIRONMENT = JobEnvironment("00f1982r1uukb925", "arn:aws:iam::123456789012:role/job", "eu-central-1", "abc123", "ledger", "bronze", "silver", "artifacts", "file:///hudi.jar")
+ENVIRONMENT = JobEnvironment(
+    "00f1982r1uukb925",
+    "arn:aws:iam::123456789012:role/job",
+    "eu-central-1",
+    "abc123",
+    "ledger",
+    "bronze",
+    "silver",
+    "artifacts",
+    "file:///hudi.jar",
+)
 REQUEST = start_job_run(ENVIRONMENT, LaneConfig("main"), "run-main-1")
 
 
 def substituted():
-    values = {**PLACEHOLDERS, "StartRun": START, **{name: f"arn:aws:lambda:eu-central-1:123456789012:function:{name}" for name in FUNCTIONS}}
+    values = {
+        **PLACEHOLDERS,
+        "StartRun": START,
+        **{name: f"arn:aws:lambda:eu-central-1:123456789012:function:{name}" for name in FUNCTIONS},
+    }
     return json.loads(re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], TEXT))
 
 
@@ -52,10 +67,20 @@ class Machine:
 
     def __init__(self, monkeypatch):
         self.refused = lambda resource, data: None  # the name of the error with which a call of AWS is refused
-        self.answers = {"gather": [{"go": True, "wait_s": 5}], "plan": [{"syncs": [], "runs": [], "follow": NOTHING}], "start": [{}], "lane": [FREE], "supervise": [{"lanes": 1, "steps": 0}], "sync": [{}], "remember": [{}]}
+        self.answers = {
+            "gather": [{"go": True, "wait_s": 5}],
+            "plan": [{"syncs": [], "runs": [], "follow": NOTHING}],
+            "start": [{}],
+            "lane": [FREE],
+            "supervise": [{"lanes": 1, "steps": 0}],
+            "sync": [{}],
+            "remember": [{}],
+        }
         self.calls, self.inputs, self.waits, self.entered = [], [], [], []
         monkeypatch.setattr(stepfunctions, "_invoke_resource", self._invoke)
-        monkeypatch.setattr(stepfunctions, "_invoke_resource_with_timeout", lambda resource, data, timeout: self._invoke(resource, data))
+        monkeypatch.setattr(
+            stepfunctions, "_invoke_resource_with_timeout", lambda resource, data, timeout: self._invoke(resource, data)
+        )
         monkeypatch.setattr(stepfunctions, "_scaled_sleep", self.waits.append)
         for kind in ("pass", "task", "choice", "wait", "parallel", "map"):
             self._note_states(monkeypatch, f"_execute_{kind}")
@@ -71,7 +96,11 @@ class Machine:
         monkeypatch.setattr(stepfunctions, handler, noted)
 
     def _invoke(self, resource, data):
-        name = {START: "start", GET: "lane", UPDATE: "remember"}.get(resource) or data.get("step") or {"Supervise": "supervise", "SyncCatalog": "sync"}[resource.rsplit(":", 1)[-1]]
+        name = (
+            {START: "start", GET: "lane", UPDATE: "remember"}.get(resource)
+            or data.get("step")
+            or {"Supervise": "supervise", "SyncCatalog": "sync"}[resource.rsplit(":", 1)[-1]]
+        )
         refusal = self.refused(resource, data)
         if refusal:
             raise stepfunctions._ExecutionError(refusal, "not allowed")

@@ -1,4 +1,5 @@
 """Change records as their origins document them, for tests of shapes that no recorded set has."""
+
 from __future__ import annotations
 
 import json
@@ -14,32 +15,94 @@ from sluice_spark.reader_plan import plan_read
 
 # The change event of https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-create-events,
 # in Connect's JSON form with its schema.
-_CUSTOMER = [{"type": "int32", "optional": False, "field": "id"}, {"type": "string", "optional": False, "field": "first_name"},
-             {"type": "string", "optional": False, "field": "last_name"}, {"type": "string", "optional": False, "field": "email"}]
-_SOURCE = [{"type": kind, "optional": optional, "field": field} for field, kind, optional in (
-    ("version", "string", False), ("connector", "string", False), ("name", "string", False), ("ts_ms", "int64", False), ("snapshot", "boolean", True),
-    ("db", "string", False), ("sequence", "string", True), ("schema", "string", False), ("table", "string", False), ("txId", "int64", True),
-    ("lsn", "int64", True), ("xmin", "int64", True))]
+_CUSTOMER = [
+    {"type": "int32", "optional": False, "field": "id"},
+    {"type": "string", "optional": False, "field": "first_name"},
+    {"type": "string", "optional": False, "field": "last_name"},
+    {"type": "string", "optional": False, "field": "email"},
+]
+_SOURCE = [
+    {"type": kind, "optional": optional, "field": field}
+    for field, kind, optional in (
+        ("version", "string", False),
+        ("connector", "string", False),
+        ("name", "string", False),
+        ("ts_ms", "int64", False),
+        ("snapshot", "boolean", True),
+        ("db", "string", False),
+        ("sequence", "string", True),
+        ("schema", "string", False),
+        ("table", "string", False),
+        ("txId", "int64", True),
+        ("lsn", "int64", True),
+        ("xmin", "int64", True),
+    )
+]
 CREATE_SCHEMA: dict[str, Any] = {
-    "type": "struct", "optional": False, "name": "PostgreSQL_server.inventory.customers.Envelope", "fields": [
-        {"type": "struct", "fields": _CUSTOMER, "optional": True, "name": "PostgreSQL_server.inventory.customers.Value", "field": "before"},
-        {"type": "struct", "fields": _CUSTOMER, "optional": True, "name": "PostgreSQL_server.inventory.customers.Value", "field": "after"},
-        {"type": "struct", "fields": _SOURCE, "optional": False, "name": "io.debezium.connector.postgresql.Source", "field": "source"},
-        {"type": "string", "optional": False, "field": "op"}, {"type": "int64", "optional": True, "field": "ts_ms"}]}
+    "type": "struct",
+    "optional": False,
+    "name": "PostgreSQL_server.inventory.customers.Envelope",
+    "fields": [
+        {
+            "type": "struct",
+            "fields": _CUSTOMER,
+            "optional": True,
+            "name": "PostgreSQL_server.inventory.customers.Value",
+            "field": "before",
+        },
+        {
+            "type": "struct",
+            "fields": _CUSTOMER,
+            "optional": True,
+            "name": "PostgreSQL_server.inventory.customers.Value",
+            "field": "after",
+        },
+        {
+            "type": "struct",
+            "fields": _SOURCE,
+            "optional": False,
+            "name": "io.debezium.connector.postgresql.Source",
+            "field": "source",
+        },
+        {"type": "string", "optional": False, "field": "op"},
+        {"type": "int64", "optional": True, "field": "ts_ms"},
+    ],
+}
 CREATE: dict[str, Any] = {
-    "before": None, "after": {"id": 1, "first_name": "Anne", "last_name": "Kretchmar", "email": "annek@noanswer.org"},
-    "source": {"version": "3.5.2.Final", "connector": "postgresql", "name": "PostgreSQL_server", "ts_ms": 1559033904863, "snapshot": True, "db": "postgres",
-               "sequence": "[\"24023119\",\"24023128\"]", "schema": "public", "table": "customers", "txId": 555, "lsn": 24023128, "xmin": None},
-    "op": "c", "ts_ms": 1559033904863}
+    "before": None,
+    "after": {"id": 1, "first_name": "Anne", "last_name": "Kretchmar", "email": "annek@noanswer.org"},
+    "source": {
+        "version": "3.5.2.Final",
+        "connector": "postgresql",
+        "name": "PostgreSQL_server",
+        "ts_ms": 1559033904863,
+        "snapshot": True,
+        "db": "postgres",
+        "sequence": '["24023119","24023128"]',
+        "schema": "public",
+        "table": "customers",
+        "txId": 555,
+        "lsn": 24023128,
+        "xmin": None,
+    },
+    "op": "c",
+    "ts_ms": 1559033904863,
+}
 # The delete event of the same page (#postgresql-delete-events), with the default replica identity.
 DELETE: dict[str, Any] = {
-    **CREATE, "before": {"id": 1, "first_name": "", "last_name": "", "email": ""}, "after": None, "op": "d",
-    "source": {**CREATE["source"], "lsn": 46523128, "ts_ms": 1559033904963, "snapshot": None}}
+    **CREATE,
+    "before": {"id": 1, "first_name": "", "last_name": "", "email": ""},
+    "after": None,
+    "op": "d",
+    "source": {**CREATE["source"], "lsn": 46523128, "ts_ms": 1559033904963, "snapshot": None},
+}
 
 
 def lines(*records: Mapping[str, Any] | str) -> bytes:
     """Newline-delimited JSON as the sinks write it."""
-    return "".join((record if isinstance(record, str) else json.dumps(record, separators=(",", ":"))) + "\n" for record in records).encode()
+    return "".join(
+        (record if isinstance(record, str) else json.dumps(record, separators=(",", ":"))) + "\n" for record in records
+    ).encode()
 
 
 def wrapped(schema: Mapping[str, Any], *payloads: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -55,12 +118,20 @@ def item(format: str, key: str = "x+0+500", **values: Any) -> ManifestObject:
     return ManifestObject("bronze", f"{key}.{format}", "v1", 1, None, format, "x", 0, values.pop("offset", 500), 0)
 
 
-def json_rows(body: bytes, table: TableConfig | None = None, *, at: ManifestObject | None = None, bad: list[RowError] | None = None) -> list[dict[str, Any]]:
+def json_rows(
+    body: bytes,
+    table: TableConfig | None = None,
+    *,
+    at: ManifestObject | None = None,
+    bad: list[RowError] | None = None,
+) -> list[dict[str, Any]]:
     """A JSON object's rows as a read task gives them: scanned for its schemas, then read."""
     table, at = table or config(), at or item("json")
     schemas, guessed = json_schemas(body, table.json_types, table.limits)
     inferred = {at.id.hash: json.dumps(schemas[0])} if guessed else {}
-    plan = plan_read(table, batch="b", writers=[read_writer_schema(schema) for schema in schemas], stored=None, inferred=inferred).plan
+    plan = plan_read(
+        table, batch="b", writers=[read_writer_schema(schema) for schema in schemas], stored=None, inferred=inferred
+    ).plan
     decoded = decode(body, at, plan)
     if bad is not None:
         bad.extend(decoded.rows)

@@ -1,4 +1,5 @@
 """The silver tables that Spark wrote for the tests, in an emulated bucket."""
+
 from functools import cache
 from pathlib import Path
 from typing import Any, Dict
@@ -12,7 +13,11 @@ SILVER = "sluice-silver"
 @cache
 def table_files() -> Dict[str, bytes]:
     """Key -> bytes of every file; of data files the first bytes only, since nothing here reads rows."""
-    return {path.relative_to(FOLDER).as_posix(): path.read_bytes() if ".hoodie/" in path.as_posix() else b"x" for path in sorted(FOLDER.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(FOLDER).as_posix(): path.read_bytes() if ".hoodie/" in path.as_posix() else b"x"
+        for path in sorted(FOLDER.rglob("*"))
+        if path.is_file()
+    }
 
 
 def put_tables(s3: Any = None, bucket: str = SILVER) -> Any:

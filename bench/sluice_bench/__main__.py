@@ -1,11 +1,16 @@
 """`python -m sluice_bench`: every benchmark of the document, each as its own module would run it, then the document."""
+
 import subprocess
 import sys
 
 RUNS = (
-    ("sluice_bench.latency", "lingering", "--changes", "30"), ("sluice_bench.latency", "idle", "--changes", "30"), ("sluice_bench.latency_served", "--changes", "30"),
+    ("sluice_bench.latency", "lingering", "--changes", "30"),
+    ("sluice_bench.latency", "idle", "--changes", "30"),
+    ("sluice_bench.latency_served", "--changes", "30"),
     ("sluice_bench.full_load",),
-    ("sluice_bench.admit",), ("sluice_bench.small_objects",), ("sluice_bench.document", "--take"),
+    ("sluice_bench.admit",),
+    ("sluice_bench.small_objects",),
+    ("sluice_bench.document", "--take"),
 )
 
 

@@ -1,7 +1,8 @@
 """How fast objects come into the ledger, and by how many AWS calls: on the emulator, and on a fake that answers at once.
 
-    python -m sluice_bench.admit [--objects 10,1000,10000] [--on emulator,fake]
+python -m sluice_bench.admit [--objects 10,1000,10000] [--on emulator,fake]
 """
+
 import argparse
 import os
 import tempfile
@@ -71,7 +72,11 @@ class FakeS3:
         self._calls.note("GetObject")
         if Bucket != BRONZE:
             raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
-        return {"Body": StreamingBody(BytesIO(self._body), len(self._body)), "ContentLength": len(self._body), "ETag": '"e"'}
+        return {
+            "Body": StreamingBody(BytesIO(self._body), len(self._body)),
+            "ContentLength": len(self._body),
+            "ETag": '"e"',
+        }
 
     def put_object(self, **_: Any) -> dict[str, Any]:
         self._calls.note("PutObject")
@@ -101,7 +106,9 @@ def emulator(calls: Calls) -> Iterator[tuple[Any, Any]]:
         try:
             session = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
             config = Config(max_pool_connections=THREADS, s3={"addressing_style": "path"})
-            clients = [session.client(service, endpoint_url=running.endpoint, config=config) for service in ("s3", "dynamodb")]
+            clients = [
+                session.client(service, endpoint_url=running.endpoint, config=config) for service in ("s3", "dynamodb")
+            ]
             for bucket in (BRONZE, SILVER):
                 clients[0].create_bucket(Bucket=bucket)
             clients[0].put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
@@ -116,19 +123,33 @@ def emulator(calls: Calls) -> Iterator[tuple[Any, Any]]:
 def measure(s3: Any, dynamodb: Any, notices: Sequence[Notice], calls: Calls) -> dict[str, Any]:
     """Admit these notices, an invocation's worth at a time. Raises RuntimeError when one wasn't admitted."""
     objects, ledger = Objects(s3), Ledger(dynamodb, LEDGER)
-    admission = Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, SILVER), fit=schema_fit(objects, SILVER, epoch_ms), now=epoch_ms)
+    admission = Admission(
+        ledger=ledger,
+        heads=Heads(objects),
+        schemas=SchemaStore(objects, SILVER),
+        fit=schema_fit(objects, SILVER, epoch_ms),
+        now=epoch_ms,
+    )
     source = SOURCES[TABLE]
     configuration = Configuration((TableRule(f"bench.{TABLE}", (source.key,), topic=source.topic),))
     calls.counts.clear()
     began, cpu = time.perf_counter(), time.process_time()
     for first in range(0, len(notices), PER_INVOCATION):
-        done = admission.admit_all(notices[first:first + PER_INVOCATION], configuration)
+        done = admission.admit_all(notices[first : first + PER_INVOCATION], configuration)
         if done.failed or any(admitted.written.state != "pending" for admitted in done.done.values()):
-            raise RuntimeError(f"not admitted: {list(done.failed.values())[:3] or [admitted.written.reason for admitted in done.done.values()][:3]}")
+            raise RuntimeError(
+                f"not admitted: {list(done.failed.values())[:3] or [admitted.written.reason for admitted in done.done.values()][:3]}"
+            )
     seconds = time.perf_counter() - began
     counted = dict(sorted(calls.counts.items()))
-    return {"objects": len(notices), "seconds": round(seconds, 3), "cpu_s": round(time.process_time() - cpu, 3), "objects_per_second": round(len(notices) / seconds, 1),
-            "calls_per_object": round(sum(counted.values()) / len(notices), 3), "calls": counted}
+    return {
+        "objects": len(notices),
+        "seconds": round(seconds, 3),
+        "cpu_s": round(time.process_time() - cpu, 3),
+        "objects_per_second": round(len(notices) / seconds, 1),
+        "calls_per_object": round(sum(counted.values()) / len(notices), 3),
+        "calls": counted,
+    }
 
 
 def run(where: str, count: int) -> dict[str, Any]:
@@ -137,14 +158,27 @@ def run(where: str, count: int) -> dict[str, Any]:
     calls = Calls()
     keys = [object_key(TABLE, number) for number in range(count)]
     if where == "fake":
-        return {"on": where, **measure(FakeS3(body, calls), FakeDynamoDB(calls), [_notice(key, "v1", len(body)) for key in keys], calls)}
+        return {
+            "on": where,
+            **measure(FakeS3(body, calls), FakeDynamoDB(calls), [_notice(key, "v1", len(body)) for key in keys], calls),
+        }
     with emulator(calls) as (s3, dynamodb):
-        notices = [_notice(key, s3.put_object(Bucket=BRONZE, Key=key, Body=body)["VersionId"], len(body)) for key in keys]
+        notices = [
+            _notice(key, s3.put_object(Bucket=BRONZE, Key=key, Body=body)["VersionId"], len(body)) for key in keys
+        ]
         return {"on": where, **measure(s3, dynamodb, notices, calls)}
 
 
 def _notice(key: str, version: str, size: int) -> Notice:
-    return Notice(id=ObjectId(BRONZE, key, version), size=size, etag="e", event_time_ms=None, sequencer=None, event_name="ObjectCreated:Put", via="s3")
+    return Notice(
+        id=ObjectId(BRONZE, key, version),
+        size=size,
+        etag="e",
+        event_time_ms=None,
+        sequencer=None,
+        event_name="ObjectCreated:Put",
+        via="s3",
+    )
 
 
 def main() -> None:
@@ -158,7 +192,12 @@ def main() -> None:
         for count in map(int, given.objects.split(",")):
             values.append(run(where, count))
             print(f"admit on the {where}: {values[-1]['objects_per_second']} objects/s of {count} (local)", flush=True)
-    found = {f"{each['objects']} on the {each['on']}": {name: each[name] for name in ("objects_per_second", "cpu_s", "calls_per_object")} for each in values}
+    found = {
+        f"{each['objects']} on the {each['on']}": {
+            name: each[name] for name in ("objects_per_second", "cpu_s", "calls_per_object")
+        }
+        for each in values
+    }
     file = keep("admit", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
     say("Admit", CAVEATS, found, file)
 

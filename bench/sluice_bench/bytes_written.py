@@ -1,7 +1,8 @@
 """Bytes written per byte of change: the same batches into four tables, copy-on-write and merge-on-read, by Sluice with services and by Hudi's defaults.
 
-    python -m sluice_bench.bytes_written [--batches 100] [--changes 1000] [--rows 170000]
+python -m sluice_bench.bytes_written [--batches 100] [--changes 1000] [--rows 170000]
 """
+
 import argparse
 import signal
 import tempfile
@@ -58,19 +59,31 @@ class Measured:
     def saw(self, batch: int, step: str, **more: int) -> None:
         """Note what was written since the last time."""
         counted = self._by_the_jvm()
-        self.steps.append({"batch": batch, "step": step, **self._written.look(), **more, "by_the_jvm": counted - self._counted})
+        self.steps.append(
+            {"batch": batch, "step": step, **self._written.look(), **more, "by_the_jvm": counted - self._counted}
+        )
         self._counted = counted
 
     def total(self) -> Counter[str]:
         """All steps but the first load."""
-        return sum((Counter({name: value for name, value in step.items() if isinstance(value, int) and name != "batch"}) for step in self.steps if step["batch"]), Counter())
+        return sum(
+            (
+                Counter({name: value for name, value in step.items() if isinstance(value, int) and name != "batch"})
+                for step in self.steps
+                if step["batch"]
+            ),
+            Counter(),
+        )
 
     def stored(self) -> int:
         """Bytes that are there now."""
         return self._written.stored()
 
     def _by_the_jvm(self) -> int:
-        return sum(int(found.getBytesWritten()) for found in self._spark._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics())
+        return sum(
+            int(found.getBytesWritten())
+            for found in self._spark._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
+        )
 
 
 def living(spark, path: Path, columns: Sequence[str]) -> tuple:
@@ -84,22 +97,45 @@ def living(spark, path: Path, columns: Sequence[str]) -> tuple:
 def config(table_type: str) -> TableConfig:
     """The table as tables.yaml would have it that says only its key and type."""
     source = SOURCES[TABLE]
-    return TableConfig(table=f"{DATABASE}.{TABLE}_{table_type}", database=DATABASE, name=f"{TABLE}_{table_type}", topic=source.topic, record_key=(source.key,), table_type=table_type)
+    return TableConfig(
+        table=f"{DATABASE}.{TABLE}_{table_type}",
+        database=DATABASE,
+        name=f"{TABLE}_{table_type}",
+        topic=source.topic,
+        record_key=(source.key,),
+        table_type=table_type,
+    )
 
 
-def run(spark, endpoint: str, home: Path, dataset: Dataset, *, batches: int, changes: int, ended: Callable[[], bool], progress: Callable[[str], None]) -> tuple[dict[str, Measured], list[int]]:
+def run(
+    spark,
+    endpoint: str,
+    home: Path,
+    dataset: Dataset,
+    *,
+    batches: int,
+    changes: int,
+    ended: Callable[[], bool],
+    progress: Callable[[str], None],
+) -> tuple[dict[str, Measured], list[int]]:
     """Load, then merge the batches into all four tables in turns; the tables' steps, and each batch's bytes. No batch begins once it is `ended`.
 
     Raises AssertionError where the tables differ in the end.
     """
     ours = {kind: InProcessTable(spark, endpoint, home / SLUICE, config(kind)) for kind in TYPES}
     theirs = {kind: PlainTable(spark, home / HUDI, f"{TABLE}_{kind}", kind) for kind in TYPES}
-    measured = {f"{SLUICE} {kind}": Measured(spark, ours[kind].path) for kind in TYPES} | {f"{HUDI} {kind}": Measured(spark, theirs[kind].path) for kind in TYPES}
+    measured = {f"{SLUICE} {kind}": Measured(spark, ours[kind].path) for kind in TYPES} | {
+        f"{HUDI} {kind}": Measured(spark, theirs[kind].path) for kind in TYPES
+    }
     source, offset, sizes = SaleChanges(dataset, changes), 0, []
     for batch in range(batches + 1):
         if ended():
             break
-        bodies = [snapshot_object(dataset, piece) for piece in pieces(dataset) if piece.table == TABLE] if batch == 0 else [source.batch()]
+        bodies = (
+            [snapshot_object(dataset, piece) for piece in pieces(dataset) if piece.table == TABLE]
+            if batch == 0
+            else [source.batch()]
+        )
         sizes.append(sum(map(len, bodies)))
         file = as_parquet(bodies, home / "batch.parquet")
         for kind in TYPES:
@@ -114,7 +150,12 @@ def run(spark, endpoint: str, home: Path, dataset: Dataset, *, batches: int, cha
             theirs[kind].write(file)
             other.saw(batch, "write")
         offset += dataset.sizes.sale if batch == 0 else changes
-        progress(f"batch {batch} of {batches}: " + ", ".join(f"{name} {sum(found.total()[kind] for kind in KINDS) / 1e6:.1f} MB" for name, found in measured.items()))
+        progress(
+            f"batch {batch} of {batches}: "
+            + ", ".join(
+                f"{name} {sum(found.total()[kind] for kind in KINDS) / 1e6:.1f} MB" for name, found in measured.items()
+            )
+        )
     shown = {name: living(spark, found.path, ("salesid", "qtysold", "pricepaid")) for name, found in measured.items()}
     if len(set(shown.values())) != 1 or shown[f"{SLUICE} {COW}"][0] != source.living:
         raise AssertionError(f"the tables differ, or aren't of {source.living} living rows: {shown}")
@@ -131,12 +172,19 @@ def summary(measured: Mapping[str, Measured], sizes: Sequence[int]) -> dict[str,
         written = sum(total[kind] for kind in (*KINDS, RECORDS))
         per_byte[name] = written / changed
         found[name] = {
-            "written_per_byte_of_change": round(per_byte[name], 2), "written_mb": round(written / 1e6, 2), **{f"{kind}_mb": round(total[kind] / 1e6, 2) for kind in (*KINDS, RECORDS)},
-            "rewritten_mb": round(total[REWRITTEN] / 1e6, 2), "by_the_jvm_mb": round(total["by_the_jvm"] / 1e6, 2), **{action: total[action] for action in sorted(ACTIONS)},
+            "written_per_byte_of_change": round(per_byte[name], 2),
+            "written_mb": round(written / 1e6, 2),
+            **{f"{kind}_mb": round(total[kind] / 1e6, 2) for kind in (*KINDS, RECORDS)},
+            "rewritten_mb": round(total[REWRITTEN] / 1e6, 2),
+            "by_the_jvm_mb": round(total["by_the_jvm"] / 1e6, 2),
+            **{action: total[action] for action in sorted(ACTIONS)},
             "stored_mb": round(table.stored() / 1e6, 2),
         }
     found |= {"batches": len(sizes), "changed_mb": round(changed / 1e6, 3)}
-    return found | {f"{kind}_{SLUICE}_to_{HUDI}": round(per_byte[f"{SLUICE} {kind}"] / per_byte[f"{HUDI} {kind}"], 3) for kind in TYPES}
+    return found | {
+        f"{kind}_{SLUICE}_to_{HUDI}": round(per_byte[f"{SLUICE} {kind}"] / per_byte[f"{HUDI} {kind}"], 3)
+        for kind in TYPES
+    }
 
 
 def main() -> None:
@@ -145,14 +193,29 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--rows", type=int, default=170_000)
-    parser.add_argument("--at-most", type=float, default=float("inf"), metavar="SECONDS", help="begin no batch after so long, nor after a SIGTERM; the result tells how many there were")
+    parser.add_argument(
+        "--at-most",
+        type=float,
+        default=float("inf"),
+        metavar="SECONDS",
+        help="begin no batch after so long, nor after a SIGTERM; the result tells how many there were",
+    )
     given = parser.parse_args()
     dataset = Dataset(Sizes(sale=given.rows))
     ends, told_to_end = time.monotonic() + given.at_most, threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
     with tempfile.TemporaryDirectory(prefix="sluice-bytes-") as folder, emulated_s3() as endpoint:
         spark = session(memory="3g", java=" ".join(JVM_OPTIONS))  # bytes are counted and no seconds: the least work
-        measured, sizes = run(spark, endpoint, Path(folder), dataset, batches=given.batches, changes=given.changes, ended=lambda: told_to_end.is_set() or time.monotonic() > ends, progress=lambda line: print(line, flush=True))
+        measured, sizes = run(
+            spark,
+            endpoint,
+            Path(folder),
+            dataset,
+            batches=given.batches,
+            changes=given.changes,
+            ended=lambda: told_to_end.is_set() or time.monotonic() > ends,
+            progress=lambda line: print(line, flush=True),
+        )
         found = summary(measured, sizes)
         spark.stop()
     values = {"batch_bytes": sizes, "steps": {name: table.steps for name, table in measured.items()}}

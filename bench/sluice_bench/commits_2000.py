@@ -1,7 +1,8 @@
 """Many commits into one table under the default policy: what a warm commit costs at the beginning and at the end, and the bytes it leaves.
 
-    python -m sluice_bench.commits_2000 [--commits 2000] [--table-type cow]
+python -m sluice_bench.commits_2000 [--commits 2000] [--table-type cow]
 """
+
 import argparse
 import json
 import secrets
@@ -33,7 +34,14 @@ TIMEOUT_S = 180.0
 def commit_one(stack: RunningStack, dataset: Dataset, change: int) -> dict[str, float | str]:
     """Put one change and await its object's settling; returns the batch and the seconds from put to settled."""
     target = stack.target
-    key, body = change_object(dataset, TABLE, 1 + change % dataset.sizes.event, change=change, ts_ms=int(time.time() * 1000), eventname=f"show {change}")
+    key, body = change_object(
+        dataset,
+        TABLE,
+        1 + change % dataset.sizes.event,
+        change=change,
+        ts_ms=int(time.time() * 1000),
+        eventname=f"show {change}",
+    )
     started = time.perf_counter()
     version = target.client("s3").put_object(Bucket=target.bronze, Key=key, Body=body).get("VersionId", "null")
     dynamodb = target.client("dynamodb")
@@ -50,7 +58,11 @@ def stored(stack: RunningStack, table: str) -> dict[str, int]:
     """Bytes and files below a table's folder: data, and Hudi's own folder apart."""
     target = stack.target
     found = {"data_bytes": 0, "data_files": 0, "hudi_bytes": 0, "hudi_files": 0}
-    for page in target.client("s3").get_paginator("list_objects_v2").paginate(Bucket=target.silver, Prefix=f"{table.replace('.', '/', 1)}/"):
+    for page in (
+        target.client("s3")
+        .get_paginator("list_objects_v2")
+        .paginate(Bucket=target.silver, Prefix=f"{table.replace('.', '/', 1)}/")
+    ):
         for item in page.get("Contents", ()):
             kind = "hudi" if "/.hoodie/" in item["Key"] else "data"
             found[f"{kind}_bytes"] += item["Size"]
@@ -60,13 +72,16 @@ def stored(stack: RunningStack, table: str) -> dict[str, int]:
 
 def merge_seconds(stack: RunningStack) -> dict[str, float]:
     """The driver's own time of merging, by batch."""
-    return {str(event["batch"]): float(event["seconds"]["merge"]) for event in events(stack.home)
-            if isinstance(event.get("seconds"), dict) and "merge" in event["seconds"] and "batch" in event}
+    return {
+        str(event["batch"]): float(event["seconds"]["merge"])
+        for event in events(stack.home)
+        if isinstance(event.get("seconds"), dict) and "merge" in event["seconds"] and "batch" in event
+    }
 
 
 def around(values: list[float], commit: int) -> float:
     """The median of the WINDOW values that end at a commit (counted from 1)."""
-    return percentile(values[max(0, commit - WINDOW):commit], 0.5)
+    return percentile(values[max(0, commit - WINDOW) : commit], 0.5)
 
 
 def main() -> None:
@@ -82,7 +97,10 @@ def main() -> None:
     table = f"{database}.{TABLE}"
     sizes: list[dict] = []
     with bench_stack() as stack, tempfile.TemporaryDirectory() as scratch:
-        stack.configure([rule for rule in table_rules(dataset.prefix, database, given.table_type) if rule["table"] == table], lanes={LANE: {"linger": "10m"}})
+        stack.configure(
+            [rule for rule in table_rules(dataset.prefix, database, given.table_type) if rule["table"] == table],
+            lanes={LANE: {"linger": "10m"}},
+        )
         first = Path(scratch) / "snapshot.avro"
         piece = next(piece for piece in pieces(dataset) if piece.table == TABLE)
         first.write_bytes(snapshot_object(dataset, piece))
@@ -98,16 +116,30 @@ def main() -> None:
     merge = [merges[str(each["batch"])] for each in commits if each["batch"] in merges]
     whole = [float(each["seconds"]) for each in commits]
     found: dict[str, object] = {
-        "put_to_settled_at_100_s": around(whole, 100), f"put_to_settled_at_{given.commits}_s": around(whole, given.commits),
+        "put_to_settled_at_100_s": around(whole, 100),
+        f"put_to_settled_at_{given.commits}_s": around(whole, given.commits),
         "ratio_put_to_settled": round(around(whole, given.commits) / around(whole, 100), 3),
     }
     if len(merge) == len(commits):
-        found |= {"merge_at_100_s": around(merge, 100), f"merge_at_{given.commits}_s": around(merge, given.commits),
-                  "ratio_merge": round(around(merge, given.commits) / around(merge, 100), 3)}
+        found |= {
+            "merge_at_100_s": around(merge, 100),
+            f"merge_at_{given.commits}_s": around(merge, given.commits),
+            "ratio_merge": round(around(merge, given.commits) / around(merge, 100), 3),
+        }
     total = sizes[-1]["data_bytes"] + sizes[-1]["hudi_bytes"]
-    found |= {"stored_mb": round(total / 1e6, 1), "rows": dataset.sizes.event, "bytes_per_commit": round(total / given.commits),
-              "seven_days_at_one_a_minute_gb": round(total / given.commits * WEEK / 1e9, 2)}
-    file = keep("commits", parameters=vars(given), caveats=CAVEATS, values={"commits": commits, "merge_s": merge, "stored": sizes}, summary=found)
+    found |= {
+        "stored_mb": round(total / 1e6, 1),
+        "rows": dataset.sizes.event,
+        "bytes_per_commit": round(total / given.commits),
+        "seven_days_at_one_a_minute_gb": round(total / given.commits * WEEK / 1e9, 2),
+    }
+    file = keep(
+        "commits",
+        parameters=vars(given),
+        caveats=CAVEATS,
+        values={"commits": commits, "merge_s": merge, "stored": sizes},
+        summary=found,
+    )
     say("Many commits", CAVEATS, found, file)
 
 

@@ -1,4 +1,5 @@
 """Avro objects as Debezium's flattening transform and Confluent's S3 sink write them: schema, change fields, key."""
+
 import datetime as dt
 import functools
 import io
@@ -12,7 +13,9 @@ import fastavro
 
 from sluice_bench.tickit_rows import Row
 
-SCHEMAS = Path(__file__).resolve().parents[2] / "tests" / "data" / "tickit_small" / "schemas"  # recorded from the real connectors
+SCHEMAS = (
+    Path(__file__).resolve().parents[2] / "tests" / "data" / "tickit_small" / "schemas"
+)  # recorded from the real connectors
 SNAPSHOT_TS_MS = 1_795_228_708_000
 BINLOG = "mysql-bin.000001"
 SNAPSHOT_AT = MappingProxyType({"postgresql": 51_500_728, "mariadb": 697_175})
@@ -32,14 +35,22 @@ class Source:
 
 
 def _source(schema: str, table: str, key: str, system: str) -> Source:
-    return Source(f"tickit.{schema}.{table}", key, system, "tickit" if system == "postgresql" else schema, schema, table)
+    return Source(
+        f"tickit.{schema}.{table}", key, system, "tickit" if system == "postgresql" else schema, schema, table
+    )
 
 
-SOURCES: Mapping[str, Source] = MappingProxyType({
-    "user": _source("crm", "user", "userid", "postgresql"), "venue": _source("ems", "venue", "venueid", "postgresql"),
-    "category": _source("ems", "category", "catid", "postgresql"), "event": _source("ems", "event", "eventid", "postgresql"),
-    "date": _source("ecomm", "date", "dateid", "mariadb"), "listing": _source("ecomm", "listing", "listid", "mariadb"),
-    "sale": _source("ecomm", "sale", "salesid", "mariadb")})
+SOURCES: Mapping[str, Source] = MappingProxyType(
+    {
+        "user": _source("crm", "user", "userid", "postgresql"),
+        "venue": _source("ems", "venue", "venueid", "postgresql"),
+        "category": _source("ems", "category", "catid", "postgresql"),
+        "event": _source("ems", "event", "eventid", "postgresql"),
+        "date": _source("ecomm", "date", "dateid", "mariadb"),
+        "listing": _source("ecomm", "listing", "listid", "mariadb"),
+        "sale": _source("ecomm", "sale", "salesid", "mariadb"),
+    }
+)
 
 
 @functools.cache
@@ -50,7 +61,10 @@ def writer_schema(table: str) -> Mapping:
 
 def key_only(table: str, values: Row) -> Row:
     """What a delete carries where the database logs only the key: nullable columns null, the others their type's default (seen in real Debezium output)."""
-    defaults = {field["name"]: None if isinstance(field["type"], list) else "" if field["type"] == "string" else 0 for field in writer_schema(table)["fields"]}
+    defaults = {
+        field["name"]: None if isinstance(field["type"], list) else "" if field["type"] == "string" else 0
+        for field in writer_schema(table)["fields"]
+    }
     return {name: value if name == SOURCES[table].key else defaults[name] for name, value in values.items()}
 
 
@@ -61,7 +75,13 @@ def record(table: str, values: Row, *, op: str, change: int, ts_ms: int = SNAPSH
     """
     source = SOURCES[table]
     at = SNAPSHOT_AT[source.system] + change * CHANGE_STEP
-    meta: Row = {"__deleted": "true" if op == "d" else "false", "__op": op, "__db": source.database, "__table": source.table, "__source_ts_ms": ts_ms}
+    meta: Row = {
+        "__deleted": "true" if op == "d" else "false",
+        "__op": op,
+        "__db": source.database,
+        "__table": source.table,
+        "__source_ts_ms": ts_ms,
+    }
     if source.system == "postgresql":
         meta.update(__schema=source.schema, __lsn=at)
     else:

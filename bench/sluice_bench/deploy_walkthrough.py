@@ -5,6 +5,7 @@
 `make deploy` and `make delete` run as they are for AWS: SAM's own build, deploy and delete, through AWS_ENDPOINT_URL. What differs is
 the template (sluice_local.overlay: no emulator knows EMR Serverless, the stand-in does) and the parameters that name this machine's Python.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -63,7 +64,15 @@ class Walk:
     def run(self, shown: str, *, of_make: str = "", accept: tuple[int, ...] = (0,)) -> str:
         """Run a command line in the clone. `of_make` is what make is told besides. Ends the program when the command fails."""
         self.transcript.say(f"\n$ {shown}")
-        done = subprocess.Popen(f"{shown} {of_make}", shell=True, cwd=self.clone, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # nosec B602
+        done = subprocess.Popen(
+            f"{shown} {of_make}",
+            shell=True,
+            cwd=self.clone,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )  # nosec B602
         assert done.stdout is not None
         said = []
         for line in done.stdout:
@@ -77,7 +86,10 @@ class Walk:
         """Run make with the environment of this interpreter in place of .venv, which would take minutes to make once more."""
         given = " ".join(f'{name}="{value}"' for name, value in variables.items())
         venv = sys.prefix
-        return self.run(f"make {target} {given}".strip(), of_make=f"VENV={venv} --old-file={venv}/.local --old-file={venv}/.dev --no-print-directory")
+        return self.run(
+            f"make {target} {given}".strip(),
+            of_make=f"VENV={venv} --old-file={venv}/.local --old-file={venv}/.dev --no-print-directory",
+        )
 
 
 def walk(name: str, scratch: Path) -> str:
@@ -88,17 +100,40 @@ def walk(name: str, scratch: Path) -> str:
         endpoint = emulator.endpoint
         clients = _clients(endpoint)
         java, jars = find_java(os.environ), ensure_jars()
-        settings = RunnerSettings(Home(scratch).runs, cache_directory(os.environ), build_image(scratch / "image", java, jars), Cloud(endpoint, REGION, ACCESS_KEY, ACCESS_KEY), Machine(2, SPARK_MEMORY))
-        stand_in = start_stand_in(settings, s3=clients("s3"), events=clients("events"), functions=clients("lambda"), account=ACCOUNT)
+        settings = RunnerSettings(
+            Home(scratch).runs,
+            cache_directory(os.environ),
+            build_image(scratch / "image", java, jars),
+            Cloud(endpoint, REGION, ACCESS_KEY, ACCESS_KEY),
+            Machine(2, SPARK_MEMORY),
+        )
+        stand_in = start_stand_in(
+            settings, s3=clients("s3"), events=clients("events"), functions=clients("lambda"), account=ACCOUNT
+        )
         undo.callback(stand_in.stop)
         bundle = hudi_bundle(jars)
-        transcript = Transcript([(str(scratch / "clone"), "."), (str(scratch), "SCRATCH"), (str(bundle.parent), "JARS"), (endpoint, "http://EMULATOR"), (stand_in.endpoint, "http://STAND-IN"),
-                                 (sys.prefix, ".venv"), (str(ROOT), "sluice"), (str(Path.home()), "~"), (endpoint.rpartition(":")[2], "PORT")])
+        transcript = Transcript(
+            [
+                (str(scratch / "clone"), "."),
+                (str(scratch), "SCRATCH"),
+                (str(bundle.parent), "JARS"),
+                (endpoint, "http://EMULATOR"),
+                (stand_in.endpoint, "http://STAND-IN"),
+                (sys.prefix, ".venv"),
+                (str(ROOT), "sluice"),
+                (str(Path.home()), "~"),
+                (endpoint.rpartition(":")[2], "PORT"),
+            ]
+        )
         clone = scratch / "clone"
         walk = Walk(clone, _environment(clone, endpoint, stand_in.endpoint), transcript)
-        os.environ.update({name: value for name, value in walk.environment.items() if name.startswith("AWS_")})  # what looks on from here sees the same AWS
+        os.environ.update(
+            {name: value for name, value in walk.environment.items() if name.startswith("AWS_")}
+        )  # what looks on from here sees the same AWS
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-        transcript.say(f"$ git clone --quiet <this repository> sluice && cd sluice && git log --oneline -1\n{_head(clone)}")
+        transcript.say(
+            f"$ git clone --quiet <this repository> sluice && cd sluice && git log --oneline -1\n{_head(clone)}"
+        )
         _write_overlay(clone, _client("emr-serverless", stand_in.endpoint), stand_in.endpoint)
         _steps(walk, hudi=bundle.as_uri())
         return transcript.text()
@@ -106,7 +141,12 @@ def walk(name: str, scratch: Path) -> str:
 
 def _steps(walk: Walk, *, hudi: str) -> None:
     host = this_host()
-    built = {"TEMPLATE": EMULATED, "LAMBDA_PYTHON": "%d.%d" % sys.version_info[:2], "LAMBDA_ARCHITECTURE": host.architecture, "SPARK_ARCHITECTURE": "host"}
+    built = {
+        "TEMPLATE": EMULATED,
+        "LAMBDA_PYTHON": "%d.%d" % sys.version_info[:2],
+        "LAMBDA_ARCHITECTURE": host.architecture,
+        "SPARK_ARCHITECTURE": "host",
+    }
     parameters = f"Runtime=python{built['LAMBDA_PYTHON']} Architecture={host.architecture} SparkArchitecture={host.architecture.upper()} HudiJars={hudi} BatchingWindow=0 SuperviseSchedule='rate(1 minute)'"
     say = walk.transcript.say
 
@@ -119,7 +159,7 @@ def _steps(walk: Walk, *, hudi: str) -> None:
     say("\n# An object put, and its table committed.")
     walk.run(f"sluice --stack {STACK} put {SET}/bronze/topics/{FIRST} --prefix topics/{FIRST}")
     walk.run(f"sluice --stack {STACK} wait --strict --timeout 2400")
-    walk.run(f"sluice --stack {STACK} query \"select count(*) as rows from ems.category\"")
+    walk.run(f'sluice --stack {STACK} query "select count(*) as rows from ems.category"')
 
     say("\n# An update: another parameter, and Spark code that differs by a line.")
     walk.run("echo '# One line more.' >> spark/ingest.py")
@@ -129,7 +169,7 @@ def _steps(walk: Walk, *, hudi: str) -> None:
     say(f"# Release {first.outputs['Release']} became {second.outputs['Release']}.")
     walk.run(f"sluice --stack {STACK} put {SET}/bronze/topics/{SECOND} --prefix topics/{SECOND}")
     walk.run(f"sluice --stack {STACK} wait --strict --timeout 2400")
-    walk.run(f"sluice --stack {STACK} query \"select count(*) as rows from ems.venue\"")
+    walk.run(f'sluice --stack {STACK} query "select count(*) as rows from ems.venue"')
 
     say("\n# The stack is deleted; its data is not.")
     walk.make("delete")
@@ -142,30 +182,46 @@ def _left(target: Target, scratch: Path) -> Iterator[str]:
     """What there is after the stack is gone, by plain clients."""
     s3, dynamodb = target.client("s3"), target.client("dynamodb")
     for bucket in (target.bronze, target.silver, target.artifacts):
-        listed = [entry for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket) for entry in page.get("Contents", ())]
+        listed = [
+            entry
+            for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+            for entry in page.get("Contents", ())
+        ]
         assert listed, f"{bucket} is empty"
         yield f"{bucket}: {len(listed)} objects"
-    items = sum(page["Count"] for page in dynamodb.get_paginator("scan").paginate(TableName=target.ledger_table, Select="COUNT"))
+    items = sum(
+        page["Count"] for page in dynamodb.get_paginator("scan").paginate(TableName=target.ledger_table, Select="COUNT")
+    )
     assert items, "the ledger is empty"
     yield f"{target.ledger_table}: {items} items"
     for table in ("ems.category", "ems.venue"):
         rows = scratch / f"{table}.jsonl"
         RustReader(target).write_rows({table: rows})
         found = len(rows.read_text().splitlines())
-        expected = len((ROOT / SET / "expected" / "02_final" / f"{table.partition('.')[2]}.jsonl").read_text().splitlines())
+        expected = len(
+            (ROOT / SET / "expected" / "02_final" / f"{table.partition('.')[2]}.jsonl").read_text().splitlines()
+        )
         assert found == expected, f"{table} has {found} rows, and {expected} are right"
         yield f"{table}: {found} rows read, as many as the source database had"
 
 
 def _write_overlay(clone: Path, emr: Any, emr_endpoint: str) -> None:
     template = read_template(clone / "template.yaml")
-    made = emr.create_application(name=STACK, releaseLabel=template["Parameters"]["EmrRelease"]["Default"], type="SPARK", architecture=this_host().architecture.upper(), clientToken=STACK)
+    made = emr.create_application(
+        name=STACK,
+        releaseLabel=template["Parameters"]["EmrRelease"]["Default"],
+        type="SPARK",
+        architecture=this_host().architecture.upper(),
+        clientToken=STACK,
+    )
     emulated = overlay(template, Surroundings(made["applicationId"], made["arn"], emr_endpoint))
     (clone / EMULATED).write_text(json.dumps(emulated, indent=1))
 
 
 def _environment(clone: Path, endpoint: str, emr_endpoint: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_", "SAM_", "PYTEST"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_", "SAM_", "PYTEST"))
+    }
     return {
         **kept, "PATH": f"{sys.prefix}/bin{os.pathsep}{os.environ.get('PATH', os.defpath)}", "PYTHONPATH": os.pathsep.join(str(clone / part) for part in ("functions", "spark", "cli", "local")),
         "AWS_ENDPOINT_URL": endpoint, "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint, "AWS_REGION": REGION, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY,
@@ -174,7 +230,9 @@ def _environment(clone: Path, endpoint: str, emr_endpoint: str) -> dict[str, str
 
 
 def _head(clone: Path) -> str:
-    return subprocess.run(["git", "log", "--oneline", "-1"], cwd=clone, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", "log", "--oneline", "-1"], cwd=clone, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def _client(service: str, endpoint: str) -> Any:
@@ -196,7 +254,9 @@ def main() -> None:
         text = walk(given.emulator, Path(scratch))
     kept = given.keep or ROOT / "docs" / "walkthroughs" / f"{given.emulator}.md"
     kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(f"# `make deploy` and `make delete` on {given.emulator}\nMade by `make deploy-walkthrough EMULATOR={given.emulator}`; [deploying.md](../deploying.md) says what each step is for.\n\n```text\n{text}```\n")
+    kept.write_text(
+        f"# `make deploy` and `make delete` on {given.emulator}\nMade by `make deploy-walkthrough EMULATOR={given.emulator}`; [deploying.md](../deploying.md) says what each step is for.\n\n```text\n{text}```\n"
+    )
     print(f"written to {kept}")
 
 

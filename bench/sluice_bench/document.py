@@ -1,7 +1,8 @@
 """Writes docs/benchmarks.md from the raw results beside it, caveats before numbers.
 
-    python -m sluice_bench.document [--take]   # --take: first take over the newest results of bench/results
+python -m sluice_bench.document [--take]   # --take: first take over the newest results of bench/results
 """
+
 import argparse
 import json
 import shutil
@@ -15,9 +16,17 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 KEPT, DOCUMENT = DOCS / "benchmarks", DOCS / "benchmarks.md"
 # What is measured, in the order of the document, and how it is repeated.
 BENCHMARKS = (
-    ("latency-lingering", "Put to readable, into a lingering system", "python -m sluice_bench.latency lingering --changes 30"),
+    (
+        "latency-lingering",
+        "Put to readable, into a lingering system",
+        "python -m sluice_bench.latency lingering --changes 30",
+    ),
     ("latency-idle", "Put to readable, into an idle system", "python -m sluice_bench.latency idle --changes 30"),
-    ("latency-served", "Put to readable, while table services run", "python -m sluice_bench.latency_served --changes 30"),
+    (
+        "latency-served",
+        "Put to readable, while table services run",
+        "python -m sluice_bench.latency_served --changes 30",
+    ),
     ("full-load", "Full load, beside the always-on peer and the bare write", "python -m sluice_bench.full_load"),
     ("merge-cost", "Reading and merging beside another commit", "python -m sluice_bench.merge_cost CHECKOUT"),
     ("admit", "Admit: objects a second, and AWS calls for each", "python -m sluice_bench.admit"),
@@ -42,7 +51,11 @@ def take(results: Path = RESULTS, kept: Path = KEPT) -> list[Path]:
     for name, _, _ in BENCHMARKS:
         found = sorted(results.glob(f"{name}-[0-9]*.json"))
         if found:
-            written += [Path(shutil.copyfile(file, kept / f"{name}{file.suffix}")) for file in (found[-1], found[-1].with_suffix(".svg")) if file.exists()]
+            written += [
+                Path(shutil.copyfile(file, kept / f"{name}{file.suffix}"))
+                for file in (found[-1], found[-1].with_suffix(".svg"))
+                if file.exists()
+            ]
     return written
 
 
@@ -51,7 +64,11 @@ def text(kept: Path = KEPT) -> str:
     parts = [_HEAD]
     for name, title, command in BENCHMARKS:
         file = kept / f"{name}.json"
-        parts.append(_section(title, command, json.loads(file.read_text(encoding="utf-8")), _picture(kept, name, title)) if file.exists() else f"## {title}\nNot kept yet: `{command}`.\n")
+        parts.append(
+            _section(title, command, json.loads(file.read_text(encoding="utf-8")), _picture(kept, name, title))
+            if file.exists()
+            else f"## {title}\nNot kept yet: `{command}`.\n"
+        )
     return "\n".join(parts)
 
 
@@ -62,7 +79,11 @@ def _picture(kept: Path, name: str, title: str) -> list[str]:
 def _section(title: str, command: str, result: Mapping[str, Any], picture: Iterable[str] = ()) -> str:
     machine = result["machine"]
     load = f", load {machine['load_1_5_15'][0]:.1f} when it ended" if machine.get("load_1_5_15") else ""
-    lines = [f"## {title}", f"`{command}`; {result['measured_at'][:10]}, commit {machine['commit']}, {machine['usable_cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB{load}.", ""]
+    lines = [
+        f"## {title}",
+        f"`{command}`; {result['measured_at'][:10]}, commit {machine['commit']}, {machine['usable_cores']} cores of {machine['processor']}, {machine['memory_gib']} GiB{load}.",
+        "",
+    ]
     lines += [f"- {caveat}" for caveat in result["caveats"]]
     lines += ["", *_table(result["summary"]), "", *picture]
     return "\n".join(lines)
@@ -79,14 +100,22 @@ def _table(summary: Mapping[str, Any]) -> Iterable[str]:
             yield f"| {label} | {' | '.join(_told(value.get(name)) for name in columns)} |"
     plain = {label: value for label, value in summary.items() if label not in nested}
     if plain:
-        yield from ("", ) if columns else ()
+        yield from ("",) if columns else ()
         yield "| local | |"
         yield "|---|---:|"
         yield from (f"| {label} | {_told(value)} |" for label, value in plain.items())
 
 
 def _told(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else json.dumps(value) if not isinstance(value, str) else value
+    return (
+        ""
+        if value is None
+        else f"{value:,}"
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else json.dumps(value)
+        if not isinstance(value, str)
+        else value
+    )
 
 
 def main() -> None:

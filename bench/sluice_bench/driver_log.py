@@ -1,4 +1,5 @@
 """What the driver's own log says of a batch: the seconds of each of its stages."""
+
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,11 @@ def batch_profile(home: Path, batch: str, table: str) -> dict[str, float]:
     """Seconds by stage: of the batch (`driver_<stage>_s`) and, within its merge, of one table's part (`merge_<stage>_s`); empty when the log is not there."""
     stages: dict[str, float] = {}
     for event in events(home):
-        if event.get("batch") == batch and isinstance(event.get("seconds"), dict) and event.get("table", table) == table:
+        if (
+            event.get("batch") == batch
+            and isinstance(event.get("seconds"), dict)
+            and event.get("table", table) == table
+        ):
             prefix = "driver" if event["event"] == "profile" else "merge"
             stages |= {f"{prefix}_{name}_s": value for name, value in event["seconds"].items()}
     return stages

@@ -1,7 +1,8 @@
 """The full load: 424,319 rows in seven tables by one run of Sluice, interleaved with the always-on peer and a bare write of the same objects.
 
-    python -m sluice_bench.full_load [--rounds 3] [--scale 1.0] [--peers streaming,tuned,bare] [--table-type cow]
+python -m sluice_bench.full_load [--rounds 3] [--scale 1.0] [--peers streaming,tuned,bare] [--table-type cow]
 """
+
 import argparse
 import json
 import os
@@ -55,10 +56,25 @@ def load_with_sluice(stack: RunningStack, folder: Path, prefix: str, table_type:
     wanted = {item["pk"] for item in parts}
     batches = [item for item in items if item["pk"] in wanted and item["sk"] == "batch"]
     claimed, committed = min(int(b["claimed_at"]) for b in batches), max(int(b["committed_at"]) for b in batches)
-    return {"design": "sluice", "seconds": round((committed - claimed) / 1000, 2), "from_first_put_s": round(committed / 1000 - put_at, 2), "put_s": round(put_s, 2),
-            "waited_s": round(waited_s, 2), "batches": len(batches), "runs": len({b["run"] for b in batches}), "commits": len(parts), "objects": len(files),
-            "parts": {str(part["sk"]).removeprefix("table#"): {"counts": part.get("counts"), "started_at": part.get("started_at"), "committed_at": part.get("committed_at")}
-                      for part in parts}}
+    return {
+        "design": "sluice",
+        "seconds": round((committed - claimed) / 1000, 2),
+        "from_first_put_s": round(committed / 1000 - put_at, 2),
+        "put_s": round(put_s, 2),
+        "waited_s": round(waited_s, 2),
+        "batches": len(batches),
+        "runs": len({b["run"] for b in batches}),
+        "commits": len(parts),
+        "objects": len(files),
+        "parts": {
+            str(part["sk"]).removeprefix("table#"): {
+                "counts": part.get("counts"),
+                "started_at": part.get("started_at"),
+                "committed_at": part.get("committed_at"),
+            }
+            for part in parts
+        },
+    }
 
 
 def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, table_type: str) -> dict[str, object]:
@@ -70,24 +86,49 @@ def load_with_peer(stack: RunningStack, folder: Path, prefix: str, peer: str, ta
         key = str(file.relative_to(folder))
         keys.setdefault(key.split("/")[1].removeprefix(prefix), []).append(key)
     bronze = f"s3a://{target.bronze}"
-    tables = {table: (f"{bronze}/topics/{prefix}{source.topic}", f"{bronze}/{keys[source.topic][-1]}", source.key) for table, source in SOURCES.items()}
-    job = {"tables": tables, "into": f"s3a://{target.silver}/_peer/{prefix}{peer}-{secrets.token_hex(4)}",
-           "table_type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[table_type], "tuned": tuned}
+    tables = {
+        table: (f"{bronze}/topics/{prefix}{source.topic}", f"{bronze}/{keys[source.topic][-1]}", source.key)
+        for table, source in SOURCES.items()
+    }
+    job = {
+        "tables": tables,
+        "into": f"s3a://{target.silver}/_peer/{prefix}{peer}-{secrets.token_hex(4)}",
+        "table_type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[table_type],
+        "tuned": tuned,
+    }
     cache = cache_directory(os.environ)
-    session = read_session(ensure_jars(), stack.s3) | {"spark.jars.packages": SPARK_AVRO, "spark.jars.ivy": str(cache / "ivy"),
-                                                      "spark.default.parallelism": "2"}
+    session = read_session(ensure_jars(), stack.s3) | {
+        "spark.jars.packages": SPARK_AVRO,
+        "spark.jars.ivy": str(cache / "ivy"),
+        "spark.default.parallelism": "2",
+    }
     java = find_java(os.environ)
     options = " ".join(trust_options(os.environ, cache / "ivy"))
-    environment = {**os.environ, "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable,
-                   "PYSPARK_SUBMIT_ARGS": f'--driver-memory {DRIVER_MEMORY} --driver-java-options "{options}" pyspark-shell'}
-    done = subprocess.run([sys.executable, str(Path(__file__).with_name("peer.py")), mode, json.dumps(session), json.dumps(job)],
-                          capture_output=True, text=True, env=environment, cwd=tempfile.gettempdir(), timeout=TIMEOUT_S)
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(java.home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f'--driver-memory {DRIVER_MEMORY} --driver-java-options "{options}" pyspark-shell',
+    }
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("peer.py")), mode, json.dumps(session), json.dumps(job)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tempfile.gettempdir(),
+        timeout=TIMEOUT_S,
+    )
     if done.returncode != 0:
         raise RuntimeError(f"the peer {peer} ended with {done.returncode}:\n{done.stderr[-4000:]}")
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     total = next(line for line in lines if line.get("total"))
-    return {"design": peer, "seconds": total["writes_s"] if mode == "bare" else total["seconds"], "session_s": total["session_s"], "rows": total["rows"],
-            "tables": {line["table"]: line["seconds"] for line in lines if "table" in line}}
+    return {
+        "design": peer,
+        "seconds": total["writes_s"] if mode == "bare" else total["seconds"],
+        "session_s": total["session_s"],
+        "rows": total["rows"],
+        "tables": {line["table"]: line["seconds"] for line in lines if "table" in line},
+    }
 
 
 def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tuple[Mapping, list[dict]]:
@@ -100,7 +141,11 @@ def run(rounds: int, scale: float, peers: Sequence[str], table_type: str) -> tup
             dataset = Dataset(Sizes.scaled(scale), prefix=prefix)
             written = write_snapshot(folder, dataset)
             for design in ("sluice", *peers):
-                measured = load_with_sluice(stack, folder, prefix, table_type) if design == "sluice" else load_with_peer(stack, folder, prefix, design, table_type)
+                measured = (
+                    load_with_sluice(stack, folder, prefix, table_type)
+                    if design == "sluice"
+                    else load_with_peer(stack, folder, prefix, design, table_type)
+                )
                 values.append({"round": number, "rows_put": written["rows"], "bytes_put": written["bytes"], **measured})
                 print(f"round {number} {design}: {measured['seconds']} s (local)", flush=True)
     return summarized(values, peers), values

@@ -1,4 +1,5 @@
 """One table merged and served as a driver does it, in this process: objects lie in an emulated S3, the table in local files, and time goes by the minute."""
+
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -31,8 +32,15 @@ class InProcessTable:
         self._s3 = s3_client(endpoint)
         make_buckets(self._s3)
         objects = Objects(self._s3)
-        self._services = MergeServices(objects=objects, source=ObjectSource(REGION, SILVER, endpoint), silver_bucket=SILVER, tables_uri=home.as_uri(), clock=WallClock(),
-                                       log=Quiet(), history=SchemaHistory(objects, SILVER))
+        self._services = MergeServices(
+            objects=objects,
+            source=ObjectSource(REGION, SILVER, endpoint),
+            silver_bucket=SILVER,
+            tables_uri=home.as_uri(),
+            clock=WallClock(),
+            log=Quiet(),
+            history=SchemaHistory(objects, SILVER),
+        )
         self._pace = Pace(cores=CORES)
         self._arrivals, self._last, self._commits, self._now_ms = count(1), None, 0, 0
         self._done: dict[str, ServiceFacts] = {name: ServiceFacts() for name in SERVICES}
@@ -43,7 +51,9 @@ class InProcessTable:
         objects = [self._put(key, body, first_offset + number) for number, (key, body) in enumerate(bodies.items())]
         part = TablePart(self._config.to_dict(), tuple(objects), self._last.watch if self._last is not None else {})
         manifest = open_manifest("main", RUN, self._services.clock.now_ms(), "v1", {self._config.table: part})
-        self._last = outcome = merge_part(self._spark, manifest=manifest, table=self._config.table, services=self._services, still_held=lambda: True)
+        self._last = outcome = merge_part(
+            self._spark, manifest=manifest, table=self._config.table, services=self._services, still_held=lambda: True
+        )
         if outcome.instant is None or outcome.quarantined:
             raise AssertionError(f"{self._config.table}: not everything was committed: {outcome.to_json()}")
         self._commits += 1
@@ -52,19 +62,38 @@ class InProcessTable:
 
     def serve(self) -> Iterator[tuple[str, ServiceReport]]:
         """Do what is due by now; each slice's service and report."""
-        facts = {name: ServiceFacts(commits=self._commits - known.commits, done_at=known.done_at, ended_at=known.ended_at) for name, known in self._done.items()}
-        table = TableFacts(self._config.table, last_instant=self._last and self._last.instant, last_commit_at=self._now_ms, services_since=0, services=facts)
+        facts = {
+            name: ServiceFacts(commits=self._commits - known.commits, done_at=known.done_at, ended_at=known.ended_at)
+            for name, known in self._done.items()
+        }
+        table = TableFacts(
+            self._config.table,
+            last_instant=self._last and self._last.instant,
+            last_commit_at=self._now_ms,
+            services_since=0,
+            services=facts,
+        )
         for each in due(table, self._config, self._now_ms):
             if each.service == CATALOG:
                 continue
             more = True
             while more:
-                done = serve_table(self._spark, config=self._config, service=each.service, services=self._services, pace=self._pace, still_held=lambda: True, slice_s=SLICE_S,
-                                   raise_floor=lambda positions: None)
+                done = serve_table(
+                    self._spark,
+                    config=self._config,
+                    service=each.service,
+                    services=self._services,
+                    pace=self._pace,
+                    still_held=lambda: True,
+                    slice_s=SLICE_S,
+                    raise_floor=lambda positions: None,
+                )
                 more = done.more
                 yield each.service, done.report
             self._done[each.service] = ServiceFacts(commits=self._commits, done_at=self._now_ms, ended_at=self._now_ms)
 
     def _put(self, key: str, body: bytes, offset: int) -> ManifestObject:
         version = self._s3.put_object(Bucket=BRONZE, Key=key, Body=body)["VersionId"]
-        return ManifestObject(BRONZE, key, version, len(body), None, "avro", self._config.topic, 0, offset, next(self._arrivals))
+        return ManifestObject(
+            BRONZE, key, version, len(body), None, "avro", self._config.topic, 0, offset, next(self._arrivals)
+        )

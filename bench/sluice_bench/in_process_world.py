@@ -1,4 +1,5 @@
 """What a merge in this process needs around it: an emulated S3 with both buckets, and a log that keeps nothing."""
+
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +33,9 @@ def emulated_s3() -> Iterator[str]:
 
 def s3_client(endpoint: str):
     """A client of the emulated S3, which takes any credentials."""
-    return boto3.client("s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+    return boto3.client(
+        "s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
+    )
 
 
 def make_buckets(s3) -> None:

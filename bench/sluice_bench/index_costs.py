@@ -4,6 +4,7 @@
 
 A merge-on-read table takes the changes as log files, so that what is measured is finding rows and not rewriting their files.
 """
+
 import argparse
 import os
 import random
@@ -48,30 +49,51 @@ def _options(**values: str) -> dict[str, str]:
 VARIANTS = (
     Variant("global simple", _options(index__type="GLOBAL_SIMPLE", metadata__enable="false")),
     Variant("global simple, metadata table", _options(index__type="GLOBAL_SIMPLE", metadata__enable="true")),
-    Variant("record index, metadata table", {
-        **_options(index__type="RECORD_INDEX", metadata__enable="true"),
-        f"{NAMESPACE}.metadata.record.index.enable": "true",
-        f"{NAMESPACE}.record.index.update.partition.path": "true",
-    }),
+    Variant(
+        "record index, metadata table",
+        {
+            **_options(index__type="RECORD_INDEX", metadata__enable="true"),
+            f"{NAMESPACE}.metadata.record.index.enable": "true",
+            f"{NAMESPACE}.record.index.update.partition.path": "true",
+        },
+    ),
 )
 
 
 def config() -> TableConfig:
     """The table as Sluice would have it: one key, one partition column."""
-    return TableConfig(table="bench.indexed", database="bench", name="indexed", topic="bench.indexed", record_key=("id",), partition_by=("place",), table_type=MOR)
+    return TableConfig(
+        table="bench.indexed",
+        database="bench",
+        name="indexed",
+        topic="bench.indexed",
+        record_key=("id",),
+        partition_by=("place",),
+        table_type=MOR,
+    )
 
 
 def session(memory: str = "8g", java: str = "-XX:+UseParallelGC"):
     """Spark as the driver has it, on this machine's cores. Its tasks import what this process does, and reach an emulated AWS, which takes any credentials."""
-    os.environ.update(JAVA_HOME=str(find_java(os.environ).home), PYSPARK_PYTHON=sys.executable, AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test",
-                      AWS_EC2_METADATA_DISABLED="true")
+    os.environ.update(
+        JAVA_HOME=str(find_java(os.environ).home),
+        PYSPARK_PYTHON=sys.executable,
+        AWS_ACCESS_KEY_ID="test",
+        AWS_SECRET_ACCESS_KEY="test",
+        AWS_EC2_METADATA_DISABLED="true",
+    )
     from pyspark.sql import SparkSession
     from sluice_spark.session import required_settings
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("index-costs")
     settings = {
-        **required_settings(CORES), "spark.jars": ",".join(str(jar) for jar in ensure_jars() if "hudi" in jar.name), "spark.driver.memory": memory, "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+        **required_settings(CORES),
+        "spark.jars": ",".join(str(jar) for jar in ensure_jars() if "hudi" in jar.name),
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {java}",
     }
     for name, value in settings.items():
@@ -87,15 +109,24 @@ def with_columns(ids, position: int):
 
     number = F.col("id")
     return ids.select(
-        number, F.concat(F.lit("place-"), number % PARTITIONS).alias("place"), F.sha2(number.cast("string"), 256).alias("name"), (number * 7 % 1000).alias("seats"),
-        (number * 31 % 100_000 / 100).cast("decimal(12,2)").alias("price"), F.timestamp_seconds(1_700_000_000 + number).alias("sold_at"),
-        F.lit(f"0000.{position:020d}.{position:020d}").alias(hidden.POSITION), F.lit(False).alias(hidden.DELETED),
+        number,
+        F.concat(F.lit("place-"), number % PARTITIONS).alias("place"),
+        F.sha2(number.cast("string"), 256).alias("name"),
+        (number * 7 % 1000).alias("seats"),
+        (number * 31 % 100_000 / 100).cast("decimal(12,2)").alias("price"),
+        F.timestamp_seconds(1_700_000_000 + number).alias("sold_at"),
+        F.lit(f"0000.{position:020d}.{position:020d}").alias(hidden.POSITION),
+        F.lit(False).alias(hidden.DELETED),
     )
 
 
 def write(frame, path: str, variant: Variant, *, operation: str, tasks: int) -> float:
     """One commit; the seconds it took."""
-    options = {**hudi_options.write_options(config(), operation=operation, parallelism=tasks), **variant.options, f"{NAMESPACE}.compact.inline": "false"}
+    options = {
+        **hudi_options.write_options(config(), operation=operation, parallelism=tasks),
+        **variant.options,
+        f"{NAMESPACE}.compact.inline": "false",
+    }
     started = time.perf_counter()
     frame.write.format("hudi").options(**options).mode("append").save(path)
     return time.perf_counter() - started
@@ -108,18 +139,34 @@ def measure(spark, rows: int, variant: Variant, *, changes: int, rounds: int) ->
     chosen = random.Random(rows)
     try:
         tasks = max(1, -(-rows // ROWS_PER_TASK))
-        created = write(with_columns(spark.range(0, rows, 1, tasks), 0), path, variant, operation=hudi_options.BULK_INSERT, tasks=tasks)
+        created = write(
+            with_columns(spark.range(0, rows, 1, tasks), 0),
+            path,
+            variant,
+            operation=hudi_options.BULK_INSERT,
+            tasks=tasks,
+        )
         seconds = []
         for number in range(1, rounds + 2):
-            ids = spark.createDataFrame([(chosen.randrange(rows),) for _ in range(changes)], "id bigint").distinct().coalesce(1)
+            ids = (
+                spark.createDataFrame([(chosen.randrange(rows),) for _ in range(changes)], "id bigint")
+                .distinct()
+                .coalesce(1)
+            )
             seconds.append(write(with_columns(ids, number), path, variant, operation=hudi_options.UPSERT, tasks=CORES))
         counted = spark.read.format("hudi").load(path).count()
         if counted != rows:
             raise AssertionError(f"{variant.name}: {counted} rows after changes to {rows}")
     finally:
         shutil.rmtree(scratch)
-    return {"index": variant.name, "rows": rows, "created_s": round(created, 2), "first_s": round(seconds[0], 2), "seconds": [round(each, 3) for each in seconds[1:]],
-            "median_s": round(percentile(seconds[1:], 0.5), 3)}
+    return {
+        "index": variant.name,
+        "rows": rows,
+        "created_s": round(created, 2),
+        "first_s": round(seconds[0], 2),
+        "seconds": [round(each, 3) for each in seconds[1:]],
+        "median_s": round(percentile(seconds[1:], 0.5), 3),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

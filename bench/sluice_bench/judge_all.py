@@ -6,6 +6,7 @@ Every table is read by Spark, by hudi-rs and by Hudi 0.15.0, merge-on-read ones 
 
 Keeps one JSON file per case under bench/results/judge/ and skips the cases that have one there or are equal in docs/judged.json, unless --again.
 """
+
 import argparse
 import json
 import os
@@ -45,8 +46,19 @@ def all_readers(stack: RunningStack) -> Iterator[tuple[Reader, ...]]:
     """hudi-rs, Spark with the release's Hudi, and Spark with the Hudi of Athena's generation."""
     java = find_java(os.environ)
     with ExitStack() as open_readers:
-        spark = [open_readers.enter_context(SparkReader(silver_bucket=stack.target.silver, s3=stack.s3, jars=ensure_jars(version), java_home=java.home, hudi=version,
-                                                        copies_of=sets)) for version, sets in ((HUDI, None), (OLD_HUDI, COPIES_FOR_THE_OLD))]
+        spark = [
+            open_readers.enter_context(
+                SparkReader(
+                    silver_bucket=stack.target.silver,
+                    s3=stack.s3,
+                    jars=ensure_jars(version),
+                    java_home=java.home,
+                    hudi=version,
+                    copies_of=sets,
+                )
+            )
+            for version, sets in ((HUDI, None), (OLD_HUDI, COPIES_FOR_THE_OLD))
+        ]
         yield (RustReader(stack.target), *spark)
 
 
@@ -62,7 +74,13 @@ def keep_case(case: Case, judgements: Sequence[Judgement], folder: Path) -> bool
     equal = bool(mine) and all(judgement.equal for judgement in mine)
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{case.id}.partial"
-    partial.write_text(json.dumps({"case": case.id, "equal": equal, "machine": describe_machine(), "judgements": [j.to_dict() for j in mine]}, indent=1) + "\n")
+    partial.write_text(
+        json.dumps(
+            {"case": case.id, "equal": equal, "machine": describe_machine(), "judgements": [j.to_dict() for j in mine]},
+            indent=1,
+        )
+        + "\n"
+    )
     partial.replace(folder / f"{case.id}.json")
     return equal
 
@@ -81,18 +99,30 @@ def main() -> int:
     if todo:
         with bench_stack() as stack, all_readers(stack) as readers:
             for start in range(0, len(todo), given.side_by_side):
-                _run(todo[start:start + given.side_by_side], stack, readers, given.results)
+                _run(todo[start : start + given.side_by_side], stack, readers, given.results)
     return _tell(cases, given.results)
 
 
 def _run(cases: Sequence[Case], stack: RunningStack, readers: Sequence[Reader], folder: Path) -> None:
-    named = [replace(case, run=secrets.token_hex(3)) for case in cases]  # a case that was cut off leaves tables behind: never the same twice
+    named = [
+        replace(case, run=secrets.token_hex(3)) for case in cases
+    ]  # a case that was cut off leaves tables behind: never the same twice
     try:
         together = [(case, find_set(case.set_name, os.environ)) for case in named]
     except SetMissing as missing:
         sys.exit(str(missing))
-    judgements = run_cases(together, stack, readers, os.environ, timeout_s=TIMEOUT_S, compacted=True,
-                           report=lambda j: print(f"{'equal    ' if j.equal else 'DIFFERENT'} {j.case} after {j.phase} by {j.reader}: {j.rows} rows", flush=True))
+    judgements = run_cases(
+        together,
+        stack,
+        readers,
+        os.environ,
+        timeout_s=TIMEOUT_S,
+        compacted=True,
+        report=lambda j: print(
+            f"{'equal    ' if j.equal else 'DIFFERENT'} {j.case} after {j.phase} by {j.reader}: {j.rows} rows",
+            flush=True,
+        ),
+    )
     for case in named:
         keep_case(case, judgements, folder)
 
@@ -102,7 +132,10 @@ def _tell(cases: Sequence[Case], folder: Path) -> int:
     here = {name: judged(json.loads(file.read_text())) for name, file in files.items() if file.exists()}
     found = {name: each for name, each in {**kept(), **here}.items() if name in files}
     different = sorted(name for name, each in found.items() if not each.whole)
-    print(f"{len(found) - len(different)} of {len(cases)} cases equal" + "".join(f"\n  different: {name}" for name in different))
+    print(
+        f"{len(found) - len(different)} of {len(cases)} cases equal"
+        + "".join(f"\n  different: {name}" for name in different)
+    )
     return 0 if len(found) == len(cases) and not different else 1
 
 

@@ -1,7 +1,8 @@
 """Writes docs/judged.md: which recorded sets equal their source databases' rows, by reader, from the kept results of judge_all.
 
-    python -m sluice_bench.judged_document [--take]   # --take: first take over the results of bench/results/judge
+python -m sluice_bench.judged_document [--take]   # --take: first take over the results of bench/results/judge
 """
+
 import argparse
 import json
 from collections import Counter
@@ -32,19 +33,30 @@ def text(kept: Mapping[str, Judged]) -> str:
     found = [kept[case] for case in cases if case in kept]
     readers = sorted({reader for each in found for reader in each.readings})
     missing = len(cases) - len(found)
-    summed = f"**{sum(each.whole for each in found)} of {len(cases)} cases equal**" + (f"; {missing} not judged yet" if missing else "")
+    summed = f"**{sum(each.whole for each in found)} of {len(cases)} cases equal**" + (
+        f"; {missing} not judged yet" if missing else ""
+    )
     summed += f". {sum(sum(each.readings.values()) for each in found):,} readings of {sum(each.rows for each in found):,} rows together."
     commits = Counter(each.commit for each in found)
-    summed += f" Tables made by commit {', '.join(f'{commit} ({cases})' for commit, cases in commits.most_common())}." if commits else ""
+    summed += (
+        f" Tables made by commit {', '.join(f'{commit} ({cases})' for commit, cases in commits.most_common())}."
+        if commits
+        else ""
+    )
     head = f"| set | cases judged | equal | {' | '.join(f'readings by {reader}, equal' for reader in readers)} |"
-    return "\n".join([_HEAD, summed, "", head, "|---|---:|---:|" + "---:|" * len(readers), *_rows(found, readers), _FOOT])
+    return "\n".join(
+        [_HEAD, summed, "", head, "|---|---:|---:|" + "---:|" * len(readers), *_rows(found, readers), _FOOT]
+    )
 
 
 def _rows(found: Iterable[Judged], readers: Iterable[str]) -> Iterable[str]:
     for name in PLANS:
         mine = [each for each in found if each.case.startswith(f"{name}-")]
         if mine:
-            by_reader = [f"{sum(each.readings.get(reader, 0) for each in mine):,}, {sum(each.equal.get(reader, 0) for each in mine):,}" for reader in readers]
+            by_reader = [
+                f"{sum(each.readings.get(reader, 0) for each in mine):,}, {sum(each.equal.get(reader, 0) for each in mine):,}"
+                for reader in readers
+            ]
             yield f"| {name} | {len(mine)} | {sum(each.whole for each in mine)} | {' | '.join(by_reader)} |"
 
 
@@ -53,7 +65,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--take", action="store_true", help="first take over the results of bench/results/judge")
     if parser.parse_args().take:
-        judged_results.keep(judged_results.judged(json.loads(file.read_text(encoding="utf-8"))) for file in sorted(RESULTS_FOLDER.glob("*.json")))
+        judged_results.keep(
+            judged_results.judged(json.loads(file.read_text(encoding="utf-8")))
+            for file in sorted(RESULTS_FOLDER.glob("*.json"))
+        )
     DOCUMENT.write_text(text(judged_results.kept()), encoding="utf-8")
 
 

@@ -1,4 +1,5 @@
 """The result of each judged case that is kept in the repository (docs/judged.json), so that another machine goes on where one ended."""
+
 from __future__ import annotations
 
 import json
@@ -34,12 +35,20 @@ def judged(result: Mapping[str, Any]) -> Judged:
         reader = judgement["reader"]
         readings[reader] = readings.get(reader, 0) + 1
         equal[reader] = equal.get(reader, 0) + bool(judgement["equal"])
-    return Judged(result["case"], result["machine"]["commit"], readings, equal, sum(judgement["rows"] for judgement in result["judgements"]))
+    return Judged(
+        result["case"],
+        result["machine"]["commit"],
+        readings,
+        equal,
+        sum(judgement["rows"] for judgement in result["judgements"]),
+    )
 
 
 def kept(file: Path = KEPT) -> dict[str, Judged]:
     """The kept results by case."""
-    return {each["case"]: Judged(**each) for each in json.loads(file.read_text(encoding="utf-8"))} if file.exists() else {}
+    return (
+        {each["case"]: Judged(**each) for each in json.loads(file.read_text(encoding="utf-8"))} if file.exists() else {}
+    )
 
 
 def keep(results: Iterable[Judged], file: Path = KEPT) -> None:

@@ -1,7 +1,8 @@
 """How long a change takes to be readable: from the return of PutObject to the row in a newly opened hudi-rs read.
 
-    python -m sluice_bench.latency lingering|idle [--changes 20] [--scale 0.05] [--table listing] [--table-type cow]
+python -m sluice_bench.latency lingering|idle [--changes 20] [--scale 0.05] [--table listing] [--table-type cow]
 """
+
 import argparse
 import secrets
 import tempfile
@@ -65,13 +66,22 @@ def measure(stack: RunningStack, dataset: Dataset, database: str, table: str, nu
     def readable() -> bool:
         started = time.perf_counter()
         opened = open_table(target, f"{database}.{table}")
-        found = any(number in batch.column(source.key).to_pylist() and _holds(batch, source.key, number, column, value) for batch in opened.batches())
+        found = any(
+            number in batch.column(source.key).to_pylist() and _holds(batch, source.key, number, column, value)
+            for batch in opened.batches()
+        )
         reads.append(time.perf_counter() - started)
         return found
 
     ledger_times.await_until(readable, timeout_s=TIMEOUT_S, what=f"change {change}")
     readable_at = time.time()
-    return Changed(put_at, readable_at, reads[-1], len(reads), _stages(stack, key, version, f"{database}.{table}", put_at, readable_at))
+    return Changed(
+        put_at,
+        readable_at,
+        reads[-1],
+        len(reads),
+        _stages(stack, key, version, f"{database}.{table}", put_at, readable_at),
+    )
 
 
 def _holds(batch: Any, key: str, number: int, column: str, value: Any) -> bool:
@@ -79,7 +89,9 @@ def _holds(batch: Any, key: str, number: int, column: str, value: Any) -> bool:
     return batch.column(column)[position].as_py() == value
 
 
-def _stages(stack: RunningStack, key: str, version: str, table: str, put_at: float, readable_at: float) -> dict[str, float]:
+def _stages(
+    stack: RunningStack, key: str, version: str, table: str, put_at: float, readable_at: float
+) -> dict[str, float]:
     """Seconds between the moments that the ledger and the driver's log know."""
     target = stack.target
     dynamodb = target.client("dynamodb")
@@ -89,12 +101,21 @@ def _stages(stack: RunningStack, key: str, version: str, table: str, put_at: flo
         item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
         if not item or item.get("state") != "committed":
             return None
-        found = {str(each["sk"]): each for each in ledger_times.batch_items(dynamodb, target.ledger_table) if each["pk"] == f"batch#{item['batch']}"}
+        found = {
+            str(each["sk"]): each
+            for each in ledger_times.batch_items(dynamodb, target.ledger_table)
+            if each["pk"] == f"batch#{item['batch']}"
+        }
         return (item, found) if found["batch"].get("state") == "committed" else None
 
     item, parts = ledger_times.await_until(closed, timeout_s=TIMEOUT_S, what="the batch's settling")
-    moments = [("noticed", _seconds(item.get("noticed_at"))), ("admitted", _seconds(item.get("admitted_at"))), ("claimed", _seconds(parts["batch"].get("claimed_at"))),
-               ("committed", _seconds(parts[f"table#{table}"].get("committed_at"))), ("readable", readable_at)]
+    moments = [
+        ("noticed", _seconds(item.get("noticed_at"))),
+        ("admitted", _seconds(item.get("admitted_at"))),
+        ("claimed", _seconds(parts["batch"].get("claimed_at"))),
+        ("committed", _seconds(parts[f"table#{table}"].get("committed_at"))),
+        ("readable", readable_at),
+    ]
     stages, before = {}, put_at
     for name, at in moments:
         if at is not None:
@@ -110,7 +131,11 @@ def _seconds(milliseconds: Any) -> float | None:
 def _until_idle(stack: RunningStack) -> None:
     target = stack.target
     dynamodb = target.client("dynamodb")
-    ledger_times.await_until(lambda: ledger_times.lane_item(dynamodb, target.ledger_table, LANE).get("state") == "idle", timeout_s=TIMEOUT_S, what="the lane's release")
+    ledger_times.await_until(
+        lambda: ledger_times.lane_item(dynamodb, target.ledger_table, LANE).get("state") == "idle",
+        timeout_s=TIMEOUT_S,
+        what="the lane's release",
+    )
 
 
 def run(mode: str, changes: int, scale: float, table: str, table_type: str) -> list[Changed]:
@@ -145,10 +170,22 @@ def main() -> None:
     parser.add_argument("--table-type", choices=("cow", "mor"), default="cow")
     given = parser.parse_args()
     measured = run(given.mode, given.changes, given.scale, given.table, given.table_type)
-    found: dict[str, object] = {"seconds": rounded_summary([each.seconds for each in measured]), "read_s": rounded_summary([each.read_s for each in measured])}
+    found: dict[str, object] = {
+        "seconds": rounded_summary([each.seconds for each in measured]),
+        "read_s": rounded_summary([each.read_s for each in measured]),
+    }
     for stage in sorted({name for each in measured for name in each.stages}):
         found[stage] = rounded_summary([each.stages[stage] for each in measured if stage in each.stages])
-    values = [{"seconds": round(each.seconds, 3), "put_at": each.put_at, "read_s": round(each.read_s, 3), "reads": each.reads, **each.stages} for each in measured]
+    values = [
+        {
+            "seconds": round(each.seconds, 3),
+            "put_at": each.put_at,
+            "read_s": round(each.read_s, 3),
+            "reads": each.reads,
+            **each.stages,
+        }
+        for each in measured
+    ]
     file = keep(f"latency-{given.mode}", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
     say(f"Latency, {given.mode}", CAVEATS, found, file)
 

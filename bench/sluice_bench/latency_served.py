@@ -5,6 +5,7 @@
 Seven merge-on-read tables in one lane, whose policy asks for compaction and cleaning after every commit. Before each measured change to `listing`, an object with
 many changes goes into `sale`, so that there is always something to compact.
 """
+
 import argparse
 import secrets
 import tempfile
@@ -31,7 +32,14 @@ CAVEATS = (
     "A change whose wait overlaps no slice of a service is counted like the others; how many do overlap one is given.",
 )
 MEASURED, BUSY = "listing", "sale"
-SERVICES = {"interval": 0, "compaction": {"commits": 1}, "cleaning": {"commits": 1}, "clustering": "off", "archival": {"commits": 1}, "purge": "off"}
+SERVICES = {
+    "interval": 0,
+    "compaction": {"commits": 1},
+    "cleaning": {"commits": 1},
+    "clustering": "off",
+    "archival": {"commits": 1},
+    "purge": "off",
+}
 BEGAN, ENDED = "service_began", frozenset({"service_slice_done", "service_done", "service_failed"})
 
 
@@ -53,7 +61,15 @@ def slices(home: Path) -> list[Slice]:
         if event["event"] == BEGAN:
             open_slice = event
         elif event["event"] in ENDED and open_slice is not None:
-            found.append(Slice(open_slice["table"], open_slice["service"], open_slice["at"] / 1000, event["at"] / 1000, event["event"] == "service_failed"))
+            found.append(
+                Slice(
+                    open_slice["table"],
+                    open_slice["service"],
+                    open_slice["at"] / 1000,
+                    event["at"] / 1000,
+                    event["event"] == "service_failed",
+                )
+            )
             open_slice = None
     return found
 
@@ -64,8 +80,16 @@ def busy_object(dataset: Dataset, change: int, rows: int) -> tuple[str, bytes, M
     numbers = [1 + (change * rows + n) * 7_919 % size for n in range(rows)]  # a prime step: spread over the table
     values = dict.fromkeys(numbers, 20_000 + change)
     first = (change - 1) * rows
-    made = [record(BUSY, row(BUSY, number, seed=dataset.seed, sizes=dataset.sizes) | {"qtysold": values[number]}, op="u", change=first + n + 1, ts_ms=int(time.time() * 1000))
-            for n, number in enumerate(values)]
+    made = [
+        record(
+            BUSY,
+            row(BUSY, number, seed=dataset.seed, sizes=dataset.sizes) | {"qtysold": values[number]},
+            op="u",
+            change=first + n + 1,
+            ts_ms=int(time.time() * 1000),
+        )
+        for n, number in enumerate(values)
+    ]
     return object_key(BUSY, size + first, prefix=dataset.prefix), object_bytes(BUSY, made), values
 
 
@@ -76,7 +100,9 @@ def check(stack: RunningStack, database: str, table: str, rows: int, column: str
     by_key = {each[key]: each[column] for each in found}
     wrong = {number: by_key.get(number) for number, value in expected.items() if by_key.get(number) != value}
     if len(found) != rows or len(by_key) != rows or wrong:
-        raise AssertionError(f"{table}: {len(found)} rows with {len(by_key)} keys instead of {rows}; wrong: {dict(list(wrong.items())[:5])}")
+        raise AssertionError(
+            f"{table}: {len(found)} rows with {len(by_key)} keys instead of {rows}; wrong: {dict(list(wrong.items())[:5])}"
+        )
 
 
 def run(changes: int, scale: float, background: int) -> tuple[list[Changed], list[Slice]]:
@@ -103,14 +129,23 @@ def run(changes: int, scale: float, background: int) -> tuple[list[Changed], lis
             if change > 1:
                 measured.append(found)
         stack.wait(600.0)
-        check(stack, database, MEASURED, sizes[MEASURED], "numtickets", {1 + change % sizes[MEASURED]: 10_000 + change for change in range(1, changes + 2)})
+        check(
+            stack,
+            database,
+            MEASURED,
+            sizes[MEASURED],
+            "numtickets",
+            {1 + change % sizes[MEASURED]: 10_000 + change for change in range(1, changes + 2)},
+        )
         check(stack, database, BUSY, sizes[BUSY], "qtysold", busy)
         return measured, [each for each in slices(stack.home) if each.table.startswith(f"{database}.")]
 
 
 def overlapping(measured: Sequence[Changed], served: Sequence[Slice]) -> int:
     """How many changes waited while a slice ran."""
-    return sum(any(each.began < change.readable_at and each.ended > change.put_at for each in served) for change in measured)
+    return sum(
+        any(each.began < change.readable_at and each.ended > change.put_at for each in served) for change in measured
+    )
 
 
 def main() -> None:
@@ -118,14 +153,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--changes", type=int, default=30)
     parser.add_argument("--scale", type=float, default=0.5)
-    parser.add_argument("--background", type=int, default=500, help="changed rows in the object before each measured change")
+    parser.add_argument(
+        "--background", type=int, default=500, help="changed rows in the object before each measured change"
+    )
     given = parser.parse_args()
     measured, served = run(given.changes, given.scale, given.background)
     found: dict[str, Any] = {"seconds": rounded_summary([each.seconds for each in measured])}
     for service in sorted({each.service for each in served}):
-        found[f"slices of {service}, s"] = rounded_summary([each.ended - each.began for each in served if each.service == service])
-    found |= {"changes that overlap a slice": overlapping(measured, served), "slices that failed": sum(each.failed for each in served)}
-    values = {"changes": [{"put_at": each.put_at, "readable_at": each.readable_at, **each.stages} for each in measured], "slices": [vars(each) for each in served]}
+        found[f"slices of {service}, s"] = rounded_summary(
+            [each.ended - each.began for each in served if each.service == service]
+        )
+    found |= {
+        "changes that overlap a slice": overlapping(measured, served),
+        "slices that failed": sum(each.failed for each in served),
+    }
+    values = {
+        "changes": [{"put_at": each.put_at, "readable_at": each.readable_at, **each.stages} for each in measured],
+        "slices": [vars(each) for each in served],
+    }
     file = keep("latency-served", parameters=vars(given), caveats=CAVEATS, values=values, summary=found)
     say("Latency while table services run", CAVEATS, found, file)
 

@@ -1,4 +1,5 @@
 """When things happened, by the ledger's own items: admission of an object, claims and commits of batches."""
+
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -27,20 +28,28 @@ def _undecimal(value: Any) -> Any:
 
 def object_item(dynamodb: Any, table: str, bucket: str, key: str, version: str) -> dict[str, Any] | None:
     """The item of one object version, read with strong consistency; None before it is admitted."""
-    found = dynamodb.get_item(TableName=table, ConsistentRead=True, Key={"pk": {"S": f"object#{bucket}/{key}"}, "sk": {"S": version}})
+    found = dynamodb.get_item(
+        TableName=table, ConsistentRead=True, Key={"pk": {"S": f"object#{bucket}/{key}"}, "sk": {"S": version}}
+    )
     return plain(found["Item"]) if "Item" in found else None
 
 
 def lane_item(dynamodb: Any, table: str, lane: str) -> dict[str, Any]:
     """The item of a lane; empty before its first wake-up."""
-    found = dynamodb.get_item(TableName=table, ConsistentRead=True, Key={"pk": {"S": f"lane#{lane}"}, "sk": {"S": "lane"}})
+    found = dynamodb.get_item(
+        TableName=table, ConsistentRead=True, Key={"pk": {"S": f"lane#{lane}"}, "sk": {"S": "lane"}}
+    )
     return plain(found.get("Item", {}))
 
 
 def batch_items(dynamodb: Any, table: str) -> list[dict[str, Any]]:
     """Every item of every batch: the batch (`sk` batch) and its parts (`sk` table#...). A scan: for a local ledger."""
     pages = dynamodb.get_paginator("scan").paginate(
-        TableName=table, ConsistentRead=True, FilterExpression="begins_with(pk, :batch)", ExpressionAttributeValues={":batch": {"S": "batch#"}})
+        TableName=table,
+        ConsistentRead=True,
+        FilterExpression="begins_with(pk, :batch)",
+        ExpressionAttributeValues={":batch": {"S": "batch#"}},
+    )
     return [plain(item) for page in pages for item in page["Items"]]
 
 

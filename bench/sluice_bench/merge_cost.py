@@ -1,7 +1,8 @@
 """What reading and merging a first load costs beside another checkout of this repository: both in turns, each in a process of its own that stays warm.
 
-    python -m sluice_bench.merge_cost OTHER_CHECKOUT [--pairs 7] [--warm-up 2] [--tables sale,listing]
+python -m sluice_bench.merge_cost OTHER_CHECKOUT [--pairs 7] [--warm-up 2] [--tables sale,listing]
 """
+
 import argparse
 import json
 import os
@@ -31,9 +32,18 @@ class SideEnded(Exception):
 @contextmanager
 def side(checkout: Path, endpoint: str, tables: str) -> Iterator[subprocess.Popen]:
     """A process that merges with a checkout's code, ready."""
-    path = [*(str(checkout / part) for part in ("functions", "spark")), *(str(OWN / part) for part in ("local", "cli", "bench"))]
+    path = [
+        *(str(checkout / part) for part in ("functions", "spark")),
+        *(str(OWN / part) for part in ("local", "cli", "bench")),
+    ]
     command = [sys.executable, "-m", "sluice_bench.merge_cost_side", endpoint, tables]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(path)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     with process:
         while (line := answer(process)).strip() != READY:
             print(line, end="", flush=True)
@@ -67,22 +77,35 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="a checkout of another commit")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--warm-up", type=int, default=2, help="pairs before those that count")
-    parser.add_argument("--tables", default="sale,listing", help="of: category, date, event, listing, sale, user, venue")
+    parser.add_argument(
+        "--tables", default="sale,listing", help="of: category, date, event, listing, sale, user, venue"
+    )
     given = parser.parse_args()
     values = []
     with emulated_s3() as endpoint, ExitStack() as open_sides:
         make_buckets(s3_client(endpoint))
-        sides = {name: open_sides.enter_context(side(checkout.resolve(), endpoint, given.tables)) for name, checkout in ((OTHER, given.other), (THIS, OWN))}
+        sides = {
+            name: open_sides.enter_context(side(checkout.resolve(), endpoint, given.tables))
+            for name, checkout in ((OTHER, given.other), (THIS, OWN))
+        }
         for number in range(given.warm_up + given.pairs):
             order = (OTHER, THIS) if number % 2 else (THIS, OTHER)  # neither has the other's heat before it each time
             values.append({name: merge(sides[name]) for name in order})
             print(f"{number + 1} of {given.warm_up + given.pairs}: {values[-1]} (local)", flush=True)
         for process in sides.values():
             process.stdin.close()
-    warm = values[given.warm_up:]
-    summary = {"seconds": compared(warm, "seconds"), "processor_s": compared(warm, "processor_s"), "first, seconds": compared(values[:1], "seconds")}
-    commit = subprocess.run(["git", "-C", str(given.other), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-    file = keep("merge-cost", parameters={**vars(given), "other": commit}, caveats=CAVEATS, values=values, summary=summary)
+    warm = values[given.warm_up :]
+    summary = {
+        "seconds": compared(warm, "seconds"),
+        "processor_s": compared(warm, "processor_s"),
+        "first, seconds": compared(values[:1], "seconds"),
+    }
+    commit = subprocess.run(
+        ["git", "-C", str(given.other), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    file = keep(
+        "merge-cost", parameters={**vars(given), "other": commit}, caveats=CAVEATS, values=values, summary=summary
+    )
     say("Merging beside another checkout", CAVEATS, summary, file)
 
 

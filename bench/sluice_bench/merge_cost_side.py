@@ -1,7 +1,8 @@
 """One side of merge_cost: with the code that PYTHONPATH has first, merges the same snapshot into new tables for each line that comes in.
 
-    python -m sluice_bench.merge_cost_side ENDPOINT TABLES
+python -m sluice_bench.merge_cost_side ENDPOINT TABLES
 """
+
 import json
 import shutil
 import sys
@@ -36,14 +37,23 @@ def put_snapshot(s3, tables: Sequence[str]) -> Mapping[str, tuple[ManifestObject
         topic, body = SOURCES[piece.table].topic, snapshot_object(dataset, piece)
         key = f"topics/{topic}/{topic}+0+{piece.first:010d}.avro"
         version = s3.put_object(Bucket=BRONZE, Key=key, Body=body)["VersionId"]
-        found[piece.table].append(ManifestObject(BRONZE, key, version, len(body), None, "avro", topic, 0, piece.first, number))
+        found[piece.table].append(
+            ManifestObject(BRONZE, key, version, len(body), None, "avro", topic, 0, piece.first, number)
+        )
     return {table: tuple(items) for table, items in found.items()}
 
 
 def services(s3, endpoint: str, home: Path) -> MergeServices:
     """The surroundings of a merge. A checkout may be older than this file: it is given what it knows of."""
     objects = Objects(s3)
-    given = {"objects": objects, "source": ObjectSource(REGION, SILVER, endpoint), "silver_bucket": SILVER, "tables_uri": home.as_uri(), "clock": WallClock(), "log": Quiet()}
+    given = {
+        "objects": objects,
+        "source": ObjectSource(REGION, SILVER, endpoint),
+        "silver_bucket": SILVER,
+        "tables_uri": home.as_uri(),
+        "clock": WallClock(),
+        "log": Quiet(),
+    }
     if "history" in (field.name for field in fields(MergeServices)):
         from sluice_aws.schema_history_store import SchemaHistory
 
@@ -59,17 +69,30 @@ def processor_seconds(spark) -> float:
     return sum(handle.info().totalCpuDuration().orElse(java.time.Duration.ZERO).toMillis() for handle in handles) / 1000
 
 
-def serve(spark, around: MergeServices, objects: Mapping[str, tuple[ManifestObject, ...]], home: Path, lines: Iterable[str]) -> None:
+def serve(
+    spark, around: MergeServices, objects: Mapping[str, tuple[ManifestObject, ...]], home: Path, lines: Iterable[str]
+) -> None:
     """For each line: merge every table's snapshot into a table that isn't there yet, and print seconds and processor seconds."""
     for number, _ in zip(count(), lines):
         measured = {}
         for table, items in objects.items():
             database = f"cost{number}"
-            config = TableConfig(table=f"{database}.{table}", database=database, name=table, topic=items[0].topic, record_key=(SOURCES[table].key,))
-            manifest = open_manifest("main", RUN, around.clock.now_ms(), f"v{number}", {config.table: TablePart(config.to_dict(), items)})
+            config = TableConfig(
+                table=f"{database}.{table}",
+                database=database,
+                name=table,
+                topic=items[0].topic,
+                record_key=(SOURCES[table].key,),
+            )
+            manifest = open_manifest(
+                "main", RUN, around.clock.now_ms(), f"v{number}", {config.table: TablePart(config.to_dict(), items)}
+            )
             spent, started = processor_seconds(spark), time.perf_counter()
             outcome = merge_part(spark, manifest=manifest, table=config.table, services=around, still_held=lambda: True)
-            measured[table] = {"seconds": round(time.perf_counter() - started, 3), "processor_s": round(processor_seconds(spark) - spent, 2)}
+            measured[table] = {
+                "seconds": round(time.perf_counter() - started, 3),
+                "processor_s": round(processor_seconds(spark) - spent, 2),
+            }
             if outcome.instant is None or outcome.quarantined:
                 raise AssertionError(f"{config.table}: not everything was committed: {outcome.to_json()}")
             shutil.rmtree(home / database)

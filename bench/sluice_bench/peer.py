@@ -4,6 +4,7 @@
 Both leave Hudi at its defaults but for what makes the result comparable (table version, key, ordering), unless `tuned`.
 Prints one JSON line per table, and one with the total.
 """
+
 import argparse
 import json
 import time
@@ -29,12 +30,24 @@ class Job:
 def write_options(name: str, key: str, job: Job) -> dict[str, str]:
     """Hudi's defaults with the table version and key that Sluice uses; `tuned` adds what helps small machines."""
     options = {
-        "table.name": name, "datasource.write.table.type": job.table_type, "datasource.write.recordkey.field": key,
-        "datasource.write.precombine.field": ORDER, "datasource.write.partitionpath.field": "", "datasource.write.operation": "upsert",
-        "datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator", "write.table.version": "6", "write.auto.upgrade": "false"}
+        "table.name": name,
+        "datasource.write.table.type": job.table_type,
+        "datasource.write.recordkey.field": key,
+        "datasource.write.precombine.field": ORDER,
+        "datasource.write.partitionpath.field": "",
+        "datasource.write.operation": "upsert",
+        "datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        "write.table.version": "6",
+        "write.auto.upgrade": "false",
+    }
     if job.tuned:
-        options |= {"metadata.enable": "false", "embed.timeline.server": "false", "index.type": "SIMPLE", "upsert.shuffle.parallelism": "2",
-                    "simple.index.parallelism": "2"}
+        options |= {
+            "metadata.enable": "false",
+            "embed.timeline.server": "false",
+            "index.type": "SIMPLE",
+            "upsert.shuffle.parallelism": "2",
+            "simple.index.parallelism": "2",
+        }
     return {f"{NAMESPACE}.{option}": value for option, value in options.items()}
 
 
@@ -45,12 +58,24 @@ def ordered(changes: DataFrame) -> DataFrame:
 
 def load_streaming(spark: SparkSession, name: str, source: str, schema, key: str, job: Job) -> float:
     """One streaming query over what is there; returns seconds from its start to its end."""
+
     def sink(batch: DataFrame, _number: int) -> None:
-        ordered(batch).write.format("hudi").options(**write_options(name, key, job)).mode("append").save(f"{job.into}/{name}")
+        ordered(batch).write.format("hudi").options(**write_options(name, key, job)).mode("append").save(
+            f"{job.into}/{name}"
+        )
 
     started = time.perf_counter()
-    (spark.readStream.format("avro").schema(schema).option("recursiveFileLookup", "true").load(source).writeStream.foreachBatch(sink)
-     .option("checkpointLocation", f"{job.into}/checkpoints/{name}").trigger(availableNow=True).start().awaitTermination())
+    (
+        spark.readStream.format("avro")
+        .schema(schema)
+        .option("recursiveFileLookup", "true")
+        .load(source)
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", f"{job.into}/checkpoints/{name}")
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    )
     return time.perf_counter() - started
 
 
@@ -90,7 +115,18 @@ def main() -> None:
         print(json.dumps({"table": name, "seconds": round(seconds, 2)}), flush=True)
     total_s = time.perf_counter() - began
     rows = sum(spark.read.format("hudi").load(f"{job.into}/{name}").count() for name in job.tables)
-    print(json.dumps({"total": True, "seconds": round(total_s, 2), "writes_s": round(writes, 2), "session_s": round(session_s, 2), "rows": rows}), flush=True)
+    print(
+        json.dumps(
+            {
+                "total": True,
+                "seconds": round(total_s, 2),
+                "writes_s": round(writes, 2),
+                "session_s": round(session_s, 2),
+                "rows": rows,
+            }
+        ),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

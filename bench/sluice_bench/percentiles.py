@@ -1,4 +1,5 @@
 """Percentiles of few values, by nearest rank: every number reported is one that was measured."""
+
 import math
 from collections.abc import Sequence
 
@@ -12,7 +13,13 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def summary(values: Sequence[float]) -> dict[str, float]:
     """n, smallest, median, 95th percentile, largest."""
-    return {"n": len(values), "min": min(values), "p50": percentile(values, 0.5), "p95": percentile(values, 0.95), "max": max(values)}
+    return {
+        "n": len(values),
+        "min": min(values),
+        "p50": percentile(values, 0.5),
+        "p95": percentile(values, 0.95),
+        "max": max(values),
+    }
 
 
 def rounded_summary(values: Sequence[float]) -> dict[str, float]:

@@ -1,4 +1,5 @@
 """Writes down the engine's classes that the pinned Hudi bundle links to: spark/sluice_spark/pinned_classes.py."""
+
 from __future__ import annotations
 
 import sys
@@ -43,14 +44,21 @@ def module_text(classes: Iterable[str], *, bundle: str, spark: str, hudi: str = 
     for name in sorted(classes):
         package, _, simple = name.rpartition("/")
         packages[package].append(simple)
-    lines = [f"{package} {part}" for package, names in packages.items() for part in wrap(" ".join(names), 170 - len(package), break_long_words=False, break_on_hyphens=False)]
+    lines = [
+        f"{package} {part}"
+        for package, names in packages.items()
+        for part in wrap(" ".join(names), 170 - len(package), break_long_words=False, break_on_hyphens=False)
+    ]
     return _HEAD.format(hudi=hudi, bundle=bundle, spark=spark, lines="\n".join(lines))
 
 
 def main() -> None:
     """Fetch the bundle where it isn't in the cache, and write the module."""
     jar = hudi_bundle(ensure_jars(progress=lambda line: print(line, file=sys.stderr)))
-    TARGET.write_text(module_text({link.owner for link in bundle_links(jar)}, bundle=bundle_checksum(jar), spark=pyspark.__version__), encoding="utf-8")
+    TARGET.write_text(
+        module_text({link.owner for link in bundle_links(jar)}, bundle=bundle_checksum(jar), spark=pyspark.__version__),
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":

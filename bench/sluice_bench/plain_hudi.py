@@ -1,4 +1,5 @@
 """A table that somebody writes with Hudi's data source and its defaults: the batch's rows upserted as they are, deleted ones by Hudi's own mark."""
+
 import io
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,8 +20,13 @@ def options(name: str, table_type: str) -> dict[str, str]:
     Compaction is the exception: a plain batch write to a merge-on-read table never compacts. It is switched on, inline, which then
     comes with every fifth delta commit.
     """
-    told = {"table.name": name, "datasource.write.table.type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[table_type], "datasource.write.recordkey.field": KEY,
-            "datasource.write.precombine.field": ORDER, "datasource.write.partitionpath.field": ""}
+    told = {
+        "table.name": name,
+        "datasource.write.table.type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[table_type],
+        "datasource.write.recordkey.field": KEY,
+        "datasource.write.precombine.field": ORDER,
+        "datasource.write.partitionpath.field": "",
+    }
     if table_type == "mor":
         told["compact.inline"] = "true"
     return {f"{NAMESPACE}.{option}": value for option, value in told.items()}
@@ -44,7 +50,11 @@ def _arrow(avro) -> pa.DataType:
     if isinstance(avro, list):
         return _arrow(next(kind for kind in avro if kind != "null"))
     if isinstance(avro, dict):
-        return pa.decimal128(avro["precision"], avro["scale"]) if avro.get("logicalType") == "decimal" else _arrow(avro["type"])
+        return (
+            pa.decimal128(avro["precision"], avro["scale"])
+            if avro.get("logicalType") == "decimal"
+            else _arrow(avro["type"])
+        )
     return _ARROW[avro]
 
 
@@ -58,4 +68,6 @@ class PlainTable:
 
     def write(self, file: Path) -> None:
         """Commit the rows of a file."""
-        self._spark.read.parquet(file.as_uri()).write.format("hudi").options(**self._options).mode("append").save(self.path.as_uri())
+        self._spark.read.parquet(file.as_uri()).write.format("hudi").options(**self._options).mode("append").save(
+            self.path.as_uri()
+        )

@@ -1,4 +1,5 @@
 """Raw results, kept as JSON: what was run, on what, under which caveats, and every value."""
+
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,22 @@ CAVEATS = (
 )
 
 
-def keep(name: str, *, parameters: Mapping, caveats: Sequence[str], values: object, summary: Mapping, folder: Path = RESULTS) -> Path:
+def keep(
+    name: str, *, parameters: Mapping, caveats: Sequence[str], values: object, summary: Mapping, folder: Path = RESULTS
+) -> Path:
     """Write one run's results, caveats first, under `results/<name>-<UTC time>.json`; returns the file."""
     now = dt.datetime.now(dt.timezone.utc)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}-{now:%Y%m%dT%H%M%SZ}.json"
-    content = {"caveats": [*CAVEATS, *caveats], "benchmark": name, "measured_at": now.isoformat(timespec="seconds"), "machine": describe_machine(),
-               "parameters": dict(parameters), "summary": dict(summary), "values": values}
+    content = {
+        "caveats": [*CAVEATS, *caveats],
+        "benchmark": name,
+        "measured_at": now.isoformat(timespec="seconds"),
+        "machine": describe_machine(),
+        "parameters": dict(parameters),
+        "summary": dict(summary),
+        "values": values,
+    }
     file.write_text(json.dumps(content, indent=1, default=str) + "\n")
     return file
 

@@ -1,4 +1,5 @@
 """Changes to TICKIT's sales, in batches: 70 % updates, 20 % inserts, 10 % deletes, of rows chosen evenly from all that live."""
+
 import random
 from decimal import Decimal
 
@@ -45,7 +46,9 @@ class SaleChanges:
             elif op == "d":
                 gone.add(number)
                 values = key_only(TABLE, values)
-            records.append(record(TABLE, values, op=op, change=self._change, ts_ms=SNAPSHOT_TS_MS + self._batches * MS_PER_BATCH))
+            records.append(
+                record(TABLE, values, op=op, change=self._change, ts_ms=SNAPSHOT_TS_MS + self._batches * MS_PER_BATCH)
+            )
         self._living = [number for number in self._living if number not in gone]
         return object_bytes(TABLE, records, self._dataset.codec)
 

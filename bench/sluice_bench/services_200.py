@@ -5,6 +5,7 @@
 Two tables get the same changes in turns. One is compacted and cleaned by the services' own code whenever its policy says that
 it is due, the other never is.
 """
+
 import argparse
 import random
 import statistics
@@ -45,13 +46,23 @@ class Quiet:
 
 def config(name: str) -> TableConfig:
     """A merge-on-read table; neither is compacted by its writes."""
-    return TableConfig(table=f"bench.{name}", database="bench", name=name, topic=f"bench.{name}", record_key=("id",), table_type=MOR, time_travel_h=1)
+    return TableConfig(
+        table=f"bench.{name}",
+        database="bench",
+        name=name,
+        topic=f"bench.{name}",
+        record_key=("id",),
+        table_type=MOR,
+        time_travel_h=1,
+    )
 
 
 def changes(spark, numbers: Sequence[int], merge: int):
     """Rows as a merge would write them."""
     schema = f"id long, amount long, {hidden.POSITION} string, {hidden.DELETED} boolean"
-    return spark.createDataFrame([(number, merge, f"0000.{merge:020d}.{number:020d}", False) for number in numbers], schema)
+    return spark.createDataFrame(
+        [(number, merge, f"0000.{merge:020d}.{number:020d}", False) for number in numbers], schema
+    )
 
 
 def read_seconds(spark, path: str) -> float:
@@ -59,14 +70,20 @@ def read_seconds(spark, path: str) -> float:
     taken = []
     for _ in range(READS):
         began = time.perf_counter()
-        spark.read.format("hudi").options(**hudi_options.read_options()).load(path).selectExpr("count(*)", "sum(amount)").collect()
+        spark.read.format("hudi").options(**hudi_options.read_options()).load(path).selectExpr(
+            "count(*)", "sum(amount)"
+        ).collect()
         taken.append(time.perf_counter() - began)
     return round(statistics.median(taken), 3)
 
 
 def pending(jvm: HudiJvm, path: str) -> dict[str, int]:
     """What a reader opens: the newest base and log files, and all files that are stored."""
-    stored = [found for found in Path(path.removeprefix("file:")).iterdir() if found.is_file() and (found.suffix == ".parquet" or ".log." in found.name) and found.suffix != ".crc"]
+    stored = [
+        found
+        for found in Path(path.removeprefix("file:")).iterdir()
+        if found.is_file() and (found.suffix == ".parquet" or ".log." in found.name) and found.suffix != ".crc"
+    ]
     bases: dict[str, str] = {}
     for found in stored:
         if found.suffix == ".parquet":
@@ -74,7 +91,12 @@ def pending(jvm: HudiJvm, path: str) -> dict[str, int]:
             bases[group] = max(instant, bases.get(group, ""))
     logs = [found.name[1:].split("_")[:2] for found in stored if found.suffix != ".parquet"]
     read = len(bases) + sum(bases.get(group) == rest.split(".")[0] for group, rest in logs)
-    return {"read_files": read, "stored_files": len(stored), "stored_bytes": sum(found.stat().st_size for found in stored), "read_bytes": jvm.size_bytes(jvm.meta_client(path))}
+    return {
+        "read_files": read,
+        "stored_files": len(stored),
+        "stored_bytes": sum(found.stat().st_size for found in stored),
+        "read_bytes": jvm.size_bytes(jvm.meta_client(path)),
+    }
 
 
 class Table:
@@ -84,7 +106,15 @@ class Table:
         self.config = config(name)
         self._spark = spark
         self._clock = clock
-        self._services = MergeServices(objects=None, source=None, silver_bucket="", tables_uri=f"file:{home}", clock=clock, log=Quiet(), history=None)  # type: ignore[arg-type]
+        self._services = MergeServices(
+            objects=None,
+            source=None,
+            silver_bucket="",
+            tables_uri=f"file:{home}",
+            clock=clock,
+            log=Quiet(),
+            history=None,
+        )  # type: ignore[arg-type]
         self._pace = Pace(cores=CORES)
         self.hudi = HudiTable(spark, self._services.table_path("bench", name), self.config)
         self.jvm = HudiJvm(spark)
@@ -108,8 +138,16 @@ class Table:
                 more = True
                 while more:
                     began = time.perf_counter()
-                    done = serve_table(self._spark, config=self.config, service=service, services=self._services, pace=self._pace, still_held=lambda: True,
-                                       slice_s=SLICE_S, raise_floor=lambda positions: None)
+                    done = serve_table(
+                        self._spark,
+                        config=self.config,
+                        service=service,
+                        services=self._services,
+                        pace=self._pace,
+                        still_held=lambda: True,
+                        slice_s=SLICE_S,
+                        raise_floor=lambda positions: None,
+                    )
                     self.service_s += time.perf_counter() - began
                     more = done.more
 
@@ -121,13 +159,28 @@ def plot(points: Sequence[dict], file: Path) -> None:
     last = max(point["merge"] for point in points)
     lines = []
     for label, colour in ((ON, "#1b7f5c"), (OFF, "#b3402a")):
-        spots = [(left + (width - left - 20) * point["merge"] / last, height - below - (height - below - 30) * point["read_s"] / most) for point in points if point["table"] == label]
-        lines.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in spots)}"/>')
-        lines.append(f'<text x="{spots[-1][0] - 90:.1f}" y="{spots[-1][1] - 8:.1f}" fill="{colour}">{escape(label)}</text>')
-    axes = (f'<path d="M{left} 20V{height - below}H{width - 10}" stroke="#444" fill="none"/><text x="8" y="16">seconds per read (local), at most {most:.2f}</text>'
-            f'<text x="{width - 150}" y="{height - 12}">merges, to {last}</text>')
-    file.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="13">'
-                    f'<rect width="100%" height="100%" fill="#fff"/>{axes}{"".join(lines)}</svg>\n')
+        spots = [
+            (
+                left + (width - left - 20) * point["merge"] / last,
+                height - below - (height - below - 30) * point["read_s"] / most,
+            )
+            for point in points
+            if point["table"] == label
+        ]
+        lines.append(
+            f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in spots)}"/>'
+        )
+        lines.append(
+            f'<text x="{spots[-1][0] - 90:.1f}" y="{spots[-1][1] - 8:.1f}" fill="{colour}">{escape(label)}</text>'
+        )
+    axes = (
+        f'<path d="M{left} 20V{height - below}H{width - 10}" stroke="#444" fill="none"/><text x="8" y="16">seconds per read (local), at most {most:.2f}</text>'
+        f'<text x="{width - 150}" y="{height - 12}">merges, to {last}</text>'
+    )
+    file.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="13">'
+        f'<rect width="100%" height="100%" fill="#fff"/>{axes}{"".join(lines)}</svg>\n'
+    )
 
 
 def main() -> None:
@@ -154,7 +207,15 @@ def main() -> None:
                 if merge == 1:
                     read_seconds(spark, table.hudi.path)  # the first reads of a JVM measure the JVM
                 if merge and merge % given.every == 0:
-                    points.append({"table": label, "merge": merge, "merge_s": seconds, "read_s": read_seconds(spark, table.hudi.path), **pending(table.jvm, table.hudi.path)})
+                    points.append(
+                        {
+                            "table": label,
+                            "merge": merge,
+                            "merge_s": seconds,
+                            "read_s": read_seconds(spark, table.hudi.path),
+                            **pending(table.jvm, table.hudi.path),
+                        }
+                    )
                     print(points[-1], flush=True)
         service_s = round(tables[ON].service_s, 1)
     spark.stop()
@@ -162,8 +223,15 @@ def main() -> None:
     for label in (ON, OFF):
         of_label = [point for point in points if point["table"] == label]
         first, last = of_label[0], of_label[-1]
-        found[label] = {f"read_at_{first['merge']}_s": first["read_s"], f"read_at_{last['merge']}_s": last["read_s"], "ratio": round(last["read_s"] / first["read_s"], 2),
-                        "files_read_first": first["read_files"], "files_read_last": last["read_files"], "stored_files": last["stored_files"], "stored_mb": round(last["stored_bytes"] / 1e6, 1)}
+        found[label] = {
+            f"read_at_{first['merge']}_s": first["read_s"],
+            f"read_at_{last['merge']}_s": last["read_s"],
+            "ratio": round(last["read_s"] / first["read_s"], 2),
+            "files_read_first": first["read_files"],
+            "files_read_last": last["read_files"],
+            "stored_files": last["stored_files"],
+            "stored_mb": round(last["stored_bytes"] / 1e6, 1),
+        }
     file = keep("services", parameters=vars(given), caveats=CAVEATS, values=points, summary=found)
     picture = RESULTS / f"{file.stem}.svg"
     plot(points, picture)

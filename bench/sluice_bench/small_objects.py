@@ -1,7 +1,8 @@
 """Ten thousand objects of one change each, put at once over seven tables: until all of them are committed.
 
-    python -m sluice_bench.small_objects [--objects 10000] [--scale 0.02] [--table-type cow]
+python -m sluice_bench.small_objects [--objects 10000] [--scale 0.02] [--table-type cow]
 """
+
 import argparse
 import secrets
 import tempfile
@@ -47,8 +48,15 @@ def run(objects: int, scale: float, table_type: str) -> dict[str, Any]:
         batches = {batch: item for batch, item in _batches(stack).items() if batch not in before}
     committed = max(int(item["committed_at"]) for item in batches.values()) / 1000
     seconds = committed - began
-    return {"objects": objects, "seconds": round(seconds, 2), "objects_per_second": round(objects / seconds, 1), "put_s": round(put_s, 2), "batches": len(batches),
-            "runs": len({item["run"] for item in batches.values()}), "after_last_put_s": round(seconds - put_s, 2)}
+    return {
+        "objects": objects,
+        "seconds": round(seconds, 2),
+        "objects_per_second": round(objects / seconds, 1),
+        "put_s": round(put_s, 2),
+        "batches": len(batches),
+        "runs": len({item["run"] for item in batches.values()}),
+        "after_last_put_s": round(seconds - put_s, 2),
+    }
 
 
 def _changes(dataset: Dataset, objects: int) -> list[tuple[str, bytes]]:

@@ -1,4 +1,5 @@
 """The local stack a benchmark runs on: the one that is running, or its own for the length of the benchmark."""
+
 import os
 import tempfile
 from collections.abc import Iterator
@@ -24,5 +25,13 @@ def table_rules(prefix: str, database: str, table_type: str = "cow") -> list[dic
     """tables.yaml rules for the generated tables under a topic prefix, unpartitioned, in a database of their own."""
     from sluice_bench.debezium_objects import SOURCES
 
-    return [{"topic": prefix + source.topic, "table": f"{database}.{table}", "record_key": [source.key], "partition_by": [], "table_type": table_type}
-            for table, source in SOURCES.items()]
+    return [
+        {
+            "topic": prefix + source.topic,
+            "table": f"{database}.{table}",
+            "record_key": [source.key],
+            "partition_by": [],
+            "table_type": table_type,
+        }
+        for table, source in SOURCES.items()
+    ]

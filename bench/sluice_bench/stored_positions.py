@@ -1,7 +1,8 @@
 """What the read before a merge costs by the table's size: the stored positions of 1,000 changed rows, by kind of table and by where in it they lie.
 
-    python -m sluice_bench.stored_positions [--rows 100000 1000000 10000000] [--changes 1000] [--rounds 3] [--kind TEXT]
+python -m sluice_bench.stored_positions [--rows 100000 1000000 10000000] [--changes 1000] [--rounds 3] [--kind TEXT]
 """
+
 import argparse
 import random
 import shutil
@@ -60,7 +61,11 @@ def read_s(spark, hudi, ids: Sequence[int]) -> tuple[float, float]:
     latest.count()
     began, cpu = time.perf_counter(), cpu_s(spark)
     stored = hudi.stored(facts, "id", hidden.POSITION, hidden.OWED)
-    found = merging.beside_stored(latest, stored=stored, record_key=("id",), few=True).where(F.col(merging.STORED_POSITION).isNotNull()).count()
+    found = (
+        merging.beside_stored(latest, stored=stored, record_key=("id",), few=True)
+        .where(F.col(merging.STORED_POSITION).isNotNull())
+        .count()
+    )
     seconds = time.perf_counter() - began, cpu_s(spark) - cpu
     latest.unpersist()
     if found != len(ids):
@@ -76,10 +81,21 @@ def measure(spark, rows: int, name: str, *, changes: int, rounds: int) -> list[d
     try:
         hudi = made(spark, f"{Path(scratch).as_uri()}/indexed", KINDS[name], rows)
         for where in (SPREAD, NEWEST):
-            ids = [sorted(chosen.sample(range(rows), changes)) if where == SPREAD else list(range(rows - changes, rows)) for _ in range(rounds + 1)]
+            ids = [
+                sorted(chosen.sample(range(rows), changes)) if where == SPREAD else list(range(rows - changes, rows))
+                for _ in range(rounds + 1)
+            ]
             took = [read_s(spark, hudi, each) for each in ids][1:]  # the first one warms up
-            values.append({"kind": name, "rows": rows, "changes": where, "seconds": [[round(one, 3) for one in each] for each in took],
-                           "median_s": round(percentile([wall for wall, _ in took], 0.5), 3), "median_cpu_s": round(percentile([cpu for _, cpu in took], 0.5), 3)})
+            values.append(
+                {
+                    "kind": name,
+                    "rows": rows,
+                    "changes": where,
+                    "seconds": [[round(one, 3) for one in each] for each in took],
+                    "median_s": round(percentile([wall for wall, _ in took], 0.5), 3),
+                    "median_cpu_s": round(percentile([cpu for _, cpu in took], 0.5), 3),
+                }
+            )
             print(values[-1], flush=True)
     finally:
         shutil.rmtree(scratch)
@@ -98,9 +114,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not names:
         parser.error(f"no kind begins with {given.kind!r}: {', '.join(KINDS)}")
     spark = session()
-    values = [value for rows in given.rows for name in names for value in measure(spark, rows, name, changes=given.changes, rounds=given.rounds)]
+    values = [
+        value
+        for rows in given.rows
+        for name in names
+        for value in measure(spark, rows, name, changes=given.changes, rounds=given.rounds)
+    ]
     spark.stop()
-    summary = {f"{each['kind']}, {each['rows']} rows, {each['changes']}": f"{each['median_cpu_s']} s of one core, {each['median_s']} s" for each in values}
+    summary = {
+        f"{each['kind']}, {each['rows']} rows, {each['changes']}": f"{each['median_cpu_s']} s of one core, {each['median_s']} s"
+        for each in values
+    }
     file = keep("stored", parameters=vars(given), caveats=CAVEATS, values=values, summary=summary)
     say("Stored positions of changed rows", CAVEATS, summary, file)
 

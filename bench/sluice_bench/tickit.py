@@ -1,7 +1,8 @@
 """A folder of bronze objects: the TICKIT-like snapshot as the S3 sink would have written it, and single changes to it.
 
-    python -m sluice_bench.tickit FOLDER [--scale 1.0] [--rows-per-object 25000] [--codec null|snappy] [--seed 20080101]
+python -m sluice_bench.tickit FOLDER [--scale 1.0] [--rows-per-object 25000] [--codec null|snappy] [--seed 20080101]
 """
+
 import argparse
 import json
 import os
@@ -46,12 +47,16 @@ def pieces(dataset: Dataset) -> Iterator[Piece]:
 
 def snapshot_object(dataset: Dataset, piece: Piece) -> bytes:
     """The Avro object of one piece: snapshot reads (`r`), all at the snapshot's one position."""
-    records = [record(piece.table, row(piece.table, piece.first + n, seed=dataset.seed, sizes=dataset.sizes), op="r", change=0)
-               for n in range(1, piece.count + 1)]
+    records = [
+        record(piece.table, row(piece.table, piece.first + n, seed=dataset.seed, sizes=dataset.sizes), op="r", change=0)
+        for n in range(1, piece.count + 1)
+    ]
     return object_bytes(piece.table, records, dataset.codec)
 
 
-def change_object(dataset: Dataset, table: str, number: int, *, change: int, op: str = "u", ts_ms: int, **columns: object) -> tuple[str, bytes]:
+def change_object(
+    dataset: Dataset, table: str, number: int, *, change: int, op: str = "u", ts_ms: int, **columns: object
+) -> tuple[str, bytes]:
     """Key and bytes of an object with one change, as the sink writes it when its rotation time passes: an update of row `number` with `columns` set, an insert
     ('c'), or a delete ('d') that carries only the key. `change` (from 1) places it after the snapshot and after every lower number."""
     if change < 1:
@@ -91,7 +96,11 @@ def main() -> None:
     dataset = Dataset(Sizes.scaled(given.scale), given.seed, given.rows_per_object, given.codec, given.prefix)
     started = time.perf_counter()
     written = write_snapshot(given.folder, dataset)
-    print(json.dumps({**written, "seconds": round(time.perf_counter() - started, 1), "scale": given.scale, "seed": given.seed}))
+    print(
+        json.dumps(
+            {**written, "seconds": round(time.perf_counter() - started, 1), "scale": given.scale, "seed": given.seed}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """The rows of a TICKIT-like database (AWS's ticket-sales sample), made from a seed: the same seed and id always give the same row."""
+
 import datetime as dt
 import random
 from collections.abc import Callable, Mapping
@@ -15,16 +16,74 @@ SECONDS_PER_DAY = 86_400
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 HOLIDAYS = frozenset({(1, 1), (7, 4), (11, 27), (12, 25)})
-FIRST_NAMES = ("Naida", "Lars", "Colette", "Mufutau", "Désirée", "Reagan", "Søren", "Tamekah", "Quail", "Ulysses", "Xanthus", "Brock")
-LAST_NAMES = ("Watkins", "Ratliff", "Humphrey", "Juarez", "Roy", "Øst", "Hodge", "Taylor", "Núñez", "Sharp", "Lindsey", "Müller")
-CITIES = (("Miami", "FL"), ("Atlanta", "GA"), ("New York", "NY"), ("Boston", "MA"), ("Columbus", "OH"), ("Houston", "TX"), ("Seattle", "WA"),
-          ("Washington", "DC"), ("Los Angeles", "CA"), ("Chicago", "IL"), ("Denver", "CO"), ("Portland", "OR"))
-SHOWS = ("Björk", "Macbeth", "Wicked", "Hamlet", "Shear Madness", "Radiohead", "La Bohème", "Spamalot", "Jane Monheit", "Gotterdammerung", "Keb Mo")
+FIRST_NAMES = (
+    "Naida",
+    "Lars",
+    "Colette",
+    "Mufutau",
+    "Désirée",
+    "Reagan",
+    "Søren",
+    "Tamekah",
+    "Quail",
+    "Ulysses",
+    "Xanthus",
+    "Brock",
+)
+LAST_NAMES = (
+    "Watkins",
+    "Ratliff",
+    "Humphrey",
+    "Juarez",
+    "Roy",
+    "Øst",
+    "Hodge",
+    "Taylor",
+    "Núñez",
+    "Sharp",
+    "Lindsey",
+    "Müller",
+)
+CITIES = (
+    ("Miami", "FL"),
+    ("Atlanta", "GA"),
+    ("New York", "NY"),
+    ("Boston", "MA"),
+    ("Columbus", "OH"),
+    ("Houston", "TX"),
+    ("Seattle", "WA"),
+    ("Washington", "DC"),
+    ("Los Angeles", "CA"),
+    ("Chicago", "IL"),
+    ("Denver", "CO"),
+    ("Portland", "OR"),
+)
+SHOWS = (
+    "Björk",
+    "Macbeth",
+    "Wicked",
+    "Hamlet",
+    "Shear Madness",
+    "Radiohead",
+    "La Bohème",
+    "Spamalot",
+    "Jane Monheit",
+    "Gotterdammerung",
+    "Keb Mo",
+)
 CATEGORIES = (
-    ("Sports", "MLB", "Major League Baseball"), ("Sports", "NHL", "National Hockey League"), ("Sports", "NFL", "National Football League"),
-    ("Sports", "NBA", "National Basketball Association"), ("Sports", "MLS", "Major League Soccer"), ("Shows", "Musicals", "Musical theatre"),
-    ("Shows", "Plays", "All non-musical theatre"), ("Shows", "Opera", "All opera and light opera"), ("Concerts", "Pop", "All rock and pop music concerts"),
-    ("Concerts", "Jazz", "All jazz singers and bands"), ("Concerts", "Classical", "All symphony, concerto, and choir concerts"))
+    ("Sports", "MLB", "Major League Baseball"),
+    ("Sports", "NHL", "National Hockey League"),
+    ("Sports", "NFL", "National Football League"),
+    ("Sports", "NBA", "National Basketball Association"),
+    ("Sports", "MLS", "Major League Soccer"),
+    ("Shows", "Musicals", "Musical theatre"),
+    ("Shows", "Plays", "All non-musical theatre"),
+    ("Shows", "Opera", "All opera and light opera"),
+    ("Concerts", "Pop", "All rock and pop music concerts"),
+    ("Concerts", "Jazz", "All jazz singers and bands"),
+    ("Concerts", "Classical", "All symphony, concerto, and choir concerts"),
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +104,12 @@ class Sizes:
         if scale <= 0:
             raise ValueError(f"scale must be positive, not {scale}")
         kept = ("category", "date")
-        return cls(**{table: count if table in kept else max(1, round(count * scale)) for table, count in asdict(cls()).items()})
+        return cls(
+            **{
+                table: count if table in kept else max(1, round(count * scale))
+                for table, count in asdict(cls()).items()
+            }
+        )
 
     def by_table(self) -> dict[str, int]:
         """Rows by table name."""
@@ -64,16 +128,30 @@ def _cents(draw: random.Random, low: int, high: int) -> Decimal:
 def _user(draw: random.Random, at: int, sizes: Sizes) -> Row:
     city, state = draw.choice(CITIES)
     likes = draw.choices((True, False, None), k=3)
-    return {"userid": at, "username": "%s%05d" % ("".join(draw.choices("ABCDEFGHJKLMNPQRSTUVWXYZ", k=3)), at), "firstname": draw.choice(FIRST_NAMES),
-            "lastname": draw.choice(LAST_NAMES), "city": city, "state": state, "email": f"u{at}@example.org",
-            "phone": "(%03d) %03d-%04d" % (draw.randrange(200, 1000), draw.randrange(200, 1000), draw.randrange(10_000)),
-            "likesports": likes[0], "liketheatre": likes[1], "likejazz": likes[2]}
+    return {
+        "userid": at,
+        "username": "%s%05d" % ("".join(draw.choices("ABCDEFGHJKLMNPQRSTUVWXYZ", k=3)), at),
+        "firstname": draw.choice(FIRST_NAMES),
+        "lastname": draw.choice(LAST_NAMES),
+        "city": city,
+        "state": state,
+        "email": f"u{at}@example.org",
+        "phone": "(%03d) %03d-%04d" % (draw.randrange(200, 1000), draw.randrange(200, 1000), draw.randrange(10_000)),
+        "likesports": likes[0],
+        "liketheatre": likes[1],
+        "likejazz": likes[2],
+    }
 
 
 def _venue(draw: random.Random, at: int, sizes: Sizes) -> Row:
     city, state = draw.choice(CITIES)
-    return {"venueid": at, "venuename": f"{draw.choice(LAST_NAMES)} Park {at}", "venuecity": city, "venuestate": state,
-            "venueseats": draw.choice((None, 0, 18_500, 41_077, 68_000))}
+    return {
+        "venueid": at,
+        "venuename": f"{draw.choice(LAST_NAMES)} Park {at}",
+        "venuecity": city,
+        "venuestate": state,
+        "venueseats": draw.choice((None, 0, 18_500, 41_077, 68_000)),
+    }
 
 
 def _category(draw: random.Random, at: int, sizes: Sizes) -> Row:
@@ -83,8 +161,16 @@ def _category(draw: random.Random, at: int, sizes: Sizes) -> Row:
 
 def _date(draw: random.Random, at: int, sizes: Sizes) -> Row:
     day = FIRST_DAY + dt.timedelta(days=at - 1)
-    return {"dateid": FIRST_DATE_ID + at - 1, "caldate": (day - EPOCH).days, "day": WEEKDAYS[day.weekday()], "week": day.isocalendar().week,
-            "month": MONTHS[day.month - 1], "qtr": str((day.month + 2) // 3), "year": day.year, "holiday": int((day.month, day.day) in HOLIDAYS)}
+    return {
+        "dateid": FIRST_DATE_ID + at - 1,
+        "caldate": (day - EPOCH).days,
+        "day": WEEKDAYS[day.weekday()],
+        "week": day.isocalendar().week,
+        "month": MONTHS[day.month - 1],
+        "qtr": str((day.month + 2) // 3),
+        "year": day.year,
+        "holiday": int((day.month, day.day) in HOLIDAYS),
+    }
 
 
 def _seconds(draw: random.Random, day: int) -> int:
@@ -94,29 +180,59 @@ def _seconds(draw: random.Random, day: int) -> int:
 
 def _event(draw: random.Random, at: int, sizes: Sizes) -> Row:
     day = draw.randrange(sizes.date)
-    return {"eventid": at, "venueid": draw.randint(1, sizes.venue), "catid": draw.randint(1, sizes.category),
-            "dateid": FIRST_DATE_ID + day, "eventname": draw.choice(SHOWS), "starttime": _seconds(draw, day) * 1_000_000}
+    return {
+        "eventid": at,
+        "venueid": draw.randint(1, sizes.venue),
+        "catid": draw.randint(1, sizes.category),
+        "dateid": FIRST_DATE_ID + day,
+        "eventname": draw.choice(SHOWS),
+        "starttime": _seconds(draw, day) * 1_000_000,
+    }
 
 
 def _listing(draw: random.Random, at: int, sizes: Sizes) -> Row:
     day, tickets, price = draw.randrange(sizes.date), draw.randint(1, 30), _cents(draw, 20, 2_500)
     listed = dt.datetime.fromtimestamp(_seconds(draw, day), dt.timezone.utc)
-    return {"listid": at, "sellerid": draw.randint(1, sizes.user), "eventid": draw.randint(1, sizes.event), "dateid": FIRST_DATE_ID + day,
-            "numtickets": tickets, "priceperticket": price, "totalprice": price * tickets,
-            "listtime": listed.strftime("%Y-%m-%dT%H:%M:%S") + ".%06dZ" % draw.randrange(1_000_000)}
+    return {
+        "listid": at,
+        "sellerid": draw.randint(1, sizes.user),
+        "eventid": draw.randint(1, sizes.event),
+        "dateid": FIRST_DATE_ID + day,
+        "numtickets": tickets,
+        "priceperticket": price,
+        "totalprice": price * tickets,
+        "listtime": listed.strftime("%Y-%m-%dT%H:%M:%S") + ".%06dZ" % draw.randrange(1_000_000),
+    }
 
 
 def _sale(draw: random.Random, at: int, sizes: Sizes) -> Row:
     day, quantity, price = draw.randrange(sizes.date), draw.randint(1, 8), _cents(draw, 20, 2_500)
     paid = price * quantity
-    return {"salesid": at, "listid": draw.randint(1, sizes.listing), "sellerid": draw.randint(1, sizes.user),
-            "buyerid": draw.randint(1, sizes.user), "eventid": draw.randint(1, sizes.event), "dateid": FIRST_DATE_ID + day,
-            "qtysold": quantity, "pricepaid": paid, "commission": (paid * 15 / 100).quantize(Decimal("0.01")),
-            "saletime": _seconds(draw, day) * 1_000 + draw.randrange(1_000)}
+    return {
+        "salesid": at,
+        "listid": draw.randint(1, sizes.listing),
+        "sellerid": draw.randint(1, sizes.user),
+        "buyerid": draw.randint(1, sizes.user),
+        "eventid": draw.randint(1, sizes.event),
+        "dateid": FIRST_DATE_ID + day,
+        "qtysold": quantity,
+        "pricepaid": paid,
+        "commission": (paid * 15 / 100).quantize(Decimal("0.01")),
+        "saletime": _seconds(draw, day) * 1_000 + draw.randrange(1_000),
+    }
 
 
 MAKERS: Mapping[str, Callable[[random.Random, int, Sizes], Row]] = MappingProxyType(
-    {"user": _user, "venue": _venue, "category": _category, "date": _date, "event": _event, "listing": _listing, "sale": _sale})
+    {
+        "user": _user,
+        "venue": _venue,
+        "category": _category,
+        "date": _date,
+        "event": _event,
+        "listing": _listing,
+        "sale": _sale,
+    }
+)
 
 
 def row(table: str, number: int, *, seed: int, sizes: Sizes) -> Row:

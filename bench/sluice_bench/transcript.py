@@ -1,7 +1,8 @@
 """Runs the demonstration and puts its transcript, shortened, into README.md and its waterfall into docs/waterfall.svg.
 
-    python -m sluice_bench.transcript [--log FILE]   # --log: of a run that was kept, whose picture is in place
+python -m sluice_bench.transcript [--log FILE]   # --log: of a run that was kept, whose picture is in place
 """
+
 import argparse
 import re
 import subprocess
@@ -14,7 +15,9 @@ README, PICTURE = ROOT / "README.md", ROOT / "docs" / "waterfall.svg"
 BEGINS, ENDS = "<!-- transcript: made by `make transcript` -->\n```text\n", "```\n<!-- end of transcript -->"
 DEMO = "from sluice_cli.main import main; main()"
 # What of a run a reader can do without: where the stack is, progress, ids.
-_LEFT_OUT = re.compile(r"local stack sluice at |\[\d+ s\] |Written to |batch b-|Starting|Packing|Deploying|user |sys |real |\d+ changes? of it in |1 object in quarantine or")
+_LEFT_OUT = re.compile(
+    r"local stack sluice at |\[\d+ s\] |Written to |batch b-|Starting|Packing|Deploying|user |sys |real |\d+ changes? of it in |1 object in quarantine or"
+)
 _FOLDER = re.compile(r"topics/[^ \t]*/(?=[^/ \t]+\.avro)")
 _POSITION = re.compile(r"(0000\.)[\d.]*?0*([1-9]\d*)\.0000000000\.\d{20}")
 WIDTH = 150
@@ -28,7 +31,7 @@ def shortened(log: str) -> Iterator[str]:
             continue
         blank = not line.strip()
         text = _POSITION.sub(r"…\2", _FOLDER.sub("…/", line.rstrip()))
-        yield text if len(text) <= WIDTH else f"{text[:WIDTH - 1]}…"
+        yield text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
 
 
 def with_transcript(readme: str, log: str) -> str:
@@ -45,7 +48,13 @@ def main() -> None:
     if given.log is not None:
         log = given.log.read_text(encoding="utf-8", errors="replace")
     else:
-        done = subprocess.run([sys.executable, "-u", "-c", DEMO, "demo", "--svg", str(PICTURE)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(
+            [sys.executable, "-u", "-c", DEMO, "demo", "--svg", str(PICTURE)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         log = done.stdout
         if done.returncode:
             sys.exit(log)

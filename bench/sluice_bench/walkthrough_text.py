@@ -1,4 +1,5 @@
 """What a walkthrough keeps of what was said: all but this machine's names, and of what SAM says at length only how much it was."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """What was written below a Hudi table's folder since the last look, by kind of file."""
+
 from collections import Counter
 from pathlib import Path, PurePosixPath
 

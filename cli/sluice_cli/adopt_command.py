@@ -1,4 +1,5 @@
 """`sluice adopt-bucket`: has an existing bronze bucket announce its objects to the stack, beside whatever it announces to others."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -24,8 +25,16 @@ class Overlap(CommandFailed):
 
 
 def adopt_bucket(
-    via: Annotated[str, typer.Option("--via", help="eventbridge (beside any other notification) or queue (S3 to the stack's queue itself, a little sooner).")] = "eventbridge",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configuration that the bucket would have, and change nothing.")] = False,
+    via: Annotated[
+        str,
+        typer.Option(
+            "--via",
+            help="eventbridge (beside any other notification) or queue (S3 to the stack's queue itself, a little sooner).",
+        ),
+    ] = "eventbridge",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the configuration that the bucket would have, and change nothing.")
+    ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -45,19 +54,28 @@ def adopt_bucket(
     target = chosen_target(stack)
     queue = queue_arn(target) if via == "queue" else None
     if via == "queue" and queue is None:
-        raise CommandFailed(f"The stack {target.stack} has no output QueueUrl", next_step="Deploy the template again, or use --via eventbridge")
+        raise CommandFailed(
+            f"The stack {target.stack} has no output QueueUrl",
+            next_step="Deploy the template again, or use --via eventbridge",
+        )
     s3 = target.client("s3")
     before = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
     after = with_stack(before, f"{ID}-{target.stack}", queue)
     if not dry_run and after != before:
         try:
-            s3.put_bucket_notification_configuration(Bucket=target.bronze, NotificationConfiguration=after, SkipDestinationValidation=True)
+            s3.put_bucket_notification_configuration(
+                Bucket=target.bronze, NotificationConfiguration=after, SkipDestinationValidation=True
+            )
         except ClientError as error:
             if "overlap" not in str(error).lower():
                 raise
-            raise Overlap(f"Another notification of {target.bronze} takes new objects already: {error}", bucket=target.bronze) from error
+            raise Overlap(
+                f"Another notification of {target.bronze} takes new objects already: {error}", bucket=target.bronze
+            ) from error
     if s3.get_bucket_versioning(Bucket=target.bronze).get("Status") != "Enabled":
-        say(f"{target.bronze} doesn't keep versions: turn versioning on, or an object that is overwritten before it is read is lost")
+        say(
+            f"{target.bronze} doesn't keep versions: turn versioning on, or an object that is overwritten before it is read is lost"
+        )
     if as_json or dry_run:
         print_json({"bucket": target.bronze, "changed": after != before and not dry_run, "configuration": after})
     else:
@@ -66,7 +84,9 @@ def adopt_bucket(
 
 def configured(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a bucket's notification configuration that are there, without what the answer has besides."""
-    return {part: answer[part] for part in _PARTS if part in answer and (answer[part] or part == "EventBridgeConfiguration")}
+    return {
+        part: answer[part] for part in _PARTS if part in answer and (answer[part] or part == "EventBridgeConfiguration")
+    }
 
 
 def with_stack(before: Mapping[str, Any], name: str, queue_arn: str | None) -> dict[str, Any]:
@@ -90,4 +110,6 @@ def queue_arn(target: Any) -> str | None:
     url = target.outputs.get("QueueUrl")
     if url is None:
         return None
-    return str(target.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"])
+    return str(
+        target.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    )

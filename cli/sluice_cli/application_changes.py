@@ -1,4 +1,5 @@
 """Whether a deployment would change the Spark application, which CloudFormation can't do while it is started."""
+
 from __future__ import annotations
 
 import json
@@ -8,7 +9,9 @@ from typing import Any
 APPLICATION = "AWS::EMRServerless::Application"
 
 
-def changes_application(deployed: Mapping[str, Any], new: Mapping[str, Any], now: Mapping[str, str], given: Mapping[str, str]) -> bool:
+def changes_application(
+    deployed: Mapping[str, Any], new: Mapping[str, Any], now: Mapping[str, str], given: Mapping[str, str]
+) -> bool:
     """Compare two templates' applications, and the parameters that they depend on.
 
     `now` are the stack's parameters, `given` those that the deployment sets; what neither has, has the new template's
@@ -17,9 +20,16 @@ def changes_application(deployed: Mapping[str, Any], new: Mapping[str, Any], now
     before, after = _applications(deployed), _applications(new)
     if json.dumps(before, sort_keys=True) != json.dumps(after, sort_keys=True):
         return True
-    named = set(_named({"applications": after, "conditions": [new.get("Conditions", {}).get(name) for name in _conditions(after)]}))
+    named = set(
+        _named(
+            {"applications": after, "conditions": [new.get("Conditions", {}).get(name) for name in _conditions(after)]}
+        )
+    )
     defaults = {name: str(one.get("Default", "")) for name, one in new.get("Parameters", {}).items()}
-    return any(name in defaults and given.get(name, now.get(name, defaults[name])) != now.get(name, defaults[name]) for name in named)
+    return any(
+        name in defaults and given.get(name, now.get(name, defaults[name])) != now.get(name, defaults[name])
+        for name in named
+    )
 
 
 def parameters_of(overrides: str) -> dict[str, str]:
@@ -31,7 +41,11 @@ def parameters_of(overrides: str) -> dict[str, str]:
 
 
 def _applications(template: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: resource for name, resource in template.get("Resources", {}).items() if resource.get("Type") == APPLICATION}
+    return {
+        name: resource
+        for name, resource in template.get("Resources", {}).items()
+        if resource.get("Type") == APPLICATION
+    }
 
 
 def _named(node: Any) -> Iterator[str]:

@@ -1,4 +1,5 @@
 """Writes zip and tar.gz files whose bytes depend on nothing but what is in them."""
+
 from __future__ import annotations
 
 import gzip
@@ -28,7 +29,10 @@ def zip_bytes(files: Mapping[str, bytes]) -> bytes:
 def tar_gz_bytes(files: Mapping[str, bytes]) -> bytes:
     """A tar.gz of `files`: sorted, dated 1980, owned by root, no name in the gzip header."""
     buffer = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=6, mtime=_EPOCH_S) as packed, tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=6, mtime=_EPOCH_S) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
         for name in sorted(files):
             info = tarfile.TarInfo(name)
             info.size, info.mtime, info.mode = len(files[name]), _EPOCH_S, _MODE

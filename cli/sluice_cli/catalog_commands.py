@@ -1,4 +1,5 @@
 """`sluice catalog sync|show` and `sluice table ddl`: what the Glue catalog says of the tables, and what it should say."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,12 @@ from sluice_cli.failures import FAILED, CommandFailed
 from sluice_cli.output import Json, Stack, chosen_target, counted, print_json, print_table, say, stderr_console
 from sluice_cli.target import Target
 
-app = typer.Typer(name="catalog", no_args_is_help=True, help="The Glue catalog, by which Athena, Redshift, EMR and Trino find the tables.", rich_markup_mode="markdown")
+app = typer.Typer(
+    name="catalog",
+    no_args_is_help=True,
+    help="The Glue catalog, by which Athena, Redshift, EMR and Trino find the tables.",
+    rich_markup_mode="markdown",
+)
 
 OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
 
@@ -45,7 +51,12 @@ class Engine(str, Enum):
 
 @app.command("sync")
 def sync(
-    tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="database.table; without one, every table that has data.", show_default=False)] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TABLE]...", help="database.table; without one, every table that has data.", show_default=False
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     as_json: Json = False,
     stack: Stack = None,
@@ -80,7 +91,9 @@ def sync(
     else:
         _print_done(done)
         changed = sum(report["changed"] for report in done)
-        say(f"{counted(changed, 'table')} {'would change' if dry_run else 'changed'}, {len(done) - changed:,} as they should be")
+        say(
+            f"{counted(changed, 'table')} {'would change' if dry_run else 'changed'}, {len(done) - changed:,} as they should be"
+        )
         for failure in failed:
             say(f"error: {failure['table']}: {failure['message']}")
     if failed:
@@ -107,13 +120,28 @@ def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
         return
     if not config.catalog.sync:
         say(f"{table} is kept out of the catalog (`catalog: off`)")
-    print_table(("name", "is", "synced up to", "columns", "partitioned by", "as the sync left it"), [
-        (f"{names.database}.{entry['name']}", entry["is"], entry["synced"] or "-", str(len(entry["columns"])), ", ".join(entry["partition_keys"]) or "-", "yes" if entry["untouched"] else "no")
-        for entry in entries], right=(3,))
+    print_table(
+        ("name", "is", "synced up to", "columns", "partitioned by", "as the sync left it"),
+        [
+            (
+                f"{names.database}.{entry['name']}",
+                entry["is"],
+                entry["synced"] or "-",
+                str(len(entry["columns"])),
+                ", ".join(entry["partition_keys"]) or "-",
+                "yes" if entry["untouched"] else "no",
+            )
+            for entry in entries
+        ],
+        right=(3,),
+    )
     for entry in entries:
         if entry["columns"]:
             print()
-            print_table((entry["name"], "type", "comment"), [(column["name"], column["type"], column["comment"]) for column in entry["columns"]])
+            print_table(
+                (entry["name"], "type", "comment"),
+                [(column["name"], column["type"], column["comment"]) for column in entry["columns"]],
+            )
 
 
 def last_syncs(target: Target, table: str) -> dict[str, str | None]:
@@ -121,12 +149,18 @@ def last_syncs(target: Target, table: str) -> dict[str, str | None]:
     config = _config(target, table)
     found = _catalog(target).found(config) or {}
     names = names_of(config)
-    return {f"{names.database}.{entry.table}": synced_until(found.get(entry.table)) for entry in names.entries} if config.catalog.sync else {}
+    return (
+        {f"{names.database}.{entry.table}": synced_until(found.get(entry.table)) for entry in names.entries}
+        if config.catalog.sync
+        else {}
+    )
 
 
 def ddl(
     table: OfTable,
-    engine: Annotated[Engine, typer.Option("--engine", help="The engine that runs the statements.", show_default=False)],
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="The engine that runs the statements.", show_default=False)
+    ],
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -152,13 +186,20 @@ def ddl(
 def _wish(target: Target, table: str) -> Wish:
     wish = _catalog(target).wish(_config(target, table))
     if wish is None:
-        raise NotInCatalog(f"{table} has no commit yet", table=table, next_step="A table appears with its first commit: `sluice wait`")
+        raise NotInCatalog(
+            f"{table} has no commit yet", table=table, next_step="A table appears with its first commit: `sluice wait`"
+        )
     return wish
 
 
 def _catalog(target: Target) -> CatalogSync:
-    timelines, comments = TimelineReader(target.client("s3"), target.silver), CommentStore(target.client("s3"), target.silver)
-    return CatalogSync(catalog=GlueCatalog(target.client("glue")), timelines=timelines, comments=comments, silver_bucket=target.silver)
+    timelines, comments = (
+        TimelineReader(target.client("s3"), target.silver),
+        CommentStore(target.client("s3"), target.silver),
+    )
+    return CatalogSync(
+        catalog=GlueCatalog(target.client("glue")), timelines=timelines, comments=comments, silver_bucket=target.silver
+    )
 
 
 def _ledger(target: Target) -> Ledger:
@@ -179,7 +220,9 @@ def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
             if entry["does"] != "nothing":
                 rows.append((f"{where}.{entry['name']}", entry["does"], "; ".join(entry["changes"])))
             partitions = entry.get("partitions", {})
-            told = [f"{partitions[what]:,} {what}" for what in ("added", "dropped", "corrected") if partitions.get(what)]
+            told = [
+                f"{partitions[what]:,} {what}" for what in ("added", "dropped", "corrected") if partitions.get(what)
+            ]
             if told:
                 rows.append((f"{where}.{entry['name']}", "partitions", ", ".join(told)))
     if rows:
@@ -188,11 +231,25 @@ def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
 
 def _entry(name: str, found: Mapping[str, Any] | None, config: TableConfig) -> dict[str, Any]:
     if found is None:
-        return {"name": name, "is": "not there", "synced": None, "untouched": False, "partition_keys": [], "columns": [], "parameters": {}}
+        return {
+            "name": name,
+            "is": "not there",
+            "synced": None,
+            "untouched": False,
+            "partition_keys": [],
+            "columns": [],
+            "parameters": {},
+        }
     columns = (found.get("StorageDescriptor") or {}).get("Columns") or []
     return {
-        "name": name, "is": "view" if found.get("TableType") == VIEW else "table", "synced": synced_until(found), "untouched": is_current(found, config, None),
+        "name": name,
+        "is": "view" if found.get("TableType") == VIEW else "table",
+        "synced": synced_until(found),
+        "untouched": is_current(found, config, None),
         "partition_keys": [column["Name"] for column in found.get("PartitionKeys") or ()],
-        "columns": [{"name": column["Name"], "type": column.get("Type", ""), "comment": column.get("Comment", "")} for column in columns],
+        "columns": [
+            {"name": column["Name"], "type": column.get("Type", ""), "comment": column.get("Comment", "")}
+            for column in columns
+        ],
         "parameters": dict(found.get("Parameters") or {}),
     }

@@ -1,4 +1,5 @@
 """`sluice config`: checks a tables.yaml, puts it in force, shows what is in force."""
+
 from __future__ import annotations
 
 import sys
@@ -24,10 +25,19 @@ from sluice_cli.target import Target
 
 NOTHING_PUSHED = "No configuration was ever pushed"
 
-app = typer.Typer(no_args_is_help=True, help="Which topics go to which tables: check tables.yaml, put it in force, show what is in force.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Which topics go to which tables: check tables.yaml, put it in force, show what is in force.",
+)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
-WithWaiting = Annotated[bool, typer.Option("--with-waiting", help="Where a generation rises, what waits is of the new log: merge it under the new generation. Objects that a failed batch gave back keep theirs.")]
+WithWaiting = Annotated[
+    bool,
+    typer.Option(
+        "--with-waiting",
+        help="Where a generation rises, what waits is of the new log: merge it under the new generation. Objects that a failed batch gave back keep theirs.",
+    ),
+]
 
 
 @app.command()
@@ -43,10 +53,24 @@ def check(file: File, as_json: Json = False) -> None:
     except ConfigurationMistakes as error:
         if not as_json:
             raise
-        print_json({"valid": False, "mistakes": [{"line": item.line, "where": item.where, "message": item.message} for item in error.mistakes]})
+        print_json(
+            {
+                "valid": False,
+                "mistakes": [
+                    {"line": item.line, "where": item.where, "message": item.message} for item in error.mistakes
+                ],
+            }
+        )
         raise typer.Exit(1) from error
     if as_json:
-        print_json({"valid": True, "version": configuration.version, "rules": len(configuration.rules), "lanes": list(configuration.lane_names())})
+        print_json(
+            {
+                "valid": True,
+                "version": configuration.version,
+                "rules": len(configuration.rules),
+                "lanes": list(configuration.lane_names()),
+            }
+        )
     else:
         print(f"{file}: {_summary(configuration)}")
 
@@ -70,7 +94,13 @@ def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     before = _in_force(objects, target, ledger)
     raised = () if with_waiting else raised_generations(ledger, before, configuration)
-    found = review(configuration, ledger.tables(), known_tables(ledger, before), {lane.lane: lane for lane in ledger.lanes()}, raised)
+    found = review(
+        configuration,
+        ledger.tables(),
+        known_tables(ledger, before),
+        {lane.lane: lane for lane in ledger.lanes()},
+        raised,
+    )
     for warning in found.warnings:
         say(f"warning: {warning}")
     if found.refusals:
@@ -81,7 +111,15 @@ def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
     unparked = unpark(ledger, configuration, epoch_ms)
     lanes = _wake(target, ledger, unparked, lane_names(ledger, before, configuration) if changed else ())
     if as_json:
-        print_json({"version": configuration.version, "changed": changed, "unparked": unparked.objects, "woken": sorted(lanes), "warnings": list(found.warnings)})
+        print_json(
+            {
+                "version": configuration.version,
+                "changed": changed,
+                "unparked": unparked.objects,
+                "woken": sorted(lanes),
+                "warnings": list(found.warnings),
+            }
+        )
     else:
         print(f"{'In force' if changed else 'Already in force'}: {_summary(configuration)}")
         if unparked.objects:

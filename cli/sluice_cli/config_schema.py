@@ -1,4 +1,5 @@
 """The JSON Schema of tables.yaml, for editors: `python -m sluice_cli.config_schema docs/tables.schema.json`."""
+
 from __future__ import annotations
 
 import json

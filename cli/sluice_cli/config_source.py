@@ -1,4 +1,5 @@
 """Reads tables.yaml into a Configuration, or says every mistake in it at once with its line."""
+
 from __future__ import annotations
 
 import difflib
@@ -114,17 +115,30 @@ def _lanes(tree: YamlLines, written: Any) -> dict[str, LaneConfig]:
         if lane.min_executors > lane.max_executors:
             tree.mistake(path + ("min_executors",), f"is above max_executors, {lane.max_executors}")
         values = lane.model_dump()
-        lanes[name] = LaneConfig(name=name, linger_s=values.pop("linger"), max_age_s=values.pop("max_age"), service_slice_s=values.pop("service_slice"), **values)
+        lanes[name] = LaneConfig(
+            name=name,
+            linger_s=values.pop("linger"),
+            max_age_s=values.pop("max_age"),
+            service_slice_s=values.pop("service_slice"),
+            **values,
+        )
     return lanes
 
 
-def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> TableRule | None:
+def _rule(
+    tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Mapping[str, LaneConfig]
+) -> TableRule | None:
     """The core's rule of a written one and the defaults; None when something about it is wrong."""
     before = len(tree.mistakes)
     _settings_mistakes(tree, rule, path, lanes)
     said = {**defaults.model_dump(exclude_none=True), **rule.model_dump(exclude_none=True)}
     said["hudi"] = {**(defaults.hudi or {}), **(rule.hudi or {})}
-    said["limits"] = Limits.of({**(defaults.limits.model_dump(exclude_none=True) if defaults.limits else {}), **(rule.limits.model_dump(exclude_none=True) if rule.limits else {})})
+    said["limits"] = Limits.of(
+        {
+            **(defaults.limits.model_dump(exclude_none=True) if defaults.limits else {}),
+            **(rule.limits.model_dump(exclude_none=True) if rule.limits else {}),
+        }
+    )
     said["services"] = policy(defaults.services, rule.services)
     said["catalog"] = CatalogRule.of({**(defaults.catalog or {}), **(rule.catalog or {})})
     for key, wrong in said["catalog"].mistakes().items():
@@ -138,7 +152,9 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
             tree.mistake((*path, "record_key"), "says nothing where append_only is true: rows then have no key")
         said["record_key"] = ()
     elif rule.coordinates:
-        tree.mistake((*path, "coordinates"), "says something only where append_only is true: rows then have no other key")
+        tree.mistake(
+            (*path, "coordinates"), "says something only where append_only is true: rows then have no other key"
+        )
     elif not said.get("record_key"):
         if not tree.has_mistake(("defaults", "record_key")) and not tree.has_mistake((*path, "record_key")):
             tree.mistake((*path, "record_key"), "is missing, here and under defaults")
@@ -146,7 +162,10 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
     if said.get("keep_deleted_values") and said.get("delete_mode") == IGNORE:
         tree.mistake(path + ("keep_deleted_values",), "says nothing where deletes are ignored")
     if said.get("index") == RECORD and said.get("delete_mode") == HARD:
-        tree.mistake((*path, "index"), "can't be record where delete_mode is hard: Hudi 1.0.2 fails on a record index that rows were removed from")
+        tree.mistake(
+            (*path, "index"),
+            "can't be record where delete_mode is hard: Hudi 1.0.2 fails on a record index that rows were removed from",
+        )
     built = TableRule(**said)
     if built.services.interval_s > built.services.latest_s:
         tree.mistake((*path, "services", "interval"), f"is above latest, {built.services.latest_s}s")
@@ -157,7 +176,13 @@ def _rule(tree: YamlLines, rule: Rule, defaults: Settings, path: Path, lanes: Ma
 
 
 def _settings_mistakes(tree: YamlLines, settings: Settings, path: Path, lanes: Mapping[str, LaneConfig]) -> None:
-    for key, columns in (("record_key", settings.record_key), ("partition_by", settings.partition_by), ("raw", settings.raw), ("position", (settings.position,) if settings.position else ()), ("coordinates", settings.coordinates)):
+    for key, columns in (
+        ("record_key", settings.record_key),
+        ("partition_by", settings.partition_by),
+        ("raw", settings.raw),
+        ("position", (settings.position,) if settings.position else ()),
+        ("coordinates", settings.coordinates),
+    ):
         for column in columns or ():
             if not (key == "raw" and column == RAW_ALL) and not COLUMN.fullmatch(PLACEHOLDER.sub("a", column)):
                 tree.mistake(path + (key,), f"{column!r} is no column name")
@@ -190,7 +215,13 @@ def _groups(tree: YamlLines, rule: TableRule, path: Path) -> dict[str, int] | No
 
 def _template_mistakes(tree: YamlLines, rule: TableRule, groups: Mapping[str, int], path: Path) -> None:
     used: set[int] = set()
-    for key, templates in (("table", (rule.table,)), ("record_key", rule.record_key), ("partition_by", rule.partition_by), ("position", (rule.position,) if rule.position else ()), ("services", rule.services.cluster_by)):
+    for key, templates in (
+        ("table", (rule.table,)),
+        ("record_key", rule.record_key),
+        ("partition_by", rule.partition_by),
+        ("position", (rule.position,) if rule.position else ()),
+        ("services", rule.services.cluster_by),
+    ):
         for template in templates:
             for placeholder in PLACEHOLDER.findall(template):
                 if placeholder not in groups:
@@ -211,7 +242,9 @@ def _unreachable(tree: YamlLines, rules: list[tuple[int, TableRule]]) -> None:
     for place, (number, rule) in enumerate(rules):
         if not PLACEHOLDER.search(rule.table):
             if rule.table in tables:
-                tree.mistake(("tables", number, "table"), f"{rule.table} is the table of tables[{tables[rule.table]}] already")
+                tree.mistake(
+                    ("tables", number, "table"), f"{rule.table} is the table of tables[{tables[rule.table]}] already"
+                )
             tables.setdefault(rule.table, number)
         if rule.topic is None or "*" in rule.topic:
             continue

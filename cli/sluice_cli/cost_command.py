@@ -1,4 +1,5 @@
 """`sluice cost`: what the last runs cost by what EMR Serverless bills, and what a load would cost a month."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from sluice.cost_model import (
-    Assumptions, Besides, Load, besides_spark, crossover_hours_a_day, crossover_interval_s, fixed_monthly, scheduled_monthly, sluice_monthly, streaming_monthly,
+    Assumptions,
+    Besides,
+    Load,
+    besides_spark,
+    crossover_hours_a_day,
+    crossover_interval_s,
+    fixed_monthly,
+    scheduled_monthly,
+    sluice_monthly,
+    streaming_monthly,
 )
 from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.job_runs import JobRuns
@@ -26,7 +36,10 @@ LOADS = (
 )
 PAID = ("dynamodb", "s3", "sqs", "lambda", "step_functions", "eventbridge", "logs", "cloudwatch")
 GB = 1e9
-OWN = ("run-", "trial-")  # how runs and trials are named: an application that the stack was given may have others' jobs, too
+OWN = (
+    "run-",
+    "trial-",
+)  # how runs and trials are named: an application that the stack was given may have others' jobs, too
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,9 @@ class RunCost:
 
 @app.command("runs")
 def runs(
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=500, help="So many of the newest job runs.")] = 20,
+    last: Annotated[
+        int, typer.Option("--last", metavar="N", min=1, max=500, help="So many of the newest job runs.")
+    ] = 20,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -61,12 +76,30 @@ def runs(
     tables = by_table({one.run: one.usd for one in found if one.usd is not None}, batches)
     besides = besides_runs(found, batches)
     if as_json:
-        print_json({"prices": {"as_of": AS_OF, "region": REGION}, "runs": [asdict(one) for one in found], "tables": tables, "besides": besides})
+        print_json(
+            {
+                "prices": {"as_of": AS_OF, "region": REGION},
+                "runs": [asdict(one) for one in found],
+                "tables": tables,
+                "besides": besides,
+            }
+        )
         return
     say(f"list prices of {REGION}, {AS_OF}")
-    print_table(("run", "state", "vCPU hours", "GB hours", "USD"), [(one.run, one.state, f"{one.vcpu_hours:.3f}", f"{one.memory_gb_hours:.3f}", _usd(one.usd)) for one in found], right=(2, 3, 4))
-    print_table(("table", "GB", "USD", "USD/GB"), [(name, f"{told['gb']:.6f}", _usd(told["usd"]), _usd(told["usd_per_gb"])) for name, told in tables.items()], right=(1, 2, 3))
-    say(f"besides, reckoned and not billed, for {besides['objects']} objects in {besides['batches']} batches: " + ", ".join(f"{name.replace('_', ' ')} {_usd(usd)}" for name, usd in besides["usd"].items()))
+    print_table(
+        ("run", "state", "vCPU hours", "GB hours", "USD"),
+        [(one.run, one.state, f"{one.vcpu_hours:.3f}", f"{one.memory_gb_hours:.3f}", _usd(one.usd)) for one in found],
+        right=(2, 3, 4),
+    )
+    print_table(
+        ("table", "GB", "USD", "USD/GB"),
+        [(name, f"{told['gb']:.6f}", _usd(told["usd"]), _usd(told["usd_per_gb"])) for name, told in tables.items()],
+        right=(1, 2, 3),
+    )
+    say(
+        f"besides, reckoned and not billed, for {besides['objects']} objects in {besides['batches']} batches: "
+        + ", ".join(f"{name.replace('_', ' ')} {_usd(usd)}" for name, usd in besides["usd"].items())
+    )
 
 
 @app.command("estimate")
@@ -87,10 +120,20 @@ def estimate(
     """
     loads = (Load("as told", tables, every, objects, mb),) if tables else LOADS
     if as_json:
-        print_json({"prices": {"as_of": AS_OF, "region": REGION}, "assumptions": asdict(Assumptions()), "loads": [{**asdict(load), **_figures(load)} for load in loads]})
+        print_json(
+            {
+                "prices": {"as_of": AS_OF, "region": REGION},
+                "assumptions": asdict(Assumptions()),
+                "loads": [{**asdict(load), **_figures(load)} for load in loads],
+            }
+        )
         return
     say(f"US dollars a month, list prices of {REGION}, {AS_OF}; assumptions in docs/cost.md")
-    print_table(("load", "Sluice", "of it Spark", "lane up h/day", "streaming", "hourly jobs"), table_of(loads), right=(1, 2, 3, 4, 5))
+    print_table(
+        ("load", "Sluice", "of it Spark", "lane up h/day", "streaming", "hourly jobs"),
+        table_of(loads),
+        right=(1, 2, 3, 4, 5),
+    )
     say("of Sluice besides Spark; where nothing arrives, the last line")
     print_table(("load", *PAID), besides_of(loads), right=tuple(range(1, 1 + len(PAID))))
     for line in crossover_lines(sorted({load.tables for load in loads} | {1, 2})):
@@ -102,14 +145,24 @@ def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
     rows = []
     for load in loads:
         told = _figures(load)
-        rows.append((load.name, *(f"{told[name]:.0f}" for name in ("sluice", "spark")), f"{told['busy_hours_a_day']:.1f}", *(f"{told[name]:.0f}" for name in ("streaming", "hourly_jobs"))))
+        rows.append(
+            (
+                load.name,
+                *(f"{told[name]:.0f}" for name in ("sluice", "spark")),
+                f"{told['busy_hours_a_day']:.1f}",
+                *(f"{told[name]:.0f}" for name in ("streaming", "hourly_jobs")),
+            )
+        )
     return rows
 
 
 def besides_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
     """A row for each load, by the service that is paid, and one for what a stack costs in which nothing arrives, of seven tables."""
     rows = [(load.name, sluice_monthly(load).besides) for load in loads]
-    return [(name, *(f"{told[service]:.2f}" if service in told else "" for service in PAID)) for name, told in (*rows, ("nothing arrives", fixed_monthly(7)))]
+    return [
+        (name, *(f"{told[service]:.2f}" if service in told else "" for service in PAID))
+        for name, told in (*rows, ("nothing arrives", fixed_monthly(7)))
+    ]
 
 
 def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:
@@ -120,7 +173,12 @@ def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[
     parts = [part for manifest in manifests for part in manifest.tables.values()]
     up_s = sum(one.vcpu_hours for one in listed) * 3600 / (given.driver_vcpu + given.executor_vcpu)
     through = Besides(sum(len(part.objects) for part in parts), len(manifests), len(parts), up_s)
-    return {"objects": through.objects, "batches": through.batches, "commits": through.commits, "usd": besides_spark(through, given)}
+    return {
+        "objects": through.objects,
+        "batches": through.batches,
+        "commits": through.commits,
+        "usd": besides_spark(through, given),
+    }
 
 
 def crossover_lines(tables: Iterable[int]) -> list[str]:
@@ -132,7 +190,9 @@ def crossover_lines(tables: Iterable[int]) -> list[str]:
         if hours is None or interval is None:
             lines.append(f"{what}: cheaper than streaming even when its smallest run never ends")
         else:
-            lines.append(f"{what}: cheaper than streaming while the lane is up at most {hours:.1f} hours a day, that is with arrivals at least {interval / 60:.0f} minutes apart")
+            lines.append(
+                f"{what}: cheaper than streaming while the lane is up at most {hours:.1f} hours a day, that is with arrivals at least {interval / 60:.0f} minutes apart"
+            )
     return lines
 
 
@@ -151,14 +211,19 @@ def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str
         for table, size in parts.items():
             gb[table] = gb.get(table, 0.0) + size / GB
             cost[table] = cost.get(table, 0.0) + dollars * (size / whole if whole else 1 / len(parts))
-    return {table: {"gb": gb[table], "usd": cost[table], "usd_per_gb": cost[table] / gb[table] if gb[table] else None} for table in sorted(cost)}
+    return {
+        table: {"gb": gb[table], "usd": cost[table], "usd_per_gb": cost[table] / gb[table] if gb[table] else None}
+        for table in sorted(cost)
+    }
 
 
 def _ended(target: Target) -> Iterator[RunCost]:
     emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
     architecture = emr.get_application(applicationId=application)["application"].get("architecture", "X86_64")
     job_runs = JobRuns(emr, application)
-    for page in emr.get_paginator("list_job_runs").paginate(applicationId=application, states=["SUCCESS", "FAILED", "CANCELLED"]):
+    for page in emr.get_paginator("list_job_runs").paginate(
+        applicationId=application, states=["SUCCESS", "FAILED", "CANCELLED"]
+    ):
         for summary in page["jobRuns"]:
             if not summary.get("name", "").startswith(OWN):
                 continue
@@ -166,15 +231,28 @@ def _ended(target: Target) -> Iterator[RunCost]:
             if billed is None:
                 yield RunCost(summary.get("name", ""), summary["state"], 0.0, 0.0, None)
             else:
-                usd = spark_usd(architecture, vcpu_hours=billed.vcpu_hours, memory_gb_hours=billed.memory_gb_hours, storage_gb_hours=billed.storage_gb_hours)
+                usd = spark_usd(
+                    architecture,
+                    vcpu_hours=billed.vcpu_hours,
+                    memory_gb_hours=billed.memory_gb_hours,
+                    storage_gb_hours=billed.storage_gb_hours,
+                )
                 yield RunCost(billed.name, summary["state"], billed.vcpu_hours, billed.memory_gb_hours, usd)
 
 
 def _figures(load: Load) -> dict[str, Any]:
     lane = sluice_monthly(load)
     return {
-        "sluice": lane.total, "spark": lane.spark, "other": lane.other, "fixed": lane.fixed, "besides": dict(lane.besides), "fixed_parts": fixed_monthly(load.tables), "runs": lane.runs, "busy_hours_a_day": lane.busy_hours / 730 * 24,
-        "streaming": streaming_monthly(load.tables), "hourly_jobs": scheduled_monthly(load),
+        "sluice": lane.total,
+        "spark": lane.spark,
+        "other": lane.other,
+        "fixed": lane.fixed,
+        "besides": dict(lane.besides),
+        "fixed_parts": fixed_monthly(load.tables),
+        "runs": lane.runs,
+        "busy_hours_a_day": lane.busy_hours / 730 * 24,
+        "streaming": streaming_monthly(load.tables),
+        "hourly_jobs": scheduled_monthly(load),
     }
 
 

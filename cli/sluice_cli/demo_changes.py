@@ -1,4 +1,5 @@
 """Makes the change objects of the demonstration: what the connector would write after the last bundled change of a topic."""
+
 from __future__ import annotations
 
 import io
@@ -12,8 +13,6 @@ import fastavro
 from sluice.routing import classify
 
 POSITION_STEP = 1_000  # of the binlog: one change further
-
-
 
 
 class ChangeWriter:
@@ -48,7 +47,15 @@ class ChangeWriter:
         self._position += POSITION_STEP
         key = f"{self._place}/{self._topic}+0+{self._offset:010d}.avro"
         self._offset += 1
-        values = {**record, **columns, "__op": op, "__deleted": "true" if op == "d" else "false", "__pos": self._position, "__row": 0, "__source_ts_ms": int(time.time() * 1000)}
+        values = {
+            **record,
+            **columns,
+            "__op": op,
+            "__deleted": "true" if op == "d" else "false",
+            "__pos": self._position,
+            "__row": 0,
+            "__source_ts_ms": int(time.time() * 1000),
+        }
         into = io.BytesIO()
         fastavro.writer(into, self._schema, [values])
         return key, into.getvalue()

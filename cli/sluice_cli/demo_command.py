@@ -1,4 +1,5 @@
 """`sluice demo`: a story told by the verbs that a user would type, on a local stack of its own that ends with it."""
+
 from __future__ import annotations
 
 import os
@@ -47,7 +48,12 @@ class DemoFailed(CommandFailed):
 
 
 def demo(
-    picture: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also write the changed row's waterfall as a picture.", show_default=False)] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--svg", metavar="FILE", help="Also write the changed row's waterfall as a picture.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Land seven tables, change a row, delete one, send a damaged file, and account for everything. Nothing is left running.
 
@@ -60,27 +66,41 @@ def demo(
     root = source_root()
     bronze, tables = root / "tests" / "data" / "tickit_small" / "bronze", root / "tables.yaml"
     if not bronze.is_dir():
-        raise UsageError(f"The bundled files are not in {bronze}", next_step="Run the demonstration from a clone of the repository")
+        raise UsageError(
+            f"The bundled files are not in {bronze}", next_step="Run the demonstration from a clone of the repository"
+        )
     read_tables(tables.read_text(encoding="utf-8"))
     began, drawn = time.monotonic(), Path.cwd() / (picture or "")
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
         home = Home(Path(folder) / "home")
         try:
-            with _interruptible() as interrupted, progress_lines() as progress, local_stack(home, Options(), environment=os.environ, progress=progress.say) as stack:
+            with (
+                _interruptible() as interrupted,
+                progress_lines() as progress,
+                local_stack(home, Options(), environment=os.environ, progress=progress.say) as stack,
+            ):
                 progress.stop()
-                say(f"The local stack is up after {stack.description.ready_seconds:.1f} s: emulated S3, SQS, Lambda, DynamoDB and EventBridge, and a Spark that starts when it is asked for")
+                say(
+                    f"The local stack is up after {stack.description.ready_seconds:.1f} s: emulated S3, SQS, Lambda, DynamoDB and EventBridge, and a Spark that starts when it is asked for"
+                )
                 with _at(root, home):
-                    Story(home, bronze, Path(folder) / "made", began, interrupted, None if picture is None else drawn).tell()
+                    Story(
+                        home, bronze, Path(folder) / "made", began, interrupted, None if picture is None else drawn
+                    ).tell()
         except KeyboardInterrupt:
             say("Interrupted; nothing is left running")
             raise typer.Exit(1) from None
-    say(f"The stack has ended and nothing is left running. {time.monotonic() - began:.0f} s in all, on this machine (local)")
+    say(
+        f"The stack has ended and nothing is left running. {time.monotonic() - began:.0f} s in all, on this machine (local)"
+    )
 
 
 class Story:
     """The chapters, each told by verbs. `made` is where the demonstration's own objects are put together."""
 
-    def __init__(self, home: Home, bronze: Path, made: Path, began: float, interrupted: list[bool], picture: Path | None) -> None:
+    def __init__(
+        self, home: Home, bronze: Path, made: Path, began: float, interrupted: list[bool], picture: Path | None
+    ) -> None:
         self._picture = picture
         self._home = home
         self._bronze = bronze
@@ -105,7 +125,9 @@ class Story:
         self._verb("put", "tests/data/tickit_small/bronze")
         self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
         say(f"{time.monotonic() - self._began:.0f} s after the start all seven tables are there")
-        counts = " union all ".join(f"select '{table}' as \"table\", count(*) as \"rows\" from {_quoted_name(table)}" for table in TABLES)
+        counts = " union all ".join(
+            f'select \'{table}\' as "table", count(*) as "rows" from {_quoted_name(table)}' for table in TABLES
+        )
         self._verb("query", counts, shown="query 'the row counts of all seven'")
 
     def _change_a_row(self, row: Mapping[str, object], number: int, before: str) -> Mapping[str, object]:
@@ -115,7 +137,9 @@ class Story:
         key, body = self._writer.change(changed, op="u")
         self._put("changed", {key: body})
         self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
-        self._verb("trace", key, *(() if self._picture is None else ("--svg", str(self._picture))), shown=f"trace {key}")
+        self._verb(
+            "trace", key, *(() if self._picture is None else ("--svg", str(self._picture))), shown=f"trace {key}"
+        )
         say("The row now, and as it was before:")
         self._verb("query", self._row_query(number))
         self._verb("query", "--as-of", before, self._row_query(number))
@@ -127,7 +151,7 @@ class Story:
         cut, rest = self._writer.change(row, op="u", qtysold=99)
         self._put("deleted", {deleted: body, cut: rest[: len(rest) - 20]})
         self._verb("wait", "--timeout", str(_WAIT_SECONDS))
-        self._verb("query", f"select count(*) as \"rows that readers see\" from {SALE} where {SALE_KEY} = {number}")
+        self._verb("query", f'select count(*) as "rows that readers see" from {SALE} where {SALE_KEY} = {number}')
         say("It is hidden, and still there with its history:")
         self._verb("query", "--as-of", before, self._row_query(number))
         self._verb("diff", SALE, "--from", before)
@@ -139,11 +163,21 @@ class Story:
         self._chapter("Everything is accounted for")
         found = self._survey()
         unexplained = sum(found.counts.get(state, 0) for state in UNSETTLED)
-        states = ", ".join(f"{count:,} {state}" for state, count in sorted(found.counts.items()) if state not in UNSETTLED)
-        print(f"Proof: {counted(sum(found.counts.values()), 'object')} in bronze: {states}; unexplained: {unexplained}", flush=True)
+        states = ", ".join(
+            f"{count:,} {state}" for state, count in sorted(found.counts.items()) if state not in UNSETTLED
+        )
+        print(
+            f"Proof: {counted(sum(found.counts.values()), 'object')} in bronze: {states}; unexplained: {unexplained}",
+            flush=True,
+        )
         print(self._cost(), flush=True)
         if unexplained:
-            raise DemoFailed(f"{counted(unexplained, 'object')} not accounted for", command="wait", exit_code=1, next_step="`sluice status` in a stack of your own shows what lanes do")
+            raise DemoFailed(
+                f"{counted(unexplained, 'object')} not accounted for",
+                command="wait",
+                exit_code=1,
+                next_step="`sluice status` in a stack of your own shows what lanes do",
+            )
 
     def _cost(self) -> str:
         target = local_target(self._home.file)
@@ -183,7 +217,9 @@ class Story:
             raise KeyboardInterrupt
         if exit_code != 0:
             raise DemoFailed(
-                f"`sluice {arguments[0]}` ended with {exit_code}", command=" ".join(arguments), exit_code=exit_code,
+                f"`sluice {arguments[0]}` ended with {exit_code}",
+                command=" ".join(arguments),
+                exit_code=exit_code,
                 next_step="Run `sluice local up --config tables.yaml`, repeat the commands above, and look at `sluice local logs --stderr`",
             )
 
@@ -198,7 +234,8 @@ def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
     usd = spark_usd(size.architecture, vcpu_hours=vcpu, memory_gb_hours=gb)
     return (
         f"Cost: {len(batches)} batch{'' if len(batches) == 1 else 'es'}, {counted(len(tables), 'table')}, {counted(rows, 'change')}, {counted(len(runs_s), 'run')} of {sum(runs_s):.0f} s so far. "
-        f"EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} USD at list prices of {REGION}, {AS_OF}, with a driver and one executor; here it is billed nothing")
+        f"EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} USD at list prices of {REGION}, {AS_OF}, with a driver and one executor; here it is billed nothing"
+    )
 
 
 @contextmanager

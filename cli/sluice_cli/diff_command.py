@@ -1,4 +1,5 @@
 """`sluice diff`: what is different between two moments of one table."""
+
 from __future__ import annotations
 
 import json
@@ -19,9 +20,30 @@ _HEADER = ("difference", "key", "column", "before", "after")
 
 
 def diff(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table; of a merge-on-read table also database.table_ro.", show_default=False)],
-    first: Annotated[str, typer.Option("--from", metavar="MOMENT", help="The earlier moment: an instant, a time with its zone, or 15min, 2h or 7d ago.", show_default=False)],
-    last: Annotated[str | None, typer.Option("--to", metavar="MOMENT", help="The later moment; the newest commit where it is left out.", show_default=False)] = None,
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="database.table; of a merge-on-read table also database.table_ro.", show_default=False
+        ),
+    ],
+    first: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="MOMENT",
+            help="The earlier moment: an instant, a time with its zone, or 15min, 2h or 7d ago.",
+            show_default=False,
+        ),
+    ],
+    last: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="MOMENT",
+            help="The later moment; the newest commit where it is left out.",
+            show_default=False,
+        ),
+    ] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
     stack: Stack = None,
@@ -49,7 +71,9 @@ def diff(
     start, end = instant_at(first, now), None if last is None else instant_at(last, now)
     target = chosen_target(stack)
     before, after = open_table(target, table, span=Span(as_of=start)), open_table(target, table, span=Span(as_of=end))
-    say(f"{after.table}{after.view} from {before.instant} ({moment_of(before.instant)}) to {after.instant} ({moment_of(after.instant)})")
+    say(
+        f"{after.table}{after.view} from {before.instant} ({moment_of(before.instant)}) to {after.instant} ({moment_of(after.instant)})"
+    )
     key, counts = key_columns(after), Counter[str]()
 
     def counted_rows(found: Iterator[RowDifference]) -> Iterator[RowDifference]:
@@ -66,7 +90,9 @@ def diff(
         elif form.csv:
             write_csv(sys.stdout, _HEADER, (line for item in counted_rows(found) for line in _lines(item, key)))
         else:
-            print_table(_HEADER, ([cell(value) for value in line] for item in counted_rows(found) for line in _lines(item, key)))
+            print_table(
+                _HEADER, ([cell(value) for value in line] for item in counted_rows(found) for line in _lines(item, key))
+            )
     say(", ".join(f"{counts[kind]:,} {kind}" for kind in (ADDED, CHANGED, REMOVED)))
 
 
@@ -74,7 +100,13 @@ def _document(item: Any, key: tuple[str, ...]) -> dict[str, Any]:
     def of(values: dict[str, Any] | None) -> dict[str, Any] | None:
         return None if values is None else {name: values[name] for name in item.columns}
 
-    return {"difference": item.kind, "key": dict(zip(key, item.key, strict=True)), "columns": list(item.columns), "before": of(item.before), "after": of(item.after)}
+    return {
+        "difference": item.kind,
+        "key": dict(zip(key, item.key, strict=True)),
+        "columns": list(item.columns),
+        "before": of(item.before),
+        "after": of(item.after),
+    }
 
 
 def _lines(item: Any, key: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

@@ -1,4 +1,5 @@
 """`sluice config discover`: proposes rules for the topics that wait for one, with the evidence for every choice."""
+
 from __future__ import annotations
 
 import shlex
@@ -26,13 +27,35 @@ Chosen = dict[str, dict[str, tuple[str, ...]]]
 
 
 def discover(
-    write: Annotated[bool, typer.Option("--write", help="Add the decided rules to the file. Open ones are refused until they are chosen.")] = False,
-    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="The tables.yaml that is added to, or made.")] = Path("tables.yaml"),
-    key: Annotated[list[str] | None, typer.Option("--key", metavar="TOPIC=COLUMN[,COLUMN]", help="Choose a topic's record key.")] = None,
-    partition: Annotated[list[str] | None, typer.Option("--partition", metavar="TOPIC=COLUMN|none", help="Choose a topic's partition columns.")] = None,
-    table: Annotated[list[str] | None, typer.Option("--table", metavar="TOPIC=DATABASE.TABLE", help="Choose a topic's table.")] = None,
-    database: Annotated[str | None, typer.Option("--database", metavar="NAME", help="The database of tables whose topic doesn't name one, and of all others.")] = None,
-    objects: Annotated[int, typer.Option("--objects", metavar="N", min=1, max=100, help="Objects to read of each topic, 1 MiB of each at most.")] = 20,
+    write: Annotated[
+        bool,
+        typer.Option("--write", help="Add the decided rules to the file. Open ones are refused until they are chosen."),
+    ] = False,
+    file: Annotated[
+        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml that is added to, or made.")
+    ] = Path("tables.yaml"),
+    key: Annotated[
+        list[str] | None, typer.Option("--key", metavar="TOPIC=COLUMN[,COLUMN]", help="Choose a topic's record key.")
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="TOPIC=COLUMN|none", help="Choose a topic's partition columns."),
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", metavar="TOPIC=DATABASE.TABLE", help="Choose a topic's table.")
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            "--database", metavar="NAME", help="The database of tables whose topic doesn't name one, and of all others."
+        ),
+    ] = None,
+    objects: Annotated[
+        int,
+        typer.Option(
+            "--objects", metavar="N", min=1, max=100, help="Objects to read of each topic, 1 MiB of each at most."
+        ),
+    ] = 20,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -57,24 +80,44 @@ def discover(
     if waiting.more:
         say("warning: more objects wait than were looked at: topics may be missing here. Discover again after the push")
     if waiting.unnamed:
-        say(f"warning: {counted(waiting.unnamed, 'parked object')} whose key tells no topic; `sluice status` shows examples. No rule takes these")
+        say(
+            f"warning: {counted(waiting.unnamed, 'parked object')} whose key tells no topic; `sluice status` shows examples. No rule takes these"
+        )
     _known_topics(chosen, waiting.topics)
     console = stderr_console()
     with console.status(f"Reading samples of {counted(len(waiting.topics), 'topic')}") as status:
-        samples = sample_topics(Objects(target.client("s3")), waiting, per_topic=objects, said=lambda topic: status.update(f"Read {topic}"))
-    ruled = [sample.topic for sample in samples if before is not None and before.match_topic(sample.topic).config is not None]
+        samples = sample_topics(
+            Objects(target.client("s3")), waiting, per_topic=objects, said=lambda topic: status.update(f"Read {topic}")
+        )
+    ruled = [
+        sample.topic for sample in samples if before is not None and before.match_topic(sample.topic).config is not None
+    ]
     proposals = _proposals([sample for sample in samples if sample.topic not in ruled], before, chosen, database)
     if ruled:
-        say(f"{counted(len(ruled), 'topic')} already with a rule in {file}: `{shlex.join(['sluice', 'config', 'push', str(file)])}` puts it in force")
+        say(
+            f"{counted(len(ruled), 'topic')} already with a rule in {file}: `{shlex.join(['sluice', 'config', 'push', str(file)])}` puts it in force"
+        )
     still_open = [proposal for proposal in proposals if proposal.open]
     decided = [proposal for proposal in proposals if not proposal.open]
     written = add_rules(file, len(decided), lambda indent: rules_text(decided, indent)) if write and decided else None
     if as_json:
-        print_json({"proposals": [told(proposal) for proposal in proposals], "ruled": ruled, "written": written is not None, "file": str(file)})
+        print_json(
+            {
+                "proposals": [told(proposal) for proposal in proposals],
+                "ruled": ruled,
+                "written": written is not None,
+                "file": str(file),
+            }
+        )
     elif write:
         print(written or f"Nothing to add to {file}")
     elif proposals:
-        print(whole_text(proposals) if before is None else f"# rules to add to {file}; --write does it\n{rules_text(proposals)}", end="")
+        print(
+            whole_text(proposals)
+            if before is None
+            else f"# rules to add to {file}; --write does it\n{rules_text(proposals)}",
+            end="",
+        )
     else:
         print("No topic waits for a rule")
     for proposal in still_open:
@@ -83,7 +126,9 @@ def discover(
         raise typer.Exit(FAILED)
 
 
-def _proposals(samples: Sequence[TopicSample], before: Configuration | None, chosen: Chosen, database: str | None) -> list[Proposal]:
+def _proposals(
+    samples: Sequence[TopicSample], before: Configuration | None, chosen: Chosen, database: str | None
+) -> list[Proposal]:
     taken = {rule.table for rule in before.rules if not PLACEHOLDER.search(rule.table)} if before is not None else set()
     found = []
     for sample in samples:
@@ -94,7 +139,11 @@ def _proposals(samples: Sequence[TopicSample], before: Configuration | None, cho
 
 
 def _how(proposal: Proposal) -> str:
-    options = {"table": f"--table {proposal.topic}=DATABASE.TABLE", "record_key": f"--key {proposal.topic}=COLUMN", "partition_by": f"--partition {proposal.topic}=COLUMN or =none"}
+    options = {
+        "table": f"--table {proposal.topic}=DATABASE.TABLE",
+        "record_key": f"--key {proposal.topic}=COLUMN",
+        "partition_by": f"--partition {proposal.topic}=COLUMN or =none",
+    }
     return f"Choose with {', '.join(options[name] for name in proposal.open)}"
 
 
@@ -108,7 +157,9 @@ def _configuration(file: Path) -> Configuration | None:
         raise UsageError(f"{file} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
 
 
-def _chosen(key: list[str] | None, partition: list[str] | None, table: list[str] | None, database: str | None) -> Chosen:
+def _chosen(
+    key: list[str] | None, partition: list[str] | None, table: list[str] | None, database: str | None
+) -> Chosen:
     """The operator's choices by topic. Raises UsageError for what can't be one."""
     if database is not None and not NAME.fullmatch(database):
         raise UsageError(f"{database!r} is no database's name", next_step="Use lower-case letters, digits and _")
@@ -118,10 +169,27 @@ def _chosen(key: list[str] | None, partition: list[str] | None, table: list[str]
             topic, equals, value = entry.partition("=")
             if not equals or not topic or not value:
                 raise UsageError(f"{entry!r} is not TOPIC=VALUE", next_step="As in --key tickit.ecomm.sale=salesid")
-            parts = (value,) if name == "table" else () if name == "partition_by" and value == NO_COLUMN else tuple(value.split(","))
-            wrong = [part for part in parts if not (all(map(NAME.fullmatch, part.split("."))) and part.count(".") == 1 if name == "table" else COLUMN.fullmatch(part))]
+            parts = (
+                (value,)
+                if name == "table"
+                else ()
+                if name == "partition_by" and value == NO_COLUMN
+                else tuple(value.split(","))
+            )
+            wrong = [
+                part
+                for part in parts
+                if not (
+                    all(map(NAME.fullmatch, part.split("."))) and part.count(".") == 1
+                    if name == "table"
+                    else COLUMN.fullmatch(part)
+                )
+            ]
             if wrong:
-                raise UsageError(f"{wrong[0]!r} is no {'table (database.table)' if name == 'table' else 'column name'}", next_step="As in --key tickit.ecomm.sale=salesid")
+                raise UsageError(
+                    f"{wrong[0]!r} is no {'table (database.table)' if name == 'table' else 'column name'}",
+                    next_step="As in --key tickit.ecomm.sale=salesid",
+                )
             found.setdefault(topic, {})[name] = parts
     return found
 
@@ -129,4 +197,7 @@ def _chosen(key: list[str] | None, partition: list[str] | None, table: list[str]
 def _known_topics(chosen: Chosen, topics: Mapping[str, object]) -> None:
     unknown = sorted(set(chosen) - set(topics))
     if unknown:
-        raise UsageError(f"No object of topic {unknown[0]} waits for a rule", next_step="`sluice config discover` without choices shows the topics that do")
+        raise UsageError(
+            f"No object of topic {unknown[0]} waits for a rule",
+            next_step="`sluice config discover` without choices shows the topics that do",
+        )

@@ -1,4 +1,5 @@
 """`sluice doctor`: looks at the parts of a stack that must be right for the rest to work."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -21,18 +22,47 @@ from sluice_cli.adopt_command import announces, configured, queue_arn
 from sluice_cli.engine_trial import EngineTrial, links_finding
 from sluice_cli.failures import UsageError
 from sluice_cli.findings import FAIL, OK, WARN, Finding
-from sluice_cli.output import Json, Stack, chosen_target, command_line, counted, print_json, print_table, say, stderr_console
+from sluice_cli.output import (
+    Json,
+    Stack,
+    chosen_target,
+    command_line,
+    counted,
+    print_json,
+    print_table,
+    say,
+    stderr_console,
+)
 from sluice_cli.target import Target
 from sluice_cli.waiting import told_lane
 
 RELEASES = "emr-7."
-ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, the schedule comes every quarter of an hour
+ANNOUNCED_WITHIN_MS = (
+    3_600_000  # the stream takes a second, its retries minutes, the schedule comes every quarter of an hour
+)
 
 
 def doctor(
-    job: Annotated[bool, typer.Option("--job", help="Also have one job try the engine: versions, the Hudi bundle's links, a small table of each type. Takes a minute, and costs what a minute of a driver and an executor costs.")] = False,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="With --job: how long the job may take, its wait for workers included.")] = 1200.0,
-    accept_missing: Annotated[bool, typer.Option("--accept-missing", help="With --job: if the small tables come out right, let runs go on although the engine lacks some of what the Hudi bundle links to.")] = False,
+    job: Annotated[
+        bool,
+        typer.Option(
+            "--job",
+            help="Also have one job try the engine: versions, the Hudi bundle's links, a small table of each type. Takes a minute, and costs what a minute of a driver and an executor costs.",
+        ),
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", help="With --job: how long the job may take, its wait for workers included."
+        ),
+    ] = 1200.0,
+    accept_missing: Annotated[
+        bool,
+        typer.Option(
+            "--accept-missing",
+            help="With --job: if the small tables come out right, let runs go on although the engine lacks some of what the Hudi bundle links to.",
+        ),
+    ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -56,7 +86,10 @@ def doctor(
     if as_json:
         print_json([item.to_dict() for item in findings])
     else:
-        print_table(("", "about", "found", "what to do"), [(item.result, item.about, item.found, item.advice) for item in findings])
+        print_table(
+            ("", "about", "found", "what to do"),
+            [(item.result, item.about, item.found, item.advice) for item in findings],
+        )
     if any(item.result == FAIL for item in findings):
         raise typer.Exit(1)
 
@@ -67,13 +100,22 @@ def _tried(target: Target, timeout_s: float, accept_missing: bool) -> list[Findi
     findings: list[Finding] = []
     try:
         with console.status("Starting a job") as status:
-            trial = EngineTrial(target, progress=lambda line: status.update(Text(line)) if console.is_terminal else say(line))
+            trial = EngineTrial(
+                target, progress=lambda line: status.update(Text(line)) if console.is_terminal else say(line)
+            )
             findings = trial.run(timeout_s)
         if accept_missing:
             accepted = links_finding(trial.accept(command_line.get()))
             findings = [accepted if item.about == accepted.about else item for item in findings]
     except (ClientError, SluiceError) as error:
-        findings.append(Finding("trial", FAIL, str(error), "Check that the stack is up and what the credentials allow" if isinstance(error, ClientError) else ""))
+        findings.append(
+            Finding(
+                "trial",
+                FAIL,
+                str(error),
+                "Check that the stack is up and what the credentials allow" if isinstance(error, ClientError) else "",
+            )
+        )
     return findings
 
 
@@ -82,7 +124,14 @@ def _looked(about: str, look: Callable[[Target], Iterator[Finding]], target: Tar
     try:
         return list(look(target))
     except (ClientError, SluiceError) as error:
-        return [Finding(about, FAIL, f"could not be looked at: {error}", "Check that the stack is up and what the credentials allow")]
+        return [
+            Finding(
+                about,
+                FAIL,
+                f"could not be looked at: {error}",
+                "Check that the stack is up and what the credentials allow",
+            )
+        ]
 
 
 def _bronze(target: Target) -> Iterator[Finding]:
@@ -92,16 +141,30 @@ def _bronze(target: Target) -> Iterator[Finding]:
         yield Finding("bronze bucket", OK, f"{target.bronze} keeps versions")
     else:
         advice = f"aws s3api put-bucket-versioning --bucket {target.bronze} --versioning-configuration Status=Enabled"
-        yield Finding("bronze bucket", FAIL, f"{target.bronze} keeps no versions: an object written again before it is read is lost", advice)
+        yield Finding(
+            "bronze bucket",
+            FAIL,
+            f"{target.bronze} keeps no versions: an object written again before it is read is lost",
+            advice,
+        )
     notices = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
-    adopted = bool(target.parameters.get("BronzeBucketName"))  # only then the stack has a rule that takes a bucket's events from EventBridge
+    adopted = bool(
+        target.parameters.get("BronzeBucketName")
+    )  # only then the stack has a rule that takes a bucket's events from EventBridge
     advice = "`sluice adopt-bucket`" if adopted else "`sluice adopt-bucket --via queue`"
     if announces(notices, queue=queue_arn(target), by_event_bus=adopted):
         yield Finding("bronze notices", OK, "the bucket announces its objects")
     elif notices:
-        yield Finding("bronze notices", WARN, "the bucket announces its objects to others, and not to this stack's queue: they are found by the schedule only", advice)
+        yield Finding(
+            "bronze notices",
+            WARN,
+            "the bucket announces its objects to others, and not to this stack's queue: they are found by the schedule only",
+            advice,
+        )
     else:
-        yield Finding("bronze notices", FAIL, "the bucket announces nothing: objects are found by the schedule only", advice)
+        yield Finding(
+            "bronze notices", FAIL, "the bucket announces nothing: objects are found by the schedule only", advice
+        )
 
 
 def _places(target: Target) -> Iterator[Finding]:
@@ -124,9 +187,19 @@ def _application(target: Target) -> Iterator[Finding]:
     found = target.client("emr-serverless").get_application(applicationId=application)["application"]
     told = f"{found['applicationId']}: {found['releaseLabel']}, {found.get('architecture', 'X86_64')}, {found['state'].lower()}"
     if found["state"] == "TERMINATED" or found["type"].upper() != "SPARK":
-        yield Finding("application", FAIL, f"{told}, of type {found['type']}", "Deploy the template again, or correct the parameter ApplicationId")
+        yield Finding(
+            "application",
+            FAIL,
+            f"{told}, of type {found['type']}",
+            "Deploy the template again, or correct the parameter ApplicationId",
+        )
     elif not found["releaseLabel"].startswith(RELEASES):
-        yield Finding("application", WARN, f"{told}; Sluice is built for {RELEASES}x, the line of Spark 3.5", "`sluice doctor --job` says whether it fits")
+        yield Finding(
+            "application",
+            WARN,
+            f"{told}; Sluice is built for {RELEASES}x, the line of Spark 3.5",
+            "`sluice doctor --job` says whether it fits",
+        )
     else:
         yield Finding("application", OK, told, facts={"release": found["releaseLabel"], "state": found["state"]})
 
@@ -136,7 +209,9 @@ def _engine(target: Target) -> Iterator[Finding]:
     newest = sorted(objects.put_times(target.silver, REPORTS_PREFIX), key=lambda entry: entry[1])[-1:]
     document = objects.get(target.silver, newest[0][0]) if newest else None
     if document is None:
-        yield Finding("hudi bundle", OK, "not checked yet: the first run checks it, and `sluice doctor --job` does it now")
+        yield Finding(
+            "hudi bundle", OK, "not checked yet: the first run checks it, and `sluice doctor --job` does it now"
+        )
     else:
         yield links_finding(EngineReport.from_json(document.data.decode("utf-8", "replace")))
 
@@ -144,11 +219,21 @@ def _engine(target: Target) -> Iterator[Finding]:
 def _release(target: Target) -> Iterator[Finding]:
     release = target.outputs.get("Release", "")
     if release in NO_RELEASE:
-        yield Finding("release", FAIL, "none is set: objects are ledgered and nothing is started", "`make deploy` uploads one and sets it")
+        yield Finding(
+            "release",
+            FAIL,
+            "none is set: objects are ledgered and nothing is started",
+            "`make deploy` uploads one and sets it",
+        )
         return
     manifest = Objects(target.client("s3")).get(target.artifacts, f"releases/{release}/release.json")
     if manifest is None:
-        yield Finding("release", FAIL, f"{release} is set, and s3://{target.artifacts} doesn't hold it", "`make deploy` uploads it")
+        yield Finding(
+            "release",
+            FAIL,
+            f"{release} is set, and s3://{target.artifacts} doesn't hold it",
+            "`make deploy` uploads it",
+        )
     else:
         yield Finding("release", OK, release)
 
@@ -156,29 +241,52 @@ def _release(target: Target) -> Iterator[Finding]:
 def _configuration(target: Target) -> Iterator[Finding]:
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
     if configuration is None:
-        yield Finding("configuration", FAIL, "none was ever pushed: every object is parked", "`sluice config push tables.yaml`")
+        yield Finding(
+            "configuration", FAIL, "none was ever pushed: every object is parked", "`sluice config push tables.yaml`"
+        )
     else:
-        yield Finding("configuration", OK, f"{counted(len(configuration.rules), 'rule')}, version {configuration.version[:12]}")
+        yield Finding(
+            "configuration", OK, f"{counted(len(configuration.rules), 'rule')}, version {configuration.version[:12]}"
+        )
 
 
 def _lanes(target: Target) -> Iterator[Finding]:
     for lane in Ledger(target.client("dynamodb"), target.ledger_table).lanes():
-        result = FAIL if lane.state == HALTED else WARN if lane.state == PAUSED or lane.failures or lane.capacity_failures else OK
-        advice = f"Look at the last run {lane.last_run_id}, then `sluice resume {lane.lane}`" if lane.state == HALTED else f"`sluice resume {lane.lane}`" if lane.state == PAUSED else ""
+        result = (
+            FAIL
+            if lane.state == HALTED
+            else WARN
+            if lane.state == PAUSED or lane.failures or lane.capacity_failures
+            else OK
+        )
+        advice = (
+            f"Look at the last run {lane.last_run_id}, then `sluice resume {lane.lane}`"
+            if lane.state == HALTED
+            else f"`sluice resume {lane.lane}`"
+            if lane.state == PAUSED
+            else ""
+        )
         yield Finding(f"lane {lane.lane}", result, told_lane(lane, epoch_ms()), advice)
 
 
 def _tables(target: Target) -> Iterator[Finding]:
     for table in Ledger(target.client("dynamodb"), target.ledger_table).tables():
         if table.last_error:
-            yield Finding(f"table {table.table}", WARN, f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}", "`sluice status` says when it is tried again")
+            yield Finding(
+                f"table {table.table}",
+                WARN,
+                f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
+                "`sluice status` says when it is tried again",
+            )
 
 
 def _set_aside(target: Target) -> Iterator[Finding]:
     if next(Ledger(target.client("dynamodb"), target.ledger_table).objects_in_state(QUARANTINED), None) is None:
         yield Finding("quarantine", OK, "empty")
     else:
-        yield Finding("quarantine", WARN, "some objects could not be merged", "`sluice quarantine list` says which and why")
+        yield Finding(
+            "quarantine", WARN, "some objects could not be merged", "`sluice quarantine list` says which and why"
+        )
 
 
 def _lost_notices(target: Target) -> Iterator[Finding]:
@@ -186,10 +294,17 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
     if url is None:
         yield Finding("lost notices", WARN, "the stack has no output DeadLetterQueueUrl", "Deploy the template again")
         return
-    attributes: dict[str, Any] = target.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
+    attributes: dict[str, Any] = target.client("sqs").get_queue_attributes(
+        QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
+    )["Attributes"]
     waiting = int(attributes.get("ApproximateNumberOfMessages", 0))
     if waiting:
-        yield Finding("lost notices", FAIL, f"{counted(waiting, 'message')} in the dead-letter queue", "Look at the log of admit, then `aws sqs start-message-move-task`")
+        yield Finding(
+            "lost notices",
+            FAIL,
+            f"{counted(waiting, 'message')} in the dead-letter queue",
+            "Look at the log of admit, then `aws sqs start-message-move-task`",
+        )
     else:
         yield Finding("lost notices", OK, "none")
 
@@ -200,7 +315,12 @@ def _announcements(target: Target) -> Iterator[Finding]:
     if oldest is None:
         yield Finding("announcements", OK, "no committed batch waits for one")
     else:
-        yield Finding("announcements", FAIL, f"batch {oldest['batch']} was committed over an hour ago and not announced", "Look at the logs of announce and reconcile: the event bus refuses, or isn't there")
+        yield Finding(
+            "announcements",
+            FAIL,
+            f"batch {oldest['batch']} was committed over an hour ago and not announced",
+            "Look at the logs of announce and reconcile: the event bus refuses, or isn't there",
+        )
 
 
 LOOKS: dict[str, Callable[[Target], Iterator[Finding]]] = {

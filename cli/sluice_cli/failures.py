@@ -1,4 +1,5 @@
 """What a command says when it can't do its work: one line, the next step, an exit code."""
+
 from __future__ import annotations
 
 from sluice.errors import SluiceError

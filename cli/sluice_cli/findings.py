@@ -1,4 +1,5 @@
 """What a look at a stack found: one line for a person, one object for a script."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

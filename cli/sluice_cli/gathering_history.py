@@ -1,4 +1,5 @@
 """Collects the newest objects of a stack, or all versions of one key, from manifests, the ledger and bronze, within bounds."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -62,10 +63,22 @@ class Histories:
         batches: list[PastBatch] = []
         past = PastBatches(self._objects, self._silver)
         for lane in self._ledger.lanes():
-            self._add(admitted, asked, ((item.id, item.admitted_at) for item in self._ledger.pending(lane.lane, asked.limit) if asked.table in (None, item.table)))
+            self._add(
+                admitted,
+                asked,
+                (
+                    (item.id, item.admitted_at)
+                    for item in self._ledger.pending(lane.lane, asked.limit)
+                    if asked.table in (None, item.table)
+                ),
+            )
         for state in LISTED_STATES:
             records = islice(self._ledger.objects_in_state(state, since=asked.since), SET_ASIDE_AT_MOST)
-            self._add(admitted, asked, ((record.id, record.admitted_at) for record in records if asked.table in (None, record.table)))
+            self._add(
+                admitted,
+                asked,
+                ((record.id, record.admitted_at) for record in records if asked.table in (None, record.table)),
+            )
         stopped = False
         for batch in past.newest(table=asked.table, since=asked.since, at_most=MANIFESTS_AT_MOST):
             # Nothing in a batch was admitted after its claim: once the newest are all younger than that, no older batch has one of them.
@@ -76,8 +89,13 @@ class Histories:
             batches.append(batch)
             parts = [part for table, part in batch.manifest.tables.items() if asked.table in (None, table)]
             self._add(admitted, asked, ((item.id, item.admitted_at) for part in parts for item in part.objects))
-        newest = sorted(admitted, key=lambda identity: (admitted[identity], identity))[-asked.limit:]
-        return Gathered(self._entries(newest, batches), tuple(batches), more=stopped or len(admitted) > len(newest), unread=0 if stopped else past.unread)
+        newest = sorted(admitted, key=lambda identity: (admitted[identity], identity))[-asked.limit :]
+        return Gathered(
+            self._entries(newest, batches),
+            tuple(batches),
+            more=stopped or len(admitted) > len(newest),
+            unread=0 if stopped else past.unread,
+        )
 
     def of_key(self, key: str) -> Gathered:
         """Every version of one key (as `Tracker.named` takes it), with the batches that its records and the decisions about it name. Raises UsageError."""
@@ -86,13 +104,19 @@ class Histories:
         entries = []
         for identity, record in versions.items():
             decisions = tuple(self._ledger.decisions_about(identity)) if record else ()
-            named = {name for name in (record.batch if record else None, *(decision.batch for decision in decisions)) if name}
+            named = {
+                name for name in (record.batch if record else None, *(decision.batch for decision in decisions)) if name
+            }
             for name in sorted(named - set(batches)):
                 found = self._batch(name)
                 if found is not None:
                     batches[name] = found
             own = [batches[name] for name in named if name in batches]
-            entries.append(Entry(identity, record, self._objects.modified_at(identity), claims_of(identity, record, own), decisions))
+            entries.append(
+                Entry(
+                    identity, record, self._objects.modified_at(identity), claims_of(identity, record, own), decisions
+                )
+            )
         return Gathered(tuple(sorted(entries, key=lambda entry: (entry.since, entry.id))), tuple(batches.values()))
 
     def _entries(self, ids: list[ObjectId], batches: Iterable[PastBatch]) -> tuple[Entry, ...]:
@@ -101,8 +125,16 @@ class Histories:
 
         def entry(identity: ObjectId) -> Entry:
             record: ObjectRecord | None = records.get(identity)
-            decisions = tuple(self._ledger.decisions_about(identity)) if record is not None and _decided_about(record) else ()
-            return Entry(identity, record, self._objects.modified_at(identity), claims_of(identity, record, claimed.get(identity, ())), decisions)
+            decisions = (
+                tuple(self._ledger.decisions_about(identity)) if record is not None and _decided_about(record) else ()
+            )
+            return Entry(
+                identity,
+                record,
+                self._objects.modified_at(identity),
+                claims_of(identity, record, claimed.get(identity, ())),
+                decisions,
+            )
 
         with ThreadPoolExecutor(THREADS, thread_name_prefix="history") as pool:
             return tuple(sorted(pool.map(entry, ids), key=lambda found: (found.since, found.id)))
@@ -114,7 +146,14 @@ class Histories:
             return None
         manifest = Manifest.from_json(document.data.decode("utf-8"))
         outcomes = {table: self._objects.get(self._silver, outcome_key(name, table)) for table in manifest.tables}
-        return PastBatch(manifest, {table: Outcome.from_json(found.data.decode("utf-8")) for table, found in outcomes.items() if found is not None})
+        return PastBatch(
+            manifest,
+            {
+                table: Outcome.from_json(found.data.decode("utf-8"))
+                for table, found in outcomes.items()
+                if found is not None
+            },
+        )
 
     @staticmethod
     def _add(admitted: dict[ObjectId, int], asked: Asked, found: Iterable[tuple[ObjectId, int]]) -> None:

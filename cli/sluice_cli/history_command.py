@@ -1,4 +1,5 @@
 """`sluice history`: what happened to objects, oldest first."""
+
 from __future__ import annotations
 
 import sys
@@ -13,7 +14,17 @@ from sluice_aws.objects import Objects
 from sluice_cli.failures import UsageError
 from sluice_cli.gathering_history import MANIFESTS_AT_MOST, Asked, Gathered, Histories
 from sluice_cli.object_history import Claim, Entry, told, totals
-from sluice_cli.output import Json, Stack, chosen_target, counted, human_bytes, print_json, print_table, say, stderr_console
+from sluice_cli.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    human_bytes,
+    print_json,
+    print_table,
+    say,
+    stderr_console,
+)
 from sluice_cli.plain_text import shortened, visible
 from sluice_cli.points_in_time import clock, iso, point_in_time
 from sluice_cli.target import Target
@@ -24,11 +35,40 @@ NAME_CHARACTERS = 14  # of batches and runs, in a terminal
 
 
 def history(
-    table: Annotated[str | None, typer.Option("--table", "-t", metavar="T", help="Only objects of this table.", show_default=False)] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="All versions of one object: its key, s3://BUCKET/KEY, or the end of its key.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=LARGEST_LIMIT, help="The newest N objects.")] = LIMIT,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only what was admitted from then on: 15min, 2h or 7d ago, or a time with its zone.", show_default=False)] = None,
-    before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Only what was admitted before; gives the page before a page.", show_default=False)] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", metavar="T", help="Only objects of this table.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            "-k",
+            metavar="KEY",
+            help="All versions of one object: its key, s3://BUCKET/KEY, or the end of its key.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=LARGEST_LIMIT, help="The newest N objects.")
+    ] = LIMIT,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only what was admitted from then on: 15min, 2h or 7d ago, or a time with its zone.",
+            show_default=False,
+        ),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option(
+            "--before",
+            metavar="TIME",
+            help="Only what was admitted before; gives the page before a page.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -48,15 +88,30 @@ def history(
       sluice history --json --limit 10000 | jq '.objects[] | select(.state == "quarantined") | .key'
     """
     if key is not None and (table is not None or since is not None or before is not None):
-        raise UsageError("--key names one object, and --table, --since and --before choose among many", next_step="Give one or the other")
+        raise UsageError(
+            "--key names one object, and --table, --since and --before choose among many",
+            next_step="Give one or the other",
+        )
     target = chosen_target(stack)
     now = epoch_ms()
-    asked = Asked(limit, table, None if since is None else point_in_time(since, now), None if before is None else point_in_time(before, now))
+    asked = Asked(
+        limit,
+        table,
+        None if since is None else point_in_time(since, now),
+        None if before is None else point_in_time(before, now),
+    )
     with stderr_console().status("Reading manifests and the ledger"):
         found = histories(target).of_key(key) if key is not None else histories(target).newest(asked)
     sums = totals(found.entries, found.batches)
     if as_json:
-        print_json({"objects": [told(entry) for entry in found.entries], "totals": sums, "more": found.more, "unread_manifests": found.unread})
+        print_json(
+            {
+                "objects": [told(entry) for entry in found.entries],
+                "totals": sums,
+                "more": found.more,
+                "unread_manifests": found.unread,
+            }
+        )
         return
     _print(found, sums)
 
@@ -64,7 +119,11 @@ def history(
 def histories(target: Target) -> Histories:
     """The histories of a stack."""
     return Histories(
-        ledger=Ledger(target.client("dynamodb"), target.ledger_table), objects=Objects(target.client("s3")), silver=target.silver, tracker=tracker(target))
+        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
+        objects=Objects(target.client("s3")),
+        silver=target.silver,
+        tracker=tracker(target),
+    )
 
 
 def _print(found: Gathered, sums: Mapping[str, Any]) -> None:
@@ -79,21 +138,34 @@ def _print(found: Gathered, sums: Mapping[str, Any]) -> None:
     say(f"{counted(sums['objects'], 'object')}, {human_bytes(sums['bytes'])}{f': {states}' if states else ''}")
     if sums["parts"]:
         rows = f", {counted(counts['quarantined_rows'], 'row')} quarantined" if counts.get("quarantined_rows") else ""
-        say(f"{counted(counts.get('read', 0), 'change')} in {counted(sums['batches'], 'batch', 'batches')} and {counted(sums['parts'], 'part of a table', 'parts of tables')}{rows}")
+        say(
+            f"{counted(counts.get('read', 0), 'change')} in {counted(sums['batches'], 'batch', 'batches')} and {counted(sums['parts'], 'part of a table', 'parts of tables')}{rows}"
+        )
     if found.more:
-        say(f"There are older ones: `--before {iso(found.entries[0].since)}` shows the page before, and --limit a longer one")
+        say(
+            f"There are older ones: `--before {iso(found.entries[0].since)}` shows the page before, and --limit a longer one"
+        )
     if found.unread:
-        say(f"{found.unread:,} older manifests were not read, since one history reads {MANIFESTS_AT_MOST:,}. Use --table, --since or --key")
+        say(
+            f"{found.unread:,} older manifests were not read, since one history reads {MANIFESTS_AT_MOST:,}. Use --table, --since or --key"
+        )
 
 
 def _row(entry: Entry, short: bool) -> tuple[str, ...]:
     claim = entry.last_claim
     began = (entry.record.noticed_at if entry.record else None) or entry.put_at
     return (
-        clock(began) + (" (gone)" if entry.put_at is None else ""), _after(entry.record.admitted_at if entry.record else None, began),
-        _after(claim.claimed_at if claim else None, began), _after(claim.readable_at if claim else None, began), _state(entry),
-        (entry.record.table if entry.record else None) or "-", _name(claim.batch if claim else None, short), _name(claim.run if claim else None, short),
-        _changes(claim), str(entry.record.size) if entry.record else "-", visible(entry.id.key),
+        clock(began) + (" (gone)" if entry.put_at is None else ""),
+        _after(entry.record.admitted_at if entry.record else None, began),
+        _after(claim.claimed_at if claim else None, began),
+        _after(claim.readable_at if claim else None, began),
+        _state(entry),
+        (entry.record.table if entry.record else None) or "-",
+        _name(claim.batch if claim else None, short),
+        _name(claim.run if claim else None, short),
+        _changes(claim),
+        str(entry.record.size) if entry.record else "-",
+        visible(entry.id.key),
     )
 
 

@@ -1,4 +1,5 @@
 """HTML and SVG put together from nodes, so that whatever is not a node is escaped: there is no way to forget it."""
+
 from __future__ import annotations
 
 from sluice_cli.plain_text import marked_up
@@ -12,7 +13,9 @@ class Node(str):
 
 def tag(name: str, /, *children: object, **attributes: object) -> Node:
     """An element. Children that are no nodes are text, None is left out; of an attribute `class_` means class and `_` a dash."""
-    told = "".join(f' {_attribute(key)}="{marked_up(str(value))}"' for key, value in attributes.items() if value is not None)
+    told = "".join(
+        f' {_attribute(key)}="{marked_up(str(value))}"' for key, value in attributes.items() if value is not None
+    )
     if name in _VOID and not children:
         return Node(f"<{name}{told}/>")
     return Node(f"<{name}{told}>{joined(*children)}</{name}>")
@@ -20,7 +23,9 @@ def tag(name: str, /, *children: object, **attributes: object) -> Node:
 
 def joined(*children: object) -> Node:
     """Nodes and texts one after another."""
-    return Node("".join(child if isinstance(child, Node) else marked_up(str(child)) for child in children if child is not None))
+    return Node(
+        "".join(child if isinstance(child, Node) else marked_up(str(child)) for child in children if child is not None)
+    )
 
 
 def _attribute(name: str) -> str:

@@ -1,4 +1,5 @@
 """`sluice config import`: a Hudi Streamer's properties as a rule of tables.yaml, and what of them is left out."""
+
 from __future__ import annotations
 
 from dataclasses import asdict
@@ -21,12 +22,27 @@ _INCLUDE = "include"
 
 
 def import_properties(
-    properties: Annotated[Path, typer.Argument(metavar="FILE", help="A .properties file of Hudi Streamer (DeltaStreamer).")],
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic, where the properties don't tell it.")] = None,
-    table: Annotated[str | None, typer.Option("--table", metavar="DATABASE.TABLE", help="The table, where it is to be another.")] = None,
-    table_type: Annotated[str | None, typer.Option("--table-type", metavar="cow|mor", help="As on the Streamer's command line: COPY_ON_WRITE or MERGE_ON_READ too.")] = None,
+    properties: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .properties file of Hudi Streamer (DeltaStreamer).")
+    ],
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="The topic, where the properties don't tell it.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="DATABASE.TABLE", help="The table, where it is to be another.")
+    ] = None,
+    table_type: Annotated[
+        str | None,
+        typer.Option(
+            "--table-type",
+            metavar="cow|mor",
+            help="As on the Streamer's command line: COPY_ON_WRITE or MERGE_ON_READ too.",
+        ),
+    ] = None,
     write: Annotated[bool, typer.Option("--write", help="Add the rule to the file, unless something is open.")] = False,
-    file: Annotated[Path, typer.Option("--file", metavar="FILE", help="The tables.yaml that is added to, or made.")] = Path("tables.yaml"),
+    file: Annotated[
+        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml that is added to, or made.")
+    ] = Path("tables.yaml"),
     as_json: Json = False,
 ) -> None:
     """Translate a Hudi Streamer configuration into a rule of tables.yaml. Needs no stack.
@@ -45,7 +61,11 @@ def import_properties(
     if topic is not None and not TOPIC.fullmatch(topic):
         raise UsageError(f"{topic!r} is no topic's name", next_step="Use letters, digits, . _ and -")
     found = translate(_entries(properties, 0), topic=topic, table=table, table_type=_type(table_type))
-    added = add_rules(file, 1, lambda indent: _indented(_lines(found, properties), indent)) if write and not found.open else None
+    added = (
+        add_rules(file, 1, lambda indent: _indented(_lines(found, properties), indent))
+        if write and not found.open
+        else None
+    )
     if as_json:
         print_json({**asdict(found), "written": added is not None, "file": str(file)})
     else:
@@ -83,8 +103,16 @@ def _type(written: str | None) -> str | None:
 
 def _lines(found: Translation, origin: Path) -> list[str]:
     rule = found.rule
-    lines = [comment(f"from {origin.name}"), *(comment(f"note: {note}") for note in found.notes), *(comment(f"OPEN: {line}") for line in found.open)]
-    body = [f"- topic: {_text(rule.get('topic'))}", f"  table: {_text(rule.get('table'))}", f"  record_key: {columns_value(_strings(rule.get('record_key')))}"]
+    lines = [
+        comment(f"from {origin.name}"),
+        *(comment(f"note: {note}") for note in found.notes),
+        *(comment(f"OPEN: {line}") for line in found.open),
+    ]
+    body = [
+        f"- topic: {_text(rule.get('topic'))}",
+        f"  table: {_text(rule.get('table'))}",
+        f"  record_key: {columns_value(_strings(rule.get('record_key')))}",
+    ]
     if "partition_by" in rule:
         body.append(f"  partition_by: {columns_value(_strings(rule['partition_by']))}")
     body.append(f"  table_type: {_text(rule['table_type'])}")

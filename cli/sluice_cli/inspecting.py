@@ -1,4 +1,5 @@
 """What `sluice table` tells of a table: its schema, its commits with what they wrote and cost, its files, and their statistics."""
+
 from __future__ import annotations
 
 import json
@@ -103,7 +104,9 @@ class TableStats:
     by_operation: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-def commit_rows(state: TableState, *, newest: int | None = None, tick: Callable[[int], None] = lambda done: None) -> list[CommitRow]:
+def commit_rows(
+    state: TableState, *, newest: int | None = None, tick: Callable[[int], None] = lambda done: None
+) -> list[CommitRow]:
     """The active timeline, the newest first: all of it, or so many. `tick` is told how many were read. Raises UnreadableCommit, Damaged."""
     instants = list(reversed(state.timeline.instants))[:newest]
     rows: list[CommitRow] = []
@@ -117,22 +120,39 @@ def commit_rows(state: TableState, *, newest: int | None = None, tick: Callable[
 def _row(state: TableState, instant: Instant) -> CommitRow:
     if instant.writes:
         return _written(instant, state.commit(instant))
-    deleted = int(state.record(instant).get("totalFilesDeleted") or 0) if (instant.action, instant.state) == (CLEAN, COMPLETED) else 0
+    deleted = (
+        int(state.record(instant).get("totalFilesDeleted") or 0)
+        if (instant.action, instant.state) == (CLEAN, COMPLETED)
+        else 0
+    )
     return CommitRow(instant.time, moment_of(instant.time), instant.action, instant.state, files_deleted=deleted)
 
 
 def _written(instant: Instant, commit: Commit) -> CommitRow:
-    inserted, updated, deleted = (sum(getattr(file, name) for file in commit.files) for name in ("inserts", "updates", "deletes"))
+    inserted, updated, deleted = (
+        sum(getattr(file, name) for file in commit.files) for name in ("inserts", "updates", "deletes")
+    )
     services = commit.compacted or commit.operation.lower() in _SERVICES
     if services:  # what Hudi counts of them are rows that were changed by commits before
         inserted = updated = deleted = 0
     written = sum(file.written_bytes for file in commit.files)
     changed = 0 if services else sum(_changed_bytes(file) for file in commit.files)
     return CommitRow(
-        instant=instant.time, at=moment_of(instant.time), action=instant.action, state=instant.state, operation=commit.operation.lower(), batch=commit.extra.get(BATCH_KEY),
-        inserted=inserted, updated=updated, deleted=deleted, rows_written=sum(file.rows for file in commit.files), bytes_written=written, bytes_changed=changed,
+        instant=instant.time,
+        at=moment_of(instant.time),
+        action=instant.action,
+        state=instant.state,
+        operation=commit.operation.lower(),
+        batch=commit.extra.get(BATCH_KEY),
+        inserted=inserted,
+        updated=updated,
+        deleted=deleted,
+        rows_written=sum(file.rows for file in commit.files),
+        bytes_written=written,
+        bytes_changed=changed,
         files_written=len(commit.files),
-        files_deleted=sum(len(ids) for ids in commit.replaced.values()), partitions=len(commit.partitions),
+        files_deleted=sum(len(ids) for ids in commit.replaced.values()),
+        partitions=len(commit.partitions),
         write_amplification=round(written / changed, 2) if changed else None,
     )
 
@@ -145,14 +165,24 @@ def _changed_bytes(file: FileWritten) -> int:
 
 def file_rows(state: TableState, *, partition: str | None = None) -> list[FileRow]:
     """The file groups that readers see now, by partition."""
-    return [_file_row(item) for item in state.slices(state.newest_until(None)) if partition is None or item.partition == partition]
+    return [
+        _file_row(item)
+        for item in state.slices(state.newest_until(None))
+        if partition is None or item.partition == partition
+    ]
 
 
 def _file_row(item: FileSlice) -> FileRow:
     size = item.base.size if item.base is not None else 0
     return FileRow(
-        partition=item.partition, file_id=item.file_id, base=item.base.path if item.base is not None else None, instant=item.base.instant if item.base is not None else None,
-        bytes=size, logs=len(item.logs), log_bytes=sum(log.size for log in item.logs), small=item.base is not None and size < SMALL_FILE_BYTES,
+        partition=item.partition,
+        file_id=item.file_id,
+        base=item.base.path if item.base is not None else None,
+        instant=item.base.instant if item.base is not None else None,
+        bytes=size,
+        logs=len(item.logs),
+        log_bytes=sum(log.size for log in item.logs),
+        small=item.base is not None and size < SMALL_FILE_BYTES,
     )
 
 
@@ -164,18 +194,30 @@ def table_stats(state: TableState, commits: Sequence[CommitRow]) -> TableStats:
     written, changed_bytes = sum(row.bytes_written for row in writes), sum(row.bytes_changed for row in writes)
     by_operation: dict[str, dict[str, int]] = {}
     for row in writes:
-        told = by_operation.setdefault(row.operation, {"commits": 0, "rows_changed": 0, "rows_written": 0, "bytes_written": 0})
-        for name, value in (("commits", 1), ("rows_changed", row.changed), ("rows_written", row.rows_written), ("bytes_written", row.bytes_written)):
+        told = by_operation.setdefault(
+            row.operation, {"commits": 0, "rows_changed": 0, "rows_written": 0, "bytes_written": 0}
+        )
+        for name, value in (
+            ("commits", 1),
+            ("rows_changed", row.changed),
+            ("rows_written", row.rows_written),
+            ("bytes_written", row.bytes_written),
+        ):
             told[name] += value
     return TableStats(
-        table=state.table, partitions=len({item.partition for item in slices}),
+        table=state.table,
+        partitions=len({item.partition for item in slices}),
         base=FileSizes.of(item.base.size for item in slices if item.base is not None),
         pending_logs=FileSizes.of(log.size for item in slices for log in item.logs),
         file_groups_with_logs=sum(1 for item in slices if item.logs),
         small_files=sum(1 for item in slices if item.base is not None and item.base.size < SMALL_FILE_BYTES),
         older_versions=FileSizes.of(file.size for file in state.files if file.path not in seen),
-        commits=len(writes), rows_changed=sum(row.changed for row in writes), rows_written=sum(row.rows_written for row in writes), bytes_written=written,
-        write_amplification=round(written / changed_bytes, 2) if changed_bytes else None, by_operation=by_operation,
+        commits=len(writes),
+        rows_changed=sum(row.changed for row in writes),
+        rows_written=sum(row.rows_written for row in writes),
+        bytes_written=written,
+        write_amplification=round(written / changed_bytes, 2) if changed_bytes else None,
+        by_operation=by_operation,
     )
 
 
@@ -183,8 +225,12 @@ def described(folder: TableFolder) -> dict[str, Any]:
     """What a table's own properties say of it."""
     properties = properties_of(folder.read(PROPERTIES_FILE).decode("utf-8"))
     return {
-        "table": folder.table, "type": "merge-on-read" if is_merge_on_read(properties) else "copy-on-write", "location": folder.url,
-        "record_key": list(record_key_of(properties)), "partition_by": list(partition_fields_of(properties)), "properties": properties,
+        "table": folder.table,
+        "type": "merge-on-read" if is_merge_on_read(properties) else "copy-on-write",
+        "location": folder.url,
+        "record_key": list(record_key_of(properties)),
+        "partition_by": list(partition_fields_of(properties)),
+        "properties": properties,
     }
 
 
@@ -192,7 +238,12 @@ def schema_rows(avro_schema: str) -> list[dict[str, Any]]:
     """The columns of a commit's schema: name, type as Avro names it, whether null may be, the comment, and whether readers see it."""
     fields = json.loads(avro_schema).get("fields", ()) if avro_schema else ()
     return [
-        {"name": item["name"], **_type(item["type"]), "comment": item.get("doc") or "", "hidden": item["name"] in hidden_columns.NAMES or item["name"] == hidden_columns.ROW}
+        {
+            "name": item["name"],
+            **_type(item["type"]),
+            "comment": item.get("doc") or "",
+            "hidden": item["name"] in hidden_columns.NAMES or item["name"] == hidden_columns.ROW,
+        }
         for item in fields
     ]
 

@@ -1,4 +1,5 @@
 """`sluice pause` and `sluice resume`: whether a lane may start runs."""
+
 from __future__ import annotations
 
 from typing import Annotated, Any
@@ -47,7 +48,10 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     ledger = _known(target, lane)
     moving = [table.table for table in ledger.tables() if table.rebuild and table.rebuild.get("lane") == lane]
     if moving:
-        raise CommandFailed(f"{moving[0]} is being rebuilt, and its data half moved", next_step=f"`sluice rebuild table {moving[0]}` goes on with it; then resume")
+        raise CommandFailed(
+            f"{moving[0]} is being rebuilt, and its data half moved",
+            next_step=f"`sluice rebuild table {moving[0]}` goes on with it; then resume",
+        )
     _decided_by_hand(ledger, lane)
     state = ledger.resume(lane)
     supervise_now(target)
@@ -74,7 +78,12 @@ def _known(target: Target, lane: str) -> Ledger:
 
 def _print(state: LaneState, as_json: bool) -> None:
     if as_json:
-        document: dict[str, Any] = {"lane": state.lane, "state": state.state, "pause_requested": state.pause_requested, "run": state.run_id}
+        document: dict[str, Any] = {
+            "lane": state.lane,
+            "state": state.state,
+            "pause_requested": state.pause_requested,
+            "run": state.run_id,
+        }
         print_json(document)
     else:
         note = ". `sluice resume` starts it again" if state.state == HALTED else ""

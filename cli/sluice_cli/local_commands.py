@@ -1,4 +1,5 @@
 """`sluice local`: the whole pipeline on this machine, and nothing left when it ends."""
+
 from __future__ import annotations
 
 import os
@@ -28,7 +29,9 @@ from sluice_local.stack import Options, local_stack, wait_for_end
 
 _SLUICE = [sys.executable, "-c", "from sluice_cli.main import main; main()"]
 _END_SECONDS = 30.0
-_DEPLOYED_PACE = Pace(batching_window_s=2, supervise="rate(2 minutes)", reconcile="rate(15 minutes)", reconcile_grace_s=900)
+_DEPLOYED_PACE = Pace(
+    batching_window_s=2, supervise="rate(2 minutes)", reconcile="rate(15 minutes)", reconcile_grace_s=900
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,18 +40,40 @@ app = typer.Typer(
     The stack belongs to the folder it is started in (.sluice, or SLUICE_HOME); every verb finds it from there. It keeps nothing: what it held is gone when it ends.""",
 )
 
-Port = Annotated[Optional[int], typer.Option("--port", help="Port of the emulator; free ones are chosen when not given.", show_default=False)]
+Port = Annotated[
+    Optional[int],
+    typer.Option("--port", help="Port of the emulator; free ones are chosen when not given.", show_default=False),
+]
 
 
 @app.command()
 def up(
-    config: Annotated[Optional[Path], typer.Option("--config", metavar="FILE", help="A tables.yaml to put in force once the stack is there.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when it is ready, and leave it running until `sluice local down`.")] = False,
+    config: Annotated[
+        Optional[Path],
+        typer.Option("--config", metavar="FILE", help="A tables.yaml to put in force once the stack is there."),
+    ] = None,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", "-d", help="Return when it is ready, and leave it running until `sluice local down`."),
+    ] = False,
     port: Port = None,
-    emr_port: Annotated[Optional[int], typer.Option("--emr-port", help="Port of the EMR Serverless stand-in.", show_default=False)] = None,
-    cores: Annotated[Optional[int], typer.Option("--cores", min=1, help="Cores that a Spark run takes.", show_default="all, at most 4")] = None,
-    emulator: Annotated[Kind, typer.Option("--emulator", envvar=VARIABLE, help="What AWS is emulated by. LocalStack needs a Python 3.13 of its own.")] = Kind.MINISTACK,
-    deployed_timers: Annotated[bool, typer.Option("--deployed-timers", help="Schedules and batching window as deployed, instead of the shortest.")] = False,
+    emr_port: Annotated[
+        Optional[int], typer.Option("--emr-port", help="Port of the EMR Serverless stand-in.", show_default=False)
+    ] = None,
+    cores: Annotated[
+        Optional[int],
+        typer.Option("--cores", min=1, help="Cores that a Spark run takes.", show_default="all, at most 4"),
+    ] = None,
+    emulator: Annotated[
+        Kind,
+        typer.Option(
+            "--emulator", envvar=VARIABLE, help="What AWS is emulated by. LocalStack needs a Python 3.13 of its own."
+        ),
+    ] = Kind.MINISTACK,
+    deployed_timers: Annotated[
+        bool,
+        typer.Option("--deployed-timers", help="Schedules and batching window as deployed, instead of the shortest."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Start the stack and print its endpoints, bucket names and credentials.
@@ -63,7 +88,11 @@ def up(
     if config is not None:
         read_tables(_text(config))  # a mistake in it is said before anything is started
     if detach:
-        options = [f"--emulator={emulator.value}"] + [f"--port={port}"] * (port is not None) + [f"--emr-port={emr_port}"] * (emr_port is not None)
+        options = (
+            [f"--emulator={emulator.value}"]
+            + [f"--port={port}"] * (port is not None)
+            + [f"--emr-port={emr_port}"] * (emr_port is not None)
+        )
         options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
         _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
         return
@@ -82,7 +111,9 @@ def up(
             _ignore_signals()  # what is left to do is ending everything, which a second Ctrl-C must not cut short
             say("Ending")
     if not asked:
-        raise DidNotStart(f"The emulator ended by itself; its output is in {stack.emulator.log}", log=str(stack.emulator.log))
+        raise DidNotStart(
+            f"The emulator ended by itself; its output is in {stack.emulator.log}", log=str(stack.emulator.log)
+        )
 
 
 @app.command()
@@ -108,7 +139,7 @@ def down() -> None:
 def info(as_json: Json = False) -> None:
     """Print endpoints, bucket names and credentials of the running stack.
 
-      eval "$(sluice local info --json | jq -r '"export AWS_ENDPOINT_URL=" + .endpoint')"
+    eval "$(sluice local info --json | jq -r '"export AWS_ENDPOINT_URL=" + .endpoint')"
     """
     home = running_home(os.environ, Path.cwd())
     _show(home.description(), home, as_json=as_json)
@@ -116,13 +147,18 @@ def info(as_json: Json = False) -> None:
 
 @app.command()
 def logs(
-    run: Annotated[Optional[str], typer.Argument(metavar="[RUN]", help="An EMR job-run id; the newest when not given.", show_default=False)] = None,
-    stderr: Annotated[bool, typer.Option("--stderr", help="Spark's own output instead of the driver's events.")] = False,
+    run: Annotated[
+        Optional[str],
+        typer.Argument(metavar="[RUN]", help="An EMR job-run id; the newest when not given.", show_default=False),
+    ] = None,
+    stderr: Annotated[
+        bool, typer.Option("--stderr", help="Spark's own output instead of the driver's events.")
+    ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
 ) -> None:
     """Print the output of a job run: its events, or with --stderr what Spark says. It stays after the stack has ended.
 
-      sluice local logs --follow
+    sluice local logs --follow
     """
     home = running_home(os.environ, Path.cwd())
     runs = sorted((path for path in home.runs.glob("*/request.json")), key=lambda path: path.stat().st_mtime)
@@ -131,7 +167,9 @@ def logs(
         raise UsageError(f"No job run {run or 'yet'} in {home.runs}" if run else f"No job has run yet in {home.path}")
     folder = chosen[-1]
     say(f"job run {folder.name}")
-    for text in following(folder / ("stderr" if stderr else "stdout"), until=lambda: not follow or not (folder / "work").exists()):
+    for text in following(
+        folder / ("stderr" if stderr else "stdout"), until=lambda: not follow or not (folder / "work").exists()
+    ):
         sys.stdout.write(text)
         sys.stdout.flush()
 
@@ -152,8 +190,13 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
     home.file.unlink(missing_ok=True)
     with home.log.open("wb") as log:
         child = subprocess.Popen(
-            [*_SLUICE, "local", "up", *options], cwd=home.path, env={**os.environ, "SLUICE_HOME": str(home.path)},
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            [*_SLUICE, "local", "up", *options],
+            cwd=home.path,
+            env={**os.environ, "SLUICE_HOME": str(home.path)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
         with progress_lines() as progress:
@@ -173,10 +216,16 @@ def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], No
 
 def _pusher(home: Home, config: Path | None) -> Callable[[], None]:
     """What puts the configuration in force on the stack of `home`, as a user would."""
+
     def push() -> None:
         if config is None:
             return
-        done = subprocess.run([*_SLUICE, "config", "push", str(config.absolute())], env={**os.environ, "SLUICE_HOME": str(home.path), "SLUICE_STACK": ""}, stdout=sys.stderr, check=False)
+        done = subprocess.run(
+            [*_SLUICE, "config", "push", str(config.absolute())],
+            env={**os.environ, "SLUICE_HOME": str(home.path), "SLUICE_STACK": ""},
+            stdout=sys.stderr,
+            check=False,
+        )
         if done.returncode != 0:
             raise UsageError(f"{config} was not put in force")
 
@@ -193,6 +242,7 @@ def _text(config: Path) -> str:
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Let a request to end the process, or the end of its terminal, unwind it as Ctrl-C does."""
+
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 

@@ -1,4 +1,5 @@
 """What `sluice local` shows: steps while it starts, and where everything is once it runs."""
+
 from __future__ import annotations
 
 import time

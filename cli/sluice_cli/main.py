@@ -1,4 +1,5 @@
 """The `sluice` command: its verbs, and how every expected failure ends in one line and an exit code."""
+
 from __future__ import annotations
 
 import shlex
@@ -123,7 +124,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         say(f"error: {error}")
         return error.exit_code if isinstance(error, CommandFailed) else FAILED
     except EndpointConnectionError as error:
-        say(f"error: nothing answers at {error.kwargs.get('endpoint_url')}. If the local stack has ended, `sluice local up` starts it")
+        say(
+            f"error: nothing answers at {error.kwargs.get('endpoint_url')}. If the local stack has ended, `sluice local up` starts it"
+        )
         return FAILED
     except NoCredentialsError:
         say("error: no AWS credentials were found. Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")

@@ -1,4 +1,5 @@
 """Moments as people write them, as a timeline has them: an instant of 17 digits, a wall-clock time with its zone, or so long ago."""
+
 from __future__ import annotations
 
 import re
@@ -16,9 +17,33 @@ _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _EXAMPLES = "an instant such as 20260501101500123 (`sluice table commits`), or a time with its zone: 2026-05-01T10:15:00Z, '2026-05-01 12:15:00+02:00'"
 _WITH_AGO = f"15min, 2h or 7d for so long ago, {_EXAMPLES}"
 
-AsOf = Annotated[str | None, typer.Option("--as-of", metavar="MOMENT", help="The table as it was: an instant, a time with its zone, or 15min, 2h or 7d ago.", show_default=False)]
-Since = Annotated[str | None, typer.Option("--since", metavar="MOMENT", help="Only rows that changed after this moment, each as it was last: also 15min, 2h or 7d ago.", show_default=False)]
-Until = Annotated[str | None, typer.Option("--until", metavar="MOMENT", help="With --since or alone: as of this moment, changes after it left out.", show_default=False)]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="MOMENT",
+        help="The table as it was: an instant, a time with its zone, or 15min, 2h or 7d ago.",
+        show_default=False,
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="MOMENT",
+        help="Only rows that changed after this moment, each as it was last: also 15min, 2h or 7d ago.",
+        show_default=False,
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="MOMENT",
+        help="With --since or alone: as of this moment, changes after it left out.",
+        show_default=False,
+    ),
+]
 
 
 class InvalidMoment(UsageError):
@@ -42,7 +67,9 @@ class Span:
 NOW = Span()
 
 
-def span_of(*, as_of: str | None = None, since: str | None = None, until: str | None = None, now: int | None = None) -> Span:
+def span_of(
+    *, as_of: str | None = None, since: str | None = None, until: str | None = None, now: int | None = None
+) -> Span:
     """The span that a command line asks for; moments as `instant_at` takes them. Raises InvalidMoment."""
     if as_of is not None and (since is not None or until is not None):
         raise InvalidMoment("--as-of is a state, --since and --until are changes", given=as_of, next_step="Give either")
@@ -70,14 +97,20 @@ def instant_at(moment: str, now: int | None = None) -> str:
         try:
             datetime.strptime(text[:14], "%Y%m%d%H%M%S")
         except ValueError as error:
-            raise InvalidMoment(f"{moment!r} is no instant: {error}", given=moment, next_step=f"Give {examples}") from error
+            raise InvalidMoment(
+                f"{moment!r} is no instant: {error}", given=moment, next_step=f"Give {examples}"
+            ) from error
         return text
     try:
         told = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidMoment(f"{moment!r} is no moment", given=moment, next_step=f"Give {examples}") from error
     if told.tzinfo is None:
-        raise InvalidMoment(f"{moment!r} has no zone", given=moment, next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {examples}")
+        raise InvalidMoment(
+            f"{moment!r} has no zone",
+            given=moment,
+            next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {examples}",
+        )
     try:
         there = told.astimezone(timezone.utc)
     except OverflowError as error:

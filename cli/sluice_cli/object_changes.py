@@ -1,4 +1,5 @@
 """The changes of one row, and every truncate, in one object's bytes: by the job's own readers, without a JVM."""
+
 from __future__ import annotations
 
 import json
@@ -83,7 +84,14 @@ def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequ
             changes += _changes(mine, row.columns, config.record_key, item)
     rows = sum(made.num_rows for made in decoded.batches) + len(decoded.rows)
     aside = tuple(error for error in decoded.rows if _is_of(error, writers, config.record_key, key))
-    return ObjectChanges(item, rows, tuple(changes), tuple(truncates), aside, tuple(name for name in row.names if name not in config.record_key))
+    return ObjectChanges(
+        item,
+        rows,
+        tuple(changes),
+        tuple(truncates),
+        aside,
+        tuple(name for name in row.names if name not in config.record_key),
+    )
 
 
 def stored_value(value: Any, column: Column) -> Any:
@@ -150,16 +158,41 @@ def _meanings(values: pa.Array, column: Column) -> list[Any]:
     return [stored_value(value, column) for value in plain]
 
 
-def _changes(mine: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], item: ManifestObject) -> list[FoundChange]:
-    told = {column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key}
-    own = {name: mine.column(name).to_pylist() for name in (hidden.OFFSET, hidden.PARTITION, hidden.POSITION, hidden.OP, hidden.DELETED, hidden.SOURCE_TS_MS, hidden.UNCHANGED)}
+def _changes(
+    mine: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], item: ManifestObject
+) -> list[FoundChange]:
+    told = {
+        column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key
+    }
+    own = {
+        name: mine.column(name).to_pylist()
+        for name in (
+            hidden.OFFSET,
+            hidden.PARTITION,
+            hidden.POSITION,
+            hidden.OP,
+            hidden.DELETED,
+            hidden.SOURCE_TS_MS,
+            hidden.UNCHANGED,
+        )
+    }
     found = []
     for number in range(mine.num_rows):
         unchanged = frozenset(own[hidden.UNCHANGED][number] or ())
-        found.append(FoundChange(
-            item.key, item.version, own[hidden.OFFSET][number], own[hidden.PARTITION][number], own[hidden.POSITION][number], own[hidden.OP][number],
-            own[hidden.DELETED][number], own[hidden.SOURCE_TS_MS][number],
-            {name: values[number] for name, values in told.items() if name not in unchanged}, unchanged))
+        found.append(
+            FoundChange(
+                item.key,
+                item.version,
+                own[hidden.OFFSET][number],
+                own[hidden.PARTITION][number],
+                own[hidden.POSITION][number],
+                own[hidden.OP][number],
+                own[hidden.DELETED][number],
+                own[hidden.SOURCE_TS_MS][number],
+                {name: values[number] for name, values in told.items() if name not in unchanged},
+                unchanged,
+            )
+        )
     return found
 
 
@@ -172,6 +205,8 @@ def _is_of(error: RowError, writers: Sequence[WriterSchema], record_key: Sequenc
     except ValueError:  # cut to its beginning
         return False
     rows = [content] + [content.get(side) for side in ("after", "before")] if isinstance(content, dict) else []
-    return any(isinstance(row, dict) and all(name in row and key_text(row[name]) == text for name, text in zip(record_key, key, strict=True)) for row in rows)
-
-
+    return any(
+        isinstance(row, dict)
+        and all(name in row and key_text(row[name]) == text for name, text in zip(record_key, key, strict=True))
+        for row in rows
+    )

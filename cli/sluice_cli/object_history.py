@@ -1,4 +1,5 @@
 """The history of objects: every claim of each with what came of it, oldest first, and sums in which every part of a batch counts once."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -59,7 +60,10 @@ class Entry:
     @property
     def last_claim(self) -> Claim | None:
         """The claim that its state is of."""
-        return next((claim for claim in reversed(self.claims) if self.record is not None and claim.batch == self.record.batch), None)
+        return next(
+            (claim for claim in reversed(self.claims) if self.record is not None and claim.batch == self.record.batch),
+            None,
+        )
 
 
 def claims_of(identity: ObjectId, record: ObjectRecord | None, batches: Iterable[PastBatch]) -> tuple[Claim, ...]:
@@ -85,15 +89,34 @@ def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, ta
     manifest, part, outcome = batch.manifest, batch.manifest.tables[table], batch.outcomes.get(table)
     ours = record is not None and record.batch == manifest.batch
     claim = Claim(
-        manifest.batch, table, manifest.run, manifest.created_at, CLAIMED if ours else RETURNED,
-        part_objects=outcome.counts.get("objects", len(part.objects)) if outcome else len(part.objects), part_bytes=part.bytes)
+        manifest.batch,
+        table,
+        manifest.run,
+        manifest.created_at,
+        CLAIMED if ours else RETURNED,
+        part_objects=outcome.counts.get("objects", len(part.objects)) if outcome else len(part.objects),
+        part_bytes=part.bytes,
+    )
     if outcome is None:
         return claim
     error = next((item for item in outcome.quarantined if item.object == identity.hash), None)
     rows = next((item.rows for item in outcome.quarantined_rows if item.object == identity.hash), 0)
-    told = {**asdict(claim), "part": dict(outcome.counts), "instant": outcome.instant, "no_change": outcome.no_change, "quarantined_rows": rows}
+    told = {
+        **asdict(claim),
+        "part": dict(outcome.counts),
+        "instant": outcome.instant,
+        "no_change": outcome.no_change,
+        "quarantined_rows": rows,
+    }
     if error is not None or outcome.state == QUARANTINED:
-        return Claim(**{**told, "state": QUARANTINED, "code": error.code if error else "table_quarantined", "reason": error.reason if error else outcome.reason})
+        return Claim(
+            **{
+                **told,
+                "state": QUARANTINED,
+                "code": error.code if error else "table_quarantined",
+                "reason": error.reason if error else outcome.reason,
+            }
+        )
     if not ours and not _was_decided(record):
         return Claim(**told)  # listed in the manifest, and taken by nobody or by something else before the claim
     return Claim(**{**told, "state": COMMITTED, "readable_at": outcome.readable_at})
@@ -123,7 +146,13 @@ def moments(entry: Entry) -> list[Moment]:
         if claim.state == COMMITTED and claim.readable_at is not None:
             found.append(Moment(COMMITTED, claim.readable_at, claim.instant or "no change"))
         elif claim.state == QUARANTINED:
-            found.append(Moment(QUARANTINED, int(record.listed_at) if record and record.listed_at else claim.claimed_at, claim.code or ""))
+            found.append(
+                Moment(
+                    QUARANTINED,
+                    int(record.listed_at) if record and record.listed_at else claim.claimed_at,
+                    claim.code or "",
+                )
+            )
     found += [Moment(decision.verb, decision.at, decision.command) for decision in entry.decisions]
     return sorted(found, key=lambda moment: moment.at)
 
@@ -140,8 +169,12 @@ def totals(entries: Sequence[Entry], batches: Iterable[PastBatch]) -> dict[str, 
     for part in parts.values():
         counts.update(part)
     return {
-        "objects": len(entries), "bytes": sum(entry.record.size for entry in entries if entry.record),
-        "states": dict(Counter(entry.state for entry in entries)), "batches": len({batch for batch, _ in parts}), "parts": len(parts), "counts": dict(counts),
+        "objects": len(entries),
+        "bytes": sum(entry.record.size for entry in entries if entry.record),
+        "states": dict(Counter(entry.state for entry in entries)),
+        "batches": len({batch for batch, _ in parts}),
+        "parts": len(parts),
+        "counts": dict(counts),
     }
 
 
@@ -149,12 +182,25 @@ def told(entry: Entry) -> dict[str, Any]:
     """An entry as plain JSON values. Times are epoch ms."""
     record = entry.record
     return {
-        "bucket": entry.id.bucket, "key": entry.id.key, "version": entry.id.version, "id": entry.id.hash, "gone": entry.put_at is None,
-        "state": entry.state, "table": record.table if record else None, "topic": record.topic if record else None, "lane": record.lane if record else None,
-        "bytes": record.size if record else None, "attempt": record.attempt if record else 0, "code": record.code if record else None,
-        "reason": (record.reason or record.rule) if record else None, "quarantined_rows": record.quarantined_rows if record else 0,
-        "put_at": entry.put_at, "noticed_at": record.noticed_at if record else None, "admitted_at": record.admitted_at if record else None,
-        "moments": [asdict(moment) for moment in moments(entry)], "claims": [asdict(claim) for claim in entry.claims],
+        "bucket": entry.id.bucket,
+        "key": entry.id.key,
+        "version": entry.id.version,
+        "id": entry.id.hash,
+        "gone": entry.put_at is None,
+        "state": entry.state,
+        "table": record.table if record else None,
+        "topic": record.topic if record else None,
+        "lane": record.lane if record else None,
+        "bytes": record.size if record else None,
+        "attempt": record.attempt if record else 0,
+        "code": record.code if record else None,
+        "reason": (record.reason or record.rule) if record else None,
+        "quarantined_rows": record.quarantined_rows if record else 0,
+        "put_at": entry.put_at,
+        "noticed_at": record.noticed_at if record else None,
+        "admitted_at": record.admitted_at if record else None,
+        "moments": [asdict(moment) for moment in moments(entry)],
+        "claims": [asdict(claim) for claim in entry.claims],
     }
 
 

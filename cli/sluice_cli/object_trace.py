@@ -1,4 +1,5 @@
 """The way of one object version in time, from its put to its rows being readable, out of what the ledger and S3 keep of it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +16,12 @@ UNSEEN = "unseen"  # in bronze, not in the ledger: its notice is still on the wa
 # What a stretch of time was spent on, which is how it is drawn.
 ARRIVAL, WAITING, SPARK, LEDGER = "arrival", "waiting", "spark", "ledger"
 _TOLD: Mapping[str, str] = {
-    SPARK_STAGE: "Spark's start", "table": "look at the table's timeline", "schemas": "find the objects' schemas", "read": "read, decode, compare with the table",
-    COMMIT_STAGE: "write files and commit", "housekeeping": "clean and archive",
+    SPARK_STAGE: "Spark's start",
+    "table": "look at the table's timeline",
+    "schemas": "find the objects' schemas",
+    "read": "read, decode, compare with the table",
+    COMMIT_STAGE: "write files and commit",
+    "housekeeping": "clean and archive",
 }
 
 
@@ -124,14 +129,20 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
     if record is None:
         return
     if record.noticed_at is not None:
-        yield Moment("noticed", record.noticed_at, f"the time in S3's notice{f', by {record.via}' if record.via else ''}")
+        yield Moment(
+            "noticed", record.noticed_at, f"the time in S3's notice{f', by {record.via}' if record.via else ''}"
+        )
     yield Moment("admitted", record.admitted_at)
     if record.unparked_at is not None:
         yield Moment("unparked", record.unparked_at)
     if record.replayed_at is not None:
         yield Moment("replayed", record.replayed_at, "to rebuild its table")
     for decision in facts.decisions:
-        yield Moment(decision.verb, decision.at, f"{decision.code or decision.reason or decision.state}, by {decision.by}: {decision.command}")
+        yield Moment(
+            decision.verb,
+            decision.at,
+            f"{decision.code or decision.reason or decision.state}, by {decision.by}: {decision.command}",
+        )
     if record.state in LISTED_STATES and record.listed_at:
         yield Moment(record.state, int(record.listed_at), record.reason or record.rule or record.code or "")
     if facts.manifest is not None:
@@ -140,7 +151,11 @@ def _moments(facts: TraceFacts) -> Iterator[Moment]:
         if outcome.instant is not None:
             yield Moment("readable", outcome.readable_at, f"instant {outcome.instant}")
         settled = (facts.part or {}).get("settled_at")
-        yield Moment(outcome.state if record.state != COMMITTED else COMMITTED, settled or outcome.committed_at, "no change of the table" if outcome.no_change else "")
+        yield Moment(
+            outcome.state if record.state != COMMITTED else COMMITTED,
+            settled or outcome.committed_at,
+            "no change of the table" if outcome.no_change else "",
+        )
     announced = (facts.batch or {}).get("announced_at")
     if announced is not None:
         yield Moment("announced", announced)
@@ -197,7 +212,13 @@ def _until_committed(claimed: int, outcome: Outcome) -> Iterator[Span]:
         return
     yield Span("open", LEDGER, claimed, outcome.stages[0].began_at, "manifest, objects claimed, tables before it")
     for stage in outcome.stages:
-        yield Span(stage.name, WAITING if stage.name == SPARK_STAGE else SPARK, stage.began_at, stage.ended_at, _TOLD.get(stage.name, ""))
+        yield Span(
+            stage.name,
+            WAITING if stage.name == SPARK_STAGE else SPARK,
+            stage.began_at,
+            stage.ended_at,
+            _TOLD.get(stage.name, ""),
+        )
 
 
 def _reason(record: ObjectRecord | None) -> str | None:
@@ -211,9 +232,21 @@ def _reason(record: ObjectRecord | None) -> str | None:
 def told(trace: Trace) -> dict[str, Any]:
     """A trace as plain JSON values. Times are epoch ms, durations ms."""
     return {
-        "bucket": trace.id.bucket, "key": trace.id.key, "version": trace.id.version, "id": trace.id.hash,
-        "state": trace.state, "reason": trace.reason, "table": trace.table, "lane": trace.lane, "batch": trace.batch, "run": trace.run,
-        "instant": trace.instant, "put_at": trace.put_at, "readable_at": trace.readable_at, "to_readable_ms": trace.to_readable_ms, "counts": dict(trace.counts),
+        "bucket": trace.id.bucket,
+        "key": trace.id.key,
+        "version": trace.id.version,
+        "id": trace.id.hash,
+        "state": trace.state,
+        "reason": trace.reason,
+        "table": trace.table,
+        "lane": trace.lane,
+        "batch": trace.batch,
+        "run": trace.run,
+        "instant": trace.instant,
+        "put_at": trace.put_at,
+        "readable_at": trace.readable_at,
+        "to_readable_ms": trace.to_readable_ms,
+        "counts": dict(trace.counts),
         "moments": [asdict(moment) for moment in trace.moments],
         "spans": [{**asdict(span), "ms": span.ms} for span in trace.spans],
     }

@@ -1,4 +1,5 @@
 """Who decides: for the records of what was decided."""
+
 from __future__ import annotations
 
 import getpass

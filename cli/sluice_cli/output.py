@@ -1,4 +1,5 @@
 """What a terminal sees: data on stdout, everything said about it on stderr."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +20,12 @@ from sluice_cli.target import Target, find_target
 
 Stack = Annotated[
     str | None,
-    typer.Option("--stack", metavar="NAME", help="A deployed stack instead of the local one (also SLUICE_STACK).", show_default=False),
+    typer.Option(
+        "--stack",
+        metavar="NAME",
+        help="A deployed stack instead of the local one (also SLUICE_STACK).",
+        show_default=False,
+    ),
 ]
 # `sluice --stack NAME verb` means the same as `sluice verb --stack NAME`; the root command sets it.
 stack_before_verb: ContextVar[str | None] = ContextVar("stack_before_verb", default=None)
@@ -63,7 +69,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
     for number, column in enumerate(columns):
         table.add_column(Text(column), justify="right" if number in aligned else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(visible(_one_line(value))) for value in row))  # Text: what is in a cell is never markup, and visible: nothing of it steers a terminal
+        table.add_row(
+            *(Text(visible(_one_line(value))) for value in row)
+        )  # Text: what is in a cell is never markup, and visible: nothing of it steers a terminal
     Console().print(table)
 
 

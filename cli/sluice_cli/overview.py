@@ -1,4 +1,5 @@
 """What `sluice status` gathers from the ledger: lanes, tables and what was set aside, as plain JSON values."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -41,15 +42,21 @@ def gather(ledger: Any, now: int, configured: Callable[[], Configuration | None]
     }
 
 
-def lanes_and_tables(ledger: Any, now: int, configuration: Configuration | None = None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def lanes_and_tables(
+    ledger: Any, now: int, configuration: Configuration | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What every lane and every table is doing, without what was set aside. A table is in the lane where its objects are, else in the one that its topic's rule names.
 
     Lanes that are configured and that the ledger has no item of are told when something waits in them: for paused tables none is woken.
     """
-    tables: dict[str, dict[str, Any]] = {state.table: _table(state, now, _lane_of(state, configuration)) for state in ledger.tables()}
+    tables: dict[str, dict[str, Any]] = {
+        state.table: _table(state, now, _lane_of(state, configuration)) for state in ledger.tables()
+    }
     known = list(ledger.lanes())
     configured = set(configuration.lane_names()) if configuration else set()
-    known += [ledger.lane(name) for name in sorted(configured - {lane.lane for lane in known}) if ledger.pending(name, 1)]
+    known += [
+        ledger.lane(name) for name in sorted(configured - {lane.lane for lane in known}) if ledger.pending(name, 1)
+    ]
     lanes = []
     for lane in known:
         pending = ledger.pending_counts(lane.lane)
@@ -64,7 +71,10 @@ def lanes_and_tables(ledger: Any, now: int, configuration: Configuration | None 
                 if part["state"] == CLAIMED:
                     table = tables.setdefault(name, _table(TableState(name), now))
                     table["lane"] = lane.lane
-                    table["claimed"] = {"objects": table["claimed"]["objects"] + part["objects"], "bytes": table["claimed"]["bytes"] + part["bytes"]}
+                    table["claimed"] = {
+                        "objects": table["claimed"]["objects"] + part["objects"],
+                        "bytes": table["claimed"]["bytes"] + part["bytes"],
+                    }
     return lanes, [tables[name] for name in sorted(tables)]
 
 
@@ -102,7 +112,10 @@ def _table(state: TableState, now: int, lane: str | None = None) -> dict[str, An
         "pending": {"objects": 0, "bytes": 0, "oldest_ms": None},
         "claimed": {"objects": 0, "bytes": 0},
         "committed": {"objects": state.totals.get("objects", 0)},
-        "quarantined": {"objects": state.totals.get("objects_quarantined", 0), "rows": state.totals.get("quarantined_rows", 0)},
+        "quarantined": {
+            "objects": state.totals.get("objects_quarantined", 0),
+            "rows": state.totals.get("quarantined_rows", 0),
+        },
         "totals": dict(state.totals),
         "last_commit_at": state.last_commit_at,
         "last_instant": state.last_instant,
@@ -111,7 +124,14 @@ def _table(state: TableState, now: int, lane: str | None = None) -> dict[str, An
         "failures": state.failures,
         "backoff_until": state.backoff_until if backs_off else None,
         "paused": state.paused,
-        "notes": [*([f"its data is being moved aside: `sluice rebuild table {state.table}` goes on with it"] if state.rebuild else []), *state.notes],
+        "notes": [
+            *(
+                [f"its data is being moved aside: `sluice rebuild table {state.table}` goes on with it"]
+                if state.rebuild
+                else []
+            ),
+            *state.notes,
+        ],
     }
 
 
@@ -129,7 +149,9 @@ def _aside(records: Iterable[ObjectRecord]) -> dict[str, Any]:
         if len(examples.setdefault(reason, [])) < EXAMPLES:
             examples[reason].append(record.id.key)
     more = next(found, None) is not None
-    reasons = [{"reason": reason, "objects": count, "examples": examples[reason]} for reason, count in counts.most_common()]
+    reasons = [
+        {"reason": reason, "objects": count, "examples": examples[reason]} for reason, count in counts.most_common()
+    ]
     return {"objects": counts.total(), "more": more, "reasons": reasons, "at_admission": dict(at_admission)}
 
 
@@ -164,4 +186,8 @@ def _messages(parts: Iterable[Any]) -> dict[str, Any]:
     for part in islice(found, COUNTED_AT_MOST):
         counts[part.reason] += 1
     more = next(found, None) is not None
-    return {"messages": counts.total(), "more": more, "reasons": [{"reason": reason, "messages": count} for reason, count in counts.most_common()]}
+    return {
+        "messages": counts.total(),
+        "more": more,
+        "reasons": [{"reason": reason, "messages": count} for reason, count in counts.most_common()],
+    }

@@ -1,4 +1,5 @@
 """The charts of the status page: inline SVG that takes the width it is given, in the page's own colours."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,9 +21,11 @@ def area(values: Sequence[int], *, height: int, label: str) -> Node:
         points.append(f"{number * step:.1f},{y:.1f} {(number + 1) * step:.1f},{y:.1f}")
     line = " ".join(points)
     return _svg(
-        height, label,
+        height,
+        label,
         tag("path", class_="fill", d=f"M0,{height} L{line} L{_WIDTH},{height} Z"),
-        tag("path", class_="stroke", d=f"M{line}", fill="none", vector_effect="non-scaling-stroke"))
+        tag("path", class_="stroke", d=f"M{line}", fill="none", vector_effect="non-scaling-stroke"),
+    )
 
 
 def commits(made: Sequence[Commit], window: Window, *, height: int = 22) -> Node:
@@ -32,9 +35,17 @@ def commits(made: Sequence[Commit], window: Window, *, height: int = 22) -> Node
     for commit in made[-COMMITS_SHOWN:]:
         tall = 4 + (height - 4) * (commit.changes / most) ** 0.5
         told = f"{clock(commit.at)} UTC: {commit.changes:,} changes of {commit.objects:,} objects, readable {commit.waited_ms / 1000:,.1f} s after the first was admitted"
-        ticks.append(tag(
-            "rect", tag("title", told), class_="bad" if commit.rows_quarantined else "none" if commit.no_change else "mark",
-            x=f"{_WIDTH * window.at(commit.at) - 2:.1f}", y=f"{height - tall:.1f}", width=4, height=f"{tall:.1f}"))
+        ticks.append(
+            tag(
+                "rect",
+                tag("title", told),
+                class_="bad" if commit.rows_quarantined else "none" if commit.no_change else "mark",
+                x=f"{_WIDTH * window.at(commit.at) - 2:.1f}",
+                y=f"{height - tall:.1f}",
+                width=4,
+                height=f"{tall:.1f}",
+            )
+        )
     return _svg(height, f"{len(made)} commits", *ticks)
 
 
@@ -44,12 +55,35 @@ def run_strip(runs: Sequence[RunPast], window: Window, now: int, *, height: int 
     for run in runs:
         held, ended = window.at(run.began_at), window.at(run.ended_at if run.ended_at is not None else now)
         asked = held if run.requested_at is None else window.at(min(run.requested_at, run.began_at))
-        parts.append(tag("rect", class_="wait", x=f"{_WIDTH * asked:.1f}", y=8, width=f"{_WIDTH * (held - asked):.1f}", height=8))
+        parts.append(
+            tag("rect", class_="wait", x=f"{_WIDTH * asked:.1f}", y=8, width=f"{_WIDTH * (held - asked):.1f}", height=8)
+        )
         told = f"{run.run}: {clock(run.began_at)} UTC, {run.batches:,} batches"
-        parts.append(tag("rect", tag("title", told), class_="bad" if run.reason else "fill", x=f"{_WIDTH * held:.1f}", y=4, width=f"{max(2.0, _WIDTH * (ended - held)):.1f}", height=16))
-        parts += [tag("rect", class_="mark", x=f"{_WIDTH * window.at(at) - 0.5:.1f}", y=8, width=1, height=8) for at in run.commits]
+        parts.append(
+            tag(
+                "rect",
+                tag("title", told),
+                class_="bad" if run.reason else "fill",
+                x=f"{_WIDTH * held:.1f}",
+                y=4,
+                width=f"{max(2.0, _WIDTH * (ended - held)):.1f}",
+                height=16,
+            )
+        )
+        parts += [
+            tag("rect", class_="mark", x=f"{_WIDTH * window.at(at) - 0.5:.1f}", y=8, width=1, height=8)
+            for at in run.commits
+        ]
     return _svg(height, f"{len(runs)} runs", *parts)
 
 
 def _svg(height: int, label: str, *children: Node) -> Node:
-    return tag("svg", joined(*children), viewBox=f"0 0 {_WIDTH} {height}", preserveAspectRatio="none", height=height, role="img", aria_label=label)
+    return tag(
+        "svg",
+        joined(*children),
+        viewBox=f"0 0 {_WIDTH} {height}",
+        preserveAspectRatio="none",
+        height=height,
+        role="img",
+        aria_label=label,
+    )

@@ -1,4 +1,5 @@
 """Tables of the status page, cell by cell."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -34,7 +35,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Node]], empty: str) ->
     if not rows:
         return nothing(empty)
     heads = [tag("th", name.lstrip("#"), class_="n" if name.startswith("#") else None) for name in columns]
-    return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *(tag("tr", *row) for row in rows))), class_="wide")
+    return tag(
+        "div",
+        tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *(tag("tr", *row) for row in rows))),
+        class_="wide",
+    )
 
 
 def nothing(text: str) -> Node:
@@ -44,7 +49,7 @@ def nothing(text: str) -> Node:
 
 def cut(text: str) -> str:
     """The beginning of a long text."""
-    return text if len(text) <= CHARACTERS else text[:CHARACTERS - 1] + "…"
+    return text if len(text) <= CHARACTERS else text[: CHARACTERS - 1] + "…"
 
 
 def age(ms: int | None) -> str:

@@ -1,10 +1,13 @@
 """Untrusted text where it is shown: without what would steer a terminal, and as text of HTML and XML."""
+
 from __future__ import annotations
 
 import html
 import unicodedata
 
-_STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, formats such as the bidirectional ones, lone surrogates, separators of lines
+_STEERING = frozenset(
+    {"Cc", "Cf", "Cs", "Zl", "Zp"}
+)  # controls, formats such as the bidirectional ones, lone surrogates, separators of lines
 
 
 def visible(text: str) -> str:
@@ -24,7 +27,7 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     head = (length - 1) // 3
-    return f"{text[:head]}…{text[len(text) - (length - 1 - head):]}"
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
 
 
 def _escaped(mark: str) -> str:

@@ -1,4 +1,5 @@
 """Points in time as people write them on a command line, and as tables show them."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime

@@ -1,4 +1,5 @@
 """Writes proposed rules as YAML: decided ones as rules, open ones commented out, each with its evidence; and adds rules to a tables.yaml."""
+
 from __future__ import annotations
 
 import json
@@ -91,7 +92,11 @@ def told(proposal: Proposal) -> dict[str, Any]:
     for name in ("table", "record_key", "partition_by"):
         choice = getattr(proposal, name)
         found[name] = {
-            "value": list(choice.value), "confidence": choice.confidence, "evidence": list(choice.evidence), "alternatives": [list(other) for other in choice.alternatives]}
+            "value": list(choice.value),
+            "confidence": choice.confidence,
+            "evidence": list(choice.evidence),
+            "alternatives": [list(other) for other in choice.alternatives],
+        }
     return {**found, "notes": list(proposal.notes), "open": list(proposal.open)}
 
 
@@ -102,8 +107,16 @@ def _between(line: str) -> bool:
 
 def _rule(proposal: Proposal) -> list[str]:
     source = ", ".join(part for part in (proposal.shape, proposal.source) if part) or "not understood"
-    lines = [comment(f"{proposal.topic}: {counted(proposal.objects, 'object')}, {proposal.bytes:,} bytes wait; {counted(proposal.rows, 'row')} read; {source}")]
-    for name, choice in (("table", proposal.table), ("record_key", proposal.record_key), ("partition_by", proposal.partition_by)):
+    lines = [
+        comment(
+            f"{proposal.topic}: {counted(proposal.objects, 'object')}, {proposal.bytes:,} bytes wait; {counted(proposal.rows, 'row')} read; {source}"
+        )
+    ]
+    for name, choice in (
+        ("table", proposal.table),
+        ("record_key", proposal.record_key),
+        ("partition_by", proposal.partition_by),
+    ):
         lines += _evidence(name, choice)
     lines += [comment(f"note: {note}") for note in proposal.notes]
     rule = [f"- topic: {scalar(proposal.topic)}"]
@@ -113,13 +126,21 @@ def _rule(proposal: Proposal) -> list[str]:
         rule.append(f"  partition_by: {columns_value(proposal.partition_by.value)}")
     if not proposal.open:
         return lines + rule
-    return [*lines, comment(f"OPEN: {', '.join(proposal.open)}; nothing decides this but you"), *(f"# {line}" for line in rule)]
+    return [
+        *lines,
+        comment(f"OPEN: {', '.join(proposal.open)}; nothing decides this but you"),
+        *(f"# {line}" for line in rule),
+    ]
 
 
 def _evidence(name: str, choice: Choice) -> list[str]:
     value = ", ".join(choice.value) or ("none" if choice.decided else "?")
     first, *more = choice.evidence or ("",)
-    lines = [comment(f"{name} {value} ({choice.confidence}): {first if name == 'partition_by' else '; '.join(choice.evidence)}")]
+    lines = [
+        comment(
+            f"{name} {value} ({choice.confidence}): {first if name == 'partition_by' else '; '.join(choice.evidence)}"
+        )
+    ]
     if name == "partition_by":
         return lines + [comment(f"  could be {candidate}") for candidate in more]
     others = "; ".join(", ".join(other) for other in choice.alternatives if other != choice.value)

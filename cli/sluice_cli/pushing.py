@@ -1,4 +1,5 @@
 """What a new configuration may not change of tables that are at work."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -45,7 +46,11 @@ class Review:
 
 
 def review(
-    configuration: Configuration, tables: Iterable[TableState], known: Iterable[KnownTable], lanes: Mapping[str, LaneState], raised: Iterable[RaisedGeneration] = (),
+    configuration: Configuration,
+    tables: Iterable[TableState],
+    known: Iterable[KnownTable],
+    lanes: Mapping[str, LaneState],
+    raised: Iterable[RaisedGeneration] = (),
 ) -> Review:
     """Compare a configuration with the tables that have data and with the lanes that are at work.
 
@@ -55,7 +60,9 @@ def review(
     """
     refusals: list[str] = []
     warnings: list[str] = []
-    feeding = {rule.table: rule.topic for rule in configuration.rules if rule.topic is not None and "*" not in rule.topic}
+    feeding = {
+        rule.table: rule.topic for rule in configuration.rules if rule.topic is not None and "*" not in rule.topic
+    }
     own_topics: dict[str, str] = {}
     for state in tables:
         if state.pinned:
@@ -66,17 +73,28 @@ def review(
         if config is not None and config.table == table.table:
             refusals += _lane_refusals(table, config, lanes)
         elif table.busy and config is None:
-            warnings.append(f"{table.table} has objects waiting in lane {table.lane}: they wait until a rule takes topic {table.topic} again")
+            warnings.append(
+                f"{table.table} has objects waiting in lane {table.lane}: they wait until a rule takes topic {table.topic} again"
+            )
         elif table.busy and config is not None and own_topics.get(table.table, "") not in ("", table.topic):
-            warnings.append(f"objects of topic {table.topic} wait for {table.table}, which topic {own_topics[table.table]} feeds: they move to {config.table} with the next pass of reconcile")
+            warnings.append(
+                f"objects of topic {table.topic} wait for {table.table}, which topic {own_topics[table.table]} feeds: they move to {config.table} with the next pass of reconcile"
+            )
         elif table.busy and config is not None:
-            refusals.append(f"{table.table} has objects of topic {table.topic} waiting, which would feed {config.table}: `sluice wait` first")
+            refusals.append(
+                f"{table.table} has objects of topic {table.topic} waiting, which would feed {config.table}: `sluice wait` first"
+            )
     refusals += [_generation_refusal(table) for table in raised]
     return Review(tuple(dict.fromkeys(refusals)), tuple(dict.fromkeys(warnings)))
 
 
 def _review_table(
-    table: str, pinned: Mapping[str, Any], configuration: Configuration, feeding: Mapping[str, str | None], refusals: list[str], warnings: list[str]
+    table: str,
+    pinned: Mapping[str, Any],
+    configuration: Configuration,
+    feeding: Mapping[str, str | None],
+    refusals: list[str],
+    warnings: list[str],
 ) -> None:
     topic = pinned.get("topic")
     if topic is None:
@@ -86,7 +104,9 @@ def _review_table(
         if table in feeding:
             refusals.append(f"{table} has data of topic {topic} and would be fed by {feeding[table]}")
         else:
-            warnings.append(f"{table} has data, and no rule takes its topic {topic} any more: its objects will be parked")
+            warnings.append(
+                f"{table} has data, and no rule takes its topic {topic} any more: its objects will be parked"
+            )
     elif config.table != table:
         refusals.append(f"topic {topic} feeds {table}, which has data, and would feed {config.table}")
     elif feeding.get(table, topic) != topic:
@@ -102,20 +122,27 @@ def _lane_refusals(table: KnownTable, config: TableConfig, lanes: Mapping[str, L
     if config.lane == table.lane:
         return []
     if table.busy:
-        return [f"{table.table} has objects waiting in lane {table.lane} and can't move to {config.lane}: `sluice wait` first"]
+        return [
+            f"{table.table} has objects waiting in lane {table.lane} and can't move to {config.lane}: `sluice wait` first"
+        ]
     waking = [name for name in (table.lane, config.lane) if name in lanes and lanes[name].state != PAUSED]
     if waking:
-        return [f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(waking)} can run: `sluice pause` first, `sluice resume` after"]
+        return [
+            f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(waking)} can run: `sluice pause` first, `sluice resume` after"
+        ]
     return []
 
 
 def _generation_refusal(table: RaisedGeneration) -> str:
     return (
         f"{table.table} would go from generation {table.before} to {table.after} while objects of it wait ({table.waiting:,}), which would win over newer rows if they are of "
-        "the old log: `sluice wait` first, with the source's connector stopped if more keep coming; or --with-waiting if they are all of the new log")
+        "the old log: `sluice wait` first, with the source's connector stopped if more keep coming; or --with-waiting if they are all of the new log"
+    )
 
 
-def raised_generations(ledger: Any, before: Configuration | None, configuration: Configuration) -> tuple[RaisedGeneration, ...]:
+def raised_generations(
+    ledger: Any, before: Configuration | None, configuration: Configuration
+) -> tuple[RaisedGeneration, ...]:
     """The tables whose generation rises while objects wait for it.
 
     Not counted is what was claimed, since its manifest has its generation, what keeps a generation of its own, and what follows parked
@@ -125,11 +152,22 @@ def raised_generations(ledger: Any, before: Configuration | None, configuration:
     for lane in lane_names(ledger, before) if before else ():
         for topic, table in sorted({(item.topic, item.table) for item in ledger.pending(lane, 1)}):
             old, new = before.table_for_topic(topic) if before else None, configuration.table_for_topic(topic)
-            if old is None or new is None or old.table != table or new.table != table or new.generation <= old.generation:
+            if (
+                old is None
+                or new is None
+                or old.table != table
+                or new.table != table
+                or new.generation <= old.generation
+            ):
                 continue
             marks = KafkaWatch.from_dict(ledger.table_state(table).watch).marks
             listed = ledger.pending_of(lane, {table: MOST_WAITING})  # the oldest first
-            waiting = [item for item in listed if item.generation is None and not began_again(marks, item.kafka_partition, item.offset, generation=old.generation)]
+            waiting = [
+                item
+                for item in listed
+                if item.generation is None
+                and not began_again(marks, item.kafka_partition, item.offset, generation=old.generation)
+            ]
             if waiting:
                 found.append(RaisedGeneration(table, old.generation, new.generation, len(waiting)))
     return tuple(found)
@@ -138,7 +176,9 @@ def raised_generations(ledger: Any, before: Configuration | None, configuration:
 def known_tables(ledger: Any, before: Configuration | None) -> tuple[KnownTable, ...]:
     """The tables that a lane has, or had until now, by backlogs, unsettled batches and the configuration in force."""
     found: dict[tuple[str, str], KnownTable] = {}
-    topics = {state.table: state.pinned["topic"] for state in ledger.tables() if state.pinned and state.pinned.get("topic")}
+    topics = {
+        state.table: state.pinned["topic"] for state in ledger.tables() if state.pinned and state.pinned.get("topic")
+    }
     for table, topic in topics.items():
         config = before.table_for_topic(topic) if before else None
         if config is not None:

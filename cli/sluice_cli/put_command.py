@@ -1,4 +1,5 @@
 """`sluice put`: copies files into the bronze bucket, as any S3 client could."""
+
 from __future__ import annotations
 
 import time
@@ -29,8 +30,13 @@ class Upload:
 
 
 def put(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, and folders whose files keep their path inside the folder.")],
-    prefix: Annotated[str, typer.Option("--prefix", metavar="P", help="Put before every key, joined with one slash.")] = "",
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Files, and folders whose files keep their path inside the folder."),
+    ],
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="P", help="Put before every key, joined with one slash.")
+    ] = "",
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -54,7 +60,9 @@ def put(
         objects = [{"key": item.key, "versionId": versions[item.key], "bytes": item.size} for item in uploads]
         print_json({"bucket": target.bronze, "seconds": round(seconds, 3), "objects": objects})
     else:
-        print(f"{counted(len(uploads), 'object')}, {human_bytes(sum(item.size for item in uploads))}, to s3://{target.bronze} in {seconds:.1f} s")
+        print(
+            f"{counted(len(uploads), 'object')}, {human_bytes(sum(item.size for item in uploads))}, to s3://{target.bronze} in {seconds:.1f} s"
+        )
 
 
 def planned_uploads(paths: Iterable[Path], prefix: str) -> tuple[Upload, ...]:
@@ -65,11 +73,20 @@ def planned_uploads(paths: Iterable[Path], prefix: str) -> tuple[Upload, ...]:
             key = joined(prefix, name)
             size = file.stat().st_size
             if key in uploads:
-                raise UsageError(f"{uploads[key].path} and {file} would get the same key {key}", next_step="Put them one after the other, or under two prefixes")
+                raise UsageError(
+                    f"{uploads[key].path} and {file} would get the same key {key}",
+                    next_step="Put them one after the other, or under two prefixes",
+                )
             if size > LARGEST_PUT:
-                raise UsageError(f"{file} has {human_bytes(size)}, more than one PutObject takes", next_step="Copy it with an S3 client that uploads in parts, such as `aws s3 cp`")
+                raise UsageError(
+                    f"{file} has {human_bytes(size)}, more than one PutObject takes",
+                    next_step="Copy it with an S3 client that uploads in parts, such as `aws s3 cp`",
+                )
             if len(_utf8(file, key)) > MAX_KEY_BYTES:
-                raise UsageError(f"The key of {file} is longer than the {MAX_KEY_BYTES} bytes that S3 allows", next_step="Shorten the path or the prefix")
+                raise UsageError(
+                    f"The key of {file} is longer than the {MAX_KEY_BYTES} bytes that S3 allows",
+                    next_step="Shorten the path or the prefix",
+                )
             uploads[key] = Upload(file, key, size)
     if not uploads:
         raise UsageError("There is no file in what was named", next_step="Name files, or folders that hold some")
@@ -86,7 +103,9 @@ def _utf8(file: Path, key: str) -> bytes:
     try:
         return key.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise UsageError(f"The name of {str(file)!r} is not UTF-8, which keys are", next_step="Rename the file") from error
+        raise UsageError(
+            f"The name of {str(file)!r} is not UTF-8, which keys are", next_step="Rename the file"
+        ) from error
 
 
 def _files(path: Path) -> Iterator[tuple[Path, str]]:
@@ -105,7 +124,10 @@ def _upload_all(s3: Any, bucket: str, uploads: tuple[Upload, ...]) -> dict[str, 
     versions: dict[str, str | None] = {}
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     console = stderr_console()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress, ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+    with (
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool,
+    ):
         task = progress.add_task("Copying", total=len(uploads))
         copies = {pool.submit(_upload, s3, bucket, item): item.key for item in uploads}
         try:

@@ -1,4 +1,5 @@
 """What is in quarantine or parked, and what becomes of it: taken back in as if it had just come, or discarded, each on the record."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,21 +78,33 @@ class Quarantine:
 
     def entries(self, choice: Choice) -> Iterator[ObjectRecord]:
         """Whole objects first, then objects of which rows are quarantined, then parked ones where the choice is about these."""
-        quarantined = () if choice.parked else chain(self._ledger.objects_in_state(QUARANTINED), self._ledger.objects_with_quarantined_rows())
+        quarantined = (
+            ()
+            if choice.parked
+            else chain(self._ledger.objects_in_state(QUARANTINED), self._ledger.objects_with_quarantined_rows())
+        )
         parked = self._ledger.objects_in_state(PARKED) if choice.about_parked else ()
         return filter(choice.takes, chain(quarantined, parked))
 
     def chosen(self, choice: Choice) -> list[ObjectRecord]:
         """The entries to decide about. Raises UsageError when one that is named is not there, or names several."""
         if choice.empty:
-            raise UsageError("Nothing is chosen", next_step="Name entries by their id, or use --table, --code or --all; `sluice quarantine list` shows them, and with --parked what is parked")
+            raise UsageError(
+                "Nothing is chosen",
+                next_step="Name entries by their id, or use --table, --code or --all; `sluice quarantine list` shows them, and with --parked what is parked",
+            )
         found = list(self.entries(choice))
         for name in choice.named:
             matching = {record.id for record in found if _names(name, record)}
             if not matching:
-                raise UsageError(f"Nothing in quarantine is called {name!r}, and nothing that is parked", next_step="`sluice quarantine list` shows what is there, with --parked what is parked")
+                raise UsageError(
+                    f"Nothing in quarantine is called {name!r}, and nothing that is parked",
+                    next_step="`sluice quarantine list` shows what is there, with --parked what is parked",
+                )
             if len(matching) > 1 and not any(record.id.key == name for record in found):
-                raise UsageError(f"{name!r} begins the ids of {len(matching)} entries", next_step="Write more of the id")
+                raise UsageError(
+                    f"{name!r} begins the ids of {len(matching)} entries", next_step="Write more of the id"
+                )
         return found
 
     def rows(self, record: ObjectRecord) -> list[row_errors.RowError]:
@@ -101,7 +114,16 @@ class Quarantine:
         document = self._objects.get(self._silver, rows_key(record.batch, record.table, record.id.hash))
         return [] if document is None else list(row_errors.from_lines(document.data.decode("utf-8")))
 
-    def retry(self, records: Sequence[ObjectRecord], *, admission: Admission, configuration: Configuration | None, command: str, by: str, note: str | None) -> list[Decided]:
+    def retry(
+        self,
+        records: Sequence[ObjectRecord],
+        *,
+        admission: Admission,
+        configuration: Configuration | None,
+        command: str,
+        by: str,
+        note: str | None,
+    ) -> list[Decided]:
         """Judge every object as if it were announced now, and make pending what is found sound; the caller wakes the lanes.
 
         Parked ones are left, with what takes them in instead.
@@ -114,22 +136,42 @@ class Quarantine:
             if verdict.state != PENDING:
                 return Decided(record, False, verdict.reason or verdict.rule)
             routed = replace(
-                record, table=verdict.table, lane=verdict.lane, topic=route.topic, kafka_partition=route.kafka_partition,
-                offset=route.offset, format=route.format, schema=schema)
+                record,
+                table=verdict.table,
+                lane=verdict.lane,
+                topic=route.topic,
+                kafka_partition=route.kafka_partition,
+                offset=route.offset,
+                format=route.format,
+                schema=schema,
+            )
             if record.quarantined_rows and record.table == verdict.table and verdict.config is not None:
                 generation = self._merged_under(record, verdict.config)
                 if generation is None:
-                    return Decided(record, False, f"the manifest of its batch {record.batch} is gone: under which generation its rows were merged isn't known")
+                    return Decided(
+                        record,
+                        False,
+                        f"the manifest of its batch {record.batch} is gone: under which generation its rows were merged isn't known",
+                    )
                 routed = replace(routed, generation=generation)
             paused = verdict.config is not None and verdict.config.paused
-            return self._written(record, self._ledger.retry(record, routed, self._decision(record, RETRIED, command, by, note)), None if paused else verdict.lane)
+            return self._written(
+                record,
+                self._ledger.retry(record, routed, self._decision(record, RETRIED, command, by, note)),
+                None if paused else verdict.lane,
+            )
 
         with ThreadPoolExecutor(THREADS, thread_name_prefix="retry") as pool:
             return list(pool.map(one, records))
 
     def discard(self, records: Iterable[ObjectRecord], *, command: str, by: str, note: str | None) -> list[Decided]:
         """Give up what is in quarantine or parked; that, by which command and by whom stays on the record."""
-        return [self._written(record, self._ledger.discard(record, self._decision(record, DISCARDED, command, by, note)), None) for record in records]
+        return [
+            self._written(
+                record, self._ledger.discard(record, self._decision(record, DISCARDED, command, by, note)), None
+            )
+            for record in records
+        ]
 
     def _merged_under(self, record: ObjectRecord, config: TableConfig) -> int | None:
         """The generation that the other rows of an object were merged under; None when nothing tells it.
@@ -139,13 +181,29 @@ class Quarantine:
         if config.generation == 0:  # it only rises
             return 0
         document = self._objects.get(self._silver, manifest_key(record.lane or "", record.batch or ""))
-        part = None if document is None else Manifest.from_json(document.data.decode("utf-8")).tables.get(record.table or "")
+        part = (
+            None
+            if document is None
+            else Manifest.from_json(document.data.decode("utf-8")).tables.get(record.table or "")
+        )
         return None if part is None else int(part.config.get("generation", 0))
 
     def _decision(self, record: ObjectRecord, verb: str, command: str, by: str, note: str | None) -> Decision:
         return Decision(
-            record.id, verb, self._now(), command, by, record.state, table=record.table, code=record.code, reason=record.reason,
-            batch=record.batch, attempt=record.attempt, rows=record.quarantined_rows, note=note)
+            record.id,
+            verb,
+            self._now(),
+            command,
+            by,
+            record.state,
+            table=record.table,
+            code=record.code,
+            reason=record.reason,
+            batch=record.batch,
+            attempt=record.attempt,
+            rows=record.quarantined_rows,
+            note=note,
+        )
 
     @staticmethod
     def _written(record: ObjectRecord, done: bool, lane: str | None) -> Decided:
@@ -170,10 +228,20 @@ def told(record: ObjectRecord) -> dict[str, Any]:
     return {
         "id": record.id.hash,
         "kind": kind(record),
-        "bucket": record.id.bucket, "key": record.id.key, "version": record.id.version, "bytes": record.size,
-        "table": record.table, "topic": record.topic, "codes": list(codes(record)), "reason": record.reason,
-        "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes), "batch": record.batch, "attempt": record.attempt,
-        "admitted_at": record.admitted_at, **({"parked_at": listed_at} if record.state == PARKED else {"quarantined_at": listed_at}),
+        "bucket": record.id.bucket,
+        "key": record.id.key,
+        "version": record.id.version,
+        "bytes": record.size,
+        "table": record.table,
+        "topic": record.topic,
+        "codes": list(codes(record)),
+        "reason": record.reason,
+        "rows": record.quarantined_rows,
+        "rows_by_code": dict(record.row_codes),
+        "batch": record.batch,
+        "attempt": record.attempt,
+        "admitted_at": record.admitted_at,
+        **({"parked_at": listed_at} if record.state == PARKED else {"quarantined_at": listed_at}),
     }
 
 

@@ -1,4 +1,5 @@
 """`sluice query`: one SELECT over silver, as a table, JSON lines, CSV or a Parquet file."""
+
 from __future__ import annotations
 
 import sys
@@ -17,7 +18,10 @@ _LONG_INTEGERS = frozenset({"HUGEINT", "UHUGEINT"})
 
 
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT (WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin.")],
+    sql: Annotated[
+        str,
+        typer.Argument(metavar="SQL", help="One SELECT (WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin."),
+    ],
     as_of: AsOf = None,
     since: Since = None,
     until: Until = None,
@@ -56,11 +60,16 @@ def query(
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
     from sluice_cli.sql import run_query
 
-    form, span = Form(json_lines=json_lines, csv=as_csv, parquet=parquet), span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
+    form, span = (
+        Form(json_lines=json_lines, csv=as_csv, parquet=parquet),
+        span_of(as_of=as_of, since=since, until=until, now=epoch_ms()),
+    )
     statement = sys.stdin.read() if sql == "-" else sql
     target = chosen_target(stack)
     with ExitStack() as held:
         with stderr_console().status("Reading the tables that the statement names"):
-            relation = held.enter_context(run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span))
+            relation = held.enter_context(
+                run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span)
+            )
         long_integers = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
         write_rows(relation.to_arrow_reader(_BATCH_ROWS), form, whole_numbers=long_integers)

@@ -1,4 +1,5 @@
 """`sluice read`: one table's rows, streamed: now, as of a moment, or what changed between two."""
+
 from __future__ import annotations
 
 from typing import Annotated
@@ -12,11 +13,27 @@ from sluice_cli.row_output import Csv, Form, JsonLines, Lineage, Parquet, WithDe
 
 
 def read(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table; of a merge-on-read table also database.table_ro and database.table_rt.", show_default=False)],
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="database.table; of a merge-on-read table also database.table_ro and database.table_rt.",
+            show_default=False,
+        ),
+    ],
     as_of: AsOf = None,
     since: Since = None,
     until: Until = None,
-    columns: Annotated[list[str] | None, typer.Option("--column", "-c", metavar="NAME", help="Only this column; repeat for more, in the order wanted.", show_default=False)] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            "-c",
+            metavar="NAME",
+            help="Only this column; repeat for more, in the order wanted.",
+            show_default=False,
+        ),
+    ] = None,
     json_lines: JsonLines = False,
     as_csv: Csv = False,
     parquet: Parquet = None,
@@ -47,9 +64,15 @@ def read(
     """
     from sluice_cli.reading import Shown, open_table
 
-    form, span = Form(json_lines=json_lines, csv=as_csv, parquet=parquet), span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
+    form, span = (
+        Form(json_lines=json_lines, csv=as_csv, parquet=parquet),
+        span_of(as_of=as_of, since=since, until=until, now=epoch_ms()),
+    )
     opened = open_table(chosen_target(stack), table, span=span)
-    say(f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})" + ("" if span.since is None else f", changed after {span.since} ({moment_of(span.since)})"))
+    say(
+        f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})"
+        + ("" if span.since is None else f", changed after {span.since} ({moment_of(span.since)})")
+    )
     shown = Shown(with_deleted=with_deleted, lineage=lineage, columns=tuple(columns) if columns else None)
     count = write_rows(opened.reader(shown), form)
     say(counted(count, "row") if form.parquet is None else f"{counted(count, 'row')} written to {form.parquet}")

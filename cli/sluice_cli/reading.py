@@ -1,4 +1,5 @@
 """Silver tables as Arrow batches, now, as of a moment or changed since one; merged by hudi-rs: no JVM, and no code shared with the writer."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,9 @@ class SilverTable:
         """The columns that a reader sees, in the table's order or the wanted one. They are the newest commit's, whatever the moment. Raises Unreadable, UnknownColumn."""
         # Changes without their deletions would be no changes.
         with_deleted = shown.with_deleted or self.span.changes
-        visible = [item for item in self.stored_schema if is_shown(item.name, with_deleted=with_deleted, lineage=shown.lineage)]
+        visible = [
+            item for item in self.stored_schema if is_shown(item.name, with_deleted=with_deleted, lineage=shown.lineage)
+        ]
         if shown.columns is None:
             return pa.schema(visible)
         return pa.schema([self._column(name, visible) for name in shown.columns])
@@ -81,10 +84,16 @@ class SilverTable:
         """The file slices to read, those left out that can't hold a row of the span."""
         slices = self.state.slices(self.instant)
         if self.view == READ_OPTIMIZED:
-            slices = tuple(FileSlice(item.partition, item.file_id, item.base) for item in slices if item.base is not None)
+            slices = tuple(
+                FileSlice(item.partition, item.file_id, item.base) for item in slices if item.base is not None
+            )
         since = self.span.since
         # A row carries the instant of its own last change, and a file nothing newer than itself. A log file's name tells only its base file's instant.
-        return slices if since is None else tuple(item for item in slices if item.logs or item.base is not None and item.base.instant > since)
+        return (
+            slices
+            if since is None
+            else tuple(item for item in slices if item.logs or item.base is not None and item.base.instant > since)
+        )
 
     def batches(self, shown: Shown = Shown(), *, slices: Sequence[FileSlice] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of the span, as they are read, one file slice after the other; all batches have `schema`. Raises Unreadable.
@@ -95,12 +104,21 @@ class SilverTable:
         names = list(schema.names)
         stored = set(self.stored_schema.names)
         hide_deleted = hidden_columns.DELETED in stored and not shown.with_deleted and not self.span.changes
-        needed = [*([hidden_columns.DELETED] if hide_deleted else []), *([COMMIT_TIME] if self.span.since is not None else [])]
-        options = self._options().with_projection([*names, *(name for name in needed if name not in names)]).with_batch_size(BATCH_ROWS)
+        needed = [
+            *([hidden_columns.DELETED] if hide_deleted else []),
+            *([COMMIT_TIME] if self.span.since is not None else []),
+        ]
+        options = (
+            self._options()
+            .with_projection([*names, *(name for name in needed if name not in names)])
+            .with_batch_size(BATCH_ROWS)
+        )
         reader = self._guarded(lambda: self.hudi.create_file_group_reader_with_options(self._options()))
         for item in self.slices() if slices is None else slices:
             base = item.base.path if item.base is not None else ""
-            stream = self._guarded(lambda: reader.read_file_slice_from_paths_stream(base, [log.path for log in item.logs], options))
+            stream = self._guarded(
+                lambda: reader.read_file_slice_from_paths_stream(base, [log.path for log in item.logs], options)
+            )
             while (batch := self._guarded(lambda: next(stream, None))) is not None:
                 if hide_deleted:
                     batch = batch.filter(pc.invert(pc.fill_null(batch.column(hidden_columns.DELETED), False)))
@@ -121,7 +139,10 @@ class SilverTable:
         if found is None:
             names = tuple(item.name for item in visible)
             raise UnknownColumn(
-                f"{self.table} shows no column {name!r}", table=self.table, column=name, columns=names,
+                f"{self.table} shows no column {name!r}",
+                table=self.table,
+                column=name,
+                columns=names,
                 next_step=f"Its columns: {', '.join(names[:40])}. _sluice_* and _hoodie_* need --lineage, {hidden_columns.DELETED} needs --with-deleted",
             )
         return found
@@ -137,7 +158,9 @@ def is_shown(column: str, *, with_deleted: bool, lineage: bool) -> bool:
     return lineage or not column.startswith((_META_PREFIX, _LINEAGE_PREFIX))
 
 
-def read_table(place: SilverPlace, name: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW) -> pa.Table:
+def read_table(
+    place: SilverPlace, name: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW
+) -> pa.Table:
     """All rows of `database.table` (merge-on-read also `_ro` and `_rt`). Raises what `open_table` does."""
     return open_table(place, name, span=span).reader(Shown(with_deleted=with_deleted, lineage=lineage)).read_all()
 
@@ -156,14 +179,22 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
         )
     version = hudi_options.version_of(opened.hudi_options())
     if version != str(hudi_options.TABLE_VERSION):
-        raise Unreadable(f"{folder.table} is of Hudi's table version {version or 'none'}, not {hudi_options.TABLE_VERSION}", table=folder.table, next_step="Read it with Spark")
+        raise Unreadable(
+            f"{folder.table} is of Hudi's table version {version or 'none'}, not {hudi_options.TABLE_VERSION}",
+            table=folder.table,
+            next_step="Read it with Spark",
+        )
     state = table_state(folder)
-    return SilverTable(table=folder.table, view=view, span=span, hudi=opened, state=state, instant=state.newest_until(span.as_of))
+    return SilverTable(
+        table=folder.table, view=view, span=span, hudi=opened, state=state, instant=state.newest_until(span.as_of)
+    )
 
 
 def _builder(folder: TableFolder, view: str) -> HudiTableBuilder:
     builder = HudiTableBuilder.from_base_uri(folder.url).with_storage_options(dict(folder.place.storage_options()))
-    return builder.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE, "true") if view == READ_OPTIMIZED else builder
+    return (
+        builder.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE, "true") if view == READ_OPTIMIZED else builder
+    )
 
 
 def _guarded(table: str, read: Callable[[], Any]) -> Any:
@@ -171,4 +202,8 @@ def _guarded(table: str, read: Callable[[], Any]) -> Any:
     try:
         return read()
     except Exception as error:
-        raise Unreadable(f"{table} could not be read: {error}", table=table, next_step="If it has no commit yet, `sluice wait`; else `sluice doctor`") from error
+        raise Unreadable(
+            f"{table} could not be read: {error}",
+            table=table,
+            next_step="If it has no commit yet, `sluice wait`; else `sluice doctor`",
+        ) from error

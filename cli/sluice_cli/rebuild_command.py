@@ -1,4 +1,5 @@
 """`sluice rebuild table`: writes a table anew from its objects in bronze, its old data moved aside."""
+
 from __future__ import annotations
 
 import sys
@@ -23,7 +24,17 @@ from sluice_aws.moving import Mover
 from sluice_aws.objects import Objects
 from sluice_cli.failures import CommandFailed, UsageError
 from sluice_cli.operator import operator_of
-from sluice_cli.output import Json, Stack, chosen_target, command_line, counted, human_bytes, print_json, say, stderr_console
+from sluice_cli.output import (
+    Json,
+    Stack,
+    chosen_target,
+    command_line,
+    counted,
+    human_bytes,
+    print_json,
+    say,
+    stderr_console,
+)
 from sluice_cli.past_batches import PastBatches
 from sluice_cli.replaying import ReplayPlan, obstacles, pages_of_bronze, plan_replay, states_told
 from sluice_cli.target import Target
@@ -31,7 +42,10 @@ from sluice_cli.target import Target
 AT_ONCE = 400  # objects between two looks at the progress: eight transactions' worth and more
 GONE_SHOWN = 50
 
-app = typer.Typer(no_args_is_help=True, help="Write what is derived anew: a table from its objects in bronze, the ledger from manifests and outcomes.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Write what is derived anew: a table from its objects in bronze, the ledger from manifests and outcomes.",
+)
 
 
 class CannotRebuild(CommandFailed):
@@ -44,9 +58,21 @@ class CannotRebuild(CommandFailed):
 @app.command("table")
 def table(
     name: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read and moved, what is gone and what stands in the way, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what would be read and moved, what is gone and what stands in the way, and change nothing.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
-    without_gone: Annotated[bool, typer.Option("--without-gone", help="Also where objects that the table was made of are no longer in bronze: what only they told is missing then.")] = False,
+    without_gone: Annotated[
+        bool,
+        typer.Option(
+            "--without-gone",
+            help="Also where objects that the table was made of are no longer in bronze: what only they told is missing then.",
+        ),
+    ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -87,10 +113,16 @@ def table(
     if as_json:
         print_json({**rebuild.told(plan, silver), "obstacles": [], "changed": True, "replayed_now": replayed})
         return
-    print(f"{name}: {counted(replayed, 'object')} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}")
-    say(f"Push a changed configuration now, if that is what it is for. Then `sluice resume {rebuild.lane} && sluice wait`")
+    print(
+        f"{name}: {counted(replayed, 'object')} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}"
+    )
+    say(
+        f"Push a changed configuration now, if that is what it is for. Then `sluice resume {rebuild.lane} && sluice wait`"
+    )
     if plan.quarantined:
-        say(f"{counted(len(plan.quarantined), 'object')} of it {'is' if len(plan.quarantined) == 1 else 'are'} in quarantine: `sluice quarantine retry --table {name}` after that")
+        say(
+            f"{counted(len(plan.quarantined), 'object')} of it {'is' if len(plan.quarantined) == 1 else 'are'} in quarantine: `sluice quarantine retry --table {name}` after that"
+        )
 
 
 class Rebuild:
@@ -112,8 +144,13 @@ class Rebuild:
     def plan(self, tick: Callable[[str, int], None]) -> ReplayPlan:
         """Look at everything; changes nothing."""
         return plan_replay(
-            self._table, ledger=self._ledger, pages=pages_of_bronze(self._objects, self._target.bronze),
-            past=PastBatches(self._objects, self._target.silver), exists=self._objects.exists, tick=tick)
+            self._table,
+            ledger=self._ledger,
+            pages=pages_of_bronze(self._objects, self._target.bronze),
+            past=PastBatches(self._objects, self._target.silver),
+            exists=self._objects.exists,
+            tick=tick,
+        )
 
     def silver_bytes(self) -> int:
         """The bytes that would be moved."""
@@ -121,23 +158,46 @@ class Rebuild:
 
     def obstacles(self, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
         """Why it can't be done now."""
-        return obstacles(self._table, self.lane, ledger=self._ledger, plan=plan, without_gone=without_gone or bool(self._begun.get("without_gone")))
+        return obstacles(
+            self._table,
+            self.lane,
+            ledger=self._ledger,
+            plan=plan,
+            without_gone=without_gone or bool(self._begun.get("without_gone")),
+        )
 
     def run(self, plan: ReplayPlan, advance: Callable[[str, int, int], None]) -> int:
         """Mark the table, move its data aside, make its objects pending, take the mark away. Each step may be repeated."""
-        mark = {"at": epoch_ms(), "lane": self.lane, "to": self.to, "topic": self._config_now.topic, "command": command_line.get(), "by": operator_of(self._target), "without_gone": bool(plan.gone)}
+        mark = {
+            "at": epoch_ms(),
+            "lane": self.lane,
+            "to": self.to,
+            "topic": self._config_now.topic,
+            "command": command_line.get(),
+            "by": operator_of(self._target),
+            "without_gone": bool(plan.gone),
+        }
         mark = self._ledger.begin_rebuild(self._table, self.lane, mark)
         self.lane, self.to = mark["lane"], mark["to"]
         # Beside the old data: what batches before this say of the table is about that.
-        self._objects.put_json(self._target.silver, f"{self.to}{BEGUN}", {**mark, "table": self._table, "gone": [{"key": item.key, "version": item.version} for item in plan.gone]})
-        self._mover.move(self._folder, f"{self.to}table/", first=(PROPERTIES_FILE,), tick=lambda done, total: advance("Moving files", done, total))
+        self._objects.put_json(
+            self._target.silver,
+            f"{self.to}{BEGUN}",
+            {**mark, "table": self._table, "gone": [{"key": item.key, "version": item.version} for item in plan.gone]},
+        )
+        self._mover.move(
+            self._folder,
+            f"{self.to}table/",
+            first=(PROPERTIES_FILE,),
+            tick=lambda done, total: advance("Moving files", done, total),
+        )
         self._mover.move(stored_key(self._table), f"{self.to}stored.json", tick=lambda done, total: None)
         return self._replay(plan, advance)
 
     def _replay(self, plan: ReplayPlan, advance: Callable[[str, int, int], None]) -> int:
         replayed = 0
         for start in range(0, len(plan.replay), AT_ONCE):
-            chunk: list[ObjectRecord] = list(plan.replay[start:start + AT_ONCE])
+            chunk: list[ObjectRecord] = list(plan.replay[start : start + AT_ONCE])
             replayed += self._ledger.replay_objects(chunk, self.lane, plan.generations, epoch_ms())
             advance("Objects pending again", start + len(chunk), len(plan.replay))
         self._objects.put_json(self._target.silver, f"{self.to}{FINISHED}", {"at": epoch_ms()})
@@ -147,8 +207,14 @@ class Rebuild:
     def told(self, plan: ReplayPlan, silver: int) -> dict[str, Any]:
         """The plan as plain JSON values."""
         return {
-            "table": self._table, "lane": self.lane, "begun_before": bool(self._begun), "objects": states_told(plan), "bytes": plan.bytes, "silver_bytes": silver,
-            "kept_in": f"s3://{self._target.silver}/{self.to}", "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
+            "table": self._table,
+            "lane": self.lane,
+            "begun_before": bool(self._begun),
+            "objects": states_told(plan),
+            "bytes": plan.bytes,
+            "silver_bytes": silver,
+            "kept_in": f"s3://{self._target.silver}/{self.to}",
+            "gone": [{"key": item.key, "version": item.version} for item in plan.gone],
             "other_generations": sum(number != self._config_now.generation for number in plan.generations.values()),
         }
 
@@ -162,16 +228,24 @@ class Rebuild:
             config = configuration.table_for_topic(topic)
             if config is not None and config.table == self._table:
                 return config
-            raise NotConfigured(f"No rule of the configuration in force makes {self._table} of topic {topic}, of which its rebuild was begun", table=self._table)
+            raise NotConfigured(
+                f"No rule of the configuration in force makes {self._table} of topic {topic}, of which its rebuild was begun",
+                table=self._table,
+            )
         return configured_table(configuration, self._table, self._ledger)
 
 
 def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
     told = rebuild.told(plan, silver)
     print(f"table: {told['table']}, in lane {told['lane']}{', begun before' if told['begun_before'] else ''}")
-    print(f"to merge again: {counted(len(plan.replay) + len(plan.waiting), 'object')}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already")
+    print(
+        f"to merge again: {counted(len(plan.replay) + len(plan.waiting), 'object')}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already"
+    )
     print(f"to move aside: {human_bytes(silver)}, to {told['kept_in']}")
-    for title, records in (("in quarantine, and staying there", plan.quarantined), ("parked, and staying so", plan.parked)):
+    for title, records in (
+        ("in quarantine, and staying there", plan.quarantined),
+        ("parked, and staying so", plan.parked),
+    ):
         if records:
             print(f"{title}: {counted(len(records), 'object')}")
     if plan.gone:
@@ -185,7 +259,9 @@ def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
 def ask(question: str) -> None:
     """Go on only where a person says yes. Raises CommandFailed, and UsageError where nobody can be asked."""
     if not sys.stdin.isatty():
-        raise UsageError("Nobody can be asked here", next_step="--yes goes on without a question, --dry-run shows what would be done")
+        raise UsageError(
+            "Nobody can be asked here", next_step="--yes goes on without a question, --dry-run shows what would be done"
+        )
     if not typer.confirm(question):
         raise CommandFailed("Nothing was changed")
 

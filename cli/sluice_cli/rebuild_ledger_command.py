@@ -1,4 +1,5 @@
 """`sluice rebuild ledger`: gives a lost ledger, or one restored to an older point, what bronze, manifests and outcomes say."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +52,9 @@ class Result:
 
 
 def ledger(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is missing and what is old, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what is missing and what is old, and change nothing.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     as_json: Json = False,
     stack: Stack = None,
@@ -73,16 +76,24 @@ def ledger(
     recovering = Recovering(target)
     lanes = recovering.lanes_that_may_run()
     if lanes and not dry_run:
-        raise LedgerInUse(f"Lanes may start runs: {', '.join(lanes)}", lanes=list(lanes), next_step="; ".join(f"`sluice pause {lane}`" for lane in lanes) + ", until `sluice status` says paused")
+        raise LedgerInUse(
+            f"Lanes may start runs: {', '.join(lanes)}",
+            lanes=list(lanes),
+            next_step="; ".join(f"`sluice pause {lane}`" for lane in lanes) + ", until `sluice status` says paused",
+        )
     with counting(as_json) as tick:
         recovery = recovering.read(tick)
     if not dry_run and not yes:
-        ask(f"Write what {counted(recovery.objects, 'object')} and {counted(len(recovery.tables()), 'table')} came to into the ledger?")
+        ask(
+            f"Write what {counted(recovery.objects, 'object')} and {counted(len(recovery.tables()), 'table')} came to into the ledger?"
+        )
     with counting(as_json) as tick:
         result = recovering.write(recovery, tick, dry_run=dry_run)
     _print(result, lanes, dry_run, as_json)
     if result.objects.raced:
-        raise NotAllRecovered(f"{counted(result.objects.raced, 'object')} changed meanwhile", objects=result.objects.raced)
+        raise NotAllRecovered(
+            f"{counted(result.objects.raced, 'object')} changed meanwhile", objects=result.objects.raced
+        )
 
 
 class Recovering:
@@ -121,10 +132,18 @@ class Recovering:
         unfinished = tuple(sorted(table for table, marks in self._begun.items() if not self._is_finished(max(marks))))
         tables = recovery.tables()
         if not dry_run:
-            tables = {name: known for name, known in tables.items() if self._ledger.recover_table(name, known, purge_floors=self._purge_floors(name))}
+            tables = {
+                name: known
+                for name, known in tables.items()
+                if self._ledger.recover_table(name, known, purge_floors=self._purge_floors(name))
+            }
             for table in unfinished:
                 newest = self._begun[table][max(self._begun[table])]
-                self._ledger.begin_rebuild(table, newest["lane"], {name: value for name, value in newest.items() if name not in ("table", "gone")})
+                self._ledger.begin_rebuild(
+                    table,
+                    newest["lane"],
+                    {name: value for name, value in newest.items() if name not in ("table", "gone")},
+                )
         return Result(done, unknown, tuple(sorted(tables)), unfinished)
 
     def _pages(self) -> Iterator[Mapping[ObjectId, str | None]]:
@@ -133,7 +152,10 @@ class Recovering:
         marker = None
         while True:
             page = self._objects.version_page(self._target.bronze, marker)
-            yield {identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned): item.etag for item in page.versions}
+            yield {
+                identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned): item.etag
+                for item in page.versions
+            }
             marker = page.next_marker
             if marker is None:
                 return
@@ -144,7 +166,7 @@ class Recovering:
         for key in self._objects.keys(self._target.silver, REPLACED):
             if key.endswith(f"/{BEGUN}") and key.count("/") == REPLACED.count("/") + 2:
                 mark = self._objects.get_json(self._target.silver, key)
-                found.setdefault(mark["table"], {})[key[:-len(BEGUN)]] = mark
+                found.setdefault(mark["table"], {})[key[: -len(BEGUN)]] = mark
         return found
 
     def _is_finished(self, place: str) -> bool:
@@ -160,13 +182,26 @@ class Recovering:
 def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     done = result.objects
     if as_json:
-        print_json({
-            "changed": not dry_run, "objects": {"missing": done.added, "older": done.corrected, "right": done.kept, "unknown": result.unknown, "raced": done.raced},
-            "tables": list(result.tables), "rebuilds_unfinished": list(result.unfinished), "lanes_that_may_run": list(lanes),
-        })
+        print_json(
+            {
+                "changed": not dry_run,
+                "objects": {
+                    "missing": done.added,
+                    "older": done.corrected,
+                    "right": done.kept,
+                    "unknown": result.unknown,
+                    "raced": done.raced,
+                },
+                "tables": list(result.tables),
+                "rebuilds_unfinished": list(result.unfinished),
+                "lanes_that_may_run": list(lanes),
+            }
+        )
         return
     said = "would be" if dry_run else "were"
-    print(f"objects: {done.added:,} {said} added, {done.corrected:,} {said} corrected, {done.kept:,} are right, {result.unknown:,} are in no batch: reconcile admits them")
+    print(
+        f"objects: {done.added:,} {said} added, {done.corrected:,} {said} corrected, {done.kept:,} are right, {result.unknown:,} are in no batch: reconcile admits them"
+    )
     print(f"tables: {', '.join(result.tables) or 'none'}")
     for table in result.unfinished:
         print(f"a rebuild of {table} was under way: `sluice rebuild table {table}` goes on with it")

@@ -1,4 +1,5 @@
 """What the last hours looked like, out of the batches that S3 keeps: the backlog over time, commits by table, runs."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,10 +93,23 @@ def table_pasts(batches: Iterable[PastBatch]) -> tuple[TablePast, ...]:
             if outcome.state != COMMITTED or not part.objects:
                 continue
             freshness[table] = part.config.get("freshness_s")
-            commits.setdefault(table, []).append(Commit(
-                batch.manifest.batch, batch.manifest.run, batch.manifest.created_at, outcome.readable_at, outcome.counts.get("objects", len(part.objects)),
-                outcome.counts.get("read", 0), sum(rows.rows for rows in outcome.quarantined_rows), outcome.no_change, max(0, outcome.readable_at - _oldest(part))))
-    return tuple(TablePast(table, freshness[table], tuple(made), *_percentiles([commit.waited_ms for commit in made])) for table, made in sorted(commits.items()))
+            commits.setdefault(table, []).append(
+                Commit(
+                    batch.manifest.batch,
+                    batch.manifest.run,
+                    batch.manifest.created_at,
+                    outcome.readable_at,
+                    outcome.counts.get("objects", len(part.objects)),
+                    outcome.counts.get("read", 0),
+                    sum(rows.rows for rows in outcome.quarantined_rows),
+                    outcome.no_change,
+                    max(0, outcome.readable_at - _oldest(part)),
+                )
+            )
+    return tuple(
+        TablePast(table, freshness[table], tuple(made), *_percentiles([commit.waited_ms for commit in made]))
+        for table, made in sorted(commits.items())
+    )
 
 
 def backlog(batches: Iterable[PastBatch], waiting: Iterable[int], window: Window) -> tuple[int, ...]:
@@ -139,7 +153,9 @@ def runs(batches: Iterable[PastBatch], items: Mapping[str, Mapping[str, Any]], n
 
 def _run(name: str, batches: Sequence[PastBatch], item: Mapping[str, Any], now: int) -> RunPast | None:
     times = [batch.manifest.created_at for batch in batches]
-    committed = [outcome.readable_at for batch in batches for outcome in batch.outcomes.values() if outcome.state == COMMITTED]
+    committed = [
+        outcome.readable_at for batch in batches for outcome in batch.outcomes.values() if outcome.state == COMMITTED
+    ]
     began = item.get("started_at") or min(times, default=None) or item.get("requested_at")
     if began is None:
         return None
@@ -147,7 +163,18 @@ def _run(name: str, batches: Sequence[PastBatch], item: Mapping[str, Any], now: 
     state = item.get("state") or "not kept"
     ended = item.get("ended_at") or (None if item else max(committed, default=began))
     changes = sum(outcome.counts.get("read", 0) for batch in batches for outcome in batch.outcomes.values())
-    return RunPast(name, lane, item.get("requested_at"), min(began, now), ended, state, item.get("reason"), len(batches), changes, tuple(sorted(committed)[-COMMITS_SHOWN:]))
+    return RunPast(
+        name,
+        lane,
+        item.get("requested_at"),
+        min(began, now),
+        ended,
+        state,
+        item.get("reason"),
+        len(batches),
+        changes,
+        tuple(sorted(committed)[-COMMITS_SHOWN:]),
+    )
 
 
 def _oldest(part: TablePart) -> int:

@@ -1,4 +1,5 @@
 """Builds a release of the Spark code: the files a job run names, under a version that is their hash."""
+
 from __future__ import annotations
 
 import hashlib
@@ -51,10 +52,15 @@ def source_root() -> Path:
 
 def build_release(root: Path, hosts: Sequence[Host], cache: Path) -> Release:
     """The release of the sources under `root` for `hosts`; the same sources give the same bytes. Raises WheelsUnavailable."""
-    sources = {**read_tree(root / "functions", ("sluice", "sluice_aws")), **read_tree(root / "spark", ("sluice_spark",))}
+    sources = {
+        **read_tree(root / "functions", ("sluice", "sluice_aws")),
+        **read_tree(root / "spark", ("sluice_spark",)),
+    }
     files = {**{name: (root / "spark" / name).read_bytes() for name in ENTRY_POINTS}, "sluice.zip": zip_bytes(sources)}
     for host in hosts:
-        files[f"environment-{host.architecture}.tar.gz"] = _environment(root / "spark" / "requirements.txt", host, cache)
+        files[f"environment-{host.architecture}.tar.gz"] = _environment(
+            root / "spark" / "requirements.txt", host, cache
+        )
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     version = hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:20]
     manifest = {"version": version, "files": hashes, "python": sorted({host.python for host in hosts})}
@@ -64,9 +70,13 @@ def build_release(root: Path, hosts: Sequence[Host], cache: Path) -> Release:
 def _environment(requirements: Path, host: Host, cache: Path) -> bytes:
     """The packages that a job imports beyond EMR's image; kept in the cache, since packing takes longer than all the rest."""
     key = hashlib.sha256(requirements.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
-    kept = cache / "environments" / f"{key}-{host.python}-{host.architecture}{'-here' if host.this_machine else ''}.tar.gz"
+    kept = (
+        cache / "environments" / f"{key}-{host.python}-{host.architecture}{'-here' if host.this_machine else ''}.tar.gz"
+    )
     if not kept.exists():
-        packed = tar_gz_bytes({name: content for name, content in wheel_contents(requirements, host, cache).items() if _is_used(name)})
+        packed = tar_gz_bytes(
+            {name: content for name, content in wheel_contents(requirements, host, cache).items() if _is_used(name)}
+        )
         kept.parent.mkdir(parents=True, exist_ok=True)
         partial = kept.with_suffix(".partial")
         partial.write_bytes(packed)
@@ -79,7 +89,7 @@ def _is_used(name: str) -> bool:
         return False  # lists of what lies where pip put it
     if not name.startswith(_MODELS):
         return True
-    service, separator, _ = name[len(_MODELS):].partition("/")
+    service, separator, _ = name[len(_MODELS) :].partition("/")
     return not separator or service in _SERVICES
 
 

@@ -1,4 +1,5 @@
 """What writing a table anew from its objects would take: which of them bronze still has, which it has no more, and what stands in the way."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -47,21 +48,32 @@ def pages_of_bronze(objects: Objects, bucket: str) -> Iterator[list[ObjectId]]:
     marker = None
     while True:
         page = objects.version_page(bucket, marker)
-        yield [identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned) for item in page.versions]
+        yield [
+            identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned)
+            for item in page.versions
+        ]
         marker = page.next_marker
         if marker is None:
             return
 
 
 def plan_replay(
-    table: str, *, ledger: Any, pages: Iterator[list[ObjectId]], past: PastBatches, exists: Callable[[ObjectId], bool], tick: Callable[[str, int], None],
+    table: str,
+    *,
+    ledger: Any,
+    pages: Iterator[list[ObjectId]],
+    past: PastBatches,
+    exists: Callable[[ObjectId], bool],
+    tick: Callable[[str, int], None],
 ) -> ReplayPlan:
     """Compare bronze, the ledger and the manifests; `tick` is told what was looked at, and how many. `exists` asks bronze about one version."""
     found: dict[ObjectId, ObjectRecord] = {}
     looked_at = 0
     for page in pages:
         looked_at += len(page)
-        found.update({identity: record for identity, record in ledger.get_objects(page).items() if record.table == table})
+        found.update(
+            {identity: record for identity, record in ledger.get_objects(page).items() if record.table == table}
+        )
         tick("Versions in bronze", looked_at)
     generations: dict[ObjectId, int] = {}
     gone: set[ObjectId] = set()
@@ -76,16 +88,23 @@ def plan_replay(
     # A manifest also names what went to another table before it was claimed: that is there, and another table's.
     candidates = sorted(gone)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gone") as pool:
-        there = [identity for identity, is_there in zip(candidates, pool.map(exists, candidates), strict=True) if is_there]
+        there = [
+            identity for identity, is_there in zip(candidates, pool.map(exists, candidates), strict=True) if is_there
+        ]
     gone -= set(there)
     elsewhere = ledger.get_objects(there)
     by_state: dict[str, list[ObjectRecord]] = {}
     for record in sorted(found.values(), key=lambda record: (record.admitted_at, record.id)):
         by_state.setdefault(record.state, []).append(record)
     return ReplayPlan(
-        replay=tuple([*by_state.get(COMMITTED, []), *_only_copies(found.values())]), waiting=tuple(by_state.get(PENDING, [])),
-        quarantined=tuple(by_state.get(QUARANTINED, [])), parked=tuple(by_state.get(PARKED, [])),
-        gone=tuple(sorted(gone)), unknown=tuple(identity for identity in there if identity not in elsewhere), generations=generations)
+        replay=tuple([*by_state.get(COMMITTED, []), *_only_copies(found.values())]),
+        waiting=tuple(by_state.get(PENDING, [])),
+        quarantined=tuple(by_state.get(QUARANTINED, [])),
+        parked=tuple(by_state.get(PARKED, [])),
+        gone=tuple(sorted(gone)),
+        unknown=tuple(identity for identity in there if identity not in elsewhere),
+        generations=generations,
+    )
 
 
 def _merged(batch: PastBatch, table: str) -> Iterator[ObjectId]:
@@ -100,7 +119,11 @@ def _merged(batch: PastBatch, table: str) -> Iterator[ObjectId]:
 def _only_copies(records: Sequence[ObjectRecord] | Any) -> list[ObjectRecord]:
     """Superseded versions whose bytes no committed version of their key has any more: that one is gone from bronze."""
     known = {(record.id.key, record.etag, record.size) for record in records if record.state in (COMMITTED, PENDING)}
-    return [record for record in records if record.state == SUPERSEDED and (record.id.key, record.etag, record.size) not in known]
+    return [
+        record
+        for record in records
+        if record.state == SUPERSEDED and (record.id.key, record.etag, record.size) not in known
+    ]
 
 
 def obstacles(table: str, lane: str, *, ledger: Any, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
@@ -109,21 +132,36 @@ def obstacles(table: str, lane: str, *, ledger: Any, plan: ReplayPlan, without_g
     states = {state.lane: state for state in ledger.lanes()}
     if lane not in states or states[lane].state != PAUSED:
         state = "idle" if lane not in states else states[lane].state
-        found.append(f"lane {lane} is {state}, and a run could write the table: `sluice pause {lane}`, until `sluice status` says paused")
+        found.append(
+            f"lane {lane} is {state}, and a run could write the table: `sluice pause {lane}`, until `sluice status` says paused"
+        )
     for name in states:
         if any(table in set(pointer.tables) - set(pointer.settled_tables) for pointer in ledger.unsettled(name)):
-            found.append(f"a batch of {table} in lane {name} is unfinished: `sluice resume {name}`, `sluice wait`, `sluice pause {name}`")
+            found.append(
+                f"a batch of {table} in lane {name} is unfinished: `sluice resume {name}`, `sluice wait`, `sluice pause {name}`"
+            )
     if plan.unknown:
-        found.append(f"{counted(len(plan.unknown), 'object')} of {table} in bronze {'is' if len(plan.unknown) == 1 else 'are'} not in the ledger: `sluice rebuild ledger` first")
+        found.append(
+            f"{counted(len(plan.unknown), 'object')} of {table} in bronze {'is' if len(plan.unknown) == 1 else 'are'} not in the ledger: `sluice rebuild ledger` first"
+        )
     if plan.gone and not without_gone:
         found.append(
             f"{counted(len(plan.gone), 'object')} that {table} was made of {'is' if len(plan.gone) == 1 else 'are'} no longer in bronze: rows that only they told would be missing, "
-            "and rows whose deletion only they told would be back. Restore them, or --without-gone")
+            "and rows whose deletion only they told would be back. Restore them, or --without-gone"
+        )
     return tuple(found)
 
 
 def states_told(plan: ReplayPlan) -> dict[str, int]:
     """Counts of what the plan found, by what becomes of it."""
-    return dict(Counter({
-        "replayed": len(plan.replay), "pending_already": len(plan.waiting), "quarantined": len(plan.quarantined), "parked": len(plan.parked), "gone": len(plan.gone),
-    }))
+    return dict(
+        Counter(
+            {
+                "replayed": len(plan.replay),
+                "pending_already": len(plan.waiting),
+                "quarantined": len(plan.quarantined),
+                "parked": len(plan.parked),
+                "gone": len(plan.gone),
+            }
+        )
+    )

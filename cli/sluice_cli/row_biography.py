@@ -1,4 +1,5 @@
 """The biography of one row: what each of its changes came to in the batch that merged it, by the definition that the merge follows."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +9,15 @@ from typing import Any
 from sluice.folding import NEVER, Change, Row, folded
 from sluice_cli.object_changes import FoundChange
 
-WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED = "won", "overtaken", "lost", "repeated", "truncated", "ignored", "supplied"
+WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED = (
+    "won",
+    "overtaken",
+    "lost",
+    "repeated",
+    "truncated",
+    "ignored",
+    "supplied",
+)
 NEWEST = "newest"  # of what was read: whether it won is not known, for what came before was not read
 
 
@@ -45,7 +54,9 @@ class Chapter:
     truncated_at: str | None = None
 
 
-def biography(batches: Iterable[MergedBatch], *, columns: Sequence[str], ignore_deletes: bool = False, from_the_start: bool = True) -> tuple[Chapter, ...]:
+def biography(
+    batches: Iterable[MergedBatch], *, columns: Sequence[str], ignore_deletes: bool = False, from_the_start: bool = True
+) -> tuple[Chapter, ...]:
     """Fold the batches in the order of their commits. Only those that concern the row make a chapter.
 
     Without `from_the_start` something older was not read, and the first chapter says so of what looks like the winner.
@@ -58,17 +69,40 @@ def biography(batches: Iterable[MergedBatch], *, columns: Sequence[str], ignore_
         if not batch.changes and (raised == floor or row is None):
             floor = raised
             continue
-        after = folded(row, [_change(found) for found in batch.changes], columns=columns, floor=raised, ignore_deletes=ignore_deletes)
-        judged: Sequence[Judged] = tuple(_judged(found, row, after, batch.changes, raised, ignore_deletes) for found in sorted(batch.changes, key=lambda found: found.position))
+        after = folded(
+            row,
+            [_change(found) for found in batch.changes],
+            columns=columns,
+            floor=raised,
+            ignore_deletes=ignore_deletes,
+        )
+        judged: Sequence[Judged] = tuple(
+            _judged(found, row, after, batch.changes, raised, ignore_deletes)
+            for found in sorted(batch.changes, key=lambda found: found.position)
+        )
         if not from_the_start and not chapters:
-            judged = [Judged(item.change, NEWEST, "what the table held before is not known: nothing older was read") if item.verdict == WON else item for item in judged]
+            judged = [
+                Judged(item.change, NEWEST, "what the table held before is not known: nothing older was read")
+                if item.verdict == WON
+                else item
+                for item in judged
+            ]
         truncated = raised if raised > floor else None
-        chapters.append(Chapter(batch.batch, batch.instant, batch.committed_at, _once(judged), after, after != row, truncated))
+        chapters.append(
+            Chapter(batch.batch, batch.instant, batch.committed_at, _once(judged), after, after != row, truncated)
+        )
         row, floor = after, raised
     return tuple(chapters)
 
 
-def _judged(found: FoundChange, before: Row | None, after: Row | None, together: Sequence[FoundChange], floor: str, ignore_deletes: bool) -> Judged:
+def _judged(
+    found: FoundChange,
+    before: Row | None,
+    after: Row | None,
+    together: Sequence[FoundChange],
+    floor: str,
+    ignore_deletes: bool,
+) -> Judged:
     newest = max(change.position for change in together)
     if found.position <= floor:
         return Judged(found, TRUNCATED, "it is older than a truncate of the table")
@@ -78,11 +112,19 @@ def _judged(found: FoundChange, before: Row | None, after: Row | None, together:
         return Judged(found, IGNORED_DELETE, "the table ignores deletions; older changes lose to it all the same")
     if after is not None and found.position == after.position and (before is None or before.position < found.position):
         beaten = [change for change in together if floor < change.position < found.position]
-        why = "nothing of the row was known before" if before is None else f"newer than what the table held, {before.position}"
+        why = (
+            "nothing of the row was known before"
+            if before is None
+            else f"newer than what the table held, {before.position}"
+        )
         return Judged(found, WON, f"{why}{f'; newer than {len(beaten)} more in this batch' if beaten else ''}")
     supplied = _supplied(found, before, after)
     if supplied:
-        return Judged(found, SUPPLIED, f"older than the row, and the newest that tells {', '.join(supplied)}, which the row's change came without")
+        return Judged(
+            found,
+            SUPPLIED,
+            f"older than the row, and the newest that tells {', '.join(supplied)}, which the row's change came without",
+        )
     if before is not None and found.position < before.position:
         return Judged(found, LOST, f"the table held a newer one, {before.position}")
     return Judged(found, OVERTAKEN, f"a newer one came in the same batch, {newest}")
@@ -105,7 +147,11 @@ def _once(judged: Sequence[Judged]) -> tuple[Judged, ...]:
     for item in judged:
         again = item.change.position in seen
         seen.add(item.change.position)
-        found.append(Judged(item.change, REPEATED, "it came more than once in this batch") if again and item.verdict != TRUNCATED else item)
+        found.append(
+            Judged(item.change, REPEATED, "it came more than once in this batch")
+            if again and item.verdict != TRUNCATED
+            else item
+        )
     return tuple(found)
 
 
@@ -116,7 +162,11 @@ def _change(found: FoundChange) -> Change:
 def told(chapter: Chapter) -> dict[str, Any]:
     """A chapter as plain JSON values. Times are epoch ms."""
     return {
-        "batch": chapter.batch, "instant": chapter.instant, "committed_at": chapter.committed_at, "changed": chapter.changed, "truncated_at": chapter.truncated_at,
+        "batch": chapter.batch,
+        "instant": chapter.instant,
+        "committed_at": chapter.committed_at,
+        "changed": chapter.changed,
+        "truncated_at": chapter.truncated_at,
         "changes": [{**_told_change(item.change), "verdict": item.verdict, "why": item.why} for item in chapter.judged],
         "row": told_row(chapter.row),
     }

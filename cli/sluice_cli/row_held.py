@@ -1,4 +1,5 @@
 """What a table really held of one row after a commit, by reading the table as it was then."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,10 @@ def held_at(place: SilverPlace, table: str, key: Sequence[str], instant: str) ->
 
 
 def _mask(batch: pa.RecordBatch, record_key: Sequence[str], key: Sequence[str]) -> pa.Array:
-    return reduce(pc.and_, [pc.fill_null(_equal(batch.column(name), text), False) for name, text in zip(record_key, key, strict=True)])
+    return reduce(
+        pc.and_,
+        [pc.fill_null(_equal(batch.column(name), text), False) for name, text in zip(record_key, key, strict=True)],
+    )
 
 
 def _equal(values: pa.Array, text: str) -> pa.Array:
@@ -69,4 +73,9 @@ def _equal(values: pa.Array, text: str) -> pa.Array:
 def _held(opened: SilverTable, found: pa.RecordBatch) -> Held:
     told = dict(zip(found.schema.names, next(rows_of(found)), strict=True))
     shown = set(opened.schema(Shown()).names)
-    return Held(True, told.get(hidden.POSITION), bool(told.get(hidden.DELETED)), {name: value for name, value in told.items() if name in shown})
+    return Held(
+        True,
+        told.get(hidden.POSITION),
+        bool(told.get(hidden.DELETED)),
+        {name: value for name, value in told.items() if name in shown},
+    )

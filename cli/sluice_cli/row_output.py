@@ -1,4 +1,5 @@
 """Rows on their way out, batch by batch: a table for eyes, JSON lines, CSV or a Parquet file."""
+
 from __future__ import annotations
 
 import json
@@ -21,10 +22,23 @@ TERMINAL_ROWS = 1000  # a table in a terminal is for eyes; the other forms hold 
 _CSV_SPECIAL = frozenset(',"\r\n')
 
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
-WithDeleted = Annotated[bool, typer.Option("--with-deleted", help="Also rows that the source deleted, with the column `__deleted`.")]
-Lineage = Annotated[bool, typer.Option("--lineage", help="Also where each row came from: the `_sluice_*` and `_hoodie_*` columns.")]
+WithDeleted = Annotated[
+    bool, typer.Option("--with-deleted", help="Also rows that the source deleted, with the column `__deleted`.")
+]
+Lineage = Annotated[
+    bool, typer.Option("--lineage", help="Also where each row came from: the `_sluice_*` and `_hoodie_*` columns.")
+]
 Csv = Annotated[bool, typer.Option("--csv", help='CSV with a header; NULL is nothing, empty text is "".')]
-Parquet = Annotated[Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file instead, with the columns' own types.", show_default=False, dir_okay=False)]
+Parquet = Annotated[
+    Path | None,
+    typer.Option(
+        "--parquet",
+        metavar="FILE",
+        help="Write a Parquet file instead, with the columns' own types.",
+        show_default=False,
+        dir_okay=False,
+    ),
+]
 
 
 class NotWritten(CommandFailed):
@@ -100,13 +114,24 @@ def write_csv(to: TextIO, names: Iterable[str], rows: Iterable[Iterable[Any]]) -
 def _csv_field(value: Any) -> str:
     if value is None:
         return ""
-    text = value if isinstance(value, str) else repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    text = (
+        value
+        if isinstance(value, str)
+        else repr(value)
+        if isinstance(value, float)
+        else json.dumps(value, ensure_ascii=False)
+    )
     return '"' + text.replace('"', '""') + '"' if not text or not _CSV_SPECIAL.isdisjoint(text) else text
 
 
 def _print_rows(names: tuple[str, ...], rows: _Counted) -> None:
     limit = TERMINAL_ROWS if sys.stdout.isatty() else None
-    print_table(names, [tuple(cell(value) for value in row) for row in islice(rows, limit)] if limit is not None else (tuple(cell(value) for value in row) for row in rows))
+    print_table(
+        names,
+        [tuple(cell(value) for value in row) for row in islice(rows, limit)]
+        if limit is not None
+        else (tuple(cell(value) for value in row) for row in rows),
+    )
     if limit is not None and next(rows, None) is not None:
         say(f"Only the first {limit:,} rows are shown. --json, --csv or --parquet holds all of them")
 
@@ -123,7 +148,9 @@ def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: P
     import pyarrow.parquet as pq
 
     part = file.with_name(f"{file.name}.part")
-    schema = pa.schema([item.with_name(name) for item, name in zip(reader.schema, names, strict=True)], metadata=reader.schema.metadata)
+    schema = pa.schema(
+        [item.with_name(name) for item, name in zip(reader.schema, names, strict=True)], metadata=reader.schema.metadata
+    )
     count = 0
     try:
         with pq.ParquetWriter(part, schema, compression="zstd") as writer, stderr_console().status("Writing") as status:
@@ -133,7 +160,11 @@ def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: P
                 status.update(f"{counted(count, 'row')} written")
         part.replace(file)
     except OSError as error:
-        raise NotWritten(f"{file} can't be written: {error}", file=str(file), next_step="Name a file in a folder that exists and may be written to") from error
+        raise NotWritten(
+            f"{file} can't be written: {error}",
+            file=str(file),
+            next_step="Name a file in a folder that exists and may be written to",
+        ) from error
     finally:
         part.unlink(missing_ok=True)
     return count

@@ -1,4 +1,5 @@
 """Reads a table's bronze object versions again, newest batches first and within bounds, for the changes of one row."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +73,15 @@ class Searched:
 class RowSearch:
     """Searches in one stack. `tick` is told how many objects were read so far."""
 
-    def __init__(self, *, ledger: Any, objects: Objects, silver: str, configuration: Configuration | None, tick: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Any,
+        objects: Objects,
+        silver: str,
+        configuration: Configuration | None,
+        tick: Callable[[int], None],
+    ) -> None:
         self._ledger = ledger
         self._objects = objects
         self._silver = silver
@@ -81,11 +90,23 @@ class RowSearch:
 
     def search(self, table: str, key: Sequence[str], bounds: Bounds) -> Searched:
         """Every change of the row in objects of the table that were merged, and in those that wait. Raises UsageError."""
-        merged = [batch for batch in PastBatches(self._objects, self._silver).newest(table=table, since=bounds.since) if self._is_merged(batch, table)]
-        waiting = [item for lane in self._ledger.lanes() for item in self._ledger.pending(lane.lane, bounds.objects) if item.table == table]
+        merged = [
+            batch
+            for batch in PastBatches(self._objects, self._silver).newest(table=table, since=bounds.since)
+            if self._is_merged(batch, table)
+        ]
+        waiting = [
+            item
+            for lane in self._ledger.lanes()
+            for item in self._ledger.pending(lane.lane, bounds.objects)
+            if item.table == table
+        ]
         config = self._config(table, merged, waiting)
         if len(key) != len(config.record_key):
-            raise UsageError(f"The key of {table} is {', '.join(config.record_key)}: {len(config.record_key)} and not {len(key)}", next_step="Give a value for each, in this order")
+            raise UsageError(
+                f"The key of {table} is {', '.join(config.record_key)}: {len(config.record_key)} and not {len(key)}",
+                next_step="Give a value for each, in this order",
+            )
         found = Searched(config)
         for batch in merged:
             items = self._items(batch, table, found)
@@ -94,7 +115,7 @@ class RowSearch:
                 continue
             self._read_batch(batch, table, items, key, found)
         own = self._configuration
-        for item in waiting[:max(0, bounds.objects - found.objects)]:
+        for item in waiting[: max(0, bounds.objects - found.objects)]:
             routed = (own.table_for_topic(item.topic) if own else None) or config
             for read in self._read([_as_in_a_manifest(item)], routed, key, found, None):
                 found.waiting += read.changes
@@ -103,9 +124,16 @@ class RowSearch:
     def _config(self, table: str, merged: Sequence[PastBatch], waiting: Sequence[PendingObject]) -> TableConfig:
         if merged:
             return merged[0].manifest.tables[table].table_config
-        config = next((self._configuration.table_for_topic(item.topic) for item in waiting), None) if self._configuration else None
+        config = (
+            next((self._configuration.table_for_topic(item.topic) for item in waiting), None)
+            if self._configuration
+            else None
+        )
         if config is None:
-            raise UsageError(f"No batch of a table {table!r} is kept", next_step="`sluice status` lists the tables; names are database.table")
+            raise UsageError(
+                f"No batch of a table {table!r} is kept",
+                next_step="`sluice status` lists the tables; names are database.table",
+            )
         return config
 
     @staticmethod
@@ -123,12 +151,16 @@ class RowSearch:
             error = aside.get(item.id.hash)
             record = records.get(item.id)
             if error is not None:
-                found.quarantined.append(Unread(item.key, item.version, error.code, error.reason, batch.outcomes[table].committed_at))
+                found.quarantined.append(
+                    Unread(item.key, item.version, error.code, error.reason, batch.outcomes[table].committed_at)
+                )
             elif record is None or record.batch == batch.manifest.batch or record.attempt > item.attempt:
                 taken.append(item)
         return taken
 
-    def _read_batch(self, batch: PastBatch, table: str, items: Sequence[ManifestObject], key: Sequence[str], found: Searched) -> None:
+    def _read_batch(
+        self, batch: PastBatch, table: str, items: Sequence[ManifestObject], key: Sequence[str], found: Searched
+    ) -> None:
         outcome = batch.outcomes[table]
         changes: list[FoundChange] = []
         truncates: list[str] = []
@@ -138,16 +170,35 @@ class RowSearch:
             found.set_aside += [(read.item.key, error) for error in read.set_aside]
             found.columns += [name for name in read.columns if name not in found.columns]
         if changes or truncates:
-            found.batches.append(MergedBatch(batch.manifest.batch, outcome.instant, outcome.readable_at, tuple(changes), tuple(truncates)))
+            found.batches.append(
+                MergedBatch(
+                    batch.manifest.batch, outcome.instant, outcome.readable_at, tuple(changes), tuple(truncates)
+                )
+            )
 
-    def _read(self, items: Sequence[ManifestObject], config: TableConfig, key: Sequence[str], found: Searched, outcome: Outcome | None) -> Iterator[ObjectChanges]:
+    def _read(
+        self,
+        items: Sequence[ManifestObject],
+        config: TableConfig,
+        key: Sequence[str],
+        found: Searched,
+        outcome: Outcome | None,
+    ) -> Iterator[ObjectChanges]:
         for item, body in self._bodies(items, config.limits.object_bytes):
             found.objects += 1
             self._tick(found.objects)
             try:
                 read = changes_in(body(), item, config, key)
             except ObjectGone:
-                found.gone.append(Unread(item.key, item.version, "gone", "the version is no longer in bronze", outcome.readable_at if outcome else None))
+                found.gone.append(
+                    Unread(
+                        item.key,
+                        item.version,
+                        "gone",
+                        "the version is no longer in bronze",
+                        outcome.readable_at if outcome else None,
+                    )
+                )
                 continue
             except SluiceError as error:
                 found.quarantined.append(Unread(item.key, item.version, error.code, error.message))
@@ -155,15 +206,29 @@ class RowSearch:
             found.records += read.records
             yield read
 
-    def _bodies(self, items: Sequence[ManifestObject], limit: int) -> Iterator[tuple[ManifestObject, Callable[[], bytes]]]:
+    def _bodies(
+        self, items: Sequence[ManifestObject], limit: int
+    ) -> Iterator[tuple[ManifestObject, Callable[[], bytes]]]:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="row") as pool:
             for start in range(0, len(items), AT_ONCE):
-                chunk = items[start:start + AT_ONCE]
-                yield from zip(chunk, [pool.submit(self._objects.whole, item.id, limit).result for item in chunk], strict=True)
+                chunk = items[start : start + AT_ONCE]
+                yield from zip(
+                    chunk, [pool.submit(self._objects.whole, item.id, limit).result for item in chunk], strict=True
+                )
 
 
 def _as_in_a_manifest(item: PendingObject) -> ManifestObject:
     identity: ObjectId = item.id
     return ManifestObject(
-        bucket=identity.bucket, key=identity.key, version=identity.version, size=item.size, schema=item.schema, format=item.format, topic=item.topic,
-        kafka_partition=item.kafka_partition, offset=item.offset, admitted_at=item.admitted_at, attempt=item.attempt)
+        bucket=identity.bucket,
+        key=identity.key,
+        version=identity.version,
+        size=item.size,
+        schema=item.schema,
+        format=item.format,
+        topic=item.topic,
+        kafka_partition=item.kafka_partition,
+        offset=item.offset,
+        admitted_at=item.admitted_at,
+        attempt=item.attempt,
+    )

@@ -1,4 +1,5 @@
 """`sluice schema list|history|diff|verdict`: which schemas came for a table, what changed, and what a new one would do."""
+
 from __future__ import annotations
 
 import json
@@ -28,7 +29,10 @@ from sluice_cli.target import Target
 SHORT = 12  # digits of a fingerprint that are shown; its beginning is enough to name it
 STORED = "stored"  # names the table's own columns where a fingerprint is asked for
 
-app = typer.Typer(no_args_is_help=True, help="The schemas that came for a table: their history, how they differ, and the verdict on a new one.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The schemas that came for a table: their history, how they differ, and the verdict on a new one.",
+)
 
 OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
 
@@ -54,8 +58,20 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     if as_json:
         print_json({"tables": found})
         return
-    print_table(("table", "columns", "schemas", "incompatible", "last verdict"),
-                [(item["table"], str(item["columns"]), str(item["schemas"]), str(item["incompatible"]), item["last_verdict"] or "-") for item in found], right=(1, 2, 3))
+    print_table(
+        ("table", "columns", "schemas", "incompatible", "last verdict"),
+        [
+            (
+                item["table"],
+                str(item["columns"]),
+                str(item["schemas"]),
+                str(item["incompatible"]),
+                item["last_verdict"] or "-",
+            )
+            for item in found
+        ],
+        right=(1, 2, 3),
+    )
 
 
 @app.command("history")
@@ -84,8 +100,13 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
     print_table(
         ("schema", "first seen", "columns", "verdict", "what it changes"),
         [
-            (schema.fingerprint[:SHORT], f"{human_age(now - schema.judged[0].at)} ago", str(len(schema.columns)), " then ".join(judged.verdict for judged in schema.judged),
-             "; ".join(change["told"] for judged in schema.judged for change in judged.changes) or "-")
+            (
+                schema.fingerprint[:SHORT],
+                f"{human_age(now - schema.judged[0].at)} ago",
+                str(len(schema.columns)),
+                " then ".join(judged.verdict for judged in schema.judged),
+                "; ".join(change["told"] for judged in schema.judged for change in judged.changes) or "-",
+            )
             for schema in found
         ],
         right=(2,),
@@ -95,9 +116,15 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
 @app.command("diff")
 def diff(
     table: OfTable,
-    old: Annotated[str | None, typer.Argument(metavar="[OLD]", help="A schema's fingerprint (its beginning is enough), or `stored`.", show_default=False)] = None,
+    old: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[OLD]", help="A schema's fingerprint (its beginning is enough), or `stored`.", show_default=False
+        ),
+    ] = None,
     new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The other one.", show_default=False)] = None,
-    as_json: Json = False, stack: Stack = None,
+    as_json: Json = False,
+    stack: Stack = None,
 ) -> None:
     """Show how two schemas of a table differ, column by column. Without names: the table's own columns and the newest schema.
 
@@ -123,8 +150,14 @@ def diff(
 @app.command("verdict")
 def verdict(
     table: OfTable,
-    schema: Annotated[str, typer.Argument(metavar="SCHEMA", help="An Avro schema's file (.avsc), or the fingerprint of a schema that came.")],
-    as_json: Json = False, stack: Stack = None,
+    schema: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCHEMA", help="An Avro schema's file (.avsc), or the fingerprint of a schema that came."
+        ),
+    ],
+    as_json: Json = False,
+    stack: Stack = None,
 ) -> None:
     """Say what a writer schema would do to a table as it is now. Exit code 1 when it would be refused.
 
@@ -148,7 +181,13 @@ def verdict(
     except Incompatible as error:
         evolution = refused(error)
     if as_json:
-        print_json({"table": table, **_told(seen(table, writer.fingerprint, row, evolution, at=epoch_ms())), "shape": writer.shape})
+        print_json(
+            {
+                "table": table,
+                **_told(seen(table, writer.fingerprint, row, evolution, at=epoch_ms())),
+                "shape": writer.shape,
+            }
+        )
     else:
         print(f"{evolution.verdict}: {writer.fingerprint[:SHORT]}, {len(row.columns)} columns, {writer.shape}")
         _print_changes(evolution.changes)
@@ -159,16 +198,24 @@ def verdict(
 def _told_table(store: SchemaHistory, table: str) -> dict[str, Any]:
     found, stored = store.schemas(table), store.columns(table)
     return {
-        "table": table, "columns": 0 if stored is None else len(_data(stored.columns)), "schemas": len(found),
-        "incompatible": sum(schema.verdict == INCOMPATIBLE for schema in found), "last_verdict": found[-1].verdict if found else None,
+        "table": table,
+        "columns": 0 if stored is None else len(_data(stored.columns)),
+        "schemas": len(found),
+        "incompatible": sum(schema.verdict == INCOMPATIBLE for schema in found),
+        "last_verdict": found[-1].verdict if found else None,
     }
 
 
 def _told(schema: SeenSchema) -> dict[str, Any]:
     return {
-        "fingerprint": schema.fingerprint, "verdict": schema.verdict, "first_seen_at": schema.judged[0].at,
+        "fingerprint": schema.fingerprint,
+        "verdict": schema.verdict,
+        "first_seen_at": schema.judged[0].at,
         "columns": [vars(column) for column in schema.columns],
-        "judged": [{"at": judged.at, "batch": judged.batch or None, "verdict": judged.verdict, "changes": list(judged.changes)} for judged in schema.judged],
+        "judged": [
+            {"at": judged.at, "batch": judged.batch or None, "verdict": judged.verdict, "changes": list(judged.changes)}
+            for judged in schema.judged
+        ],
     }
 
 
@@ -176,7 +223,10 @@ def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
     if not changes:
         print(f"no column differs{between}")
         return
-    print_table(("column", "change", "old", "new", "what becomes of it"), [(change.column, change.change, change.old or "-", change.new or "-", change.told) for change in changes])
+    print_table(
+        ("column", "change", "old", "new", "what becomes of it"),
+        [(change.column, change.change, change.old or "-", change.new or "-", change.told) for change in changes],
+    )
 
 
 def _named(name: str) -> str:
@@ -209,7 +259,9 @@ def _document(objects: Objects, target: Target, store: SchemaHistory, table: str
         try:
             return json.loads(Path(name).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise CommandFailed(f"{name} is no JSON: {error}", next_step="Give an Avro schema as the registry has it") from error
+            raise CommandFailed(
+                f"{name} is no JSON: {error}", next_step="Give an Avro schema as the registry has it"
+            ) from error
     fingerprint = _one(store.schemas(table), table, name).fingerprint
     found = SchemaStore(objects, target.silver).load(fingerprint)
     if found is None:
@@ -226,4 +278,6 @@ def _config(target: Target, objects: Objects, table: str) -> TableConfig:
             config = configuration.table_for_topic(topic) if topic else None
             if config is not None and config.table == table:
                 return config
-    raise CommandFailed(f"No rule of the configuration in force makes {table}", next_step="`sluice config show` shows the rules")
+    raise CommandFailed(
+        f"No rule of the configuration in force makes {table}", next_step="`sluice config show` shows the rules"
+    )

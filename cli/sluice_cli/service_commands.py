@@ -1,4 +1,5 @@
 """`sluice services list|run`: what table services did and will do, and having one done now."""
+
 from __future__ import annotations
 
 import time
@@ -25,14 +26,21 @@ from sluice_cli.service_overview import COLUMNS, due_entries, service_entries, s
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import Target
 
-app = typer.Typer(name="services", no_args_is_help=True, help="Table services: compaction, clustering, cleaning, archival, purge, the catalog.", rich_markup_mode="markdown")
+app = typer.Typer(
+    name="services",
+    no_args_is_help=True,
+    help="Table services: compaction, clustering, cleaning, archival, purge, the catalog.",
+    rich_markup_mode="markdown",
+)
 
 POLL_S = 1.0
 
 
 @app.command("list")
 def list_services(
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Of one table alone: database.table", show_default=False)] = None,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Of one table alone: database.table", show_default=False)
+    ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -45,12 +53,21 @@ def list_services(
       sluice services list --json | jq '.services[] | select(.state == "failed")'
     """
     target = chosen_target(stack)
-    ledger, configuration, now = Ledger(target.client("dynamodb"), target.ledger_table), _configuration(target), epoch_ms()
+    ledger, configuration, now = (
+        Ledger(target.client("dynamodb"), target.ledger_table),
+        _configuration(target),
+        epoch_ms(),
+    )
     states = [state for state in ledger.tables() if table in (None, state.table)]
     if table is not None and not states:
         raise _no_table(table)
     known = {state.table for state in states}
-    requests = [request for lane in _lanes(ledger, configuration) for request in ledger.service_requests(lane) if request.table in known]
+    requests = [
+        request
+        for lane in _lanes(ledger, configuration)
+        for request in ledger.service_requests(lane)
+        if request.table in known
+    ]
     entries = service_entries(states, requests)
     due = due_entries(configuration, states, requests, now)
     if as_json:
@@ -64,8 +81,25 @@ def list_services(
 @app.command("run")
 def run_services(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
-    service: Annotated[list[str] | None, typer.Option("--service", "-s", metavar="SERVICE", help=f"One of {', '.join(SERVICES)}; may be repeated. Without it, all that concern the table.", show_default=False)] = None,
-    wait_s: Annotated[int, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the end of what is asked for. Exit code 1 when it failed or is still open.")] = 0,
+    service: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--service",
+            "-s",
+            metavar="SERVICE",
+            help=f"One of {', '.join(SERVICES)}; may be repeated. Without it, all that concern the table.",
+            show_default=False,
+        ),
+    ] = None,
+    wait_s: Annotated[
+        int,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            help="Wait so long for the end of what is asked for. Exit code 1 when it failed or is still open.",
+        ),
+    ] = 0,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -112,12 +146,17 @@ def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]
         raise UsageError(f"{unknown[0]!r} is no service", next_step=f"Services: {', '.join(SERVICES)}")
     useless = [name for name in named or () if not concerns(name, config)]
     if useless:
-        raise UsageError(f"{useless[0]} has nothing to do with {config.table}: {_WHY_NOT[useless[0]]}", next_step="`sluice config show` shows the table's rule")
+        raise UsageError(
+            f"{useless[0]} has nothing to do with {config.table}: {_WHY_NOT[useless[0]]}",
+            next_step="`sluice config show` shows the table's rule",
+        )
     return tuple(name for name in SERVICES if (name in named if named else concerns(name, config)))
 
 
 _WHY_NOT = {
-    "compaction": "it is copy on write", "clustering": "its rule names no columns (services: clustering: by)", "purge": "its rows are kept when they are deleted (delete_mode isn't hard)",
+    "compaction": "it is copy on write",
+    "clustering": "its rule names no columns (services: clustering: by)",
+    "purge": "its rows are kept when they are deleted (delete_mode isn't hard)",
 }
 
 
@@ -126,10 +165,19 @@ def _ask(ledger: Any, state: TableState, config: TableConfig, wanted: Sequence[s
     asked = []
     for name in wanted:
         answer = ledger.request_service(
-            config.lane, state.table, name, request=new_request_id(name, now, uuid.uuid4().hex), requested_by=command_line.get()[:200], now=now,
-            min_interval_ms=0, max_wait_ms=config.services.latest_s * 1000)
+            config.lane,
+            state.table,
+            name,
+            request=new_request_id(name, now, uuid.uuid4().hex),
+            requested_by=command_line.get()[:200],
+            now=now,
+            min_interval_ms=0,
+            max_wait_ms=config.services.latest_s * 1000,
+        )
         if not answer.new:
-            say(f"{name} of {state.table} is {answer.request.state} already, asked for by {answer.request.requested_by}")
+            say(
+                f"{name} of {state.table} is {answer.request.state} already, asked for by {answer.request.requested_by}"
+            )
         asked.append(answer.request)
     return asked
 
@@ -161,4 +209,7 @@ def _configuration(target: Target) -> Configuration | None:
 
 
 def _no_table(table: str) -> UsageError:
-    return UsageError(f"There is no table {table!r} that has data and a rule in the configuration in force", next_step="`sluice status` lists the tables")
+    return UsageError(
+        f"There is no table {table!r} that has data and a rule in the configuration in force",
+        next_step="`sluice status` lists the tables",
+    )

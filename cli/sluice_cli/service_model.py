@@ -1,4 +1,5 @@
 """The form of `services:` in tables.yaml, and the core's policy that it becomes."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -78,7 +79,9 @@ class ServicesOf(_Strict):
     """What table services do with a table, and when."""
 
     enabled: Switch | None = Field(None, description="off: none is ever due by itself")
-    interval: Seconds | None = Field(None, description="Between two runs of a service on a table lies at least this; 10m unless told")
+    interval: Seconds | None = Field(
+        None, description="Between two runs of a service on a table lies at least this; 10m unless told"
+    )
     latest: Latest | None = Field(None, description="What has something to do waits no longer; 24h unless told")
     compaction: Pace = Field(None, description="Merge-on-read: logs become base files")
     clustering: Clustering = Field(None, description="Files sorted by the columns that queries filter by")
@@ -112,7 +115,10 @@ _CORE_NAMES = {"enabled": "on", "interval": "interval_s", "latest": "latest_s", 
 
 def _core_names(said: Mapping[str, Any]) -> dict[str, Any]:
     """The words of the file as the fields of ServicePolicy."""
-    named = {_CORE_NAMES.get(key, key): _core_names(value) if isinstance(value, dict) else value for key, value in said.items()}
+    named = {
+        _CORE_NAMES.get(key, key): _core_names(value) if isinstance(value, dict) else value
+        for key, value in said.items()
+    }
     for service, key, field in (("clustering", "by", "cluster_by"), ("purge", "horizon", "purge_horizon_s")):
         if isinstance(named.get(service), dict) and key in named[service]:
             named[field] = named[service].pop(key)

@@ -1,4 +1,5 @@
 """What is known of table services as plain JSON values: of each table and service the open or last request, and the catalog's last sync."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,16 +20,44 @@ def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequ
         synced = state.services.get(CATALOG)
         if state.catalog_failed:
             failed = state.catalog_failed
-            entries.append(_entry(state.table, CATALOG, FAILED, ended_at=failed.get("at"), error={"code": str(failed.get("error", "")), "message": f"`sluice catalog sync {state.table}` says why, and tries again"}, done_at=(synced or {}).get("at")))
+            entries.append(
+                _entry(
+                    state.table,
+                    CATALOG,
+                    FAILED,
+                    ended_at=failed.get("at"),
+                    error={
+                        "code": str(failed.get("error", "")),
+                        "message": f"`sluice catalog sync {state.table}` says why, and tries again",
+                    },
+                    done_at=(synced or {}).get("at"),
+                )
+            )
         elif synced:
-            entries.append(_entry(state.table, CATALOG, DONE, ended_at=synced.get("at"), done_at=synced.get("at"), instant=synced.get("instant")))
+            entries.append(
+                _entry(
+                    state.table,
+                    CATALOG,
+                    DONE,
+                    ended_at=synced.get("at"),
+                    done_at=synced.get("at"),
+                    instant=synced.get("instant"),
+                )
+            )
     return sorted(entries, key=lambda entry: (entry["table"], entry["service"]))
 
 
 def service_rows(entries: Iterable[Mapping[str, Any]], now: int) -> list[tuple[str, ...]]:
     """The entries as rows of a table: table, service, state, since when, what was done, the error."""
     return [
-        (entry["table"], entry["service"], entry["state"], told_since(entry, now), told_report(entry["report"]), told_error(entry["error"]))
+        (
+            entry["table"],
+            entry["service"],
+            entry["state"],
+            told_since(entry, now),
+            told_report(entry["report"]),
+            told_error(entry["error"]),
+        )
         for entry in entries
     ]
 
@@ -40,22 +69,55 @@ def _request(request: ServiceRequest) -> dict[str, Any]:
     report = request.report.to_dict() if request.slices or request.state == DONE else None
     error = {"code": request.error.code, "message": request.error.message} if request.error is not None else None
     return _entry(
-        request.table, request.service, request.state, lane=request.lane, request=request.request, requested_at=request.requested_at, requested_by=request.requested_by,
-        not_before=request.not_before, started_at=request.started_at, ended_at=request.ended_at, slices=request.slices, failures=request.failures,
-        report=report, error=error, instant=request.report.instant, open=request.open)
+        request.table,
+        request.service,
+        request.state,
+        lane=request.lane,
+        request=request.request,
+        requested_at=request.requested_at,
+        requested_by=request.requested_by,
+        not_before=request.not_before,
+        started_at=request.started_at,
+        ended_at=request.ended_at,
+        slices=request.slices,
+        failures=request.failures,
+        report=report,
+        error=error,
+        instant=request.report.instant,
+        open=request.open,
+    )
 
 
 def _entry(table: str, service: str, state: str, **known: Any) -> dict[str, Any]:
     return {
-        "table": table, "service": service, "state": state, "lane": None, "request": None, "requested_at": None, "requested_by": None, "not_before": None,
-        "started_at": None, "ended_at": None, "slices": 0, "failures": 0, "report": None, "error": None, "instant": None, "open": False, **known,
+        "table": table,
+        "service": service,
+        "state": state,
+        "lane": None,
+        "request": None,
+        "requested_at": None,
+        "requested_by": None,
+        "not_before": None,
+        "started_at": None,
+        "ended_at": None,
+        "slices": 0,
+        "failures": 0,
+        "report": None,
+        "error": None,
+        "instant": None,
+        "open": False,
+        **known,
     }
 
 
-def due_entries(configuration: Configuration | None, states: Iterable[TableState], requests: Sequence[ServiceRequest], now: int) -> list[dict[str, str]]:
+def due_entries(
+    configuration: Configuration | None, states: Iterable[TableState], requests: Sequence[ServiceRequest], now: int
+) -> list[dict[str, str]]:
     """What is due by the tables' policies now and isn't asked for yet, with the reason; none while there is no configuration."""
     found = () if configuration is None else due_tables(configuration, states, by_table(requests), now)
-    return [{"table": each.table, "service": each.service, "reason": each.reason} for table in found for each in table.due]
+    return [
+        {"table": each.table, "service": each.service, "reason": each.reason} for table in found for each in table.due
+    ]
 
 
 def told_due(due: Mapping[str, str]) -> str:

@@ -1,4 +1,5 @@
 """Where silver tables are: a bucket or a folder, and the files of one table there."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -80,9 +81,17 @@ class TableFolder:
                 status = path.stat()
                 yield StoredFile(path.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000)
             return
-        for page in self.place.client("s3").get_paginator("list_objects_v2").paginate(Bucket=_bucket(self.place), Prefix=self._prefix):
+        for page in (
+            self.place.client("s3")
+            .get_paginator("list_objects_v2")
+            .paginate(Bucket=_bucket(self.place), Prefix=self._prefix)
+        ):
             for item in page.get("Contents", ()):
-                yield StoredFile(item["Key"][len(self._prefix):], item["Size"], int(item["LastModified"].astimezone(timezone.utc).timestamp() * 1000))
+                yield StoredFile(
+                    item["Key"][len(self._prefix) :],
+                    item["Size"],
+                    int(item["LastModified"].astimezone(timezone.utc).timestamp() * 1000),
+                )
 
     def timeline_files(self) -> tuple[str, ...]:
         """The names of the files right under the timeline's folder, as they are now."""
@@ -90,8 +99,12 @@ class TableFolder:
         prefix = self._prefix + FOLDER
         if folder is not None:
             return tuple(item.name for item in (folder / prefix).iterdir() if item.is_file())
-        pages = self.place.client("s3").get_paginator("list_objects_v2").paginate(Bucket=_bucket(self.place), Prefix=prefix, Delimiter="/")
-        return tuple(item["Key"][len(prefix):] for page in pages for item in page.get("Contents", ()))
+        pages = (
+            self.place.client("s3")
+            .get_paginator("list_objects_v2")
+            .paginate(Bucket=_bucket(self.place), Prefix=prefix, Delimiter="/")
+        )
+        return tuple(item["Key"][len(prefix) :] for page in pages for item in page.get("Contents", ()))
 
     def read(self, path: str) -> bytes:
         """A small file's bytes: an instant's, the properties."""
@@ -133,7 +146,9 @@ def _candidates(name: str) -> Iterator[tuple[str, str, str]]:
 def tables_in(place: SilverPlace) -> tuple[str, ...]:
     """Every `database.table` that silver holds, sorted."""
     names = ((database, table) for database in _folders(place, "") for table in _folders(place, f"{database}/"))
-    return tuple(sorted(f"{database}.{table}" for database, table in names if table_folder(place, database, table) is not None))
+    return tuple(
+        sorted(f"{database}.{table}" for database, table in names if table_folder(place, database, table) is not None)
+    )
 
 
 def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
@@ -142,14 +157,22 @@ def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
     if folder is not None:
         names = [item.name for item in (folder / under).iterdir() if item.is_dir()]
     else:
-        pages = place.client("s3").get_paginator("list_objects_v2").paginate(Bucket=_bucket(place), Prefix=under, Delimiter="/")
+        pages = (
+            place.client("s3")
+            .get_paginator("list_objects_v2")
+            .paginate(Bucket=_bucket(place), Prefix=under, Delimiter="/")
+        )
         names = [item["Prefix"][len(under) : -1] for page in pages for item in page.get("CommonPrefixes", ())]
     return tuple(name for name in names if COLUMN.fullmatch(name) and name != OWN_FOLDER)
 
 
 def _unknown(place: SilverPlace, name: str) -> UnknownTable:
     tables = tables_in(place)
-    known = f"Tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}" if tables else "A table appears with its first commit: `sluice wait`"
+    known = (
+        f"Tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}"
+        if tables
+        else "A table appears with its first commit: `sluice wait`"
+    )
     return UnknownTable(f"No table {name!r} in {place.silver_url}", table=name, tables=tables, next_step=known)
 
 

@@ -1,4 +1,5 @@
 """One SELECT over silver tables by DuckDB: only the tables that it names are opened."""
+
 from __future__ import annotations
 
 import json
@@ -35,17 +36,27 @@ def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[t
     parsed = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0])
     if parsed.get("error"):
         if parsed.get("error_type") == "not implemented":
-            raise InvalidQuery("`sluice query` reads: the statement is not a SELECT", next_step="Write SELECT, WITH, FROM, DESCRIBE or SUMMARIZE")
-        raise InvalidQuery(f"The SQL can't be parsed: {parsed.get('error_message')}", next_step='Reserved words are quoted: crm."user"')
+            raise InvalidQuery(
+                "`sluice query` reads: the statement is not a SELECT",
+                next_step="Write SELECT, WITH, FROM, DESCRIBE or SUMMARIZE",
+            )
+        raise InvalidQuery(
+            f"The SQL can't be parsed: {parsed.get('error_message')}", next_step='Reserved words are quoted: crm."user"'
+        )
     if len(parsed["statements"]) != 1:
-        raise InvalidQuery(f"One statement at a time, not {len(parsed['statements'])}", next_step="Run `sluice query` once for each")
+        raise InvalidQuery(
+            f"One statement at a time, not {len(parsed['statements'])}", next_step="Run `sluice query` once for each"
+        )
     return tuple(dict.fromkeys(_walk(parsed["statements"][0]["node"])))
 
 
 def _walk(node: Any) -> Iterator[tuple[str, str]]:
     if isinstance(node, dict):
         if node.get("type") == "SHOW_REF" and not node.get("query"):
-            raise InvalidQuery("SHOW would list nothing here: tables are opened when a statement names them", next_step="`sluice status` lists them")
+            raise InvalidQuery(
+                "SHOW would list nothing here: tables are opened when a statement names them",
+                next_step="`sluice status` lists them",
+            )
         if node.get("type") == "BASE_TABLE" and node.get("schema_name"):
             yield node["schema_name"], node["table_name"]
         for value in node.values():
@@ -56,14 +67,18 @@ def _walk(node: Any) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def run_query(place: SilverPlace, sql: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW) -> Iterator[duckdb.DuckDBPyRelation]:
+def run_query(
+    place: SilverPlace, sql: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW
+) -> Iterator[duckdb.DuckDBPyRelation]:
     """The result of one SELECT, readable inside the `with`; every table that it names is seen over the same span.
 
     Raises InvalidQuery and what `open_table` does.
     """
     with opened_duckdb() as connection:
         # DuckDB compares names without case, so two spellings are one table.
-        named = {(schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)}
+        named = {
+            (schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)
+        }
         for schema, table in (pair for folded, pair in named.items() if folded[0] not in _OWN_SCHEMAS):
             _load(connection, place, schema, table, Shown(with_deleted=with_deleted, lineage=lineage), span)
         try:
@@ -100,7 +115,9 @@ def quoted(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
-def _load(connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str, table: str, shown: Shown, span: Span) -> None:
+def _load(
+    connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str, table: str, shown: Shown, span: Span
+) -> None:
     # Into DuckDB's own storage, which a statement may scan twice and which spills to disk.
     reader = open_table(place, f"{schema}.{table}", span=span).reader(shown)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
@@ -111,8 +128,14 @@ def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
     told = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, duckdb.CatalogException) and "Table with name" in told[0]:
         tables = tables_in(place)
-        step = f"Tables are named database.table: {', '.join(tables[:20])}" if tables else "Tables are named database.table"
-    elif isinstance(error, duckdb.BinderException) and any(name in told[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)):
+        step = (
+            f"Tables are named database.table: {', '.join(tables[:20])}"
+            if tables
+            else "Tables are named database.table"
+        )
+    elif isinstance(error, duckdb.BinderException) and any(
+        name in told[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
+    ):
         step = "Lineage and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
     else:
         step = next((line.strip() for line in told[1:] if line.strip().startswith(_ADVICE)), "")

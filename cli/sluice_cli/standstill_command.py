@@ -1,4 +1,5 @@
 """`sluice standstill`: brings a deployed stack's Spark to rest before CloudFormation changes or deletes its application, and back."""
+
 from __future__ import annotations
 
 import json as json_module
@@ -18,12 +19,22 @@ from sluice_cli.output import Stack, chosen_target, say
 from sluice_cli.supervising import supervise_now
 from sluice_cli.target import Target
 
-app = typer.Typer(help="Bring Spark to rest before its application is changed or deleted, and back.", no_args_is_help=True)
+app = typer.Typer(
+    help="Bring Spark to rest before its application is changed or deleted, and back.", no_args_is_help=True
+)
 POLL_S = 5.0
 GIVEN = "ApplicationId"  # the parameter that names an application which isn't the stack's own
 RESTING = ("CREATED", "STOPPED", "TERMINATED")
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
-Note = Annotated[Optional[Path], typer.Option("--note", metavar="FILE", help="A file that notes the lanes that it paused, for `sluice standstill end`; else the ledger does, for whatever machine ends it.", show_default=False)]
+Note = Annotated[
+    Optional[Path],
+    typer.Option(
+        "--note",
+        metavar="FILE",
+        help="A file that notes the lanes that it paused, for `sluice standstill end`; else the ledger does, for whatever machine ends it.",
+        show_default=False,
+    ),
+]
 
 
 class NotAtRest(CommandFailed):
@@ -36,10 +47,31 @@ class NotAtRest(CommandFailed):
 @app.command("begin")
 def begin(
     note: Note = None,
-    before_deploy: Annotated[Optional[Path], typer.Option("--before-deploy", metavar="TEMPLATE", help="Only if deploying this template changes the application.")] = None,
-    overrides: Annotated[str, typer.Option("--parameter-overrides", metavar="TEXT", help="The parameters that the deployment will set, as `sam deploy` takes them.")] = "",
-    config_env: Annotated[Optional[str], typer.Option("--config-env", metavar="NAME", help="Take the parameters that samconfig.toml sets for this environment, as `sam deploy` does when none are given.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long runs may take to end.")] = 1800.0,
+    before_deploy: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--before-deploy", metavar="TEMPLATE", help="Only if deploying this template changes the application."
+        ),
+    ] = None,
+    overrides: Annotated[
+        str,
+        typer.Option(
+            "--parameter-overrides",
+            metavar="TEXT",
+            help="The parameters that the deployment will set, as `sam deploy` takes them.",
+        ),
+    ] = "",
+    config_env: Annotated[
+        Optional[str],
+        typer.Option(
+            "--config-env",
+            metavar="NAME",
+            help="Take the parameters that samconfig.toml sets for this environment, as `sam deploy` does when none are given.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long runs may take to end.")
+    ] = 1800.0,
     stack: Stack = None,
 ) -> None:
     """Pause every lane, wait until its run has ended, and stop the application. Nothing is lost: what arrives waits in the ledger.
@@ -56,26 +88,55 @@ def begin(
     except NoTarget as missing:
         say(f"{missing}: nothing to bring to rest")
         return
-    if before_deploy is not None and not _would_change(target, before_deploy, _given(overrides, config_env, before_deploy.parent)):
+    if before_deploy is not None and not _would_change(
+        target, before_deploy, _given(overrides, config_env, before_deploy.parent)
+    ):
         say("The application stays as it is: runs go on")
         return
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    working = [state.lane for state in ledger.lanes() if state.state not in (PAUSED, HALTED) and not state.pause_requested]
+    working = [
+        state.lane for state in ledger.lanes() if state.state not in (PAUSED, HALTED) and not state.pause_requested
+    ]
     _write(note, ledger, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
     for lane in working:
         ledger.pause(lane)
         say(f"{lane}: paused")
     deadline = time.monotonic() + timeout
     back = f"sluice --stack {target.stack} standstill end" + (f" --note {note}" if note else "")
-    _wait(lambda: [f"lane {state.lane} ({state.state})" for state in ledger.lanes() if state.state not in (IDLE, PAUSED, HALTED)], deadline, back)
+    _wait(
+        lambda: [
+            f"lane {state.lane} ({state.state})"
+            for state in ledger.lanes()
+            if state.state not in (IDLE, PAUSED, HALTED)
+        ],
+        deadline,
+        back,
+    )
     emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
     if target.parameters.get(GIVEN):
         say(f"application {application}: left as it is, since the stack was given it")
         return
-    _wait(lambda: [f"job run {run['name']}" for page in emr.get_paginator("list_job_runs").paginate(applicationId=application) for run in page["jobRuns"] if run["state"] not in ENDED], deadline, back)
+    _wait(
+        lambda: [
+            f"job run {run['name']}"
+            for page in emr.get_paginator("list_job_runs").paginate(applicationId=application)
+            for run in page["jobRuns"]
+            if run["state"] not in ENDED
+        ],
+        deadline,
+        back,
+    )
     if emr.get_application(applicationId=application)["application"]["state"] not in RESTING:
         emr.stop_application(applicationId=application)
-    _wait(lambda: [f"application {state}" for state in (emr.get_application(applicationId=application)["application"]["state"],) if state not in RESTING], deadline, back)
+    _wait(
+        lambda: [
+            f"application {state}"
+            for state in (emr.get_application(applicationId=application)["application"]["state"],)
+            if state not in RESTING
+        ],
+        deadline,
+        back,
+    )
     say(f"application {application}: at rest")
 
 
@@ -126,7 +187,9 @@ def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, st
     if overrides or config_env is None:
         return parameters_of(overrides)
     told = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
-    return parameters_of(told.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", ""))
+    return parameters_of(
+        told.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
+    )
 
 
 def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> bool:
@@ -150,8 +213,10 @@ def _wait(what: Callable[[], list[str]], deadline: float, back: str) -> None:
     while waiting := what():
         if time.monotonic() > deadline:
             raise NotAtRest(
-                f"Still waiting for {', '.join(waiting[:5])}", waiting_for=waiting,
-                next_step=f"The lanes stay paused until this goes through or is taken back: look at `sluice status`, then run it again (--timeout waits longer), or `{back}`")
+                f"Still waiting for {', '.join(waiting[:5])}",
+                waiting_for=waiting,
+                next_step=f"The lanes stay paused until this goes through or is taken back: look at `sluice status`, then run it again (--timeout waits longer), or `{back}`",
+            )
         if waiting != said:
             say(f"waiting for {', '.join(waiting[:5])}")
             said = waiting

@@ -1,4 +1,5 @@
 """`sluice status`: what every lane and table is doing, and what was set aside and why."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,7 +15,17 @@ from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
 from sluice_aws.ledger import Ledger
 from sluice_aws.objects import Objects
 from sluice_cli.failures import UsageError
-from sluice_cli.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, print_table, say, stderr_console
+from sluice_cli.output import (
+    Json,
+    Stack,
+    chosen_target,
+    human_age,
+    human_bytes,
+    print_json,
+    print_table,
+    say,
+    stderr_console,
+)
 from sluice_cli.overview import gather
 from sluice_cli.plain_text import visible
 from sluice_cli.points_in_time import point_in_time
@@ -24,13 +35,30 @@ from sluice_cli.target import Target
 REASONS_SHOWN = 10
 _MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # by reason, what isn't said by its name
 PAGE_LOOKS_BACK = "24h"
-PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = 2_000, 5_000, 200  # at most: manifests read, waiting objects of a table, batches whose runs are looked up
+PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = (
+    2_000,
+    5_000,
+    200,
+)  # at most: manifests read, waiting objects of a table, batches whose runs are looked up
 
 
 def status(
     as_json: Json = False,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page instead, with the recent past: nothing but this file is needed to look at it.", show_default=False)] = None,
-    since: Annotated[str, typer.Option("--since", metavar="TIME", help="How far the page looks back: 2h or 7d ago, or a time with its zone.")] = PAGE_LOOKS_BACK,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write a page instead, with the recent past: nothing but this file is needed to look at it.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", metavar="TIME", help="How far the page looks back: 2h or 7d ago, or a time with its zone."
+        ),
+    ] = PAGE_LOOKS_BACK,
     stack: Stack = None,
 ) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
@@ -66,17 +94,32 @@ def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now
     past = PastBatches(Objects(target.client("s3")), target.silver)
     with stderr_console().status("Reading manifests"):
         batches = list(past.newest(since=since, at_most=PAGE_MANIFESTS))
-        waiting = [item.admitted_at for lane in document["lanes"] for item in ledger.pending(lane["lane"], PAGE_WAITING)]
-        named = [batch.manifest.run for batch in batches[:PAGE_RUNS]] + [lane[which] for lane in document["lanes"] for which in ("run", "last_run") if lane[which]]
-        items = {name: item for name, item in ((name, ledger.run(name)) for name in dict.fromkeys(named)) if item is not None}
+        waiting = [
+            item.admitted_at for lane in document["lanes"] for item in ledger.pending(lane["lane"], PAGE_WAITING)
+        ]
+        named = [batch.manifest.run for batch in batches[:PAGE_RUNS]] + [
+            lane[which] for lane in document["lanes"] for which in ("run", "last_run") if lane[which]
+        ]
+        items = {
+            name: item for name, item in ((name, ledger.run(name)) for name in dict.fromkeys(named)) if item is not None
+        }
     window = shown_window(since, now, batches)
     text = page(
-        document, described=target.described, now=now, window=window, tables=table_pasts(batches), backlog=backlog(batches, waiting, window),
-        runs=runs(batches, items, now), unread=past.unread)
+        document,
+        described=target.described,
+        now=now,
+        window=window,
+        tables=table_pasts(batches),
+        backlog=backlog(batches, waiting, window),
+        runs=runs(batches, items, now),
+        unread=past.unread,
+    )
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists") from error
+        raise UsageError(
+            f"{path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists"
+        ) from error
     say(f"Written to {path}")
 
 
@@ -94,8 +137,13 @@ def _print(document: Mapping[str, Any], now: int) -> None:
         ("lane", "state", "pending", "bytes", "oldest", "unsettled", "run"),
         [
             (
-                lane["lane"], lane["told"], str(lane["pending"]["objects"]), human_bytes(lane["pending"]["bytes"]),
-                _age(lane["pending"]["oldest_ms"]), str(len(lane["unsettled_batches"])), lane["run"] or "-",
+                lane["lane"],
+                lane["told"],
+                str(lane["pending"]["objects"]),
+                human_bytes(lane["pending"]["bytes"]),
+                _age(lane["pending"]["oldest_ms"]),
+                str(len(lane["unsettled_batches"])),
+                lane["run"] or "-",
             )
             for lane in document["lanes"]
         ],
@@ -103,12 +151,32 @@ def _print(document: Mapping[str, Any], now: int) -> None:
     )
     print()
     print_table(
-        ("table", "lane", "pending", "bytes", "oldest", "claimed", "committed", "quarantined", "rows quarantined", "last commit", "last error"),
+        (
+            "table",
+            "lane",
+            "pending",
+            "bytes",
+            "oldest",
+            "claimed",
+            "committed",
+            "quarantined",
+            "rows quarantined",
+            "last commit",
+            "last error",
+        ),
         [
             (
-                table["table"], table["lane"] or "-", str(table["pending"]["objects"]), human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
-                _age(table["pending"]["oldest_ms"]), str(table["claimed"]["objects"]), str(table["committed"]["objects"]),
-                str(table["quarantined"]["objects"]), str(table["quarantined"]["rows"]), _ago(table["last_commit_at"], now), _trouble(table, now),
+                table["table"],
+                table["lane"] or "-",
+                str(table["pending"]["objects"]),
+                human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
+                _age(table["pending"]["oldest_ms"]),
+                str(table["claimed"]["objects"]),
+                str(table["committed"]["objects"]),
+                str(table["quarantined"]["objects"]),
+                str(table["quarantined"]["rows"]),
+                _ago(table["last_commit_at"], now),
+                _trouble(table, now),
             )
             for table in document["tables"]
         ],

@@ -1,4 +1,5 @@
 """The status page: one HTML document with everything in it, out of what `sluice status --json` tells and the recent past."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,24 +36,64 @@ code{font:12px ui-monospace,SFMono-Regular,Menlo,monospace;overflow-wrap:anywher
 _HEALTH: Mapping[str, str] = {"running": "good", "starting": "good", "idle": "faint", "paused": "warn", "halted": "bad"}
 
 
-def page(status: Mapping[str, Any], *, described: str, now: int, window: Window, tables: Sequence[TablePast], backlog: Sequence[int], runs: Sequence[RunPast], unread: int) -> str:
+def page(
+    status: Mapping[str, Any],
+    *,
+    described: str,
+    now: int,
+    window: Window,
+    tables: Sequence[TablePast],
+    backlog: Sequence[int],
+    runs: Sequence[RunPast],
+    unread: int,
+) -> str:
     """The whole document. `status` is what `sluice status --json` prints; `unread` manifests of the window were too many to read."""
-    return "<!doctype html>\n" + tag(
-        "html",
-        tag(
-            "head", tag("meta", charset="utf-8"), tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
-            tag("title", f"Sluice: {described}"), tag("style", _STYLE)),
-        tag("body", tag(
-            "main", _header(described, now, window, unread), _tiles(status, tables), _backlog(backlog, window), _lanes(status["lanes"]), _tables(status["tables"], tables, now),
-            services(status["services"], status["services_due"], now), _commits(tables, window), _runs(runs, window, now), _set_aside(status))),
-        lang="en") + "\n"
+    return (
+        "<!doctype html>\n"
+        + tag(
+            "html",
+            tag(
+                "head",
+                tag("meta", charset="utf-8"),
+                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+                tag(
+                    "meta",
+                    http_equiv="Content-Security-Policy",
+                    content="default-src 'none'; style-src 'unsafe-inline'",
+                ),
+                tag("title", f"Sluice: {described}"),
+                tag("style", _STYLE),
+            ),
+            tag(
+                "body",
+                tag(
+                    "main",
+                    _header(described, now, window, unread),
+                    _tiles(status, tables),
+                    _backlog(backlog, window),
+                    _lanes(status["lanes"]),
+                    _tables(status["tables"], tables, now),
+                    services(status["services"], status["services_due"], now),
+                    _commits(tables, window),
+                    _runs(runs, window, now),
+                    _set_aside(status),
+                ),
+            ),
+            lang="en",
+        )
+        + "\n"
+    )
 
 
 def _header(described: str, now: int, window: Window, unread: int) -> Node:
     back = f"looks back {human_age(window.ms)}"
     more = f"; {unread:,} batches before {clock(window.begins)} were not read" if unread else ""
-    return tag("header", tag("h1", "Sluice"), tag("span", described), tag("span", f"{clock(now)} UTC, {back}{more}", class_="faint"))
+    return tag(
+        "header",
+        tag("h1", "Sluice"),
+        tag("span", described),
+        tag("span", f"{clock(now)} UTC, {back}{more}", class_="faint"),
+    )
 
 
 def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast]) -> Node:
@@ -65,32 +106,66 @@ def _tiles(status: Mapping[str, Any], tables: Sequence[TablePast]) -> Node:
         "div",
         _tile("waiting", f"{pending:,}", human_bytes(size) if pending else "nothing waits"),
         _tile("oldest", human_age(oldest) if pending else "-", "since it was admitted"),
-        _tile("committed", f"{sum(commit.objects for commit in made):,}", f"objects in {len({commit.batch for commit in made}):,} batches"),
+        _tile(
+            "committed",
+            f"{sum(commit.objects for commit in made):,}",
+            f"objects in {len({commit.batch for commit in made}):,} batches",
+        ),
         _tile("changes", f"{sum(commit.changes for commit in made):,}", f"in {len(tables):,} tables"),
-        _tile("quarantined", f"{aside['objects']:,}{'+' if aside['more'] else ''}", f"objects, and {rows['rows']:,} rows", "bad" if aside["objects"] or rows["rows"] else None),
+        _tile(
+            "quarantined",
+            f"{aside['objects']:,}{'+' if aside['more'] else ''}",
+            f"objects, and {rows['rows']:,} rows",
+            "bad" if aside["objects"] or rows["rows"] else None,
+        ),
         _tile("services", *services_tile(status["services"], status["services_due"])),
-        class_="tiles")
+        class_="tiles",
+    )
 
 
 def _tile(name: str, value: str, note: str, kind: str | None = None) -> Node:
-    return tag("div", tag("span", name, class_="faint"), tag("b", value, class_=kind), tag("small", note, class_="faint"), class_="tile")
+    return tag(
+        "div",
+        tag("span", name, class_="faint"),
+        tag("b", value, class_=kind),
+        tag("small", note, class_="faint"),
+        class_="tile",
+    )
 
 
 def _backlog(values: Sequence[int], window: Window) -> Node:
     return tag(
-        "section", tag("h2", "Backlog"), tag("small", f"objects admitted and not yet readable; at most {max([*values, 0]):,}", class_="faint"),
-        area(values, height=120, label="backlog over time"), _axis(window))
+        "section",
+        tag("h2", "Backlog"),
+        tag("small", f"objects admitted and not yet readable; at most {max([*values, 0]):,}", class_="faint"),
+        area(values, height=120, label="backlog over time"),
+        _axis(window),
+    )
 
 
 def _lanes(lanes: Sequence[Mapping[str, Any]]) -> Node:
     rows = [
         (
-            cells.head(lane["lane"]), cells.badge(lane["state"], _HEALTH.get(lane["state"], "faint")), cells.long(lane["told"]), cells.number(lane["pending"]["objects"]),
-            cells.number(human_bytes(lane["pending"]["bytes"])), cells.number(cells.age(lane["pending"]["oldest_ms"])), cells.number(len(lane["unsettled_batches"])), tag("td", tag("code", lane["run"] or lane["last_run"] or "-")),
+            cells.head(lane["lane"]),
+            cells.badge(lane["state"], _HEALTH.get(lane["state"], "faint")),
+            cells.long(lane["told"]),
+            cells.number(lane["pending"]["objects"]),
+            cells.number(human_bytes(lane["pending"]["bytes"])),
+            cells.number(cells.age(lane["pending"]["oldest_ms"])),
+            cells.number(len(lane["unsettled_batches"])),
+            tag("td", tag("code", lane["run"] or lane["last_run"] or "-")),
         )
         for lane in lanes
     ]
-    return tag("section", tag("h2", "Lanes"), cells.table(("lane", "state", "does", "#waiting", "#bytes", "#oldest", "#open batches", "run"), rows, "No lane has had work yet"))
+    return tag(
+        "section",
+        tag("h2", "Lanes"),
+        cells.table(
+            ("lane", "state", "does", "#waiting", "#bytes", "#oldest", "#open batches", "run"),
+            rows,
+            "No lane has had work yet",
+        ),
+    )
 
 
 def _tables(states: Sequence[Mapping[str, Any]], pasts: Sequence[TablePast], now: int) -> Node:
@@ -99,13 +174,32 @@ def _tables(states: Sequence[Mapping[str, Any]], pasts: Sequence[TablePast], now
     for state in states:
         own = past.get(state["table"])
         last = state["last_commit_at"]
-        rows.append((
-            cells.head(state["table"]), cells.number(state["pending"]["objects"] + state["claimed"]["objects"]), cells.number(cells.age(state["pending"]["oldest_ms"])),
-            cells.number("-" if last is None else f"{human_age(now - last)} ago"), cells.number(cells.age(own.p50_ms if own else None)), cells.number(cells.age(own.p95_ms if own else None)),
-            cells.number("-" if own is None or own.freshness_s is None else human_age(own.freshness_s * 1000)), cells.number(state["committed"]["objects"]),
-            cells.number(f"{state['quarantined']['objects']:,} / {state['quarantined']['rows']:,}"), _trouble(state, now),
-        ))
-    columns = ("table", "#waiting", "#oldest", "#last commit", "#readable after, p50", "#p95", "#freshness", "#objects", "#quarantined objects / rows", "trouble")
+        rows.append(
+            (
+                cells.head(state["table"]),
+                cells.number(state["pending"]["objects"] + state["claimed"]["objects"]),
+                cells.number(cells.age(state["pending"]["oldest_ms"])),
+                cells.number("-" if last is None else f"{human_age(now - last)} ago"),
+                cells.number(cells.age(own.p50_ms if own else None)),
+                cells.number(cells.age(own.p95_ms if own else None)),
+                cells.number("-" if own is None or own.freshness_s is None else human_age(own.freshness_s * 1000)),
+                cells.number(state["committed"]["objects"]),
+                cells.number(f"{state['quarantined']['objects']:,} / {state['quarantined']['rows']:,}"),
+                _trouble(state, now),
+            )
+        )
+    columns = (
+        "table",
+        "#waiting",
+        "#oldest",
+        "#last commit",
+        "#readable after, p50",
+        "#p95",
+        "#freshness",
+        "#objects",
+        "#quarantined objects / rows",
+        "trouble",
+    )
     return tag("section", tag("h2", "Tables"), cells.table(columns, rows, "No table has a commit yet"))
 
 
@@ -122,11 +216,23 @@ def _trouble(state: Mapping[str, Any], now: int) -> Node:
 def _commits(tables: Sequence[TablePast], window: Window) -> Node:
     strips = [
         tag(
-            "div", tag("span", table.table), commits(table.commits, window),
-            tag("small", f"{counted(len(table.commits), 'commit')}, {counted(sum(commit.changes for commit in table.commits), 'change')}", class_="faint"), class_="strip")
+            "div",
+            tag("span", table.table),
+            commits(table.commits, window),
+            tag(
+                "small",
+                f"{counted(len(table.commits), 'commit')}, {counted(sum(commit.changes for commit in table.commits), 'change')}",
+                class_="faint",
+            ),
+            class_="strip",
+        )
         for table in tables
     ]
-    return tag("section", tag("h2", "Commits"), *([*strips, _axis(window, strips=True)] if strips else [cells.nothing("No commit in this time")]))
+    return tag(
+        "section",
+        tag("h2", "Commits"),
+        *([*strips, _axis(window, strips=True)] if strips else [cells.nothing("No commit in this time")]),
+    )
 
 
 def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
@@ -135,29 +241,66 @@ def _runs(runs: Sequence[RunPast], window: Window, now: int) -> Node:
     for lane in lanes:
         own = [run for run in runs if run.lane == lane]
         busy = sum((run.ended_at if run.ended_at is not None else now) - run.began_at for run in own)
-        strips.append(tag("div", tag("span", lane), run_strip(own, window, now), tag("small", f"{counted(len(own), 'run')}, {human_age(busy)} in all", class_="faint"), class_="strip"))
+        strips.append(
+            tag(
+                "div",
+                tag("span", lane),
+                run_strip(own, window, now),
+                tag("small", f"{counted(len(own), 'run')}, {human_age(busy)} in all", class_="faint"),
+                class_="strip",
+            )
+        )
     rows = [
         (
-            tag("td", tag("code", run.run)), cells.number(clock(run.began_at)), cells.number(cells.age(None if run.requested_at is None else max(0, run.began_at - run.requested_at))),
-            cells.number(human_age((run.ended_at if run.ended_at is not None else now) - run.began_at)), cells.number(run.batches), cells.number(run.changes),
-            cells.badge("lives" if run.ended_at is None else run.state, "bad" if run.reason else "good" if run.ended_at is None else "faint"),
+            tag("td", tag("code", run.run)),
+            cells.number(clock(run.began_at)),
+            cells.number(cells.age(None if run.requested_at is None else max(0, run.began_at - run.requested_at))),
+            cells.number(human_age((run.ended_at if run.ended_at is not None else now) - run.began_at)),
+            cells.number(run.batches),
+            cells.number(run.changes),
+            cells.badge(
+                "lives" if run.ended_at is None else run.state,
+                "bad" if run.reason else "good" if run.ended_at is None else "faint",
+            ),
             cells.long(cells.cut(run.reason or "-"), "bad" if run.reason else None),
         )
         for run in reversed(runs[-RUNS_LISTED:])
     ]
     columns = ("run", "#began", "#after a wait of", "#held for", "#batches", "#changes", "state", "reason")
-    return tag("section", tag("h2", "Runs"), *strips, *([_axis(window, strips=True)] if strips else []), cells.table(columns, rows, "No run in this time"))
+    return tag(
+        "section",
+        tag("h2", "Runs"),
+        *strips,
+        *([_axis(window, strips=True)] if strips else []),
+        cells.table(columns, rows, "No run in this time"),
+    )
 
 
 def _set_aside(status: Mapping[str, Any]) -> Node:
-    sections = [*((state, found, "objects") for state, found in status["set_aside"].items()), ("quarantined rows of committed objects", status["quarantined_rows"], "rows"),
-                ("ignored messages", status["ignored_messages"], "messages")]
+    sections = [
+        *((state, found, "objects") for state, found in status["set_aside"].items()),
+        ("quarantined rows of committed objects", status["quarantined_rows"], "rows"),
+        ("ignored messages", status["ignored_messages"], "messages"),
+    ]
     blocks = []
     for title, found, unit in sections:
         if found["reasons"]:
-            rows = [(cells.number(item[unit]), cells.long(cells.cut(item["reason"])), tag("td", *_examples(item.get("examples", ())), class_="long")) for item in found["reasons"][:20]]
-            blocks += [tag("h2", f"{title}: {found[unit]:,}{' and more' if found['more'] else ''}"), cells.table((f"#{unit}", "reason", "such as"), rows, "")]
-    return tag("section", *(blocks or [tag("h2", "Set aside"), cells.nothing("Nothing is quarantined, parked, superseded or ignored")]))
+            rows = [
+                (
+                    cells.number(item[unit]),
+                    cells.long(cells.cut(item["reason"])),
+                    tag("td", *_examples(item.get("examples", ())), class_="long"),
+                )
+                for item in found["reasons"][:20]
+            ]
+            blocks += [
+                tag("h2", f"{title}: {found[unit]:,}{' and more' if found['more'] else ''}"),
+                cells.table((f"#{unit}", "reason", "such as"), rows, ""),
+            ]
+    return tag(
+        "section",
+        *(blocks or [tag("h2", "Set aside"), cells.nothing("Nothing is quarantined, parked, superseded or ignored")]),
+    )
 
 
 def _examples(keys: Iterable[str]) -> Iterable[Node]:
@@ -167,4 +310,8 @@ def _examples(keys: Iterable[str]) -> Iterable[Node]:
 
 def _axis(window: Window, *, strips: bool = False) -> Node:
     middle = window.begins + window.ms // 2
-    return tag("div", *(tag("span", clock(at)[5:16]) for at in (window.begins, middle, window.ends)), class_="axis under" if strips else "axis")
+    return tag(
+        "div",
+        *(tag("span", clock(at)[5:16]) for at in (window.begins, middle, window.ends)),
+        class_="axis under" if strips else "axis",
+    )

@@ -1,4 +1,5 @@
 """Has the stack look after its lanes now, where a person would otherwise wait for the schedule."""
+
 from __future__ import annotations
 
 from botocore.exceptions import ClientError

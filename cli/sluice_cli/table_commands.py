@@ -1,4 +1,5 @@
 """`sluice table show|commits|files|stats`: a table's inside, from its listing and its timeline. (`ddl` is catalog_commands'.)"""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
@@ -7,14 +8,29 @@ import typer
 
 from sluice.errors import SluiceError
 from sluice_cli import catalog_commands
-from sluice_cli.output import Json, Stack, chosen_target, counted, human_bytes, print_json, print_table, say, stderr_console
+from sluice_cli.output import (
+    Json,
+    Stack,
+    chosen_target,
+    counted,
+    human_bytes,
+    print_json,
+    print_table,
+    say,
+    stderr_console,
+)
 
 if TYPE_CHECKING:
     from sluice_cli.inspecting import FileSizes
     from sluice_cli.table_state import TableState
     from sluice_cli.target import Target
 
-app = typer.Typer(name="table", no_args_is_help=True, help="Look into a table: schema, commits, files, statistics. Nothing is started, and no row is read.", rich_markup_mode="markdown")
+app = typer.Typer(
+    name="table",
+    no_args_is_help=True,
+    help="Look into a table: schema, commits, files, statistics. Nothing is started, and no row is read.",
+    rich_markup_mode="markdown",
+)
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
 
@@ -37,27 +53,47 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     about = described(state.folder)
     newest = state.timeline.newest
     document = {
-        **about, "columns": schema_rows(state.commit(newest).schema) if newest is not None else [],
-        "newest_commit": newest.time if newest is not None else None, "commits": len(state.timeline.commits),
+        **about,
+        "columns": schema_rows(state.commit(newest).schema) if newest is not None else [],
+        "newest_commit": newest.time if newest is not None else None,
+        "commits": len(state.timeline.commits),
         "earliest_readable": state.earliest if newest is not None else None,
-        "pending": [{"instant": item.time, "action": item.action, "state": item.state} for item in state.timeline.pending],
+        "pending": [
+            {"instant": item.time, "action": item.action, "state": item.state} for item in state.timeline.pending
+        ],
         "catalog": _synced(target, state.table),
     }
     if as_json:
         print_json(document)
         return
     for name in ("table", "type", "location", "record_key", "partition_by"):
-        print(f"{name.replace('_', ' ')}: {', '.join(document[name]) or 'none' if isinstance(document[name], list) else document[name]}")
+        print(
+            f"{name.replace('_', ' ')}: {', '.join(document[name]) or 'none' if isinstance(document[name], list) else document[name]}"
+        )
     for name in ("newest_commit", "earliest_readable"):
-        print(f"{name.replace('_', ' ')}: {document[name]} ({moment_of(document[name])})" if document[name] else f"{name.replace('_', ' ')}: none")
+        print(
+            f"{name.replace('_', ' ')}: {document[name]} ({moment_of(document[name])})"
+            if document[name]
+            else f"{name.replace('_', ' ')}: none"
+        )
     print(f"active commits: {document['commits']}")
     for item in document["pending"]:
         print(f"pending: {item['action']} {item['instant']} is {item['state']}")
     for name, synced in (document["catalog"] or {}).items():
         print(f"catalog: {name} is {'synced up to ' + synced if synced else 'not synced'}")
     print()
-    print_table(("column", "type", "null", "comment"), [
-        (item["name"], item["type"], "yes" if item["nullable"] else "no", "hidden" if item["hidden"] else item["comment"]) for item in document["columns"]])
+    print_table(
+        ("column", "type", "null", "comment"),
+        [
+            (
+                item["name"],
+                item["type"],
+                "yes" if item["nullable"] else "no",
+                "hidden" if item["hidden"] else item["comment"],
+            )
+            for item in document["columns"]
+        ],
+    )
     print()
     print_table(("property", "value"), sorted(document["properties"].items()))
 
@@ -85,16 +121,30 @@ def commits(
 
     state = _state(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
-        rows = commit_rows(state, newest=None if everything else limit, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
+        rows = commit_rows(
+            state,
+            newest=None if everything else limit,
+            tick=lambda done: status.update(f"{counted(done, 'commit')} read"),
+        )
     if as_json:
         print_json([document(row) for row in rows])
         return
     print_table(
         ("instant", "at", "action", "inserted", "updated", "deleted", "written", "bytes", "files", "amplification"),
-        [(row.instant, row.at, row.operation or (row.action if row.state == "completed" else f"{row.action} {row.state}"), *_numbers(row.inserted, row.updated, row.deleted, row.rows_written),
-          human_bytes(row.bytes_written), f"{row.files_written}" if row.files_written or not row.files_deleted else f"-{row.files_deleted}",
-          "" if row.write_amplification is None else f"{row.write_amplification:g}") for row in rows],
-        right=(3, 4, 5, 6, 7, 8, 9))
+        [
+            (
+                row.instant,
+                row.at,
+                row.operation or (row.action if row.state == "completed" else f"{row.action} {row.state}"),
+                *_numbers(row.inserted, row.updated, row.deleted, row.rows_written),
+                human_bytes(row.bytes_written),
+                f"{row.files_written}" if row.files_written or not row.files_deleted else f"-{row.files_deleted}",
+                "" if row.write_amplification is None else f"{row.write_amplification:g}",
+            )
+            for row in rows
+        ],
+        right=(3, 4, 5, 6, 7, 8, 9),
+    )
     left = len(state.timeline.instants) - len(rows)
     if left:
         say(f"{counted(left, 'older instant')} in the active timeline: --all shows them")
@@ -103,7 +153,15 @@ def commits(
 @app.command("files")
 def files(
     table: TableName,
-    partition: Annotated[str | None, typer.Option("--partition", metavar="PATH", help="Only this partition, as its folder is called: nationality=German.", show_default=False)] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            "--partition",
+            metavar="PATH",
+            help="Only this partition, as its folder is called: nationality=German.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -123,7 +181,19 @@ def files(
         return
     print_table(
         ("partition", "file group", "base file of", "bytes", "logs", "log bytes"),
-        [(row.partition or "-", row.file_id, row.instant or "none yet", human_bytes(row.bytes), str(row.logs), human_bytes(row.log_bytes)) for row in rows], right=(3, 4, 5))
+        [
+            (
+                row.partition or "-",
+                row.file_id,
+                row.instant or "none yet",
+                human_bytes(row.bytes),
+                str(row.logs),
+                human_bytes(row.log_bytes),
+            )
+            for row in rows
+        ],
+        right=(3, 4, 5),
+    )
     say(f"{counted(len(rows), 'file group')}, {sum(1 for row in rows if row.logs):,} with logs")
 
 
@@ -141,21 +211,37 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
 
     state = _state(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
-        found = table_stats(state, commit_rows(state, tick=lambda done: status.update(f"{counted(done, 'commit')} read")))
+        found = table_stats(
+            state, commit_rows(state, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
+        )
     if as_json:
         print_json(document(found))
         return
     print(f"partitions: {found.partitions:,}")
     print(f"base files: {_sizes(found.base)}")
     print(f"  below {human_bytes(SMALL_FILE_BYTES)}: {found.small_files:,}")
-    print(f"logs pending compaction: {_sizes(found.pending_logs)}, in {counted(found.file_groups_with_logs, 'file group')}")
+    print(
+        f"logs pending compaction: {_sizes(found.pending_logs)}, in {counted(found.file_groups_with_logs, 'file group')}"
+    )
     print(f"older versions, for time travel: {_sizes(found.older_versions)}")
-    print(f"active commits: {found.commits:,}, {found.rows_changed:,} rows changed, {found.rows_written:,} written, {human_bytes(found.bytes_written)}")
+    print(
+        f"active commits: {found.commits:,}, {found.rows_changed:,} rows changed, {found.rows_written:,} written, {human_bytes(found.bytes_written)}"
+    )
     if found.write_amplification is not None:
         print(f"bytes written for each byte changed: {found.write_amplification:g}")
     print()
-    print_table(("operation", "commits", "rows changed", "rows written", "bytes written"), [
-        (name, *_numbers(told["commits"], told["rows_changed"], told["rows_written"]), human_bytes(told["bytes_written"])) for name, told in sorted(found.by_operation.items())], right=(1, 2, 3, 4))
+    print_table(
+        ("operation", "commits", "rows changed", "rows written", "bytes written"),
+        [
+            (
+                name,
+                *_numbers(told["commits"], told["rows_changed"], told["rows_written"]),
+                human_bytes(told["bytes_written"]),
+            )
+            for name, told in sorted(found.by_operation.items())
+        ],
+        right=(1, 2, 3, 4),
+    )
 
 
 def _state(target: Target, table: str) -> TableState:

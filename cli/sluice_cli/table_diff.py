@@ -1,4 +1,5 @@
 """What is different between two moments of a table: rows added, changed, with their columns, and removed."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -41,7 +42,11 @@ def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[Ro
     partition is one row. Raises NotComparable, Unreadable.
     """
     if before.table != after.table or before.view != after.view:
-        raise NotComparable(f"{before.table}{before.view} and {after.table}{after.view} are two tables", tables=(before.table, after.table), next_step="Name one")
+        raise NotComparable(
+            f"{before.table}{before.view} and {after.table}{after.view} are two tables",
+            tables=(before.table, after.table),
+            next_step="Name one",
+        )
     old, new = differing_slices(before, after)
     columns = tuple(after.schema().names)
     # Both are read under the newest columns, so that they can be compared; what came later is null before.
@@ -49,11 +54,15 @@ def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[Ro
     with opened_duckdb() as connection:
         load(connection, "before", before.reader(shown, slices=old))
         load(connection, "after", after.reader(shown, slices=new))
-        found = connection.sql(_STATEMENT.format(
-            key=quoted(RECORD_KEY), time=quoted(COMMIT_TIME),
-            before=", ".join(f"b.{quoted(name)}" for name in columns), after=", ".join(f"a.{quoted(name)}" for name in columns),
-            differ=", ".join(f"b.{quoted(name)} IS DISTINCT FROM a.{quoted(name)}" for name in columns),
-        ))
+        found = connection.sql(
+            _STATEMENT.format(
+                key=quoted(RECORD_KEY),
+                time=quoted(COMMIT_TIME),
+                before=", ".join(f"b.{quoted(name)}" for name in columns),
+                after=", ".join(f"a.{quoted(name)}" for name in columns),
+                differ=", ".join(f"b.{quoted(name)} IS DISTINCT FROM a.{quoted(name)}" for name in columns),
+            )
+        )
         yield _differences(found.to_arrow_reader(_BATCH_ROWS), columns, key_columns(after))
 
 
@@ -67,12 +76,15 @@ WHERE b.{key} IS NULL OR a.{key} IS NULL OR (b.{time} <> a.{time} AND list_conta
 
 def differing_slices(before: SilverTable, after: SilverTable) -> tuple[tuple[FileSlice, ...], tuple[FileSlice, ...]]:
     """The file slices of each moment that hold rows of the other's in no other way: one base file without logs is the same at both."""
+
     def whole(item: FileSlice) -> str | None:
         return item.base.path if item.base is not None and not item.logs else None
 
     old, new = before.slices(), after.slices()
     same = {whole(item) for item in old} & {whole(item) for item in new} - {None}
-    return tuple(item for item in old if whole(item) not in same), tuple(item for item in new if whole(item) not in same)
+    return tuple(item for item in old if whole(item) not in same), tuple(
+        item for item in new if whole(item) not in same
+    )
 
 
 def key_columns(table: SilverTable) -> tuple[str, ...]:
@@ -89,7 +101,9 @@ def _differences(reader: Any, columns: tuple[str, ...], key: tuple[str, ...]) ->
             told = {RECORD_KEY: record_key, **(old if is_gone else new)}
             named = tuple(told[name] for name in key)
             if is_new or is_gone:
-                yield RowDifference(ADDED if is_new else REMOVED, named, columns, None if is_new else old, None if is_gone else new)
+                yield RowDifference(
+                    ADDED if is_new else REMOVED, named, columns, None if is_new else old, None if is_gone else new
+                )
             else:
                 changed = tuple(name for name, other in zip(columns, differ, strict=True) if other)
                 yield RowDifference(CHANGED, named, changed, old, new)

@@ -1,4 +1,5 @@
 """A table as its timeline and its listing tell it: what is committed, what was replaced, and from when on it can be read as it was."""
+
 from __future__ import annotations
 
 import io
@@ -10,7 +11,18 @@ from typing import Any
 import fastavro
 
 from sluice.file_slices import Committed, DataFile, FileSlice, Replaced, data_file, slices_as_of
-from sluice.timeline import CLEAN, COMPLETED, DELTA_COMMIT, FOLDER, REPLACE_COMMIT, REQUESTED, ROLLBACK, Commit, Instant, Timeline
+from sluice.timeline import (
+    CLEAN,
+    COMPLETED,
+    DELTA_COMMIT,
+    FOLDER,
+    REPLACE_COMMIT,
+    REQUESTED,
+    ROLLBACK,
+    Commit,
+    Instant,
+    Timeline,
+)
 from sluice_cli.failures import CommandFailed
 from sluice_cli.moments import moment_of
 from sluice_cli.silver_place import StoredFile, TableFolder
@@ -81,7 +93,11 @@ class TableState:
         if first is None:
             newest = self.timeline.newest
             if newest is None:
-                raise NoCommit(f"{self.table} has no commit yet", table=self.table, next_step="`sluice wait` until its objects are merged")
+                raise NoCommit(
+                    f"{self.table} has no commit yet",
+                    table=self.table,
+                    next_step="`sluice wait` until its objects are merged",
+                )
             return newest.time
         return first
 
@@ -96,7 +112,10 @@ class TableState:
         if as_of < earliest:
             why = "what was older is cleaned" if self.horizon is not None else "its first commit"
             raise NotRetained(
-                f"{self.table} can't be read as of {as_of}: it can from {earliest} ({moment_of(earliest)}) on, {why}", table=self.table, asked=as_of, earliest=earliest,
+                f"{self.table} can't be read as of {as_of}: it can from {earliest} ({moment_of(earliest)}) on, {why}",
+                table=self.table,
+                asked=as_of,
+                earliest=earliest,
                 next_step=f"Ask for {earliest} or later; `time_travel` of the table says how long files are kept",
             )
         # A commit that is named hides what came after it and was undone. Among archived ones only the log files themselves could tell.
@@ -104,8 +123,12 @@ class TableState:
         for item in self.rolled_back:
             if item.write <= seen < item.at:
                 raise UnsettledMoment(
-                    f"{self.table} can't be read as of {as_of}: the write {item.write} was there unfinished and was rolled back at {item.at}", table=self.table,
-                    asked=as_of, rolled_back=item.write, earliest=item.at, next_step=f"Ask for {item.at} or later, or for a moment before {item.write}",
+                    f"{self.table} can't be read as of {as_of}: the write {item.write} was there unfinished and was rolled back at {item.at}",
+                    table=self.table,
+                    asked=as_of,
+                    rolled_back=item.write,
+                    earliest=item.at,
+                    next_step=f"Ask for {item.at} or later, or for a moment before {item.write}",
                 )
         return seen
 
@@ -134,7 +157,12 @@ def table_state(folder: TableFolder) -> TableState:
     files = tuple(file for file in (data_file(item.path, item.size) for item in listed) if file is not None)
     has_logs = any(file.is_log for file in files)
     return TableState(
-        folder=folder, timeline=timeline, listed=listed, files=files, horizon=max(_horizons(folder, later), default=None), replaced=tuple(_replaced(folder, timeline)),
+        folder=folder,
+        timeline=timeline,
+        listed=listed,
+        files=files,
+        horizon=max(_horizons(folder, later), default=None),
+        replaced=tuple(_replaced(folder, timeline)),
         rolled_back=tuple(_rolled_back(folder, later)) if has_logs else (),
     )
 
@@ -143,14 +171,20 @@ def _replaced(folder: TableFolder, timeline: Timeline) -> Iterator[Replaced]:
     """The file groups that active commits replaced: those of clusterings and of rewritings, a request for each commit."""
     instants = [instant for instant in timeline.commits if instant.action == REPLACE_COMMIT]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="replaced") as pool:
-        for instant, data in zip(instants, pool.map(lambda instant: folder.read(FOLDER + instant.file), instants), strict=True):
-            yield from (Replaced(instant.time, partition, file_id) for partition, ids in Commit.of(instant, data).replaced.items() for file_id in ids)
+        for instant, data in zip(
+            instants, pool.map(lambda instant: folder.read(FOLDER + instant.file), instants), strict=True
+        ):
+            yield from (
+                Replaced(instant.time, partition, file_id)
+                for partition, ids in Commit.of(instant, data).replaced.items()
+                for file_id in ids
+            )
 
 
 def _timeline_names(listed: Iterable[StoredFile]) -> Iterator[str]:
     for item in listed:
-        if item.path.startswith(FOLDER) and "/" not in item.path[len(FOLDER):]:
-            yield item.path[len(FOLDER):]
+        if item.path.startswith(FOLDER) and "/" not in item.path[len(FOLDER) :]:
+            yield item.path[len(FOLDER) :]
 
 
 def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
@@ -164,7 +198,11 @@ def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
     for instant in cleanings:
         if instant.state != COMPLETED:
             plan = _record(folder, Instant(instant.time, CLEAN, REQUESTED).file)
-            yield str((plan.get("earliestInstantToRetain") or {}).get("timestamp") or plan.get("lastCompletedCommitTimestamp") or instant.time)
+            yield str(
+                (plan.get("earliestInstantToRetain") or {}).get("timestamp")
+                or plan.get("lastCompletedCommitTimestamp")
+                or instant.time
+            )
 
 
 def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack]:
@@ -172,9 +210,15 @@ def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack
         if instant.action == ROLLBACK and instant.state == COMPLETED:
             told = _record(folder, instant.file)
             # Where nothing had been written yet it tells no partition. A compaction or clustering leaves no log block: its base files are deleted.
-            others = {item["commitTime"] for item in told.get("instantsRollback") or () if item["action"] != DELTA_COMMIT}
+            others = {
+                item["commitTime"] for item in told.get("instantsRollback") or () if item["action"] != DELTA_COMMIT
+            }
             if told.get("partitionMetadata"):
-                yield from (RolledBack(str(write), instant.time) for write in told.get("commitsRollback") or () if write not in others)
+                yield from (
+                    RolledBack(str(write), instant.time)
+                    for write in told.get("commitsRollback") or ()
+                    if write not in others
+                )
 
 
 def _record(folder: TableFolder, name: str) -> dict[str, Any]:
@@ -183,5 +227,8 @@ def _record(folder: TableFolder, name: str) -> dict[str, Any]:
         return dict(next(iter(fastavro.reader(io.BytesIO(folder.read(FOLDER + name))))))
     except (ValueError, StopIteration, EOFError, TypeError) as error:
         raise Damaged(
-            f"{folder.table}: {FOLDER}{name} can't be read: {error!r}", table=folder.table, file=name, next_step="`sluice doctor`; the file is Hudi's own",
+            f"{folder.table}: {FOLDER}{name} can't be read: {error!r}",
+            table=folder.table,
+            file=name,
+            next_step="`sluice doctor`; the file is Hudi's own",
         ) from error

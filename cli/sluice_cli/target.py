@@ -1,4 +1,5 @@
 """The stack a command works on: the running local one, or a deployed one by its CloudFormation outputs."""
+
 from __future__ import annotations
 
 import json
@@ -81,9 +82,16 @@ class Target:
         """What hudi-rs needs to reach silver, in the words of the object_store crate."""
         found = self.session.get_credentials()
         if found is None:
-            raise NoTarget("No AWS credentials were found", next_step="Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
+            raise NoTarget(
+                "No AWS credentials were found",
+                next_step="Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)",
+            )
         frozen = found.get_frozen_credentials()
-        options = {"aws_region": self.region, "aws_access_key_id": frozen.access_key, "aws_secret_access_key": frozen.secret_key}
+        options = {
+            "aws_region": self.region,
+            "aws_access_key_id": frozen.access_key,
+            "aws_secret_access_key": frozen.secret_key,
+        }
         if frozen.token:
             options["aws_session_token"] = frozen.token
         if self.endpoint:
@@ -103,7 +111,10 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
         return deployed_target(named, environment)
     file = local_file(environment, folder)
     if file is None:
-        raise NoTarget("No stack to work on", next_step="Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK")
+        raise NoTarget(
+            "No stack to work on",
+            next_step="Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK",
+        )
     return local_target(file)
 
 
@@ -123,14 +134,23 @@ def local_target(file: Path) -> Target:
         content = json.loads(file.read_text(encoding="utf-8"))
         buckets, credentials = content["buckets"], content["credentials"]
         return Target(
-            kind=LOCAL, stack=content["stack"], region=content["region"], endpoint=content["endpoint"],
-            emr_endpoint=content.get("emr_endpoint"), bronze=buckets["bronze"], silver=buckets["silver"],
-            artifacts=buckets["artifacts"], ledger_table=content["ledger"],
+            kind=LOCAL,
+            stack=content["stack"],
+            region=content["region"],
+            endpoint=content["endpoint"],
+            emr_endpoint=content.get("emr_endpoint"),
+            bronze=buckets["bronze"],
+            silver=buckets["silver"],
+            artifacts=buckets["artifacts"],
+            ledger_table=content["ledger"],
             credentials=Credentials(credentials["access_key_id"], credentials["secret_access_key"]),
             described=f"local stack {content['stack']} at {content['endpoint']}",
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NoTarget(f"{file} doesn't describe a local stack ({error!r})", next_step="Run `sluice local down`, then `sluice local up`") from error
+        raise NoTarget(
+            f"{file} doesn't describe a local stack ({error!r})",
+            next_step="Run `sluice local down`, then `sluice local up`",
+        ) from error
 
 
 def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
@@ -144,12 +164,23 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
     outputs = _outputs(cloudformation, stack, region)
     missing = [name for name in _OUTPUTS.values() if name not in outputs]
     if missing:
-        raise NoTarget(f"The stack {stack} has no output {', '.join(missing)}", next_step="Name a stack that was deployed from Sluice's template.yaml")
+        raise NoTarget(
+            f"The stack {stack} has no output {', '.join(missing)}",
+            next_step="Name a stack that was deployed from Sluice's template.yaml",
+        )
     names = {field_name: outputs[name] for field_name, name in _OUTPUTS.items()}
     target = Target(
-        kind=DEPLOYED, stack=stack, region=region, endpoint=endpoint, emr_endpoint=environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS"),
-        bronze=names["bronze"], silver=names["silver"], artifacts=names["artifacts"], ledger_table=names["ledger"],
-        described=f"stack {stack} in {region}", _clients={"cloudformation": cloudformation},
+        kind=DEPLOYED,
+        stack=stack,
+        region=region,
+        endpoint=endpoint,
+        emr_endpoint=environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS"),
+        bronze=names["bronze"],
+        silver=names["silver"],
+        artifacts=names["artifacts"],
+        ledger_table=names["ledger"],
+        described=f"stack {stack} in {region}",
+        _clients={"cloudformation": cloudformation},
     )
     vars(target).update(session=session, outputs=outputs)  # known already: neither is made or asked for a second time
     return target
@@ -158,13 +189,22 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
 def _session(region: str | None, credentials: Credentials | None) -> boto3.Session:
     if credentials is None:
         return boto3.Session(region_name=region)
-    return boto3.Session(region_name=region, aws_access_key_id=credentials.access_key_id, aws_secret_access_key=credentials.secret_access_key)
+    return boto3.Session(
+        region_name=region,
+        aws_access_key_id=credentials.access_key_id,
+        aws_secret_access_key=credentials.secret_access_key,
+    )
 
 
 def _client(session: boto3.Session, service: str, endpoint: str | None) -> Any:
     # Buckets are not host names at an emulator's address.
     s3 = {"addressing_style": "path"} if service == "s3" and endpoint else None
-    config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS}, connect_timeout=5, max_pool_connections=_POOL, s3=s3)
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        connect_timeout=5,
+        max_pool_connections=_POOL,
+        s3=s3,
+    )
     return session.client(service, endpoint_url=endpoint, config=config)
 
 
@@ -174,5 +214,8 @@ def _outputs(cloudformation: Any, stack: str, region: str) -> dict[str, str]:
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") != "ValidationError":
             raise
-        raise NoTarget(f"There is no stack {stack} in {region}", next_step="Check the name and AWS_REGION, or deploy with `make deploy`") from error
+        raise NoTarget(
+            f"There is no stack {stack} in {region}",
+            next_step="Check the name and AWS_REGION, or deploy with `make deploy`",
+        ) from error
     return {output["OutputKey"]: output["OutputValue"] for output in found[0].get("Outputs", ())}

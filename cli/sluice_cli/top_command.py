@@ -1,4 +1,5 @@
 """`sluice top`: lanes, backlog, freshness and runs, looked at again and again."""
+
 from __future__ import annotations
 
 import sys
@@ -40,7 +41,10 @@ def top(
       sluice top --json | jq '.tables[] | select(.late)'
     """
     target = chosen_target(stack)
-    ledger, store = Ledger(target.client("dynamodb"), target.ledger_table), ConfigStore(Objects(target.client("s3")), target.artifacts)
+    ledger, store = (
+        Ledger(target.client("dynamodb"), target.ledger_table),
+        ConfigStore(Objects(target.client("s3")), target.artifacts),
+    )
     document = look(ledger, epoch_ms(), store.load())
     if as_json:
         print_json(document)

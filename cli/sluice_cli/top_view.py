@@ -1,4 +1,5 @@
 """What `sluice top` shows: lanes, tables that have something to do, freshness and rates, from one look at the ledger after another."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -19,10 +20,17 @@ WIDE = 120  # columns of a terminal that all of a table's columns need
 LATE = 2  # times its freshness is how old a table's oldest waiting object may be before it is late
 
 
-def look(ledger: Any, now: int, configuration: Configuration | None, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def look(
+    ledger: Any, now: int, configuration: Configuration | None, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """One look, as plain JSON values; `before` is the last one, for rates. Times are epoch ms, ages and waits ms."""
     lanes, tables = lanes_and_tables(ledger, now, configuration)
-    runs = [_run(name, ledger.run(name), now) for lane in lanes for name in dict.fromkeys((lane["run"], lane["last_run"])) if name]
+    runs = [
+        _run(name, ledger.run(name), now)
+        for lane in lanes
+        for name in dict.fromkeys((lane["run"], lane["last_run"]))
+        if name
+    ]
     told = {table["table"]: _table(table, _freshness(ledger, table["table"], configuration), now) for table in tables}
     document: dict[str, Any] = {"at": now, "lanes": lanes, "tables": list(told.values()), "runs": runs}
     document["rates"] = _rates(document, before)
@@ -40,11 +48,22 @@ def _table(table: Mapping[str, Any], freshness_s: int | None, now: int) -> dict[
     oldest = table["pending"]["oldest_ms"]
     late = oldest is not None and freshness_s is not None and oldest > max(freshness_s, 30) * 1000 * LATE
     return {
-        "table": table["table"], "lane": table["lane"], "waiting": table["pending"]["objects"], "bytes": table["pending"]["bytes"], "oldest_ms": oldest,
-        "claimed": table["claimed"]["objects"], "freshness_s": freshness_s, "late": late,
-        "last_commit_at": table["last_commit_at"], "age_ms": None if table["last_commit_at"] is None else max(0, now - table["last_commit_at"]),
-        "changes": table["totals"].get("read", 0), "objects": table["committed"]["objects"], "quarantined": table["quarantined"]["objects"],
-        "paused": table["paused"], "backoff_until": table["backoff_until"], "last_error": table["last_error"],
+        "table": table["table"],
+        "lane": table["lane"],
+        "waiting": table["pending"]["objects"],
+        "bytes": table["pending"]["bytes"],
+        "oldest_ms": oldest,
+        "claimed": table["claimed"]["objects"],
+        "freshness_s": freshness_s,
+        "late": late,
+        "last_commit_at": table["last_commit_at"],
+        "age_ms": None if table["last_commit_at"] is None else max(0, now - table["last_commit_at"]),
+        "changes": table["totals"].get("read", 0),
+        "objects": table["committed"]["objects"],
+        "quarantined": table["quarantined"]["objects"],
+        "paused": table["paused"],
+        "backoff_until": table["backoff_until"],
+        "last_error": table["last_error"],
     }
 
 
@@ -52,8 +71,15 @@ def _run(name: str, item: Mapping[str, Any] | None, now: int) -> dict[str, Any]:
     item = item or {}
     began, ended = item.get("started_at"), item.get("ended_at")
     return {
-        "run": name, "lane": item.get("lane"), "state": item.get("state"), "requested_at": item.get("requested_at"), "started_at": began, "ended_at": ended,
-        "held_ms": None if began is None else (ended if ended is not None else now) - began, "batches": item.get("batches"), "reason": item.get("reason"),
+        "run": name,
+        "lane": item.get("lane"),
+        "state": item.get("state"),
+        "requested_at": item.get("requested_at"),
+        "started_at": began,
+        "ended_at": ended,
+        "held_ms": None if began is None else (ended if ended is not None else now) - began,
+        "batches": item.get("batches"),
+        "reason": item.get("reason"),
     }
 
 
@@ -62,7 +88,10 @@ def _rates(document: Mapping[str, Any], before: Mapping[str, Any] | None) -> dic
     if before is None or document["at"] <= before["at"]:
         return None
     seconds = (document["at"] - before["at"]) / 1000
-    return {name: round(max(0, _sum(document["tables"], name) - _sum(before["tables"], name)) / seconds, 1) for name in ("objects", "changes")}
+    return {
+        name: round(max(0, _sum(document["tables"], name) - _sum(before["tables"], name)) / seconds, 1)
+        for name in ("objects", "changes")
+    }
 
 
 def _sum(tables: Iterable[Mapping[str, Any]], name: str) -> int:
@@ -75,33 +104,66 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
     waiting = _sum(document["tables"], "waiting")
     rates = document["rates"]
     head = Text.assemble(
-        (clock(document["at"]), "bold"), f" UTC  {waiting:,} waiting, {_sum(document['tables'], 'claimed'):,} being merged",
-        f"  {rates['objects']:,} objects/s, {rates['changes']:,} changes/s" if rates else "")
+        (clock(document["at"]), "bold"),
+        f" UTC  {waiting:,} waiting, {_sum(document['tables'], 'claimed'):,} being merged",
+        f"  {rates['objects']:,} objects/s, {rates['changes']:,} changes/s" if rates else "",
+    )
     lanes = _grid("lane", "does", "#waiting", "#oldest", "#open batches")
     for lane in document["lanes"]:
         lanes.add_row(
-            Text(lane["lane"], "bold"), Text(visible(lane["told"]), _COLOURS.get(lane["state"], "")), f"{lane['pending']['objects']:,}", _age(lane["pending"]["oldest_ms"]),
-            str(len(lane["unsettled_batches"])))
-    tables = _grid("table", "#waiting", "#oldest", "#last commit", *(("#bytes", "#merging", "#freshness", "#objects", "#changes") if wide else ()), "trouble")
+            Text(lane["lane"], "bold"),
+            Text(visible(lane["told"]), _COLOURS.get(lane["state"], "")),
+            f"{lane['pending']['objects']:,}",
+            _age(lane["pending"]["oldest_ms"]),
+            str(len(lane["unsettled_batches"])),
+        )
+    tables = _grid(
+        "table",
+        "#waiting",
+        "#oldest",
+        "#last commit",
+        *(("#bytes", "#merging", "#freshness", "#objects", "#changes") if wide else ()),
+        "trouble",
+    )
     room = max(3, height - len(document["lanes"]) - 2 * len(document["runs"]) - 9)
     order = sorted(document["tables"], key=_urgency)
     for table in order[:room]:
-        more = (human_bytes(table["bytes"]), f"{table['claimed']:,}", "-" if table["freshness_s"] is None else human_age(table["freshness_s"] * 1000), f"{table['objects']:,}", f"{table['changes']:,}")
+        more = (
+            human_bytes(table["bytes"]),
+            f"{table['claimed']:,}",
+            "-" if table["freshness_s"] is None else human_age(table["freshness_s"] * 1000),
+            f"{table['objects']:,}",
+            f"{table['changes']:,}",
+        )
         tables.add_row(
-            Text(table["table"], "bold red" if table["late"] else "bold"), f"{table['waiting']:,}", _age(table["oldest_ms"]), "-" if table["age_ms"] is None else f"{human_age(table['age_ms'])} ago",
-            *(more if wide else ()), Text(_trouble(table, document["at"]), "red"))
+            Text(table["table"], "bold red" if table["late"] else "bold"),
+            f"{table['waiting']:,}",
+            _age(table["oldest_ms"]),
+            "-" if table["age_ms"] is None else f"{human_age(table['age_ms'])} ago",
+            *(more if wide else ()),
+            Text(_trouble(table, document["at"]), "red"),
+        )
     runs = _grid("run", "state", "#held for", "#batches", "reason")
     for run in document["runs"]:
         runs.add_row(
-            Text(run["run"]), Text(run["state"] or "not kept"), _age(run["held_ms"]), "-" if run["batches"] is None else str(run["batches"]),
-            Text(visible(run["reason"] or "")[:120], "red"))
+            Text(run["run"]),
+            Text(run["state"] or "not kept"),
+            _age(run["held_ms"]),
+            "-" if run["batches"] is None else str(run["batches"]),
+            Text(visible(run["reason"] or "")[:120], "red"),
+        )
     left = len(order) - room
     rest = [Text(f"and {left:,} more tables", "bright_black")] if left > 0 else []
     return Group(head, Text(""), lanes, Text(""), tables, *rest, Text(""), runs)
 
 
 def _urgency(table: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
-    return (not table["late"], not (table["waiting"] or table["claimed"] or table["last_error"]), -(table["last_commit_at"] or 0), table["table"])
+    return (
+        not table["late"],
+        not (table["waiting"] or table["claimed"] or table["last_error"]),
+        -(table["last_commit_at"] or 0),
+        table["table"],
+    )
 
 
 def _trouble(table: Mapping[str, Any], now: int) -> str:
@@ -115,11 +177,14 @@ def _trouble(table: Mapping[str, Any], now: int) -> str:
 def _grid(*columns: str) -> Table:
     table = Table(box=None, header_style="bright_black", pad_edge=False)
     for name in columns:
-        table.add_column(Text(name.lstrip("#")), justify="right" if name.startswith("#") else "left", no_wrap=name != "trouble", overflow="ellipsis")
+        table.add_column(
+            Text(name.lstrip("#")),
+            justify="right" if name.startswith("#") else "left",
+            no_wrap=name != "trouble",
+            overflow="ellipsis",
+        )
     return table
 
 
 def _age(ms: int | None) -> str:
     return "-" if ms is None else human_age(ms)
-
-

@@ -1,4 +1,5 @@
 """`sluice trace`: where the time of one object went, from its put to its rows being readable."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -21,9 +22,27 @@ PIPE_WIDTH = 120
 
 
 def trace(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The object's key in the bronze bucket, as `sluice history` prints it; s3://BUCKET/KEY and the end of a key, such as a file's name, do as well.", show_default=False)],
-    version: Annotated[str | None, typer.Option("--version", metavar="ID", help="One version of it; the newest if left out.", show_default=False)] = None,
-    picture: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also write the waterfall as a picture, for a browser in light or dark colours.", show_default=False)] = None,
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY",
+            help="The object's key in the bronze bucket, as `sluice history` prints it; s3://BUCKET/KEY and the end of a key, such as a file's name, do as well.",
+            show_default=False,
+        ),
+    ],
+    version: Annotated[
+        str | None,
+        typer.Option("--version", metavar="ID", help="One version of it; the newest if left out.", show_default=False),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--svg",
+            metavar="FILE",
+            help="Also write the waterfall as a picture, for a browser in light or dark colours.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -56,24 +75,32 @@ def _traced(sources: Tracker, key: str, version: str | None) -> Trace:
     versions = found.versions
     identity, record = _chosen(versions, found.key, version)
     if version is None and len(versions) > 1:
-        say(f"The newest of {len(versions)} versions; the others: {', '.join(item.version for item in versions if item != identity)}")
+        say(
+            f"The newest of {len(versions)} versions; the others: {', '.join(item.version for item in versions if item != identity)}"
+        )
     return trace_of(sources.facts(identity, record))
 
 
-def _chosen(versions: Mapping[ObjectId, ObjectRecord | None], key: str, version: str | None) -> tuple[ObjectId, ObjectRecord | None]:
+def _chosen(
+    versions: Mapping[ObjectId, ObjectRecord | None], key: str, version: str | None
+) -> tuple[ObjectId, ObjectRecord | None]:
     if version is None:
         return list(versions.items())[-1]
     for identity, record in versions.items():
         if identity.version == version:
             return identity, record
-    raise UsageError(f"{key!r} has no version {version!r}", next_step=f"Versions: {', '.join(item.version for item in versions)}")
+    raise UsageError(
+        f"{key!r} has no version {version!r}", next_step=f"Versions: {', '.join(item.version for item in versions)}"
+    )
 
 
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists") from error
+        raise UsageError(
+            f"{path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists"
+        ) from error
     say(f"Written to {path}")
 
 
@@ -83,12 +110,16 @@ def _print(found: Trace) -> None:
     print(visible(found.id.key))
     print(summary(found))
     if found.batch:
-        print(f"batch {found.batch}{f', run {found.run}' if found.run else ''}{f', instant {found.instant}' if found.instant else ''}")
+        print(
+            f"batch {found.batch}{f', run {found.run}' if found.run else ''}{f', instant {found.instant}' if found.instant else ''}"
+        )
     print()
     for line in text_lines(found, width):
         console.print(line)
     if not found.spans:
-        print("Nothing but its put is known: its notice is still on the way. `sluice wait` waits for it, and `sluice doctor` looks at the way")
+        print(
+            "Nothing but its put is known: its notice is still on the way. `sluice wait` waits for it, and `sluice doctor` looks at the way"
+        )
     for moment in found.moments:
         if moment.note and moment.name not in ("put", "noticed", "claimed", "readable"):
             print(f"{moment.name}: {visible(moment.note)}")

@@ -1,4 +1,5 @@
 """Finds what is kept of an object: its records in the ledger, its batch's documents in S3, and the object itself."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -47,7 +48,10 @@ class Tracker:
         bucket, slash, rest = text.removeprefix("s3://").partition("/")
         if text.startswith("s3://") and slash and rest:
             if bucket != self._bronze:
-                raise UsageError(f"{bucket!r} is not the bronze bucket of this stack", next_step=f"It is s3://{self._bronze}; --stack NAME names another stack")
+                raise UsageError(
+                    f"{bucket!r} is not the bronze bucket of this stack",
+                    next_step=f"It is s3://{self._bronze}; --stack NAME names another stack",
+                )
             text = rest
         versions = self.versions(text)
         if versions:
@@ -58,16 +62,22 @@ class Tracker:
         like = _like("Keys that end so", ends) or _like("Keys that begin so", self._keys_like(text))
         raise UsageError(
             f"Neither the ledger nor bronze knows the key {text!r}",
-            next_step=like or f"`sluice history` lists the objects that came last{'' if whole else f'. Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were looked through for keys that end so'}")
+            next_step=like
+            or f"`sluice history` lists the objects that came last{'' if whole else f'. Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were looked through for keys that end so'}",
+        )
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
         """Every version of a key: those that the ledger knows, oldest first, then those that bronze alone has, whose notices are on the way."""
-        found: dict[ObjectId, ObjectRecord | None] = {record.id: record for record in self._ledger.object_versions(self._bronze, key)}
+        found: dict[ObjectId, ObjectRecord | None] = {
+            record.id: record for record in self._ledger.object_versions(self._bronze, key)
+        }
         versioned = self._objects.is_versioned(self._bronze)
         listed = self._objects.version_page(self._bronze, prefix=key, page_size=VERSIONS_AT_MOST).versions
         for item in sorted(listed, key=lambda version: version.modified_at):
             if item.key == key:
-                found.setdefault(identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned), None)
+                found.setdefault(
+                    identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned), None
+                )
         return found
 
     def _keys_like(self, prefix: str) -> list[str]:
@@ -97,8 +107,16 @@ class Tracker:
         batch: Mapping[str, Any] = self._ledger.batch(record.batch) or {}
         manifest = self._manifest(batch.get("lane") or record.lane or "", record.batch)
         return TraceFacts(
-            identity, put_at, record, decisions, manifest=manifest, outcome=self._outcome(record.batch, record.table), batch=batch,
-            part=self._ledger.batch_parts(record.batch).get(record.table), run=self._ledger.run(manifest.run) if manifest else None)
+            identity,
+            put_at,
+            record,
+            decisions,
+            manifest=manifest,
+            outcome=self._outcome(record.batch, record.table),
+            batch=batch,
+            part=self._ledger.batch_parts(record.batch).get(record.table),
+            run=self._ledger.run(manifest.run) if manifest else None,
+        )
 
     def _manifest(self, lane: str, batch: str) -> Manifest | None:
         document = self._objects.get(self._silver, manifest_key(lane, batch))
@@ -119,4 +137,9 @@ def _listed(keys: list[str]) -> str:
 
 def tracker(target: Target) -> Tracker:
     """The tracker of a stack."""
-    return Tracker(ledger=Ledger(target.client("dynamodb"), target.ledger_table), objects=Objects(target.client("s3")), bronze=target.bronze, silver=target.silver)
+    return Tracker(
+        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
+        objects=Objects(target.client("s3")),
+        bronze=target.bronze,
+        silver=target.silver,
+    )

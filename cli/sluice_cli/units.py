@@ -1,4 +1,5 @@
 """Durations, sizes and lists of columns as tables.yaml writes them."""
+
 from __future__ import annotations
 
 import re
@@ -40,6 +41,14 @@ DURATION_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string", "pattern": DURATI
 Seconds = Annotated[int, BeforeValidator(seconds), DURATION_SCHEMA]
 Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "pattern": _SIZE})]
 Names = Annotated[
-    tuple[str, ...], BeforeValidator(names),
-    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}]}),
+    tuple[str, ...],
+    BeforeValidator(names),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True},
+            ]
+        }
+    ),
 ]

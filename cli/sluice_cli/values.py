@@ -1,4 +1,5 @@
 """Arrow values as JSON has them: ISO 8601 for time, text for decimals, base64 for bytes, nothing rounded."""
+
 from __future__ import annotations
 
 import base64
@@ -48,7 +49,12 @@ def _column(array: pa.Array, whole: bool) -> list[Any]:
         return _dates(array)
     if pa.types.is_decimal(kind) and whole:
         return [None if value is None else int(value) for value in array.to_pylist()]
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if (
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+    ):
         return array.to_pylist()
     if pa.types.is_float32(kind):
         # The shortest text that means the same 32 bits: 3.4028, and not the 3.4028000831604004 that they are in 64.
@@ -61,7 +67,9 @@ def _timestamps(array: pa.Array) -> list[str | None]:
     unit, suffix = array.type.unit, "Z" if array.type.tz else ""
     if _is_near(array.cast(pa.int64()), 10 ** _DIGITS[unit]):
         return [None if text is None else _iso_utc(text) for text in array.cast(pa.string()).to_pylist()]
-    return [None if count is None else far_timestamp(count, unit) + suffix for count in array.cast(pa.int64()).to_pylist()]
+    return [
+        None if count is None else far_timestamp(count, unit) + suffix for count in array.cast(pa.int64()).to_pylist()
+    ]
 
 
 def _dates(array: pa.Array) -> list[str | None]:
@@ -74,7 +82,9 @@ def _dates(array: pa.Array) -> list[str | None]:
 def _is_near(counts: pa.Array, per_second: float) -> bool:
     """Whether all of it is in the years 1 to 9999. Arrow's own text is fast, and beyond its years it is wrong without an error."""
     limits = pc.min_max(counts).as_py()
-    return limits["min"] is None or (_YEAR_1_S * per_second <= limits["min"] and limits["max"] < _YEAR_10000_S * per_second)
+    return limits["min"] is None or (
+        _YEAR_1_S * per_second <= limits["min"] and limits["max"] < _YEAR_10000_S * per_second
+    )
 
 
 def far_timestamp(count: int, unit: str) -> str:
@@ -82,7 +92,9 @@ def far_timestamp(count: int, unit: str) -> str:
     digits = _DIGITS[unit]
     days, rest = divmod(count, _DAY_S * 10**digits)
     seconds, fraction = divmod(rest, 10**digits)
-    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (f".{fraction:0{digits}d}" if digits else "")
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (
+        f".{fraction:0{digits}d}" if digits else ""
+    )
     return f"{far_date(days)}T{clock}"
 
 

@@ -1,4 +1,5 @@
 """`sluice wait`: returns when everything in bronze has been dealt with."""
+
 from __future__ import annotations
 
 import sys
@@ -32,8 +33,12 @@ _FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an obj
 
 
 def wait(
-    timeout: Annotated[float, typer.Option("--timeout", metavar="S", min=0, help="Give up after this many seconds.")] = 900.0,
-    strict: Annotated[bool, typer.Option("--strict", help="Parked and quarantined objects, and quarantined rows, fail it too.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", min=0, help="Give up after this many seconds.")
+    ] = 900.0,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Parked and quarantined objects, and quarantined rows, fail it too.")
+    ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -54,7 +59,11 @@ def wait(
     """
     target = chosen_target(stack)
     objects = Objects(target.client("s3"))
-    ledger, bronze, store = Ledger(target.client("dynamodb"), target.ledger_table), Bronze(objects, target.bronze), ConfigStore(objects, target.artifacts)
+    ledger, bronze, store = (
+        Ledger(target.client("dynamodb"), target.ledger_table),
+        Bronze(objects, target.bronze),
+        ConfigStore(objects, target.artifacts),
+    )
     with Shower() as shower:
         outcome = Waiter(ledger, bronze, show=shower.show, configuration=lambda: _in_force(store)).wait(timeout)
     if as_json:
@@ -99,7 +108,10 @@ class Bronze:
         marker = None
         while True:
             page = self._objects.version_page(self._bucket, marker)
-            found += [identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned) for item in page.versions]
+            found += [
+                identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned)
+                for item in page.versions
+            ]
             marker = page.next_marker
             if marker is None:
                 return tuple(found)
@@ -109,8 +121,15 @@ class Waiter:
     """Polls the ledger about what was listed; lists again before it believes that all is done."""
 
     def __init__(
-        self, ledger: Any, bronze: Any, *, show: Callable[[str], None], configuration: Callable[[], Configuration | None], clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep, now: Callable[[], int] = epoch_ms,
+        self,
+        ledger: Any,
+        bronze: Any,
+        *,
+        show: Callable[[str], None],
+        configuration: Callable[[], Configuration | None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], int] = epoch_ms,
     ) -> None:
         self._ledger = ledger
         self._bronze = bronze
@@ -139,11 +158,19 @@ class Waiter:
                     return Outcome(found, self._clock() - began)
                 listed, listed_at = again, self._clock()
                 continue
-            standing = () if found.halted or found.paused else standing_tables(records.values(), self._configuration, self._ledger)
+            standing = (
+                ()
+                if found.halted or found.paused
+                else standing_tables(records.values(), self._configuration, self._ledger)
+            )
             if found.halted or found.paused or standing or seconds >= timeout_s:
                 return Outcome(found, seconds, standing)
             # Where nothing is on its way, something holds it: that is looked up then only.
-            held = told_tables(found, self._ledger.tables(), self._configuration(), self._now()) if all(item.state == PENDING for item in found.waiting) else ()
+            held = (
+                told_tables(found, self._ledger.tables(), self._configuration(), self._now())
+                if all(item.state == PENDING for item in found.waiting)
+                else ()
+            )
             self._show(progress_line(found, self._now(), seconds, held))
             if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
                 listed, listed_at = self._bronze.identities(), self._clock()
@@ -199,9 +226,13 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
     if any(record.topic and record.code is None for record in found.parked):
         say("No table takes the topic of some: `sluice config discover` proposes rules for all that are parked so")
     for lane in found.halted:
-        say(f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`")
+        say(
+            f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`"
+        )
     for lane in found.paused:
-        say(f"error: lane {lane.lane} is paused, and {counted(found.waiting_in(lane.lane), 'object')} will wait in it until `sluice resume {lane.lane}`")
+        say(
+            f"error: lane {lane.lane} is paused, and {counted(found.waiting_in(lane.lane), 'object')} will wait in it until `sluice resume {lane.lane}`"
+        )
     for table in outcome.standing:
         say(f"error: {table.table} {table.reason}, and {counted(table.objects, 'object')} will wait. {table.next_step}")
     if not found.settled and not found.halted and not found.paused and not outcome.standing:
@@ -215,11 +246,23 @@ def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
         "succeeded": outcome.succeeded(strict=strict),
         "seconds": round(outcome.seconds, 3),
         "objects": dict(found.counts),
-        "waiting": [{"key": item.id.key, "version": item.id.version, "state": item.state, "lane": item.lane, "table": item.table} for item in found.waiting],
+        "waiting": [
+            {
+                "key": item.id.key,
+                "version": item.id.version,
+                "state": item.state,
+                "lane": item.lane,
+                "table": item.table,
+            }
+            for item in found.waiting
+        ],
         "parked": [_told(record) for record in found.parked],
         "quarantined": [_told(record) for record in found.quarantined],
         "quarantined_rows": found.quarantined_rows,
-        "with_quarantined_rows": [{**_told(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)} for record in found.with_rows],
+        "with_quarantined_rows": [
+            {**_told(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)}
+            for record in found.with_rows
+        ],
         "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
         "paused": [lane.lane for lane in found.paused],
         "standing_tables": [vars(table) for table in outcome.standing],
@@ -231,4 +274,11 @@ def _by_code(record: ObjectRecord) -> str:
 
 
 def _told(record: ObjectRecord) -> dict[str, Any]:
-    return {"key": record.id.key, "version": record.id.version, "table": record.table, "topic": record.topic, "code": record.code, "reason": record.reason}
+    return {
+        "key": record.id.key,
+        "version": record.id.version,
+        "table": record.table,
+        "topic": record.topic,
+        "code": record.code,
+        "reason": record.reason,
+    }

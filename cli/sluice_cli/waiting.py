@@ -1,4 +1,5 @@
 """What `sluice wait` concludes from a listing of bronze, the ledger's records and the lanes."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -77,7 +78,9 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
         state = UNSEEN if record is None else record.state
         counts[state] += 1
         if state in UNSETTLED:
-            waiting.append(WaitingObject(identity, state, record.lane if record else None, record.table if record else None))
+            waiting.append(
+                WaitingObject(identity, state, record.lane if record else None, record.table if record else None)
+            )
         elif record is not None and state == PARKED:
             parked.append(record)
         elif record is not None and state == QUARANTINED:
@@ -87,7 +90,10 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
     concerned = {item.lane for item in waiting}
     known = tuple(lanes)
     return Survey(
-        counts=dict(counts), waiting=tuple(waiting), parked=tuple(parked), quarantined=tuple(quarantined),
+        counts=dict(counts),
+        waiting=tuple(waiting),
+        parked=tuple(parked),
+        quarantined=tuple(quarantined),
         halted=tuple(lane for lane in known if lane.state == HALTED and lane.lane in concerned),
         lanes=tuple(lane for lane in known if lane.lane in concerned or lane.state in (STARTING, RUNNING)),
         with_rows=tuple(with_rows),
@@ -123,7 +129,9 @@ def told_lane(lane: LaneState, now: int) -> str:
     return "idle"
 
 
-def told_tables(found: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int) -> tuple[str, ...]:
+def told_tables(
+    found: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int
+) -> tuple[str, ...]:
     """Why tables whose objects are pending aren't claimed yet, in a few words each: freshness or back-off. `now` is epoch ms."""
     pending = {item.table for item in found.waiting if item.state == PENDING}
     told = []
@@ -134,14 +142,22 @@ def told_tables(found: Survey, states: Iterable[TableState], configuration: Conf
             continue  # nothing of it was ever committed, so it waits for nothing, or no rule takes its topic now
         at = claimable_at(config, state)
         if at is not None and at > now:  # what nothing is claimed of at all ends the wait
-            why = f"{state.table} failed and backs off" if at == state.backoff_until else f"{state.table} is committed every {human_age(config.freshness_s * 1000)} at most (freshness)"
+            why = (
+                f"{state.table} failed and backs off"
+                if at == state.backoff_until
+                else f"{state.table} is committed every {human_age(config.freshness_s * 1000)} at most (freshness)"
+            )
             told.append(f"{why}: next in {human_age(at - now + 999)}")
     return tuple(told)
 
 
 def progress_line(found: Survey, now: int, seconds: float, tables: Sequence[str] = ()) -> str:
     """One line that says how far things are; `tables` are what `told_tables` says."""
-    parts = [told_counts(found.counts), *(f"{lane.lane}: {told_lane(lane, now)}" for lane in found.lanes), *tables[:TABLES_TOLD]]
+    parts = [
+        told_counts(found.counts),
+        *(f"{lane.lane}: {told_lane(lane, now)}" for lane in found.lanes),
+        *tables[:TABLES_TOLD],
+    ]
     if len(tables) > TABLES_TOLD:
         parts.append(f"{len(tables) - TABLES_TOLD:,} more tables wait so")
     return f"[{seconds:.0f} s] {' · '.join(parts)}"

@@ -1,4 +1,5 @@
 """Looks at the topics that wait for a rule: what the ledger has parked of each, and a bounded sample of their objects."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,8 +61,11 @@ def waiting_topics(ledger: Any) -> Waiting:
     return Waiting({topic: sorted(topics[topic], key=_age) for topic in sorted(topics)}, unnamed, more)
 
 
-def sample_topics(objects: Objects, waiting: Waiting, *, per_topic: int, said: Callable[[str], None]) -> list[TopicSample]:
+def sample_topics(
+    objects: Objects, waiting: Waiting, *, per_topic: int, said: Callable[[str], None]
+) -> list[TopicSample]:
     """A sample of each topic: the oldest and newest of its objects and some between, the first MiB of each."""
+
     def one(topic: str) -> TopicSample:
         found = _sample(objects, topic, waiting.topics[topic], per_topic)
         said(topic)
@@ -92,9 +96,19 @@ def _sample(objects: Objects, topic: str, records: Sequence[ObjectRecord], per_t
     writer, rows, inferred, trouble = _understood([each.found for each in sound if each.found is not None])
     fields, file = _keys(objects, [each.record for each in sound][-KEYED:])
     return TopicSample(
-        topic, len(records), sum(record.size for record in records), len(sound), tuple(sorted({record.format or "" for record in records})), writer,
-        len({record.schema for record in records if record.schema}) or 1, inferred, fields, file, rows,
-        all(record.offset is not None for record in records), problems + trouble,
+        topic,
+        len(records),
+        sum(record.size for record in records),
+        len(sound),
+        tuple(sorted({record.format or "" for record in records})),
+        writer,
+        len({record.schema for record in records if record.schema}) or 1,
+        inferred,
+        fields,
+        file,
+        rows,
+        all(record.offset is not None for record in records),
+        problems + trouble,
     )
 
 
@@ -106,7 +120,9 @@ def _read(objects: Objects, record: ObjectRecord, rows: int) -> _Read:
     return _Read(record, found, found.problem)
 
 
-def _understood(samples: Sequence[ObjectSample]) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool, tuple[str, ...]]:
+def _understood(
+    samples: Sequence[ObjectSample],
+) -> tuple[WriterSchema | None, tuple[SampledRow, ...], bool, tuple[str, ...]]:
     """The newest writer schema, the rows, whether the schema was inferred, and what is wrong with schemas."""
     problems: dict[str, None] = {}
     rows: list[SampledRow] = []
@@ -115,7 +131,9 @@ def _understood(samples: Sequence[ObjectSample]) -> tuple[WriterSchema | None, t
     inferred = _tried(lambda: _inferred(bare), problems) if bare else None
     for sample in samples:
         schema = sample.schema
-        writer = inferred if schema is None else _tried(lambda written=schema: read_writer_schema(_avro(written)), problems)
+        writer = (
+            inferred if schema is None else _tried(lambda written=schema: read_writer_schema(_avro(written)), problems)
+        )
         if writer is None:
             continue
         newest = writer
@@ -148,7 +166,7 @@ def _keys(objects: Objects, records: Sequence[ObjectRecord]) -> tuple[tuple[str,
     for record in reversed(records):
         stem = record.id.key.rpartition(".")[0]
         for version in objects.version_page(record.id.bucket, prefix=f"{stem}.keys.", page_size=4).versions:
-            format = _KEY_FORMATS.get(version.key[len(stem):])
+            format = _KEY_FORMATS.get(version.key[len(stem) :])
             if format is None:
                 continue
             fields = key_fields(objects, ObjectId(version.bucket, version.key, version.version_id), format)

@@ -1,4 +1,5 @@
 """A trace as a waterfall: as lines of text for a terminal, and as a picture that stands by itself."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -49,14 +50,20 @@ def text_lines(trace: Trace, width: int) -> list[Text]:
         first = int(scale.at(span.began_at))
         cells = int(scale.at(span.ended_at)) - first
         bar = " " * first + (_BAR * cells if cells else _SHORT)
-        lines.append(Text.assemble(
-            (f"{visible(span.name):<{_NAME}}", "bold"), f"{_seconds(span.began_at - scale.origin):>{_NUMBER}}", f"{_seconds(span.ms):>{_NUMBER}}  ",
-            (bar, _STYLES.get(span.kind, "")),
-        ))
+        lines.append(
+            Text.assemble(
+                (f"{visible(span.name):<{_NAME}}", "bold"),
+                f"{_seconds(span.began_at - scale.origin):>{_NUMBER}}",
+                f"{_seconds(span.ms):>{_NUMBER}}  ",
+                (bar, _STYLES.get(span.kind, "")),
+            )
+        )
         if span.note and len(bar) + len(span.note) + _NAME + 2 * _NUMBER + 4 <= width:
             lines[-1].append(f"  {visible(span.note)}", style="bright_black")
     if trace.to_readable_ms is not None:
-        lines.append(Text(f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put", style="bold green"))
+        lines.append(
+            Text(f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put", style="bold green")
+        )
     return lines
 
 
@@ -78,14 +85,20 @@ def svg(trace: Trace) -> str:
         parts += _readable(trace, scale, height)
     x = _LEFT
     for kind, name in _KINDS:
-        parts.append(f'<rect class="{kind}" x="{x}" y="{height - 20}" width="10" height="10" rx="2"/><text class="faint" x="{x + 16}" y="{height - 11}">{name}</text>')
+        parts.append(
+            f'<rect class="{kind}" x="{x}" y="{height - 20}" width="10" height="10" rx="2"/><text class="faint" x="{x + 16}" y="{height - 11}">{name}</text>'
+        )
         x += 90
     return "".join([*parts, "</svg>\n"])
 
 
 def summary(trace: Trace) -> str:
     """One line: what became of it, where, and how long it took."""
-    began = datetime.fromtimestamp(trace.put_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if trace.put_at is not None else None
+    began = (
+        datetime.fromtimestamp(trace.put_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        if trace.put_at is not None
+        else None
+    )
     told = [trace.table or "no table", trace.state]
     if trace.to_readable_ms is not None:
         told.append(f"readable {_seconds(trace.to_readable_ms)} after its put")

@@ -1,4 +1,5 @@
 """Fetches the wheels of a pinned list for another machine, and reads what is in them."""
+
 from __future__ import annotations
 
 import hashlib
@@ -37,7 +38,11 @@ class Host:
 def this_host() -> Host:
     """The Python and the processor that run this."""
     machine = platform.machine().lower()
-    return Host(f"{sys.version_info.major}.{sys.version_info.minor}", "arm64" if machine in ("arm64", "aarch64") else "x86_64", this_machine=True)
+    return Host(
+        f"{sys.version_info.major}.{sys.version_info.minor}",
+        "arm64" if machine in ("arm64", "aarch64") else "x86_64",
+        this_machine=True,
+    )
 
 
 def wheel_contents(requirements: Path, host: Host, cache: Path) -> dict[str, bytes]:
@@ -64,14 +69,30 @@ def _wheels(requirements: Path, host: Host, cache: Path) -> Path:
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--dest", str(partial), "--requirement", str(requirements)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--dest",
+        str(partial),
+        "--requirement",
+        str(requirements),
+    ]
     if not host.this_machine:
         command += ["--implementation", "cp", "--python-version", host.python]
         command += [f"--platform={tag}_{_MACHINES[host.architecture]}" for tag in _PLATFORMS]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         shutil.rmtree(partial)
-        raise WheelsUnavailable(f"The wheels of {requirements.name} for Python {host.python} on {host.architecture} could not be fetched: {done.stderr.strip()[-500:]}", output=done.stderr)
+        raise WheelsUnavailable(
+            f"The wheels of {requirements.name} for Python {host.python} on {host.architecture} could not be fetched: {done.stderr.strip()[-500:]}",
+            output=done.stderr,
+        )
     try:
         partial.rename(folder)
     except OSError:

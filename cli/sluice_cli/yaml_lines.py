@@ -1,4 +1,5 @@
 """A YAML file's values with the line of each, and the mistakes found in them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -33,7 +34,10 @@ class ConfigurationMistakes(InvalidConfiguration):
     def __init__(self, mistakes: list[Mistake], file: str = "tables.yaml") -> None:
         self.mistakes = tuple(sorted(set(mistakes)))
         many = f"{len(self.mistakes)} mistake{'s' if len(self.mistakes) != 1 else ''}"
-        super().__init__("\n".join([f"{file} has {many}:", *map(str, self.mistakes)]), mistakes=[str(mistake) for mistake in self.mistakes])
+        super().__init__(
+            "\n".join([f"{file} has {many}:", *map(str, self.mistakes)]),
+            mistakes=[str(mistake) for mistake in self.mistakes],
+        )
 
 
 class YamlLines:
@@ -62,7 +66,9 @@ class YamlLines:
             raise ConfigurationMistakes([Mistake(1, "", "is nested too deeply")]) from error
         except (yaml.YAMLError, ValueError) as error:  # a ValueError is a date that no calendar has
             mark = getattr(error, "problem_mark", None)
-            raise ConfigurationMistakes([Mistake(mark.line + 1 if mark else 1, "", f"is not YAML: {getattr(error, 'problem', None) or error}")]) from error
+            raise ConfigurationMistakes(
+                [Mistake(mark.line + 1 if mark else 1, "", f"is not YAML: {getattr(error, 'problem', None) or error}")]
+            ) from error
         if not isinstance(value, dict):
             raise ConfigurationMistakes([Mistake(1, "", "needs the key tables, with a list of rules")])
         tree = cls(value, {})
@@ -93,11 +99,15 @@ def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]
         if isinstance(current, yaml.MappingNode):
             keys: set[Any] = set()
             for key, value in current.value:
-                name = key.value if isinstance(key, yaml.ScalarNode) else None  # a list for a key is refused when values are made
+                name = (
+                    key.value if isinstance(key, yaml.ScalarNode) else None
+                )  # a list for a key is refused when values are made
                 pending.append((value, where + (name,), key.start_mark.line + 1, name in keys))
                 keys.add(name)
         elif isinstance(current, yaml.SequenceNode):
-            pending.extend((item, where + (number,), item.start_mark.line + 1, False) for number, item in enumerate(current.value))
+            pending.extend(
+                (item, where + (number,), item.start_mark.line + 1, False) for number, item in enumerate(current.value)
+            )
 
 
 def _told(path: Path) -> str:

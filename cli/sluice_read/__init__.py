@@ -12,6 +12,7 @@
 
 Importing this loads Arrow, hudi-rs and DuckDB. Every error is a `sluice.errors.SluiceError` with `code`, `facts` and what to do next.
 """
+
 from __future__ import annotations
 
 from sluice_cli.failures import NoTarget
@@ -23,6 +24,18 @@ from sluice_cli.table_state import NoCommit, NotRetained, UnsettledMoment
 from sluice_read.silver import Silver
 
 __all__ = [
-    "ADDED", "CHANGED", "REMOVED", "InvalidMoment", "NoCommit", "NoTarget", "NotRetained", "RowDifference", "Silver", "SilverPlace", "UnknownColumn", "UnknownTable",
-    "Unreadable", "UnsettledMoment",
+    "ADDED",
+    "CHANGED",
+    "REMOVED",
+    "InvalidMoment",
+    "NoCommit",
+    "NoTarget",
+    "NotRetained",
+    "RowDifference",
+    "Silver",
+    "SilverPlace",
+    "UnknownColumn",
+    "UnknownTable",
+    "Unreadable",
+    "UnsettledMoment",
 ]

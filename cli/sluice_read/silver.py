@@ -1,4 +1,5 @@
 """The public way to read silver tables: snapshot, as of a moment, changes, differences."""
+
 from __future__ import annotations
 
 import os
@@ -35,7 +36,13 @@ class Silver:
     @classmethod
     def local(cls, folder: Path | str = ".") -> Silver:
         """The local stack that runs in a folder or above it. Raises NoTarget."""
-        return cls(find_target(None, {name: value for name, value in os.environ.items() if name != "SLUICE_STACK"}, Path(folder).resolve()))
+        return cls(
+            find_target(
+                None,
+                {name: value for name, value in os.environ.items() if name != "SLUICE_STACK"},
+                Path(folder).resolve(),
+            )
+        )
 
     def tables(self) -> tuple[str, ...]:
         """Every `database.table`, sorted."""
@@ -47,17 +54,29 @@ class Silver:
 
     def commits(self, table: str) -> tuple[tuple[str, str], ...]:
         """The instants of the active timeline's commits, oldest first, each with the time that it means in UTC. Raises UnknownTable, NoCommit."""
-        return tuple((instant.time, moment_of(instant.time)) for instant in open_table(self._place, table).state.timeline.commits)
+        return tuple(
+            (instant.time, moment_of(instant.time)) for instant in open_table(self._place, table).state.timeline.commits
+        )
 
     def earliest(self, table: str) -> str:
         """The earliest instant as of which a table can be read. Raises UnknownTable, NoCommit."""
         return open_table(self._place, table).state.earliest
 
-    def snapshot(self, table: str, *, columns: Sequence[str] | None = None, with_deleted: bool = False, lineage: bool = False) -> pa.RecordBatchReader:
+    def snapshot(
+        self, table: str, *, columns: Sequence[str] | None = None, with_deleted: bool = False, lineage: bool = False
+    ) -> pa.RecordBatchReader:
         """The rows as of the newest commit. Raises UnknownTable, UnknownColumn, Unreadable, NoCommit."""
         return self._reader(table, NOW, columns, with_deleted, lineage)
 
-    def as_of(self, table: str, moment: str, *, columns: Sequence[str] | None = None, with_deleted: bool = False, lineage: bool = False) -> pa.RecordBatchReader:
+    def as_of(
+        self,
+        table: str,
+        moment: str,
+        *,
+        columns: Sequence[str] | None = None,
+        with_deleted: bool = False,
+        lineage: bool = False,
+    ) -> pa.RecordBatchReader:
         """The rows as they were at a moment.
 
         Raises NotRetained before the earliest moment that is kept (`facts["earliest"]`), UnsettledMoment, InvalidMoment, and what `snapshot` does.
@@ -65,7 +84,13 @@ class Silver:
         return self._reader(table, span_of(as_of=moment), columns, with_deleted, lineage)
 
     def changes(
-        self, table: str, *, since: str | None = None, until: str | None = None, columns: Sequence[str] | None = None, lineage: bool = False,
+        self,
+        table: str,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        columns: Sequence[str] | None = None,
+        lineage: bool = False,
     ) -> pa.RecordBatchReader:
         """Rows whose last change until `until` (the newest commit if None) is after `since` (all if None), each once, as that change left it.
 
@@ -73,14 +98,20 @@ class Silver:
         """
         return self._reader(table, replace(span_of(since=since, until=until), changes=True), columns, True, lineage)
 
-    def differences(self, table: str, before: str, after: str | None = None) -> AbstractContextManager[Iterator[RowDifference]]:
+    def differences(
+        self, table: str, before: str, after: str | None = None
+    ) -> AbstractContextManager[Iterator[RowDifference]]:
         """What differs between two moments (`after` None: the newest commit), readable inside the `with`. Raises what `as_of` does."""
-        return differences(self._open(table, span_of(as_of=before)), self._open(table, NOW if after is None else span_of(as_of=after)))
+        return differences(
+            self._open(table, span_of(as_of=before)), self._open(table, NOW if after is None else span_of(as_of=after))
+        )
 
     def _open(self, table: str, span: Span) -> SilverTable:
         return open_table(self._place, table, span=span)
 
-    def _reader(self, table: str, span: Span, columns: Sequence[str] | None, with_deleted: bool, lineage: bool) -> pa.RecordBatchReader:
+    def _reader(
+        self, table: str, span: Span, columns: Sequence[str] | None, with_deleted: bool, lineage: bool
+    ) -> pa.RecordBatchReader:
         return self._open(table, span).reader(_shown(columns, with_deleted, lineage))
 
 

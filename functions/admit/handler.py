@@ -1,4 +1,5 @@
 """admit: every announced object is in the ledger before its message leaves the queue, and idle lanes are started."""
+
 from __future__ import annotations
 
 import functools
@@ -37,7 +38,9 @@ def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[s
     inbox = open_inbox(event)
     configuration = parts.config_store.load()
     left = milliseconds_left(context)
-    admissions = parts.admission.admit_all(inbox.notices, configuration, seconds=None if left is None else max(left - RESERVED_MS, 1_000) / 1000)
+    admissions = parts.admission.admit_all(
+        inbox.notices, configuration, seconds=None if left is None else max(left - RESERVED_MS, 1_000) / 1000
+    )
     unrecorded = parts.ignored.record(inbox.messages)
     report_admissions(telemetry, admissions)
     parts.waker.wake(admissions.lanes, configuration)
@@ -71,7 +74,13 @@ def parts_of(telemetry: Telemetry) -> Parts:
     ledger = Ledger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(
-        admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), fit=schema_fit(objects, settings.silver_bucket, epoch_ms), now=epoch_ms),
+        admission=Admission(
+            ledger=ledger,
+            heads=Heads(objects),
+            schemas=SchemaStore(objects, settings.silver_bucket),
+            fit=schema_fit(objects, settings.silver_bucket, epoch_ms),
+            now=epoch_ms,
+        ),
         config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),
         ignored=IgnoredMessages(ledger=ledger, report=telemetry, now=epoch_ms),
         waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),

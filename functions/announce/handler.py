@@ -1,4 +1,5 @@
 """announce: what the ledger's stream says became committed is told to the event bus; the job itself can't reach it."""
+
 from __future__ import annotations
 
 import functools
@@ -41,4 +42,10 @@ def announcer_of(telemetry: Telemetry) -> Announcer:
     """Make the announcer from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
-    return Announcer(ledger=Ledger(clients.dynamodb, settings.ledger_table), events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms)
+    return Announcer(
+        ledger=Ledger(clients.dynamodb, settings.ledger_table),
+        events=clients.events,
+        bus=settings.event_bus,
+        report=telemetry,
+        now=epoch_ms,
+    )

@@ -1,4 +1,5 @@
 """plan_services: what table_services does next: gather commits, ask for what is due, look at what was asked for."""
+
 from __future__ import annotations
 
 import functools
@@ -22,7 +23,11 @@ NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
 def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
     """Lambda entry, from the state machine: `step` is gather, plan or follow; a follow comes with what is `followed`."""
     planner, configurations = parts_of(telemetry)
-    steps = {"gather": planner.gather, "plan": lambda: planner.plan(configurations.load_or_last(telemetry)), "follow": lambda: planner.follow(event["followed"])}
+    steps = {
+        "gather": planner.gather,
+        "plan": lambda: planner.plan(configurations.load_or_last(telemetry)),
+        "follow": lambda: planner.follow(event["followed"]),
+    }
     return steps[event["step"]]()
 
 
@@ -33,5 +38,12 @@ def parts_of(telemetry: Telemetry) -> "tuple[ServicePlanner, ConfigStore]":
     clients = Clients(settings)
     ledger = Ledger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
-    planner = ServicePlanner(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms, entropy=new_entropy, pause_s=settings.services_pause_s)
+    planner = ServicePlanner(
+        ledger=ledger,
+        starter=starter,
+        report=telemetry,
+        now=epoch_ms,
+        entropy=new_entropy,
+        pause_s=settings.services_pause_s,
+    )
     return planner, ConfigStore(Objects(clients.s3), settings.artifact_bucket)

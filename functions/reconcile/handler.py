@@ -1,4 +1,5 @@
 """reconcile: admits what no notice announced, drops records of objects that are gone, starts lanes and tells of batches that were forgotten."""
+
 from __future__ import annotations
 
 import functools
@@ -50,7 +51,16 @@ def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[s
     parts.supervisor.wake_forgotten(parts.supervisor.lanes(configuration), configuration)
     started = parts.supervisor.start_due(parts.supervisor.lanes(configuration), configuration)
     announced = parts.announcer.tell_forgotten(epoch_ms() - parts.grace_ms)
-    result = {**asdict(listing), "looked_at": sweep.looked_at, "forgotten": sweep.forgotten, "lost": sweep.lost, "unparked": unparked.objects, "rerouted": rerouted.objects, "started": started, "announced": announced}
+    result = {
+        **asdict(listing),
+        "looked_at": sweep.looked_at,
+        "forgotten": sweep.forgotten,
+        "lost": sweep.lost,
+        "unparked": unparked.objects,
+        "rerouted": rerouted.objects,
+        "started": started,
+        "announced": announced,
+    }
     telemetry.event("reconciled", **result)
     telemetry.count("ObjectsMissed", listing.missing)
     return result

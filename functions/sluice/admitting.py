@@ -1,4 +1,5 @@
 """What an announced object is: pending for a table, parked, quarantined or ignored, and why."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -51,11 +52,21 @@ def judge_unread(route: Route, size: Optional[int], limits: Limits) -> Optional[
         return Verdict(PARKED, reason=_cut(route.reason or "the key tells no topic"))
     if route.format not in READABLE_FORMATS:
         # Not parked: a rule for its topic would make it pending, and still nothing could read it.
-        return Verdict(QUARANTINED, reason=f"objects of format {route.format} can't be read by this release", code=UNREADABLE_FORMAT)
+        return Verdict(
+            QUARANTINED,
+            reason=f"objects of format {route.format} can't be read by this release",
+            code=UNREADABLE_FORMAT,
+        )
     if size == 0:
         return judge_unreadable(EmptyObject("The object has no bytes"))
     if size is not None and size > limits.object_bytes:
-        return judge_unreadable(ObjectTooLarge(f"The object has {size:,} bytes, and the limit is {limits.object_bytes:,}", bytes=size, limit=limits.object_bytes))
+        return judge_unreadable(
+            ObjectTooLarge(
+                f"The object has {size:,} bytes, and the limit is {limits.object_bytes:,}",
+                bytes=size,
+                limit=limits.object_bytes,
+            )
+        )
     return None
 
 

@@ -1,4 +1,5 @@
 """Which names a table, a lane, a column and a topic can have."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """What the world is told of a committed batch, within the size that an event may have."""
+
 from __future__ import annotations
 
 import json
@@ -55,7 +56,10 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
 
 def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> Dict[str, int]:
     """Sums over a batch's tables, for metrics by lane. By table they stand in the event and the log: a metric costs by its dimensions."""
-    aside = {name: sum((part.get("counts") or {}).get(name, 0) for part in parts.values()) for name in ("quarantined_objects", "parked_objects", "quarantined_rows")}
+    aside = {
+        name: sum((part.get("counts") or {}).get(name, 0) for part in parts.values())
+        for name in ("quarantined_objects", "parked_objects", "quarantined_rows")
+    }
     objects_aside = aside["quarantined_objects"] + aside["parked_objects"]
     metrics = {
         "BatchesCommitted": 1,
@@ -94,7 +98,9 @@ def _table(table: str, part: Mapping[str, Any]) -> Dict[str, Any]:
 def _iso(epoch_ms: Optional[int]) -> Optional[str]:
     if epoch_ms is None:
         return None
-    return datetime.fromtimestamp(epoch_ms / 1000, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(epoch_ms / 1000, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
 
 
 def _size(detail: Mapping[str, Any]) -> int:

@@ -1,4 +1,5 @@
 """The columns that an Avro schema's types make: simple ones, arrays, and records and maps as JSON."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -31,13 +32,21 @@ class Columns:
             return replace(column_of(top, value, nullable), name=name)
         self._left -= 1
         if depth >= MAX_NESTING or self._left < 0:
-            raise UnsupportedType(f"Column {top} nests types too deeply or has too many of them", column=top, source_type=str(value["type"]))
+            raise UnsupportedType(
+                f"Column {top} nests types too deeply or has too many of them",
+                column=top,
+                source_type=str(value["type"]),
+            )
         if value["type"] == "array":
             return array_column(name, self._column(top, name, value.get("items"), depth + 1), nullable)
         told = value.get("connect.name") or value.get("name") or value["type"]
-        source_type = f"{value['type']} {told}" if isinstance(told, str) and told != value["type"] else str(value["type"])
+        source_type = (
+            f"{value['type']} {told}" if isinstance(told, str) and told != value["type"] else str(value["type"])
+        )
         if value["type"] == "map":
-            return json_column(name, nullable, source_type, element=self._column(top, "value", value.get("values"), depth + 1))
+            return json_column(
+                name, nullable, source_type, element=self._column(top, "value", value.get("values"), depth + 1)
+            )
         if _is_variable_decimal(value):
             return variable_decimal_column(name, nullable, source_type)
         made = json_column(name, nullable, source_type, fields=tuple(self._fields(top, value, depth)))
@@ -46,7 +55,9 @@ class Columns:
 
     def _fields(self, top: str, record: Mapping[str, Any], depth: int) -> List[Column]:
         fields = record.get("fields")
-        if not isinstance(fields, list) or not all(isinstance(field, Mapping) and isinstance(field.get("name"), str) for field in fields):
+        if not isinstance(fields, list) or not all(
+            isinstance(field, Mapping) and isinstance(field.get("name"), str) for field in fields
+        ):
             raise UnsupportedType(f"Column {top} is a record without fields", column=top, source_type="record")
         self._left -= len(fields)
         return [self._column(top, field["name"], field.get("type"), depth + 1) for field in fields]
@@ -57,4 +68,8 @@ def _is_variable_decimal(record: Mapping[str, Any]) -> bool:
     fields = record.get("fields")
     names = {field.get("name") for field in fields if isinstance(field, Mapping)} if isinstance(fields, list) else set()
     full = f"{record.get('namespace')}.{record.get('name')}"
-    return names == {"scale", "value"} and VARIABLE_SCALE_DECIMAL in (record.get("connect.name"), full, record.get("name"))
+    return names == {"scale", "value"} and VARIABLE_SCALE_DECIMAL in (
+        record.get("connect.name"),
+        full,
+        record.get("name"),
+    )

@@ -1,4 +1,5 @@
 """What a writer schema says: the shape of its records, their data columns, and where the metadata is."""
+
 from __future__ import annotations
 
 import hashlib
@@ -33,14 +34,19 @@ _SOURCE_NAMES = (
 ).split()
 _OF_TRANSACTION = ("total_order", "data_collection_order")
 _META_NAMES = frozenset(
-    _SOURCE_NAMES + [f"source_{name}" for name in _SOURCE_NAMES]
+    _SOURCE_NAMES
+    + [f"source_{name}" for name in _SOURCE_NAMES]
     + ["op", "deleted", "id", *_OF_TRANSACTION]
     + ["transaction_id", "transaction_total_order", "transaction_data_collection_order"]
 )
 # What tells that fields under a prefix are metadata: under the default one alone, and beside an `op` of the same prefix.
 _ALONE = ("lsn", "source_lsn", "commit_lsn", "source_ts_ms", "source_ts_us", "source_ts_ns")
 _DELETED = "__deleted"  # so named whatever the prefix is
-_TELLING = tuple(struct + name for name in ("lsn", "commit_lsn", "file", "scn", "ord", "ts_ms", "ts_us", "ts_ns") for struct in ("", "source_"))
+_TELLING = tuple(
+    struct + name
+    for name in ("lsn", "commit_lsn", "file", "scn", "ord", "ts_ms", "ts_us", "ts_ns")
+    for struct in ("", "source_")
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,11 @@ def _shape(types: NamedTypes, record: Mapping[str, Any]) -> str:
     """An envelope has records under its names: a table may have columns called op, source, before and after."""
     written = {field.get("name"): field.get("type") for field in record.get("fields", ()) if isinstance(field, Mapping)}
     sides = {"before", "after"} & set(written)
-    if {"op", "source"} <= set(written) and sides and any(types.is_record(written[name]) for name in ("source", *sides)):
+    if (
+        {"op", "source"} <= set(written)
+        and sides
+        and any(types.is_record(written[name]) for name in ("source", *sides))
+    ):
         return ENVELOPE
     return PLAIN if _prefix(list(written)) is None else FLATTENED
 
@@ -125,7 +135,10 @@ def _prefix(names: Sequence[Any]) -> Optional[str]:
     (`add.fields.prefix` empty) isn't taken for one: `id`, `name` or `table` would then be metadata.
     """
     present = {name for name in names if isinstance(name, str)}
-    if any(DEFAULT_PREFIX + name in present for name in ("op", *_ALONE)) or detect(present, _under(DEFAULT_PREFIX)).kind != OFFSET_ONLY:
+    if (
+        any(DEFAULT_PREFIX + name in present for name in ("op", *_ALONE))
+        or detect(present, _under(DEFAULT_PREFIX)).kind != OFFSET_ONLY
+    ):
         return DEFAULT_PREFIX
     for prefix in sorted(name[:-2] for name in present if name.endswith("op") and len(name) > len("op")):
         if any(prefix + name in present for name in _TELLING):
@@ -139,7 +152,7 @@ def _under(prefix: str) -> Tuple[str, str]:
 
 
 def _is_meta(name: str, prefix: str) -> bool:
-    return name == _DELETED or name.startswith(prefix) and name[len(prefix):] in _META_NAMES
+    return name == _DELETED or name.startswith(prefix) and name[len(prefix) :] in _META_NAMES
 
 
 def _flattened_meta(names: Any, prefix: Optional[str]) -> MetaFields:
@@ -164,9 +177,13 @@ def _envelope(types: NamedTypes, fields: Dict[str, Mapping[str, Any]]) -> Tuple[
         if side in fields:
             value, _ = types.non_null(fields[side].get("type"), side)
             if value["type"] != "record":
-                raise UnusableSchema(f"The envelope's {side} is {value['type']!r}, not a record", column=side, next_step=_NO_RECORD)
+                raise UnusableSchema(
+                    f"The envelope's {side} is {value['type']!r}, not a record", column=side, next_step=_NO_RECORD
+                )
             fields_of_row = list(_fields(value).values())
-            rows.append(_row(types, fields_of_row) if fields_of_row else RowSchema(()))  # of JSON's truncates nothing tells a column
+            rows.append(
+                _row(types, fields_of_row) if fields_of_row else RowSchema(())
+            )  # of JSON's truncates nothing tells a column
     if len({_compared(row.columns) for row in rows}) > 1:
         raise UnusableSchema("The envelope's before and after have different columns")
     source, _ = types.non_null(fields["source"].get("type"), "source")
@@ -177,14 +194,23 @@ def _envelope(types: NamedTypes, fields: Dict[str, Mapping[str, Any]]) -> Tuple[
 
 
 # https://debezium.io/documentation/reference/3.5/transformations/mongodb-event-flattening.html
-_NO_RECORD = "Where MongoDB's connector writes documents as text, let it use ExtractNewDocumentState; its rows have columns then"
+_NO_RECORD = (
+    "Where MongoDB's connector writes documents as text, let it use ExtractNewDocumentState; its rows have columns then"
+)
 
 
 def _compared(columns: Tuple[Column, ...]) -> Tuple[Column, ...]:
     """The columns without what doesn't change their values: whether they are nullable, and what a writer calls their types."""
     return tuple(
-        replace(column, nullable=True, source_type="", element=_compared((column.element,))[0] if column.element else None, fields=_compared(column.fields))
-        for column in columns)
+        replace(
+            column,
+            nullable=True,
+            source_type="",
+            element=_compared((column.element,))[0] if column.element else None,
+            fields=_compared(column.fields),
+        )
+        for column in columns
+    )
 
 
 def _fields(record: Mapping[str, Any]) -> Dict[str, Mapping[str, Any]]:
@@ -203,16 +229,26 @@ def _row(types: NamedTypes, fields: Sequence[Mapping[str, Any]]) -> RowSchema:
     names = [stored_name(field["name"]) for field in fields]
     taken = colliding(names)
     if taken:
-        raise UnusableSchema(f"The source's columns {', '.join(taken)} have names that Sluice or Hudi uses", columns=list(taken))
+        raise UnusableSchema(
+            f"The source's columns {', '.join(taken)} have names that Sluice or Hudi uses", columns=list(taken)
+        )
     alike = sorted(name for name, count in Counter(names).items() if count > 1)
     if alike:
         told = sorted(field["name"][:100] for field in fields if stored_name(field["name"]) in alike)
-        raise UnusableSchema(f"The source's columns {', '.join(map(repr, told))} would have one name: a column's has letters, digits and _ only", columns=told)
+        raise UnusableSchema(
+            f"The source's columns {', '.join(map(repr, told))} would have one name: a column's has letters, digits and _ only",
+            columns=told,
+        )
     twice = sorted(name for name, count in Counter(name.lower() for name in names).items() if count > 1)
     if twice:
-        raise UnusableSchema(f"The source's columns {', '.join(twice)} differ in case only; Spark and Glue can't tell them apart", columns=twice)
+        raise UnusableSchema(
+            f"The source's columns {', '.join(twice)} differ in case only; Spark and Glue can't tell them apart",
+            columns=twice,
+        )
     if not names:
         raise UnusableSchema("The record has no data column")
     columns = Columns(types)
     made = [(columns.column(field["name"], field.get("type")), name) for field, name in zip(fields, names)]
-    return RowSchema(tuple(column if column.name == name else replace(column, name=name, field=column.name) for column, name in made))
+    return RowSchema(
+        tuple(column if column.name == name else replace(column, name=name, field=column.name) for column, name in made)
+    )

@@ -1,4 +1,5 @@
 """Finds the types that an Avro schema names: defined once, anywhere, and referred to by name after."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Tuple
@@ -54,7 +55,11 @@ class NamedTypes:
             if isinstance(written.get("type"), str) and written["type"] in _AVRO_TYPES:
                 return written
             written = written.get("type")
-        raise UnsupportedType(f"Column {name} has a type that the schema doesn't define: {str(written)[:100]}", column=name, source_type=str(written)[:100])
+        raise UnsupportedType(
+            f"Column {name} has a type that the schema doesn't define: {str(written)[:100]}",
+            column=name,
+            source_type=str(written)[:100],
+        )
 
     def non_null(self, written: Any, name: str) -> Tuple[Mapping[str, Any], bool]:
         """The one type of a union with null in either order, and whether null was there."""
@@ -62,9 +67,16 @@ class NamedTypes:
             written = written["type"]
         if not isinstance(written, list):
             return self.resolve(written, name), False
-        others = [item for item in written if item != "null" and not (isinstance(item, Mapping) and item.get("type") == "null")]
+        others = [
+            item
+            for item in written
+            if item != "null" and not (isinstance(item, Mapping) and item.get("type") == "null")
+        ]
         if len(others) != 1:
-            told = " or ".join(str(item.get("type") if isinstance(item, Mapping) else item) for item in others) or "null only"
+            told = (
+                " or ".join(str(item.get("type") if isinstance(item, Mapping) else item) for item in others)
+                or "null only"
+            )
             raise UnsupportedType(f"Column {name} is a union of {told[:100]}", column=name, source_type=told[:100])
         return self.resolve(others[0], name), len(others) < len(written)
 
@@ -77,7 +89,22 @@ class NamedTypes:
 
 
 _AVRO_TYPES = frozenset(
-    ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "record", "error", "enum", "array", "map", "fixed")
+    (
+        "null",
+        "boolean",
+        "int",
+        "long",
+        "float",
+        "double",
+        "bytes",
+        "string",
+        "record",
+        "error",
+        "enum",
+        "array",
+        "map",
+        "fixed",
+    )
 )
 
 

@@ -1,4 +1,5 @@
 """How long what isn't committed in a lane has waited, and by how much that is too long."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -19,7 +20,11 @@ class Backlog:
 
 
 def backlog(
-    configuration: Optional[Configuration], lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState], now: int,
+    configuration: Optional[Configuration],
+    lane: str,
+    pending: Iterable[PendingObject],
+    states: Mapping[str, TableState],
+    now: int,
     opened: Iterable[int] = (),
 ) -> Backlog:
     """What waits in a lane at `now` (epoch ms). Objects of paused or unconfigured tables wait as somebody wants it: they count and have no age.

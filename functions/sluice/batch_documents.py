@@ -1,4 +1,5 @@
 """The JSON of what is kept of a batch: the same bytes for the same content, and refused where this release can't read it."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """What must change of a table that the catalog has already: only what differs, and nothing that is a user's own."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -58,12 +59,19 @@ def table_change(wished: TableInput, found: Optional[Mapping[str, Any]], config:
         if name in wished:
             merged[name] = wished[name]
     told += _told_parameters(found.get("Parameters") or {}, wished["Parameters"])
-    merged["Parameters"] = {**{name: value for name, value in (found.get("Parameters") or {}).items() if not _outdated(name, wished)}, **wished["Parameters"]}
+    merged["Parameters"] = {
+        **{name: value for name, value in (found.get("Parameters") or {}).items() if not _outdated(name, wished)},
+        **wished["Parameters"],
+    }
     if is_view and "comment" in (found.get("Parameters") or {}):
         merged["Parameters"]["comment"] = found["Parameters"]["comment"]
-    storage, storage_told, retyped = _storage(wished["StorageDescriptor"], found.get("StorageDescriptor") or {}, is_view)
+    storage, storage_told, retyped = _storage(
+        wished["StorageDescriptor"], found.get("StorageDescriptor") or {}, is_view
+    )
     merged["StorageDescriptor"] = storage
-    merged["PartitionKeys"], keys_told = _columns(wished["PartitionKeys"], found.get("PartitionKeys") or [], further=False)[:2]
+    merged["PartitionKeys"], keys_told = _columns(
+        wished["PartitionKeys"], found.get("PartitionKeys") or [], further=False
+    )[:2]
     marked = _marked(merged, config)
     told += [*storage_told, *keys_told]
     if not told and _same(marked, found):
@@ -94,18 +102,30 @@ def _refuse_others(wished: TableInput, found: Mapping[str, Any], config: TableCo
     parameters = found.get("Parameters") or {}
     if wished["TableType"] == VIEW:
         ours = found.get("TableType") == VIEW and parameters.get(OWNER) == config.table
-        what = f"a view of {parameters[OWNER]}" if parameters.get(OWNER) else str(found.get("TableType") or "something else").lower()
+        what = (
+            f"a view of {parameters[OWNER]}"
+            if parameters.get(OWNER)
+            else str(found.get("TableType") or "something else").lower()
+        )
     else:
         location = str((found.get("StorageDescriptor") or {}).get("Location") or "")
         ours = found.get("TableType") != VIEW and _place(location) == _place(wished["StorageDescriptor"]["Location"])
         what = "a view" if found.get("TableType") == VIEW else f"a table at {location}"
     if not ours:
-        raise NameTaken(f"{config.table} would be {wished['Name']} in the catalog, where {what} has that name", table=config.table, name=wished["Name"], found=what)
+        raise NameTaken(
+            f"{config.table} would be {wished['Name']} in the catalog, where {what} has that name",
+            table=config.table,
+            name=wished["Name"],
+            found=what,
+        )
     had, wants = _names(found.get("PartitionKeys")), _names(wished["PartitionKeys"])
     if had != wants:
         raise PartitionKeysDiffer(
             f"{wished['Name']} of the catalog is partitioned by {', '.join(had) or 'nothing'} and {config.table} by {', '.join(wants) or 'nothing'}",
-            table=config.table, name=wished["Name"], found=had, wished=wants,
+            table=config.table,
+            name=wished["Name"],
+            found=had,
+            wished=wants,
         )
 
 
@@ -125,9 +145,17 @@ def _outdated(parameter: str, wished: TableInput) -> bool:
 
 
 def _told_parameters(found: Mapping[str, str], wished: Mapping[str, str]) -> List[str]:
-    told = [f"{name}: {found.get(name, 'not set')} becomes {value}" for name, value in wished.items() if found.get(name) != value and len(value) < 100 and name != DEFINITION]
-    told += ["the schema in Spark's words"] * any(found.get(name) != value for name, value in wished.items() if len(value) >= 100)
-    return told + [f"{name} goes" for name in found if owned(name) and name not in wished and name not in (LAST_COMMIT, DEFINITION)]
+    told = [
+        f"{name}: {found.get(name, 'not set')} becomes {value}"
+        for name, value in wished.items()
+        if found.get(name) != value and len(value) < 100 and name != DEFINITION
+    ]
+    told += ["the schema in Spark's words"] * any(
+        found.get(name) != value for name, value in wished.items() if len(value) >= 100
+    )
+    return told + [
+        f"{name} goes" for name in found if owned(name) and name not in wished and name not in (LAST_COMMIT, DEFINITION)
+    ]
 
 
 def _view_told(wished: TableInput, found: Mapping[str, Any]) -> List[str]:
@@ -137,7 +165,9 @@ def _view_told(wished: TableInput, found: Mapping[str, Any]) -> List[str]:
     return column_changes(decoded(found.get("ViewOriginalText")), after) or ["the view's statement"]
 
 
-def _storage(wished: Mapping[str, Any], found: Mapping[str, Any], is_view: bool) -> Tuple[Dict[str, Any], List[str], bool]:
+def _storage(
+    wished: Mapping[str, Any], found: Mapping[str, Any], is_view: bool
+) -> Tuple[Dict[str, Any], List[str], bool]:
     columns, told, retyped = _columns(wished["Columns"], found.get("Columns") or [], further=not is_view)
     merged = {**found, "Columns": columns}
     for name in () if is_view else ("Location", "InputFormat", "OutputFormat"):
@@ -148,14 +178,24 @@ def _storage(wished: Mapping[str, Any], found: Mapping[str, Any], is_view: bool)
         return merged, [], False
     serde = found.get("SerdeInfo") or {}
     parameters = serde.get("Parameters") or {}
-    told += [f"{name}: {parameters.get(name, 'not set')} becomes {value}" for name, value in wished["SerdeInfo"]["Parameters"].items() if parameters.get(name) != value]
+    told += [
+        f"{name}: {parameters.get(name, 'not set')} becomes {value}"
+        for name, value in wished["SerdeInfo"]["Parameters"].items()
+        if parameters.get(name) != value
+    ]
     if serde.get("SerializationLibrary") != wished["SerdeInfo"]["SerializationLibrary"]:
         told.append(f"the serde becomes {wished['SerdeInfo']['SerializationLibrary']}")
-    merged["SerdeInfo"] = {**serde, **wished["SerdeInfo"], "Parameters": {**parameters, **wished["SerdeInfo"]["Parameters"]}}
+    merged["SerdeInfo"] = {
+        **serde,
+        **wished["SerdeInfo"],
+        "Parameters": {**parameters, **wished["SerdeInfo"]["Parameters"]},
+    }
     return merged, told, retyped
 
 
-def _columns(wished: List[Dict[str, str]], found: List[Mapping[str, Any]], *, further: bool) -> Tuple[List[Dict[str, Any]], List[str], bool]:
+def _columns(
+    wished: List[Dict[str, str]], found: List[Mapping[str, Any]], *, further: bool
+) -> Tuple[List[Dict[str, Any]], List[str], bool]:
     """The wished columns in their order, with what the user says of them, and then the user's `further` ones."""
     known = {str(column.get("Name", "")).lower(): column for column in found}
     made: List[Dict[str, Any]] = []

@@ -1,4 +1,5 @@
 """The columns that the catalog tells of a table: from the Avro schema of its newest commit, in the words of Glue, Spark and Trino."""
+
 from __future__ import annotations
 
 import json
@@ -15,7 +16,13 @@ COMMENT_CHARACTERS = 255  # of Glue; an update with a longer one fails as a whol
 _NOT_IN_COMMENTS = re.compile(r"[^\t\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+")
 
 # Hudi's own columns, first in every file (HoodieRecord.HOODIE_META_COLUMNS of 0.15 and 1.0.2).
-META_COLUMNS = ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path", "_hoodie_file_name")
+META_COLUMNS = (
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    "_hoodie_record_key",
+    "_hoodie_partition_path",
+    "_hoodie_file_name",
+)
 
 _COMMENTS: Mapping[str, str] = {
     hidden.DELETED: "Whether the source deleted the row", hidden.POSITION: "Where the change stands in the source's log; orders the changes of a row",
@@ -66,12 +73,24 @@ def columns_of_commit(table: str, schema: str, docs: Optional[Mapping[str, str]]
         maker = Columns(NamedTypes(written))
         made = [(maker.column(field["name"], field["type"]), field.get("doc")) for field in written["fields"]]
     except (ValueError, KeyError, TypeError, UnsupportedType) as error:
-        raise UnusableCommitSchema(f"The newest commit of {table} has a schema that can't be read: {error}", table=table) from error
+        raise UnusableCommitSchema(
+            f"The newest commit of {table} has a schema that can't be read: {error}", table=table
+        ) from error
     known = {**(docs or {}), **_COMMENTS}
-    data = [CatalogColumn(column.name, column.spark_type, column.nullable, comment_text(doc if isinstance(doc, str) and doc else known.get(column.name, ""))) for column, doc in made]
+    data = [
+        CatalogColumn(
+            column.name,
+            column.spark_type,
+            column.nullable,
+            comment_text(doc if isinstance(doc, str) and doc else known.get(column.name, "")),
+        )
+        for column, doc in made
+    ]
     folded = [column.glue_name for column in data]
     if len(set(folded)) < len(folded):
-        raise UnusableCommitSchema(f"Two columns of {table} differ in case only, which the catalog can't tell apart", table=table)
+        raise UnusableCommitSchema(
+            f"Two columns of {table} differ in case only, which the catalog can't tell apart", table=table
+        )
     meta = tuple(CatalogColumn(name, "string", True, "") for name in META_COLUMNS if name not in folded)
     return meta + tuple(data)
 
@@ -86,7 +105,10 @@ def spark_schema(columns: Tuple[CatalogColumn, ...], partition_by: Tuple[str, ..
     ordered = [column for column in columns if column.name not in partition_by]
     by_name = {column.name: column for column in columns}
     ordered += [by_name.get(name, CatalogColumn(name, "string", False)) for name in partition_by]
-    fields = [{"name": column.name, "type": _spark_json(column.type), "nullable": column.nullable, "metadata": {}} for column in ordered]
+    fields = [
+        {"name": column.name, "type": _spark_json(column.type), "nullable": column.nullable, "metadata": {}}
+        for column in ordered
+    ]
     return json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False, separators=(",", ":"))
 
 

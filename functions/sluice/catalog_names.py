@@ -1,4 +1,5 @@
 """What a table is called in the Glue catalog: its database, its tables, and the views over them."""
+
 from __future__ import annotations
 
 import re
@@ -9,7 +10,9 @@ from sluice.errors import InvalidConfiguration
 
 SNAPSHOT, READ_OPTIMIZED, REAL_TIME = "", "_ro", "_rt"  # the suffixes are Hudi's (HiveSyncTool)
 PLACEHOLDERS = ("{database}", "{table}")
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,254}")  # Glue's length; lower case, since it folds case and SQL engines compare without
+_NAME = re.compile(
+    r"[a-z_][a-z0-9_]{0,254}"
+)  # Glue's length; lower case, since it folds case and SQL engines compare without
 _FILLED = re.compile(r"\{(?:database|table)\}")
 
 
@@ -86,12 +89,22 @@ def catalog_names(rule: CatalogRule, database: str, table: str, *, merge_on_read
     def filled(pattern: str, suffix: str) -> str:
         made = pattern.replace("{database}", database).replace("{table}", table) + suffix
         if not _NAME.fullmatch(made):
-            raise InvalidConfiguration(f"{database}.{table} would be {made!r} in the catalog; names are at most 255 lower-case letters, digits and _", table=f"{database}.{table}", name=made)
+            raise InvalidConfiguration(
+                f"{database}.{table} would be {made!r} in the catalog; names are at most 255 lower-case letters, digits and _",
+                table=f"{database}.{table}",
+                name=made,
+            )
         return made
 
     kinds = (READ_OPTIMIZED, REAL_TIME) if merge_on_read else (SNAPSHOT,)
-    entries = tuple(CatalogEntry(kind, filled(rule.tables, kind), None if rule.views is None else filled(rule.views, kind)) for kind in kinds)
+    entries = tuple(
+        CatalogEntry(kind, filled(rule.tables, kind), None if rule.views is None else filled(rule.views, kind))
+        for kind in kinds
+    )
     names = CatalogNames(filled(rule.database, ""), entries)
     if len(set(names.all)) < len(names.all):
-        raise InvalidConfiguration(f"Two entries of {database}.{table} would share a name in the catalog: {', '.join(names.all)}", table=f"{database}.{table}")
+        raise InvalidConfiguration(
+            f"Two entries of {database}.{table} would share a name in the catalog: {', '.join(names.all)}",
+            table=f"{database}.{table}",
+        )
     return names

@@ -1,4 +1,5 @@
 """What one sync of a table would do to the catalog, as a value that can be shown, carried out, or both."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -29,8 +30,11 @@ class TablePlan:
         return {
             **_told(self.name, self.change),
             "partitions": {
-                "added": len(self.partitions.add), "dropped": len(self.partitions.drop), "corrected": len(self.partitions.update),
-                "first": [f"+ {path}" for path in sorted(self.partitions.add.values())[:SHOWN]] + [f"- {'/'.join(values)}" for values in self.partitions.drop[:SHOWN]],
+                "added": len(self.partitions.add),
+                "dropped": len(self.partitions.drop),
+                "corrected": len(self.partitions.update),
+                "first": [f"+ {path}" for path in sorted(self.partitions.add.values())[:SHOWN]]
+                + [f"- {'/'.join(values)}" for values in self.partitions.drop[:SHOWN]],
             },
         }
 
@@ -49,15 +53,28 @@ class CatalogPlan:
     @property
     def nothing(self) -> bool:
         """Whether the catalog is as it should be."""
-        return not (self.create_database or self.views or any(plan.change or not plan.partitions.nothing for plan in self.tables))
+        return not (
+            self.create_database
+            or self.views
+            or any(plan.change or not plan.partitions.nothing for plan in self.tables)
+        )
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values: what a report of the sync says."""
         return {
-            "table": self.table, "database": self.database, "instant": self.instant, "changed": not self.nothing, "creates_database": self.create_database,
-            "tables": [plan.to_dict() for plan in self.tables], "views": [_told(str(view.table["Name"]), view) for view in self.views],
+            "table": self.table,
+            "database": self.database,
+            "instant": self.instant,
+            "changed": not self.nothing,
+            "creates_database": self.create_database,
+            "tables": [plan.to_dict() for plan in self.tables],
+            "views": [_told(str(view.table["Name"]), view) for view in self.views],
         }
 
 
 def _told(name: str, change: Optional[TableChange]) -> Dict[str, Any]:
-    return {"name": name, "does": "nothing" if change is None else "create" if change.create else "update", "changes": list(change.told) if change else []}
+    return {
+        "name": name,
+        "does": "nothing" if change is None else "create" if change.create else "update",
+        "changes": list(change.told) if change else [],
+    }

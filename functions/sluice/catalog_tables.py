@@ -2,6 +2,7 @@
 
 Read in Hudi 1.0.2 and 0.15: HiveSyncTool, AWSGlueCatalogSyncClient, SparkDataSourceTableUtils, HoodieInputFormatUtils.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -25,7 +26,9 @@ SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 SPARK = "spark.sql."
 LAST_COMMIT = "last_commit_time_sync"  # Hudi's name: another tool's sync goes on from it
 OWNER, DEFINITION = "sluice.table", "sluice.definition"
-PART_CHARACTERS = 4000  # of one part of Spark's schema; the metastore of Hive holds no longer value, and Hudi's default is the same
+PART_CHARACTERS = (
+    4000  # of one part of Spark's schema; the metastore of Hive holds no longer value, and Hudi's default is the same
+)
 
 TableInput = Dict[str, Any]  # as the Glue API takes it
 
@@ -66,7 +69,11 @@ def wished_table(wish: Wish, name: str, kind: str, *, synced: Optional[str]) -> 
             "OutputFormat": OUTPUT_FORMAT,
             "SerdeInfo": {
                 "SerializationLibrary": SERDE,
-                "Parameters": {QUERY_AS_READ_OPTIMIZED: "true" if kind == READ_OPTIMIZED else "false", "path": wish.location, "serialization.format": "1"},
+                "Parameters": {
+                    QUERY_AS_READ_OPTIMIZED: "true" if kind == READ_OPTIMIZED else "false",
+                    "path": wish.location,
+                    "serialization.format": "1",
+                },
             },
         },
     }
@@ -75,7 +82,7 @@ def wished_table(wish: Wish, name: str, kind: str, *, synced: Optional[str]) -> 
 def spark_properties(columns: Tuple[CatalogColumn, ...], partition_by: Tuple[str, ...]) -> Dict[str, str]:
     """The properties by which Spark takes the table for a Hudi table with these columns."""
     schema = spark_schema(columns, partition_by)
-    parts = [schema[start:start + PART_CHARACTERS] for start in range(0, len(schema), PART_CHARACTERS)]
+    parts = [schema[start : start + PART_CHARACTERS] for start in range(0, len(schema), PART_CHARACTERS)]
     found = {"spark.sql.sources.provider": "hudi", "spark.sql.sources.schema.numParts": str(len(parts))}
     found.update({f"spark.sql.sources.schema.part.{number}": part for number, part in enumerate(parts)})
     if partition_by:
@@ -87,7 +94,9 @@ def spark_properties(columns: Tuple[CatalogColumn, ...], partition_by: Tuple[str
 
 def owned(parameter: str) -> bool:
     """Whether a table's property is kept by the sync; all others are the user's."""
-    return parameter in ("EXTERNAL", LAST_COMMIT, OWNER, DEFINITION, "presto_view") or parameter.startswith(("spark.sql.sources.", "spark.sql.partitionProvider"))
+    return parameter in ("EXTERNAL", LAST_COMMIT, OWNER, DEFINITION, "presto_view") or parameter.startswith(
+        ("spark.sql.sources.", "spark.sql.partitionProvider")
+    )
 
 
 def definition(table: Mapping[str, Any], config: TableConfig) -> str:
@@ -99,12 +108,27 @@ def definition(table: Mapping[str, Any], config: TableConfig) -> str:
     serde = storage.get("SerdeInfo") or {}
     parameters = table.get("Parameters") or {}
     kept = {
-        "format": FORMAT, "table": config.table, "type": config.table_type, "partition_by": list(config.partition_by), "catalog": config.catalog.changed(),
+        "format": FORMAT,
+        "table": config.table,
+        "type": config.table_type,
+        "partition_by": list(config.partition_by),
+        "catalog": config.catalog.changed(),
         "columns": [[column.get("Name"), column.get("Type")] for column in storage.get("Columns") or ()],
         "keys": [[column.get("Name"), column.get("Type")] for column in table.get("PartitionKeys") or ()],
-        "storage": [storage.get("Location"), storage.get("InputFormat"), storage.get("OutputFormat"), serde.get("SerializationLibrary")],
-        "serde": {name: value for name, value in (serde.get("Parameters") or {}).items() if name in (QUERY_AS_READ_OPTIMIZED, "path", "serialization.format")},
-        "parameters": {name: value for name, value in parameters.items() if owned(name) and name not in (LAST_COMMIT, DEFINITION)},
+        "storage": [
+            storage.get("Location"),
+            storage.get("InputFormat"),
+            storage.get("OutputFormat"),
+            serde.get("SerializationLibrary"),
+        ],
+        "serde": {
+            name: value
+            for name, value in (serde.get("Parameters") or {}).items()
+            if name in (QUERY_AS_READ_OPTIMIZED, "path", "serialization.format")
+        },
+        "parameters": {
+            name: value for name, value in parameters.items() if owned(name) and name not in (LAST_COMMIT, DEFINITION)
+        },
         "view": table.get("ViewOriginalText"),
     }
     return hashlib.sha256(json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]

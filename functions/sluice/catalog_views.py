@@ -1,4 +1,5 @@
 """The views over a table for Athena and Trino: without deleted rows, lineage and Hudi's own columns."""
+
 from __future__ import annotations
 
 import base64
@@ -22,7 +23,12 @@ def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
     """
     shown = shown_columns(wish.columns)
     columns = [{"name": column.glue_name, "type": trino_type(column.type)} for column in shown]
-    document = {"originalSql": view_sql(wish, entry), "catalog": CATALOG, "schema": wish.names.database, "columns": columns}
+    document = {
+        "originalSql": view_sql(wish, entry),
+        "catalog": CATALOG,
+        "schema": wish.names.database,
+        "columns": columns,
+    }
     return {
         "Name": name,
         "TableType": VIEW,
@@ -31,7 +37,14 @@ def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
         "ViewOriginalText": encoded(document),
         "ViewExpandedText": EXPANDED,
         "StorageDescriptor": {
-            "Columns": [{"Name": column.glue_name, "Type": column.type, **({"Comment": column.comment} if column.comment else {})} for column in shown],
+            "Columns": [
+                {
+                    "Name": column.glue_name,
+                    "Type": column.type,
+                    **({"Comment": column.comment} if column.comment else {}),
+                }
+                for column in shown
+            ],
             "Location": "",
             "SerdeInfo": {},
         },
@@ -62,7 +75,7 @@ def decoded(text: Optional[str]) -> Optional[Dict[str, Any]]:
     if not text or not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return None
     try:
-        document = json.loads(base64.b64decode(text[len(_PREFIX):-len(_SUFFIX)], validate=True))
+        document = json.loads(base64.b64decode(text[len(_PREFIX) : -len(_SUFFIX)], validate=True))
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
@@ -85,5 +98,7 @@ def _expression(column: CatalogColumn, kind: str) -> str:
     if kind != REAL_TIME:
         return f"CAST({name} AS {trino_type(column.type)}) AS {name}"
     if counted_timestamps(column.type) != "bigint":
-        return f"transform({name}, x -> date_add('millisecond', x / 1000, TIMESTAMP '1970-01-01 00:00:00.000')) AS {name}"
+        return (
+            f"transform({name}, x -> date_add('millisecond', x / 1000, TIMESTAMP '1970-01-01 00:00:00.000')) AS {name}"
+        )
     return f"date_add('millisecond', {name} / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS {name}"

@@ -1,4 +1,5 @@
 """One decision of a proposed rule: what is proposed, how sure that is, and what speaks for it."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """What a run may claim now, shared fairly between tables within a budget, and when the rest comes due."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -114,7 +115,9 @@ def claimable(config: Optional[TableConfig], state: TableState, now: int) -> boo
     return at is not None and at <= now
 
 
-def configured_tables(configuration: Configuration, lane: str, pending: Iterable[PendingObject]) -> Dict[str, TableConfig]:
+def configured_tables(
+    configuration: Configuration, lane: str, pending: Iterable[PendingObject]
+) -> Dict[str, TableConfig]:
     """The configuration of each pending table, as far as its topic still goes to that table and this lane."""
     found: Dict[str, TableConfig] = {}
     for topic, table in sorted({(item.topic, item.table) for item in pending}):
@@ -124,15 +127,21 @@ def configured_tables(configuration: Configuration, lane: str, pending: Iterable
     return found
 
 
-def fed_by(configuration: Configuration, lane: str, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]) -> Dict[str, TableConfig]:
+def fed_by(
+    configuration: Configuration, lane: str, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
+) -> Dict[str, TableConfig]:
     """Each table's configuration by the one topic that feeds it: the one its data came from, as long as that goes to it, else that of `configs`.
 
     A rule's expression may give the topics of two sources one table. Their rows would take each other's keys, and their positions are of two logs.
     """
-    return {table: _of_its_own_topic(configuration, lane, config, states.get(table)) for table, config in configs.items()}
+    return {
+        table: _of_its_own_topic(configuration, lane, config, states.get(table)) for table, config in configs.items()
+    }
 
 
-def _of_its_own_topic(configuration: Configuration, lane: str, config: TableConfig, state: Optional[TableState]) -> TableConfig:
+def _of_its_own_topic(
+    configuration: Configuration, lane: str, config: TableConfig, state: Optional[TableState]
+) -> TableConfig:
     topic = ((state.pinned if state else None) or {}).get("topic")
     own = configuration.table_for_topic(topic) if isinstance(topic, str) else None
     return own if own is not None and own.table == config.table and own.lane == lane else config
@@ -143,14 +152,23 @@ def feeds(item: PendingObject, config: Optional[TableConfig]) -> bool:
     return config is not None and item.topic in ("", config.topic)  # a record of before topics were kept tells none
 
 
-def claimable_tables(configuration: Configuration, lane: str, pending: Iterable[PendingObject], states: Mapping[str, TableState], now: int) -> Tuple[str, ...]:
+def claimable_tables(
+    configuration: Configuration,
+    lane: str,
+    pending: Iterable[PendingObject],
+    states: Mapping[str, TableState],
+    now: int,
+) -> Tuple[str, ...]:
     """The tables of which a run would claim something now: what a sweep may start one for, or it would start them for ever."""
     waiting = list(pending)
     configs = fed_by(configuration, lane, configured_tables(configuration, lane, waiting), states)
     fed = {item.table for item in waiting if feeds(item, configs.get(item.table))}
     return tuple(
-        table for table, config in configs.items()
-        if table in fed and claimable(config, states.get(table, TableState(table)), now) and not _refused(config, states.get(table))
+        table
+        for table, config in configs.items()
+        if table in fed
+        and claimable(config, states.get(table, TableState(table)), now)
+        and not _refused(config, states.get(table))
     )
 
 
@@ -177,8 +195,11 @@ def still_wanted(found: Mapping[str, int], asked: Mapping[str, int], objects: in
 
 
 def plan_claim(
-    pending: Iterable[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState],
-    budget: Budget, now: int,
+    pending: Iterable[PendingObject],
+    configs: Mapping[str, TableConfig],
+    states: Mapping[str, TableState],
+    budget: Budget,
+    now: int,
 ) -> ClaimPlan:
     """Take from the tables in turns, beginning with the one that waits longest, oldest first inside each.
 
@@ -201,7 +222,9 @@ def plan_claim(
             queues[table] = deque(sorted(chosen, key=lambda item: item.age_order))
             if len(chosen) < len(items):
                 later.append(now)
-    taken = _in_turns(queues, budget, {table: rows_per_byte(states[table]) if table in states else 0.0 for table in queues})
+    taken = _in_turns(
+        queues, budget, {table: rows_per_byte(states[table]) if table in states else 0.0 for table in queues}
+    )
     if any(queues.values()):
         later.append(now)
     return ClaimPlan({table: tuple(items) for table, items in taken.items()}, min(later) if later else None)
@@ -226,7 +249,9 @@ def rows_per_byte(state: TableState) -> float:
     return state.totals.get("read", 0) / read if read else 0.0
 
 
-def _in_turns(queues: Mapping[str, Deque[PendingObject]], budget: Budget, density: Mapping[str, float]) -> Dict[str, List[PendingObject]]:
+def _in_turns(
+    queues: Mapping[str, Deque[PendingObject]], budget: Budget, density: Mapping[str, float]
+) -> Dict[str, List[PendingObject]]:
     taken: Dict[str, List[PendingObject]] = {}
     objects = total = 0
     rows = 0.0

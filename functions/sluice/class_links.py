@@ -1,4 +1,5 @@
 """What a compiled Java class links to in other jars, read from its constant pool (Java Virtual Machine Specification, 4.4)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -15,7 +16,17 @@ _TWO_BYTES = (8, 16, 19, 20)  # String, MethodType, Module, Package: one index
 _FOUR_BYTES = (3, 4, 17, 18)  # Integer, Float, Dynamic, InvokeDynamic
 _EIGHT_BYTES = (5, 6)  # Long, Double: each takes two places of the pool
 _METHOD_HANDLE = 15
-_PRIMITIVES = {"B": "byte", "C": "char", "D": "double", "F": "float", "I": "int", "J": "long", "S": "short", "Z": "boolean", "V": "void"}
+_PRIMITIVES = {
+    "B": "byte",
+    "C": "char",
+    "D": "double",
+    "F": "float",
+    "I": "int",
+    "J": "long",
+    "S": "short",
+    "Z": "boolean",
+    "V": "void",
+}
 
 
 class NotAClass(SluiceError):
@@ -43,7 +54,11 @@ class Link:
             return f"{owner}.{self.name}: {_readable(self.descriptor)}"
         taken, _, given = self.descriptor[1:].partition(")")
         arguments = ", ".join(_readable(one) for one in types_of(taken))
-        return f"{owner}({arguments})" if self.name == CONSTRUCTOR else f"{owner}.{self.name}({arguments}): {_readable(given)}"
+        return (
+            f"{owner}({arguments})"
+            if self.name == CONSTRUCTOR
+            else f"{owner}.{self.name}({arguments}): {_readable(given)}"
+        )
 
 
 def links_of(content: bytes, prefixes: Tuple[str, ...]) -> FrozenSet[Link]:
@@ -55,7 +70,9 @@ def links_of(content: bytes, prefixes: Tuple[str, ...]) -> FrozenSet[Link]:
     wanted = tuple(prefix.encode() for prefix in prefixes)
     if content[:4] != b"\xca\xfe\xba\xbe":
         raise NotAClass("The bytes don't begin as a class file does")
-    if not any(prefix in content for prefix in wanted):  # most classes of a bundle: a search costs a fraction of reading
+    if not any(
+        prefix in content for prefix in wanted
+    ):  # most classes of a bundle: a search costs a fraction of reading
         return frozenset()
     try:
         pool, classes, members = _constant_pool(content)
@@ -85,7 +102,7 @@ def _constant_pool(content: bytes) -> Tuple[List[Any], List[int], List[Tuple[str
         tag = content[at]
         first = content[at + 1] << 8 | content[at + 2]
         if tag == _UTF8:
-            pool[index] = content[at + 3:at + 3 + first]
+            pool[index] = content[at + 3 : at + 3 + first]
             at += 3 + first
         elif tag == _CLASS:
             pool[index] = first
@@ -120,7 +137,7 @@ def types_of(descriptors: str) -> Iterable[str]:
         while descriptors[end] == "[":
             end += 1
         end = descriptors.index(";", end) if descriptors[end] == "L" else end
-        yield descriptors[at:end + 1]
+        yield descriptors[at : end + 1]
         at = end + 1
 
 

@@ -1,4 +1,5 @@
 """What a source's column is called in its table: by the rule for names that Avro has, in which Hudi keeps its schemas."""
+
 from __future__ import annotations
 
 from functools import lru_cache

@@ -1,4 +1,5 @@
 """What a column of a writer schema is stored as: kinds, Spark types, decimals."""
+
 from __future__ import annotations
 
 import re
@@ -9,7 +10,10 @@ from sluice.errors import UnsupportedType
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE = "boolean", "int", "long", "float", "double"
 STRING, BYTES, DECIMAL, DATE, ARRAY = "string", "bytes", "decimal", "date", "array"
-VARIABLE_DECIMAL, DECIMAL_TEXT = "variable_decimal", "decimal_text"  # a scale per value; more digits than any decimal type
+VARIABLE_DECIMAL, DECIMAL_TEXT = (
+    "variable_decimal",
+    "decimal_text",
+)  # a scale per value; more digits than any decimal type
 JSON = "json"  # records and maps, as JSON text
 ISO_DATE = "iso_date"
 DURATION_MICROS, DURATION_NANOS = "duration_micros", "duration_nanos"
@@ -22,22 +26,45 @@ MAX_PRECISION = 38  # Spark's and Parquet's widest decimal
 UNNAMED_PRECISION = 64
 
 SPARK_TYPES: Dict[str, str] = {
-    BOOLEAN: "boolean", INT: "int", LONG: "bigint", FLOAT: "float", DOUBLE: "double",
-    STRING: "string", BYTES: "binary", DATE: "date",
+    BOOLEAN: "boolean",
+    INT: "int",
+    LONG: "bigint",
+    FLOAT: "float",
+    DOUBLE: "double",
+    STRING: "string",
+    BYTES: "binary",
+    DATE: "date",
     # Spark has no time of day: ISO 8601 text keeps it readable everywhere.
-    TIME_MILLIS: "string", TIME_MICROS: "string", TIME_NANOS: "string",
-    TIMESTAMP_MILLIS: "timestamp", TIMESTAMP_MICROS: "timestamp", TIMESTAMP_NANOS: "timestamp",
-    ZONED_TIMESTAMP: "timestamp", ISO_DATE: "date",
+    TIME_MILLIS: "string",
+    TIME_MICROS: "string",
+    TIME_NANOS: "string",
+    TIMESTAMP_MILLIS: "timestamp",
+    TIMESTAMP_MICROS: "timestamp",
+    TIMESTAMP_NANOS: "timestamp",
+    ZONED_TIMESTAMP: "timestamp",
+    ISO_DATE: "date",
     # Text is exact, and every reader has it. Readers differ in what they make of maps and structs, in log files above all.
-    VARIABLE_DECIMAL: "string", DECIMAL_TEXT: "string", JSON: "string",
-    DURATION_MICROS: "bigint", DURATION_NANOS: "bigint",
+    VARIABLE_DECIMAL: "string",
+    DECIMAL_TEXT: "string",
+    JSON: "string",
+    DURATION_MICROS: "bigint",
+    DURATION_NANOS: "bigint",
 }
-TEXT_KINDS = frozenset((STRING, VARIABLE_DECIMAL, DECIMAL_TEXT, JSON, TIME_MILLIS, TIME_MICROS, TIME_NANOS))  # all stored as text
+TEXT_KINDS = frozenset(
+    (STRING, VARIABLE_DECIMAL, DECIMAL_TEXT, JSON, TIME_MILLIS, TIME_MICROS, TIME_NANOS)
+)  # all stored as text
 
 # What a column is stored as where its table wants it raw: as the connector counted it.
 RAW_KINDS: Dict[str, str] = {
-    DATE: INT, TIME_MILLIS: INT, TIME_MICROS: LONG, TIME_NANOS: LONG,
-    TIMESTAMP_MILLIS: LONG, TIMESTAMP_MICROS: LONG, TIMESTAMP_NANOS: LONG, ZONED_TIMESTAMP: STRING, ISO_DATE: STRING,
+    DATE: INT,
+    TIME_MILLIS: INT,
+    TIME_MICROS: LONG,
+    TIME_NANOS: LONG,
+    TIMESTAMP_MILLIS: LONG,
+    TIMESTAMP_MICROS: LONG,
+    TIMESTAMP_NANOS: LONG,
+    ZONED_TIMESTAMP: STRING,
+    ISO_DATE: STRING,
 }
 RAW_ALL = "*"  # in a table's `raw`: every column
 
@@ -140,7 +167,9 @@ def decimal_column(name: str, precision: int, scale: int, nullable: bool, source
     NUMBER(20,-2)) as long as its numbers are. Raises UnsupportedType for a precision of nothing.
     """
     if precision <= 0:
-        raise UnsupportedType(f"Column {name} is {source_type}; a decimal has digits", column=name, source_type=source_type)
+        raise UnsupportedType(
+            f"Column {name} is {source_type}; a decimal has digits", column=name, source_type=source_type
+        )
     digits = max(precision - min(scale, 0), scale)
     if digits > MAX_PRECISION:
         return Column(name, DECIMAL_TEXT, SPARK_TYPES[DECIMAL_TEXT], nullable, None, scale, source_type)
@@ -152,14 +181,23 @@ def variable_decimal_column(name: str, nullable: bool, source_type: str) -> Colu
     return plain_column(name, VARIABLE_DECIMAL, nullable, source_type)
 
 
-def json_column(name: str, nullable: bool, source_type: str, *, fields: Tuple[Column, ...] = (), element: Optional[Column] = None) -> Column:
+def json_column(
+    name: str, nullable: bool, source_type: str, *, fields: Tuple[Column, ...] = (), element: Optional[Column] = None
+) -> Column:
     """A record of `fields`, or a map of text to `element`, as JSON text."""
     return Column(name, JSON, SPARK_TYPES[JSON], nullable, source_type=source_type, element=element, fields=fields)
 
 
 def array_column(name: str, element: Column, nullable: bool) -> Column:
     """An array of what `element` is."""
-    return Column(name, ARRAY, f"array<{element.spark_type}>", nullable, source_type=f"array of {element.source_type}", element=element)
+    return Column(
+        name,
+        ARRAY,
+        f"array<{element.spark_type}>",
+        nullable,
+        source_type=f"array of {element.source_type}",
+        element=element,
+    )
 
 
 def stored_column(name: str, spark_type: str) -> Column:
@@ -174,7 +212,16 @@ def stored_column(name: str, spark_type: str) -> Column:
 
 _STORED_ARRAY, _STORED_DECIMAL = re.compile(r"array<(.*)>"), re.compile(r"decimal\((\d+),(\d+)\)")
 _STORED: Dict[str, str] = {
-    "boolean": BOOLEAN, "int": INT, "bigint": LONG, "float": FLOAT, "double": DOUBLE, "string": STRING, "binary": BYTES, "date": DATE, "timestamp": TIMESTAMP_MICROS}
+    "boolean": BOOLEAN,
+    "int": INT,
+    "bigint": LONG,
+    "float": FLOAT,
+    "double": DOUBLE,
+    "string": STRING,
+    "binary": BYTES,
+    "date": DATE,
+    "timestamp": TIMESTAMP_MICROS,
+}
 
 
 def as_raw(column: Column) -> Column:
@@ -189,7 +236,9 @@ def row_as_configured(row: RowSchema, raw: Tuple[str, ...]) -> RowSchema:
     """The row with the columns that a table wants raw as they are then; RAW_ALL names every column."""
     if not raw:
         return row
-    return RowSchema(tuple(as_raw(column) if RAW_ALL in raw or column.name in raw else column for column in row.columns))
+    return RowSchema(
+        tuple(as_raw(column) if RAW_ALL in raw or column.name in raw else column for column in row.columns)
+    )
 
 
 def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column:
@@ -202,7 +251,12 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     base = avro_type["type"]
     named, logical = _text(avro_type.get("connect.name")), _text(avro_type.get("logicalType"))
     told = f"{base} {named or logical or ''}".strip()
-    if base == "fixed" and logical == "decimal" or base == "bytes" and (logical == "decimal" or named == _CONNECT_DECIMAL):
+    if (
+        base == "fixed"
+        and logical == "decimal"
+        or base == "bytes"
+        and (logical == "decimal" or named == _CONNECT_DECIMAL)
+    ):
         return _decimal(name, avro_type, nullable)
     if base in ("array", "record", "map"):
         raise ValueError(f"a {base} is resolved by the caller, which knows the named types")
@@ -212,7 +266,11 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
         return plain_column(name, BYTES, nullable, told)
     if base in _PRIMITIVES:
         # A name that isn't known on top of a logical type that is: the logical type says what the number is.
-        kind = _NAMED.get((base, named or "")) or _LOGICAL.get((base, logical or "")) or (None if named or logical else base)
+        kind = (
+            _NAMED.get((base, named or ""))
+            or _LOGICAL.get((base, logical or ""))
+            or (None if named or logical else base)
+        )
         if kind is None and base == STRING:
             kind = STRING
         if kind is not None:
@@ -234,7 +292,9 @@ def _decimal(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column:
     try:
         digits, places = int(precision), int(scale)  # type: ignore[arg-type]  # None is one of the mistakes caught
     except (TypeError, ValueError, OverflowError) as error:
-        raise UnsupportedType(f"Column {name} is a decimal without a precision", column=name, source_type="decimal") from error
+        raise UnsupportedType(
+            f"Column {name} is a decimal without a precision", column=name, source_type="decimal"
+        ) from error
     if digits == UNNAMED_PRECISION and "connect.decimal.precision" not in parameters and places < MAX_PRECISION:
         return decimal_column(name, MAX_PRECISION, places, nullable, f"decimal(unnamed,{places})")
     return decimal_column(name, digits, places, nullable, f"decimal({digits},{places})")

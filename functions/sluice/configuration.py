@@ -1,4 +1,5 @@
 """All rules and lanes of tables.yaml as one document with a version, and which table a topic goes to."""
+
 from __future__ import annotations
 
 import hashlib
@@ -80,15 +81,22 @@ class Configuration:
             content = json.loads(text)
             found = content["format"]
             if found != FORMAT:
-                raise InvalidConfiguration(f"The configuration has format {found!r}, this release reads {FORMAT}", format=found)
+                raise InvalidConfiguration(
+                    f"The configuration has format {found!r}, this release reads {FORMAT}", format=found
+                )
             configuration = cls(
                 rules=tuple(_rule(values) for values in content["rules"]),
                 lanes=tuple(LaneConfig(**values) for values in content["lanes"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidConfiguration(f"The configuration is not what `sluice config push` writes: {error}", cause=repr(error)[:200]) from error
+            raise InvalidConfiguration(
+                f"The configuration is not what `sluice config push` writes: {error}", cause=repr(error)[:200]
+            ) from error
         if content.get("version") != configuration.version:
-            raise InvalidConfiguration("The configuration was changed by hand: its content doesn't have the version it names", version=content.get("version"))
+            raise InvalidConfiguration(
+                "The configuration was changed by hand: its content doesn't have the version it names",
+                version=content.get("version"),
+            )
         return configuration
 
     def _content(self) -> Dict[str, Any]:
@@ -101,27 +109,64 @@ class Configuration:
 
 def _told(rule: TableRule) -> Dict[str, Any]:
     """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
-    lists = {"record_key": list(rule.record_key), "partition_by": list(rule.partition_by), "raw": list(rule.raw), "lineage": list(rule.lineage),
-             "coordinates": list(rule.coordinates)}
-    told = {**asdict(rule), **lists, "hudi": dict(rule.hudi), "limits": rule.limits.changed(), "json_types": dict(rule.json_types), "services": rule.services.changed(), "catalog": rule.catalog.changed()}
+    lists = {
+        "record_key": list(rule.record_key),
+        "partition_by": list(rule.partition_by),
+        "raw": list(rule.raw),
+        "lineage": list(rule.lineage),
+        "coordinates": list(rule.coordinates),
+    }
+    told = {
+        **asdict(rule),
+        **lists,
+        "hudi": dict(rule.hudi),
+        "limits": rule.limits.changed(),
+        "json_types": dict(rule.json_types),
+        "services": rule.services.changed(),
+        "catalog": rule.catalog.changed(),
+    }
     return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
 
 
 def _told_lane(lane: LaneConfig) -> Dict[str, Any]:
     """Likewise for a lane."""
-    return {name: value for name, value in asdict(lane).items() if name != "service_slice_s" or value != LaneConfig.service_slice_s}
+    return {
+        name: value
+        for name, value in asdict(lane).items()
+        if name != "service_slice_s" or value != LaneConfig.service_slice_s
+    }
 
 
 _LATER: Dict[str, Any] = {
-    "limits": {}, "json_types": {}, "coordinates": [], "position": None, "append_only": False, "raw": [], "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
-    "lineage": list(LINEAGE_WORDS), "unavailable_value": unavailable.DEFAULT, "services": {}, "catalog": {}, "index": AUTO,
+    "limits": {},
+    "json_types": {},
+    "coordinates": [],
+    "position": None,
+    "append_only": False,
+    "raw": [],
+    "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
+    "lineage": list(LINEAGE_WORDS),
+    "unavailable_value": unavailable.DEFAULT,
+    "services": {},
+    "catalog": {},
+    "index": AUTO,
 }
 
 
 def _rule(values: Mapping[str, Any]) -> TableRule:
-    built = {"limits": Limits.of(values.get("limits", {})), "services": ServicePolicy.of(values.get("services", {})), "catalog": CatalogRule.of(values.get("catalog", {}))}
+    built = {
+        "limits": Limits.of(values.get("limits", {})),
+        "services": ServicePolicy.of(values.get("services", {})),
+        "catalog": CatalogRule.of(values.get("catalog", {})),
+    }
     rule = TableRule(**{**values, **built, "lineage": tuple(values.get("lineage", LINEAGE_WORDS))})
-    return replace(rule, record_key=tuple(rule.record_key), partition_by=tuple(rule.partition_by), raw=tuple(rule.raw), coordinates=tuple(rule.coordinates))
+    return replace(
+        rule,
+        record_key=tuple(rule.record_key),
+        partition_by=tuple(rule.partition_by),
+        raw=tuple(rule.raw),
+        coordinates=tuple(rule.coordinates),
+    )
 
 
 def _canonical(content: Any) -> str:

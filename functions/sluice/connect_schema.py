@@ -1,4 +1,5 @@
 """Kafka Connect's schemas, as its JSON converter writes them, in the Avro form in which every writer schema is understood."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
@@ -14,8 +15,17 @@ DEFAULT_PRECISION = 64
 
 # org.apache.kafka.connect.json.JsonSchema: the names of types in {"schema": ...}.
 _PRIMITIVES: Dict[str, str] = {
-    "boolean": "boolean", "int8": "int", "int16": "int", "int32": "int", "int64": "long",
-    "float": "float", "float32": "float", "double": "double", "float64": "double", "bytes": "bytes", "string": "string",
+    "boolean": "boolean",
+    "int8": "int",
+    "int16": "int",
+    "int32": "int",
+    "int64": "long",
+    "float": "float",
+    "float32": "float",
+    "double": "double",
+    "float64": "double",
+    "bytes": "bytes",
+    "string": "string",
 }
 
 
@@ -28,7 +38,10 @@ def avro_form(schema: Any) -> Dict[str, Any]:
     if isinstance(made, list):
         made = made[-1]
     if not isinstance(made, dict) or made.get("type") != "record":
-        raise UnusableSchema("The Connect schema is no struct", source_type=str(schema.get("type") if isinstance(schema, Mapping) else schema)[:100])
+        raise UnusableSchema(
+            "The Connect schema is no struct",
+            source_type=str(schema.get("type") if isinstance(schema, Mapping) else schema)[:100],
+        )
     return made
 
 
@@ -41,7 +54,9 @@ class _Translation:
 
     def type_of(self, node: Any, path: str, depth: int) -> Any:
         if depth > MAX_NESTING:
-            raise UnusableSchema(f"The Connect schema nests more than {MAX_NESTING} deep at {path[:100]}", column=path[:100])
+            raise UnusableSchema(
+                f"The Connect schema nests more than {MAX_NESTING} deep at {path[:100]}", column=path[:100]
+            )
         if not isinstance(node, Mapping) or not isinstance(node.get("type"), str):
             raise UnusableSchema(f"The Connect schema says no type for {path[:100]}", column=path[:100])
         base = node["type"]
@@ -54,16 +69,28 @@ class _Translation:
         elif base == "struct":
             made = self._struct(node, path, depth)
         else:
-            raise UnusableSchema(f"The Connect schema has the unknown type {base[:40]!r} for {path[:100]}", column=path[:100], source_type=base[:40])
+            raise UnusableSchema(
+                f"The Connect schema has the unknown type {base[:40]!r} for {path[:100]}",
+                column=path[:100],
+                source_type=base[:40],
+            )
         return ["null", made] if node.get("optional") is True else made
 
     def _map(self, node: Mapping[str, Any], path: str, depth: int) -> Dict[str, Any]:
         keys = node.get("keys")
-        if isinstance(keys, Mapping) and keys.get("type") == "string":  # optional ones, too: JsonConverter.convertToJson goes by the type alone
+        if (
+            isinstance(keys, Mapping) and keys.get("type") == "string"
+        ):  # optional ones, too: JsonConverter.convertToJson goes by the type alone
             return {**_attributes(node), "type": "map", "values": self.type_of(node.get("values"), path, depth + 1)}
         # Other keys are written as pairs in an array.
-        pair = {"type": "record", "name": f"MapEntry{len(self._structs)}", "fields": [
-            {"name": "key", "type": self.type_of(keys, path, depth + 1)}, {"name": "value", "type": self.type_of(node.get("values"), path, depth + 1)}]}
+        pair = {
+            "type": "record",
+            "name": f"MapEntry{len(self._structs)}",
+            "fields": [
+                {"name": "key", "type": self.type_of(keys, path, depth + 1)},
+                {"name": "value", "type": self.type_of(node.get("values"), path, depth + 1)},
+            ],
+        }
         return {"type": "array", "items": pair}
 
     def _struct(self, node: Mapping[str, Any], path: str, depth: int) -> Any:
@@ -77,10 +104,17 @@ class _Translation:
         for field in fields:
             name = field.get("field") if isinstance(field, Mapping) else None
             if not isinstance(name, str):
-                raise UnusableSchema(f"The Connect schema's struct {path[:100]} has a field without a name", column=path[:100])
+                raise UnusableSchema(
+                    f"The Connect schema's struct {path[:100]} has a field without a name", column=path[:100]
+                )
             made.append({"name": name, "type": self.type_of(field, name, depth + 1)})
         named = _text(node.get("name"))
-        record = {**_attributes(node), "type": "record", "name": named or f"ConnectDefault{len(self._structs)}", "fields": made}
+        record = {
+            **_attributes(node),
+            "type": "record",
+            "name": named or f"ConnectDefault{len(self._structs)}",
+            "fields": made,
+        }
         if named is not None and self._structs.get(named) == record:
             return named
         self._structs.setdefault(record["name"], record)
@@ -93,8 +127,12 @@ def _named(avro: str, node: Mapping[str, Any]) -> Any:
         return avro
     if attributes.get("connect.name") == DECIMAL:
         parameters = attributes.get("connect.parameters", {})
-        attributes = {**attributes, "logicalType": "decimal", "scale": _number(parameters.get("scale"), 0),
-                      "precision": _number(parameters.get("connect.decimal.precision"), DEFAULT_PRECISION)}
+        attributes = {
+            **attributes,
+            "logicalType": "decimal",
+            "scale": _number(parameters.get("scale"), 0),
+            "precision": _number(parameters.get("connect.decimal.precision"), DEFAULT_PRECISION),
+        }
     return {"type": avro, **attributes}
 
 
@@ -108,7 +146,13 @@ def _attributes(node: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _number(value: Any, otherwise: int) -> Any:
     text = str(value)
-    return int(text) if value is not None and text.isascii() and text.isdigit() and len(text) < 6 else otherwise if value is None else value
+    return (
+        int(text)
+        if value is not None and text.isascii() and text.isdigit() and len(text) < 6
+        else otherwise
+        if value is None
+        else value
+    )
 
 
 def _text(value: Any) -> Optional[str]:

@@ -2,6 +2,7 @@
 
 Assumptions are fields with their reason; `sluice cost estimate` and docs/cost.md print them. Nothing here was measured on AWS.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -58,7 +59,9 @@ class Assumptions:
     look_s: float = 600.0  # between two looks at table services by the schedule; each batch has one, too
     look_transitions: int = 6  # of the state machine, with nothing due
     sync_transitions: int = 2  # more, for each table whose catalog entry is behind
-    service_transitions: int = 17  # more, for a look that asks for Spark work: a run started, and followed for two pauses
+    service_transitions: int = (
+        17  # more, for a look that asks for Spark work: a run started, and followed for two pauses
+    )
     looks_a_service: float = 10.0  # of batches, one has services due: cleaning comes with every tenth commit
     look_reads: float = 5.0  # read units a table, of the ledger
     look_gb_s: float = 0.5  # gathering and planning
@@ -100,7 +103,14 @@ def sluice_monthly(load: Load, given: Assumptions = Assumptions()) -> Monthly:
     batches = min(arrivals, SECONDS_A_MONTH / 60)
     tables = min(load.tables, load.objects)
     besides = besides_spark(Besides(load.objects_a_month, batches, batches * tables, busy_s), given)
-    return Monthly(spark, sum(besides.values()), sum(fixed_monthly(load.tables, given).values()), busy_s / 3600, 1.0 if stays else arrivals, besides)
+    return Monthly(
+        spark,
+        sum(besides.values()),
+        sum(fixed_monthly(load.tables, given).values()),
+        busy_s / 3600,
+        1.0 if stays else arrivals,
+        besides,
+    )
 
 
 @dataclass(frozen=True)
@@ -116,15 +126,21 @@ class Besides:
 def besides_spark(through: Besides, given: Assumptions = Assumptions()) -> Dict[str, float]:
     """What it costs besides Spark, in US dollars, by the service that is paid: what comes with objects, batches and commits."""
     objects, batches, commits = through.objects, through.batches, through.commits
-    transitions = batches * given.look_transitions + commits * given.sync_transitions + batches / given.looks_a_service * given.service_transitions
+    transitions = (
+        batches * given.look_transitions
+        + commits * given.sync_transitions
+        + batches / given.looks_a_service * given.service_transitions
+    )
     writes = objects * given.ledger_writes + batches + commits
     reads = objects * given.ledger_reads + through.up_s * given.polls_s + commits * given.look_reads
     gb_s = objects * 0.3 + commits * 0.5 + batches * given.look_gb_s + commits * given.sync_gb_s
     return {
         "dynamodb": writes / MILLION * OTHER.dynamodb_writes_million + reads / MILLION * OTHER.dynamodb_reads_million,
-        "s3": commits * given.s3_puts / MILLION * OTHER.s3_puts_million + (commits * given.s3_gets + objects * given.object_gets) / MILLION * OTHER.s3_gets_million,
+        "s3": commits * given.s3_puts / MILLION * OTHER.s3_puts_million
+        + (commits * given.s3_gets + objects * given.object_gets) / MILLION * OTHER.s3_gets_million,
         "sqs": objects * 3 / MILLION * OTHER.sqs_requests_million,
-        "lambda": gb_s * OTHER.lambda_gb_second + (objects + 2 * commits + 2 * batches) / MILLION * OTHER.lambda_requests_million,
+        "lambda": gb_s * OTHER.lambda_gb_second
+        + (objects + 2 * commits + 2 * batches) / MILLION * OTHER.lambda_requests_million,
         "step_functions": transitions / MILLION * OTHER.state_transitions_million,
         "eventbridge": batches / MILLION * OTHER.events_million,
         "logs": (objects + commits) * 1_500 / 1e9 * OTHER.cloudwatch_logs_gb,
@@ -134,7 +150,9 @@ def besides_spark(through: Besides, given: Assumptions = Assumptions()) -> Dict[
 def streaming_monthly(tables: int, given: Assumptions = Assumptions()) -> float:
     """One always-on streaming job per table, on EMR Serverless too: its workers alone."""
     prices = SPARK[given.architecture]
-    return tables * HOURS_A_MONTH * (given.streaming_vcpu * prices.vcpu_hour + given.streaming_gb * prices.memory_gb_hour)
+    return (
+        tables * HOURS_A_MONTH * (given.streaming_vcpu * prices.vcpu_hour + given.streaming_gb * prices.memory_gb_hour)
+    )
 
 
 def scheduled_monthly(load: Load, given: Assumptions = Assumptions()) -> float:
@@ -149,8 +167,15 @@ def scheduled_monthly(load: Load, given: Assumptions = Assumptions()) -> float:
 def crossover_hours_a_day(tables: int, given: Assumptions = Assumptions()) -> Optional[float]:
     """Up to how many hours a day a lane's smallest run may be up and still be cheaper than streaming; None: always cheaper."""
     prices = SPARK[given.architecture]
-    an_hour = (given.driver_vcpu + given.executor_vcpu) * prices.vcpu_hour + (given.driver_gb + given.executor_gb) * prices.memory_gb_hour
-    hours = max(0.0, streaming_monthly(tables, given) - sum(fixed_monthly(tables, given).values())) / an_hour / HOURS_A_MONTH * 24
+    an_hour = (given.driver_vcpu + given.executor_vcpu) * prices.vcpu_hour + (
+        given.driver_gb + given.executor_gb
+    ) * prices.memory_gb_hour
+    hours = (
+        max(0.0, streaming_monthly(tables, given) - sum(fixed_monthly(tables, given).values()))
+        / an_hour
+        / HOURS_A_MONTH
+        * 24
+    )
     return None if hours >= 24 else hours
 
 
@@ -170,9 +195,13 @@ def _work_s(load: Load, executors: int, commits_s: float, given: Assumptions) ->
 def fixed_monthly(tables: int, given: Assumptions = Assumptions()) -> Dict[str, float]:
     """What a stack costs in which nothing arrives, in US dollars: metrics, alarms, the dashboard, schedules."""
     looks = SECONDS_A_MONTH / given.look_s
-    schedules = SECONDS_A_MONTH / 120 * 0.5 * 0.5 + SECONDS_A_MONTH / 900 * 0.5 * 2.0 + looks * given.look_gb_s  # GB-seconds of supervise, reconcile, plan_services
+    schedules = (
+        SECONDS_A_MONTH / 120 * 0.5 * 0.5 + SECONDS_A_MONTH / 900 * 0.5 * 2.0 + looks * given.look_gb_s
+    )  # GB-seconds of supervise, reconcile, plan_services
     return {
-        "cloudwatch": given.metrics * OTHER.cloudwatch_metric_month + given.alarms * OTHER.cloudwatch_alarm_month + OTHER.cloudwatch_dashboard_month,
+        "cloudwatch": given.metrics * OTHER.cloudwatch_metric_month
+        + given.alarms * OTHER.cloudwatch_alarm_month
+        + OTHER.cloudwatch_dashboard_month,
         "lambda": schedules * OTHER.lambda_gb_second,
         "step_functions": looks * given.look_transitions / MILLION * OTHER.state_transitions_million,
         "dynamodb": looks * tables * given.look_reads / MILLION * OTHER.dynamodb_reads_million,

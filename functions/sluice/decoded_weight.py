@@ -1,4 +1,5 @@
 """How much more memory than bytes the values of a schema can take once they are decoded: what a block may hold is the less for it."""
+
 from __future__ import annotations
 
 from typing import Any, List, Mapping
@@ -22,7 +23,11 @@ def weight_of(schema: Any) -> int:
                     weight = max(weight, LISTS if _is_primitive(node[inner]) else LISTS_OF_MORE)
                     pending.append(node[inner])
             fields = node.get("fields")
-            pending.extend(field.get("type") for field in (fields if isinstance(fields, list) else ()) if isinstance(field, Mapping))
+            pending.extend(
+                field.get("type")
+                for field in (fields if isinstance(fields, list) else ())
+                if isinstance(field, Mapping)
+            )
             if isinstance(node.get("type"), (list, Mapping)):
                 pending.append(node["type"])
     return weight

@@ -1,4 +1,5 @@
 """Decides whether an engine has what a Hudi bundle links to, by what reflection says of the engine's classes."""
+
 from __future__ import annotations
 
 import re
@@ -16,7 +17,17 @@ RULES = 1  # raised when another Sluice would judge otherwise: what was checked 
 ABSENT, CHANGED_KIND = "absent", "changed_kind"  # a class that was an interface, or the other way round
 
 _ARRAY = re.compile(r"(\[\])*\Z")
-_PRIMITIVES = {"byte": "B", "char": "C", "double": "D", "float": "F", "int": "I", "long": "J", "short": "S", "boolean": "Z", "void": "V"}
+_PRIMITIVES = {
+    "byte": "B",
+    "char": "C",
+    "double": "D",
+    "float": "F",
+    "int": "I",
+    "long": "J",
+    "short": "S",
+    "boolean": "Z",
+    "void": "V",
+}
 
 
 Member = Tuple[str, str]  # name and descriptor
@@ -52,7 +63,11 @@ class MissingLink:
     users: Tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        told = "is not there" if self.why == ABSENT else "is a class where the bundle knows an interface, or the other way round"
+        told = (
+            "is not there"
+            if self.why == ABSENT
+            else "is a class where the bundle knows an interface, or the other way round"
+        )
         return f"{self.link} {told} (for {', '.join(user.replace('/', '.') for user in self.users[:2])})"
 
 
@@ -116,7 +131,9 @@ def _resolves(link: Link, describe: Describe) -> Optional[bool]:
         if link.name != CONSTRUCTOR:  # those aren't inherited
             pending += [parent for parent in found.parents if parent not in seen]
             seen.update(found.parents)
-    if link.kind == INTERFACE_METHOD and _resolves(Link("java/lang/Object", METHOD, link.name, link.descriptor), describe):
+    if link.kind == INTERFACE_METHOD and _resolves(
+        Link("java/lang/Object", METHOD, link.name, link.descriptor), describe
+    ):
         return True  # an interface has Object's public methods
     return False if asked_all else None
 
@@ -162,6 +179,6 @@ def _items(array: str) -> List[str]:
 
 
 def _row(rest: str) -> str:
-    """"int,java.lang.String) throws x" -> ILjava/lang/String;"""
+    """ "int,java.lang.String) throws x" -> ILjava/lang/String;"""
     taken = rest.partition(")")[0]
     return "".join(descriptor(one) for one in taken.split(",")) if taken else ""

@@ -1,4 +1,5 @@
 """What is remembered of a Hudi bundle on an engine: whether it has what the bundle links to, and who accepted what is missing."""
+
 from __future__ import annotations
 
 import hashlib
@@ -33,9 +34,7 @@ class EngineDoesNotFit(SluiceError):
     """The engine lacks what the Hudi bundle links to; facts: `missing` (texts), `engine`, `bundle`."""
 
     code = "engine_does_not_fit"
-    next_step = (
-        "Set HudiJars to the bundle that is built for this Spark, or EmrRelease to one that it fits, and deploy again; `sluice doctor --job` lists what is missing and tries the rest out"
-    )
+    next_step = "Set HudiJars to the bundle that is built for this Spark, or EmrRelease to one that it fits, and deploy again; `sluice doctor --job` lists what is missing and tries the rest out"
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,11 @@ class EngineReport:
         count = len(self.missing) + self.more_missing
         told = f"{self.missing[0]}{f', and {count - 1:,} more' if count > 1 else ''}"
         return EngineDoesNotFit(
-            f"{self.engine} lacks what the Hudi bundle {self.jar} links to: {told}", missing=list(self.missing[:10]), engine=str(self.engine), bundle=self.bundle)
+            f"{self.engine} lacks what the Hudi bundle {self.jar} links to: {told}",
+            missing=list(self.missing[:10]),
+            engine=str(self.engine),
+            bundle=self.bundle,
+        )
 
     def to_json(self) -> str:
         """Canonical JSON."""
@@ -108,8 +111,17 @@ class EngineReport:
 def report_of(verdict: Verdict, *, bundle: str, jar: str, hudi: str, engine: Engine, checked_at: int) -> EngineReport:
     """What a check came to, bounded."""
     return EngineReport(
-        bundle=bundle, jar=jar, hudi=hudi, engine=engine, checked_at=checked_at, links=verdict.links, missing=tuple(str(one) for one in verdict.missing[:MOST_TOLD]),
-        unknown=tuple(str(one) for one in verdict.unknown[:MOST_TOLD]), more_missing=max(0, len(verdict.missing) - MOST_TOLD), unchecked=verdict.unchecked)
+        bundle=bundle,
+        jar=jar,
+        hudi=hudi,
+        engine=engine,
+        checked_at=checked_at,
+        links=verdict.links,
+        missing=tuple(str(one) for one in verdict.missing[:MOST_TOLD]),
+        unknown=tuple(str(one) for one in verdict.unknown[:MOST_TOLD]),
+        more_missing=max(0, len(verdict.missing) - MOST_TOLD),
+        unchecked=verdict.unchecked,
+    )
 
 
 def report_key(bundle: str, engine: Engine) -> str:

@@ -1,4 +1,5 @@
 """The errors of the core: small, typed, carrying facts, and saying whether a retry helps."""
+
 from __future__ import annotations
 
 from typing import Any, ClassVar, Dict, Optional, Tuple
@@ -103,7 +104,9 @@ class ObjectTooLarge(SluiceError):
     """An object that is larger, as stored, than its table's limits allow; facts: `bytes`, `limit`."""
 
     code = "object_too_large"
-    next_step = "Let the writer make smaller objects, or raise the table's limit object_bytes, then `sluice quarantine retry`"
+    next_step = (
+        "Let the writer make smaller objects, or raise the table's limit object_bytes, then `sluice quarantine retry`"
+    )
 
 
 class EmptyObject(SluiceError):

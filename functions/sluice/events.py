@@ -1,4 +1,5 @@
 """What a queue message says: notices of new objects, and what in it is ignored, with the reason."""
+
 from __future__ import annotations
 
 import json
@@ -96,7 +97,18 @@ def _records(records: List[Any], via: str) -> Parsed:
         try:
             described, bucket = record["s3"]["object"], record["s3"]["bucket"]
             key = unquote_plus(_text(described["key"]), encoding="utf-8", errors="strict")
-            notices.append(_notice(bucket["name"], key, described, described.get("versionId"), described.get("eTag"), record.get("eventTime"), name, via))
+            notices.append(
+                _notice(
+                    bucket["name"],
+                    key,
+                    described,
+                    described.get("versionId"),
+                    described.get("eTag"),
+                    record.get("eventTime"),
+                    name,
+                    via,
+                )
+            )
         except (KeyError, TypeError, AttributeError, ValueError, UnidentifiedObject) as error:
             ignored.append(IgnoredMessage(UNUSABLE_RECORD, _with_cause(error, told)))
     return Parsed(tuple(notices), tuple(ignored))
@@ -110,19 +122,32 @@ def _event(event: Mapping[str, Any], body: str) -> Parsed:
         described, bucket = event["detail"]["object"], event["detail"]["bucket"]
         reason = event["detail"].get("reason")
         name = f"Object Created:{reason}" if reason else "Object Created"
-        notice = _notice(bucket["name"], _text(described["key"]), described, described.get("version-id"), described.get("etag"), event.get("time"), name, EVENTBRIDGE)
+        notice = _notice(
+            bucket["name"],
+            _text(described["key"]),
+            described,
+            described.get("version-id"),
+            described.get("etag"),
+            event.get("time"),
+            name,
+            EVENTBRIDGE,
+        )
     except (KeyError, TypeError, AttributeError, ValueError, UnidentifiedObject) as error:
         return Parsed(ignored=(IgnoredMessage(UNUSABLE_RECORD, _with_cause(error, body[:MAX_EXCERPT])),))
     return Parsed(notices=(notice,))
 
 
-def _notice(bucket: Any, key: str, described: Mapping[str, Any], version_id: Any, etag: Any, time: Any, name: str, via: str) -> Notice:
+def _notice(
+    bucket: Any, key: str, described: Mapping[str, Any], version_id: Any, etag: Any, time: Any, name: str, via: str
+) -> Notice:
     size = described.get("size")
     if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
         raise ValueError("size is not a number of bytes")
     sequencer = described.get("sequencer")
     return Notice(
-        id=identify(_text(bucket), key, None if version_id is None else _text(version_id), None if etag is None else _text(etag)),
+        id=identify(
+            _text(bucket), key, None if version_id is None else _text(version_id), None if etag is None else _text(etag)
+        ),
         size=size,
         sequencer=None if sequencer is None else _text(sequencer),
         event_time_ms=_epoch_ms(time),

@@ -1,4 +1,5 @@
 """The policy under which one run works: the job's role, narrowed to where its lane's tables lie."""
+
 from __future__ import annotations
 
 import hashlib
@@ -69,14 +70,20 @@ def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> 
     here = scratch_prefix(trial)
     parents = [f"{here[:at]}{end}" for at in (len(PREFIX), len(TRIALS_PREFIX) - 1, len(here) - 1) for end in ("", "/")]
     keys = [*parents, f"{here}*", trial_report_key(trial), f"{REPORTS_PREFIX}*"]
-    own = [f"arn:{partition}:s3:::{path}" for path in (artifacts, f"{artifacts}/*", silver, *(f"{silver}/{key}" for key in keys))]
-    return json.dumps({
-        "Version": "2012-10-17",
-        "Statement": [
-            {"Effect": "Allow", "NotAction": ["s3:*", "dynamodb:*"], "Resource": "*"},
-            {"Effect": "Allow", "Action": "s3:*", "Resource": own},
-        ],
-    }, separators=(",", ":"))
+    own = [
+        f"arn:{partition}:s3:::{path}"
+        for path in (artifacts, f"{artifacts}/*", silver, *(f"{silver}/{key}" for key in keys))
+    ]
+    return json.dumps(
+        {
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "NotAction": ["s3:*", "dynamodb:*"], "Resource": "*"},
+                {"Effect": "Allow", "Action": "s3:*", "Resource": own},
+            ],
+        },
+        separators=(",", ":"),
+    )
 
 
 def _document(scope: Sequence[str], partition: str, bronze: str, silver: str, artifacts: str) -> Dict[str, Any]:
@@ -90,7 +97,9 @@ def _document(scope: Sequence[str], partition: str, bronze: str, silver: str, ar
         # A table's own name and its database's are asked for too: S3A looks whether they are files. `*/` are directory markers.
         keys += ["*/", *sorted({prefix.partition("/")[0] for prefix in scope})]
         keys += [key for prefix in scope for key in (prefix, f"{prefix}/*")]
-    own = [arn(path) for path in (bronze, f"{bronze}/*", artifacts, f"{artifacts}/*", silver)] + [arn(f"{silver}/{key}") for key in keys]
+    own = [arn(path) for path in (bronze, f"{bronze}/*", artifacts, f"{artifacts}/*", silver)] + [
+        arn(f"{silver}/{key}") for key in keys
+    ]
     return {
         "Version": "2012-10-17",
         "Statement": [

@@ -1,4 +1,5 @@
 """Which files of a Hudi table hold its rows as of an instant: by their names and the timeline alone, as Hudi's own view of a file system tells."""
+
 from __future__ import annotations
 
 import re
@@ -10,7 +11,9 @@ from sluice.timeline import COMPACTION, FOLDER, WRITING, Timeline
 # <file id>_<write token>_<instant>.parquet, and .<file id>_<base instant>.log.<version>_<write token> (FSUtils of the releases
 # that write version 6). File ids hold no underscore: a uuid, a hyphen and a number.
 _BASE = re.compile(r"(?P<id>[^_/]+)_(?P<token>[0-9]+-[0-9]+-[0-9]+)_(?P<instant>[0-9]{14}(?:[0-9]{3})?)\.parquet")
-_LOG = re.compile(r"\.(?P<id>[^_/]+)_(?P<instant>[0-9]{14}(?:[0-9]{3})?)\.log\.(?P<version>[0-9]+)(?:_(?P<token>[0-9]+-[0-9]+-[0-9]+))?")
+_LOG = re.compile(
+    r"\.(?P<id>[^_/]+)_(?P<instant>[0-9]{14}(?:[0-9]{3})?)\.log\.(?P<version>[0-9]+)(?:_(?P<token>[0-9]+-[0-9]+-[0-9]+))?"
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,14 @@ class Committed:
     def of(cls, timeline: Timeline) -> Committed:
         """The writes of a timeline; those that are pending begin it, too."""
         completed = frozenset(instant.time for instant in timeline.commits)
-        times = [*completed, *(instant.time for instant in timeline.pending if instant.action in WRITING or instant.action == COMPACTION)]
+        times = [
+            *completed,
+            *(
+                instant.time
+                for instant in timeline.pending
+                if instant.action in WRITING or instant.action == COMPACTION
+            ),
+        ]
         return cls(completed, min(times) if times else None)
 
     def holds(self, instant: str) -> bool:
@@ -80,7 +90,9 @@ def data_file(path: str, size: int) -> Optional[DataFile]:
     if base is not None:
         return DataFile(path, partition, base["id"], base["instant"], size, token=base["token"])
     if log is not None:
-        return DataFile(path, partition, log["id"], log["instant"], size, version=int(log["version"]), token=log["token"] or "")
+        return DataFile(
+            path, partition, log["id"], log["instant"], size, version=int(log["version"]), token=log["token"] or ""
+        )
     return None
 
 
@@ -93,7 +105,9 @@ class Replaced:
     file_id: str
 
 
-def slices_as_of(files: Iterable[DataFile], as_of: str, *, committed: Committed, replaced: Iterable[Replaced] = ()) -> Tuple[FileSlice, ...]:
+def slices_as_of(
+    files: Iterable[DataFile], as_of: str, *, committed: Committed, replaced: Iterable[Replaced] = ()
+) -> Tuple[FileSlice, ...]:
     """The file slices that hold the rows as of an instant, by partition and file id.
 
     A file group's base file is its newest committed one. Its logs are those of that base file and of any later instant whose own base file doesn't count:

@@ -5,6 +5,7 @@ keeps the value of the newest older change that told it, back to the deletion or
 older change may still be on its way, the row says of each such column at which position its value was known (`owed`): a change
 that loses by its position but is newer than that still supplies the column.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -43,7 +44,12 @@ class Row:
 
 
 def folded(
-    stored: Optional[Row], changes: Iterable[Change], *, columns: Sequence[str], floor: str = NEVER, ignore_deletes: bool = False
+    stored: Optional[Row],
+    changes: Iterable[Change],
+    *,
+    columns: Sequence[str],
+    floor: str = NEVER,
+    ignore_deletes: bool = False,
 ) -> Optional[Row]:
     """The row after these changes; None while nothing newer than the table's last truncate is known.
 
@@ -83,13 +89,19 @@ def _folded(stored: Optional[Row], changes: Sequence[Change], columns: Sequence[
 
 def _known(column: str, stored: Optional[Row], changes: Sequence[Change]) -> Tuple[Any, Any]:
     """The newest position at which a column's value is told, and the value; None where it never is."""
-    told = [(change.position, change.values.get(column)) for change in changes if column not in change.unchanged and not change.deleted]
+    told = [
+        (change.position, change.values.get(column))
+        for change in changes
+        if column not in change.unchanged and not change.deleted
+    ]
     if stored is not None and not stored.deleted:
         told.append((stored.owed.get(column, stored.position), stored.values.get(column)))
     return max((entry for entry in told if entry[0] != NEVER), key=lambda entry: entry[0], default=(None, None))
 
 
-def _folded_ignoring(stored: Optional[Row], changes: Iterable[Change], columns: Sequence[str], floor: str) -> Optional[Row]:
+def _folded_ignoring(
+    stored: Optional[Row], changes: Iterable[Change], columns: Sequence[str], floor: str
+) -> Optional[Row]:
     """A deletion that is ignored only raises the row's position: values stay, and what is older than it loses from then on.
 
     A row of which only the deletion is known is hidden, and owes everything: the newest older change that comes then supplies it.

@@ -1,4 +1,5 @@
 """Unpacks gzip within bounds: whole members of an object, or as much as the first bytes of one hold."""
+
 from __future__ import annotations
 
 import zlib
@@ -27,7 +28,9 @@ def unpacked(data: bytes, limit: int) -> bytes:
     at = 0
     member: Any = None
     while at < len(data):
-        piece = data[at:at + _PIECE]  # what lies behind a member's end is copied: a little of it, however many members there are
+        piece = data[
+            at : at + _PIECE
+        ]  # what lies behind a member's end is copied: a little of it, however many members there are
         if member is None:
             padding = len(piece) - len(piece.lstrip(b"\x00"))  # gzip files may be padded with zeros
             if padding:
@@ -37,7 +40,9 @@ def unpacked(data: bytes, limit: int) -> bytes:
         try:
             part = member.decompress(piece, room + 1)
         except zlib.error as error:
-            raise DamagedGzip("The object's gzip can't be unpacked", bytes=len(data) - at, cause=str(error)[:200]) from error
+            raise DamagedGzip(
+                "The object's gzip can't be unpacked", bytes=len(data) - at, cause=str(error)[:200]
+            ) from error
         room -= len(part)
         if room < 0:
             raise ExpansionLimit(f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes")
@@ -59,7 +64,9 @@ def unpacked_head(data: bytes, limit: int) -> bytes:
             member = zlib.decompressobj(_WINDOW)
             head = member.decompress(data, limit)
             data = member.unused_data
-            if head or not data.startswith(MAGIC):  # what a writer has flushed before it wrote anything is a member without content
+            if head or not data.startswith(
+                MAGIC
+            ):  # what a writer has flushed before it wrote anything is a member without content
                 return head
     except zlib.error as error:
         raise DamagedGzip("The object's gzip can't be unpacked", bytes=len(data), cause=str(error)[:200]) from error

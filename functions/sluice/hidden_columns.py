@@ -1,4 +1,5 @@
 """The columns that Sluice keeps beside a source's own, and the names a source may not use."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -49,9 +50,16 @@ NAMES: Tuple[str, ...] = tuple(column.name for column in HIDDEN)
 
 # What a row tells of where it came from, by the words that tables.yaml has for it. Nothing else depends on these columns: one
 # that is switched off stays and is null in the rows written from then on, so that switching changes no schema.
-LINEAGE: Mapping[str, str] = MappingProxyType({
-    "object": OBJECT, "partition": PARTITION, "offset": OFFSET, "batch": BATCH, "operation": OP, "source_time": SOURCE_TS_MS,
-})
+LINEAGE: Mapping[str, str] = MappingProxyType(
+    {
+        "object": OBJECT,
+        "partition": PARTITION,
+        "offset": OFFSET,
+        "batch": BATCH,
+        "operation": OP,
+        "source_time": SOURCE_TS_MS,
+    }
+)
 LINEAGE_WORDS: Tuple[str, ...] = tuple(LINEAGE)
 
 ROW_OPS: Tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot

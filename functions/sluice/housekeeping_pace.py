@@ -1,4 +1,5 @@
 """When a table is due for the run's own housekeeping: archival, cleaning, and a compaction that no service does."""
+
 from __future__ import annotations
 
 from typing import Optional
@@ -23,7 +24,9 @@ def housekeeping_due(config: TableConfig, commits: int) -> bool:
     Not by when something was last done: what finds nothing to do leaves no trace, and would be due for
     ever. In merge-on-read two numbers, since a delta commit and its compaction count twice.
     """
-    return commits >= COMMITS_PER_HOUSEKEEPING and commits % COMMITS_PER_HOUSEKEEPING in ((0, 1) if config.table_type == MOR else (0,))
+    return commits >= COMMITS_PER_HOUSEKEEPING and commits % COMMITS_PER_HOUSEKEEPING in (
+        (0, 1) if config.table_type == MOR else (0,)
+    )
 
 
 def cleaning_due(config: TableConfig, *, last_cleaned_ms: Optional[int], now_ms: int) -> bool:

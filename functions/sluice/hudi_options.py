@@ -1,4 +1,5 @@
 """Every Hudi option and table property that Sluice sets, as pure functions of a table's configuration: nothing else names one."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -86,7 +87,8 @@ def creation_properties(config: TableConfig) -> Dict[str, str]:
     """What a new table is made with: all of its properties, and the merge mode that they follow from."""
     properties = table_properties(config)
     return {
-        **properties.fixed, **properties.readers,
+        **properties.fixed,
+        **properties.readers,
         "hoodie.record.merge.mode": MERGE_MODE,
         "hoodie.database.name": config.database,
         # No table here is bootstrapped from other files, and looking for that costs a commit a dozen requests.
@@ -109,7 +111,9 @@ def absent(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, s
 
 def kept_when_anew(found: Mapping[str, str]) -> Dict[str, str]:
     """The properties of a table without a commit that outlive its being given other ones: Sluice's own, a truncate's position among them, and what Hudi made beside."""
-    return {name: value for name, value in found.items() if name.startswith(METADATA_PREFIX) or name == METADATA_PARTITIONS}
+    return {
+        name: value for name, value in found.items() if name.startswith(METADATA_PREFIX) or name == METADATA_PARTITIONS
+    }
 
 
 def record_key_of(found: Mapping[str, str]) -> Tuple[str, ...]:
@@ -149,7 +153,13 @@ def partition_fields(config: TableConfig) -> str:
 
 
 def write_options(
-    config: TableConfig, *, operation: str, parallelism: int, arrays: bool = False, timestamp_key: bool = False, record_index: bool = False,
+    config: TableConfig,
+    *,
+    operation: str,
+    parallelism: int,
+    arrays: bool = False,
+    timestamp_key: bool = False,
+    record_index: bool = False,
     rows: Optional[int] = None,
 ) -> Dict[str, str]:
     """The options of one write.
@@ -193,10 +203,22 @@ def write_options(
         defaults["hoodie.parquet.small.file.limit"] = str(small_file_bytes(rows))
     if operation == REWRITE:
         # No file of the old schema is read again by a writer, so what Hudi would check of it doesn't matter.
-        defaults.update({"hoodie.avro.schema.validate": "false", "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"})
+        defaults.update(
+            {
+                "hoodie.avro.schema.validate": "false",
+                "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true",
+            }
+        )
     found_by = _record_index_options() if record_index else {}
     keyed = _timestamp_key_options() if timestamp_key else {}
-    return {**defaults, **config.hudi, **_identity(config), **keyed, **found_by, "hoodie.datasource.write.operation": operation}
+    return {
+        **defaults,
+        **config.hudi,
+        **_identity(config),
+        **keyed,
+        **found_by,
+        "hoodie.datasource.write.operation": operation,
+    }
 
 
 def _timestamp_key_options() -> Dict[str, str]:
@@ -204,7 +226,10 @@ def _timestamp_key_options() -> Dict[str, str]:
 
     The text that both writers would give has milliseconds, in the time zone of the process: two rows could have one key.
     """
-    return {"hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": "false", "hoodie.datasource.write.row.writer.enable": "false"}
+    return {
+        "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": "false",
+        "hoodie.datasource.write.row.writer.enable": "false",
+    }
 
 
 def _record_index_options() -> Dict[str, str]:
@@ -351,9 +376,11 @@ def _services(config: TableConfig) -> Dict[str, str]:
         "hoodie.clustering.async.enabled": "false",
     }
     if config.table_type == MOR:
-        options.update({
-            "hoodie.compact.inline": "false" if served(config) else "true",
-            "hoodie.compact.inline.max.delta.commits": str(DELTA_COMMITS_PER_COMPACTION),
-            "hoodie.datasource.compaction.async.enable": "false",
-        })
+        options.update(
+            {
+                "hoodie.compact.inline": "false" if served(config) else "true",
+                "hoodie.compact.inline.max.delta.commits": str(DELTA_COMMITS_PER_COMPACTION),
+                "hoodie.datasource.compaction.async.enable": "false",
+            }
+        )
     return options

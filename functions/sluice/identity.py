@@ -1,4 +1,5 @@
 """What makes two mentions of an S3 object the same object: one function for notices and listings."""
+
 from __future__ import annotations
 
 import hashlib
@@ -34,7 +35,7 @@ class ObjectId:
     @property
     def etag(self) -> Optional[str]:
         """The ETag without quotes to read by, where the bucket keeps no versions."""
-        return self.version[len(ETAG_PREFIX):] if self.version.startswith(ETAG_PREFIX) else None
+        return self.version[len(ETAG_PREFIX) :] if self.version.startswith(ETAG_PREFIX) else None
 
     @property
     def lineage(self) -> str:
@@ -52,10 +53,14 @@ def identify(
     Raises UnidentifiedObject when neither is there or bucket or key can't be S3's.
     """
     if not bucket or not key or len(key.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
-        raise UnidentifiedObject("An object needs a bucket and a key of at most 1,024 bytes", bucket=bucket, key=key[:200])
+        raise UnidentifiedObject(
+            "An object needs a bucket and a key of at most 1,024 bytes", bucket=bucket, key=key[:200]
+        )
     if version_id and bucket_versioned:
         return ObjectId(bucket, key, version_id)
     bare = (etag or "").strip().strip('"')
     if not bare:
-        raise UnidentifiedObject("An object without versionId and without ETag can't be told from its other versions", bucket=bucket, key=key)
+        raise UnidentifiedObject(
+            "An object without versionId and without ETag can't be told from its other versions", bucket=bucket, key=key
+        )
     return ObjectId(bucket, key, ETAG_PREFIX + bare)

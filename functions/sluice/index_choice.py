@@ -1,4 +1,5 @@
 """Whether a table's rows are found by Hudi's record index or by the simple one."""
+
 from __future__ import annotations
 
 from typing import Optional

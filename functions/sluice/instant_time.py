@@ -1,4 +1,5 @@
 """An instant of a table's timeline as a moment, and a moment as an instant."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """Reads the text of a Java properties file: its entries, by name."""
+
 from __future__ import annotations
 
 import re
@@ -37,4 +38,8 @@ def _split(line: str) -> Tuple[str, str]:
 
 def _unescaped(text: str) -> str:
     simple = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-    return re.sub(r"\\(u[0-9A-Fa-f]{4}|.)", lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else simple.get(found[1], found[1]), text)
+    return re.sub(
+        r"\\(u[0-9A-Fa-f]{4}|.)",
+        lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else simple.get(found[1], found[1]),
+        text,
+    )

@@ -1,4 +1,5 @@
 """The StartJobRun request of a run, as a pure function of the lane's sizes and the deployment's names."""
+
 from __future__ import annotations
 
 import re
@@ -68,11 +69,21 @@ def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, sc
     Raises UnusableRequest for a value that can't be written into the request unquoted.
     """
     policy = execution_policy(
-        scope.prefixes, partition=environment.partition, bronze=environment.bronze_bucket, silver=environment.silver_bucket, artifacts=environment.artifact_bucket,
+        scope.prefixes,
+        partition=environment.partition,
+        bronze=environment.bronze_bucket,
+        silver=environment.silver_bucket,
+        artifacts=environment.artifact_bucket,
     )
     return _request(
-        environment, lane, run_id, policy=policy, timeout_min=execution_timeout_min(lane), tags={"sluice:lane": lane.name, "sluice:run": run_id},
-        entry_point="ingest.py", arguments=_arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
+        environment,
+        lane,
+        run_id,
+        policy=policy,
+        timeout_min=execution_timeout_min(lane),
+        tags={"sluice:lane": lane.name, "sluice:run": run_id},
+        entry_point="ingest.py",
+        arguments=_arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
     )
 
 
@@ -82,15 +93,31 @@ def start_trial(environment: JobEnvironment, trial: str) -> Dict[str, Any]:
     It holds no lane, reads no bronze and knows no ledger. Raises UnusableRequest as `start_job_run` does.
     """
     arguments = ["--trial", trial, "--region", environment.region, "--silver", environment.silver_bucket]
-    policy = trial_policy(trial, partition=environment.partition, silver=environment.silver_bucket, artifacts=environment.artifact_bucket)
+    policy = trial_policy(
+        trial, partition=environment.partition, silver=environment.silver_bucket, artifacts=environment.artifact_bucket
+    )
     return _request(
-        environment, LaneConfig(max_executors=1), trial, policy=policy, timeout_min=TRIAL_TIMEOUT_MIN, tags={"sluice:trial": trial},
-        entry_point=TRIAL_ENTRY_POINT, arguments=arguments,
+        environment,
+        LaneConfig(max_executors=1),
+        trial,
+        policy=policy,
+        timeout_min=TRIAL_TIMEOUT_MIN,
+        tags={"sluice:trial": trial},
+        entry_point=TRIAL_ENTRY_POINT,
+        arguments=arguments,
     )
 
 
 def _request(
-    environment: JobEnvironment, lane: LaneConfig, run_id: str, *, policy: str, timeout_min: int, tags: Mapping[str, str], entry_point: str, arguments: List[str]
+    environment: JobEnvironment,
+    lane: LaneConfig,
+    run_id: str,
+    *,
+    policy: str,
+    timeout_min: int,
+    tags: Mapping[str, str],
+    entry_point: str,
+    arguments: List[str],
 ) -> Dict[str, Any]:
     if not RUN_ID.fullmatch(run_id):
         raise UnusableRequest(f"{run_id!r} can't be a run id", field="run_id", value=run_id[:80])
@@ -125,7 +152,9 @@ def _request(
 
 def state_machine_parameters(request: Mapping[str, Any]) -> Dict[str, Any]:
     """A StartJobRun body as Step Functions takes it: members of structures begin with a capital; tags are a map, whose keys are data."""
-    return {name[0].upper() + name[1:]: value if name == "tags" else _capitalized(value) for name, value in request.items()}
+    return {
+        name[0].upper() + name[1:]: value if name == "tags" else _capitalized(value) for name, value in request.items()
+    }
 
 
 def _capitalized(value: Any) -> Any:
@@ -152,7 +181,11 @@ def _arguments(environment: JobEnvironment, lane: LaneConfig, run_id: str) -> Li
 def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> Tuple[Tuple[str, str], ...]:
     architecture = ARCHITECTURES.get(environment.architecture.lower())
     if architecture is None:
-        raise UnusableRequest(f"No release has an environment for {environment.architecture!r}", field="architecture", value=environment.architecture)
+        raise UnusableRequest(
+            f"No release has an environment for {environment.architecture!r}",
+            field="architecture",
+            value=environment.architecture,
+        )
     return (
         ("spark.jars", environment.hudi_jars),
         ("spark.submit.pyFiles", f"{environment.release_url}/sluice.zip"),

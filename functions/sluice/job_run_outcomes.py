@@ -1,4 +1,5 @@
 """What EMR's words about a job run mean for the lane that it holds."""
+
 from __future__ import annotations
 
 import re
@@ -59,7 +60,11 @@ def finally_billed(event: Any) -> Optional[str]:
 
 def concerned(lanes: Sequence[LaneState], news: JobRunNews) -> Tuple[LaneState, ...]:
     """The lanes that a job run's end can be about: the one it holds, and starts whose job run isn't known yet."""
-    return tuple(lane for lane in lanes if lane.job_run_id == news.job_run_id or (lane.state == STARTING and lane.job_run_id is None))
+    return tuple(
+        lane
+        for lane in lanes
+        if lane.job_run_id == news.job_run_id or (lane.state == STARTING and lane.job_run_id is None)
+    )
 
 
 def is_terminal(state: str) -> bool:

@@ -1,4 +1,5 @@
 """Infers the schema of JSON records that carry none, in Avro form: from every record of an object, so that nothing is guessed."""
+
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
@@ -54,11 +55,25 @@ class Inference:
         if not self._envelopes:
             return {"type": "record", "name": name, "fields": self._fields(self._flat)}
         if self._envelopes < self._records:
-            raise UnusableSchema("Some records of the object are envelopes (before, after, source, op) and some are not")
+            raise UnusableSchema(
+                "Some records of the object are envelopes (before, after, source, op) and some are not"
+            )
         row = {"type": "record", "name": name, "fields": self._fields(self._row)}
-        source = {"type": "record", "name": f"{name}.Source", "fields": [{"name": field, "type": ["null", _AS_IT_IS]} for field in self._source]}
-        fields: List[Dict[str, Any]] = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", name]}, {"name": "source", "type": ["null", source]}]
-        fields += [{"name": field, "type": ["null", _AS_IT_IS]} for field in self._flat if field not in ("before", "after", "source")]
+        source = {
+            "type": "record",
+            "name": f"{name}.Source",
+            "fields": [{"name": field, "type": ["null", _AS_IT_IS]} for field in self._source],
+        }
+        fields: List[Dict[str, Any]] = [
+            {"name": "before", "type": ["null", row]},
+            {"name": "after", "type": ["null", name]},
+            {"name": "source", "type": ["null", source]},
+        ]
+        fields += [
+            {"name": field, "type": ["null", _AS_IT_IS]}
+            for field in self._flat
+            if field not in ("before", "after", "source")
+        ]
         return {"type": "record", "name": f"{name}.Envelope", "fields": fields}
 
     def _fields(self, seen: Mapping[str, int]) -> List[Dict[str, Any]]:
@@ -96,7 +111,12 @@ def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> L
     """
     known = {name for name, kind in stored.items() if kind == "double"}
     for schema in schemas:
-        named = (stored_name(field["name"]) for record in _records(schema) for field in record["fields"] if field["type"][-1] == "double")
+        named = (
+            stored_name(field["name"])
+            for record in _records(schema)
+            for field in record["fields"]
+            if field["type"][-1] == "double"
+        )
         known.update(name for name in named if stored.get(name, "float") == "float")  # which becomes a double
     return [_with_doubles(schema, known) for schema in schemas]
 
@@ -163,5 +183,9 @@ def _type(name: str, kinds: int) -> Any:
     if known == _NESTED:
         return {"type": "string", "connect.name": JSON_TEXT}
     told = [word for bits, word in _WORDS.items() if known & bits]
-    raise Incompatible(f"Column {name[:100]} is {' and '.join(told)} in one object", column=name[:100], types=told,
-                       next_step="Say in json_types of the table what the column is, or let the source write one type")
+    raise Incompatible(
+        f"Column {name[:100]} is {' and '.join(told)} in one object",
+        column=name[:100],
+        types=told,
+        next_step="Say in json_types of the table what the column is, or let the source write one type",
+    )

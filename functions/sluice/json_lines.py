@@ -1,4 +1,5 @@
 """Newline-delimited JSON: the records of an object with the schema that each brings along, if it does."""
+
 from __future__ import annotations
 
 import codecs
@@ -14,7 +15,13 @@ from sluice.limits import DEFAULTS, Limits
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
 MAX_SCHEMAS = 64  # of one object: a schema changes seldom
-_OTHERS = ((b"Obj\x01", "an Avro container"), (b"PAR1", "Parquet"), (b"PK", "a zip archive"), (b"(\xb5/\xfd", "zstd"), (b"BZh", "bzip2"))
+_OTHERS = (
+    (b"Obj\x01", "an Avro container"),
+    (b"PAR1", "Parquet"),
+    (b"PK", "a zip archive"),
+    (b"(\xb5/\xfd", "zstd"),
+    (b"BZh", "bzip2"),
+)
 
 
 class NotJsonLines(SluiceError):
@@ -47,7 +54,9 @@ class Wrapped:
                 return self._schema, self._object(payload, record)
         found = parse(line)
         if not is_wrapped(found):
-            raise NotJsonLines("Some records of the object have Connect's schema wrapper and some have not", record=record)
+            raise NotJsonLines(
+                "Some records of the object have Connect's schema wrapper and some have not", record=record
+            )
         self._take(line, found["schema"])
         return self._schema, self._object(found["payload"], record)
 
@@ -72,12 +81,22 @@ class Wrapped:
 
 def is_wrapped(value: Any) -> bool:
     """Whether a parsed record is Connect's wrapper with a schema in it."""
-    return isinstance(value, dict) and value.keys() == {"schema", "payload"} and isinstance(value["schema"], dict) and isinstance(value["schema"].get("type"), str)
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"schema", "payload"}
+        and isinstance(value["schema"], dict)
+        and isinstance(value["schema"].get("type"), str)
+    )
 
 
 def _without_null_schema(value: Any) -> Any:
     """Connect's wrapper around a value without a schema is {"schema": null, "payload": ...}: the value itself."""
-    if isinstance(value, dict) and value.keys() == {"schema", "payload"} and value["schema"] is None and isinstance(value["payload"], dict):
+    if (
+        isinstance(value, dict)
+        and value.keys() == {"schema", "payload"}
+        and value["schema"] is None
+        and isinstance(value["payload"], dict)
+    ):
         return value["payload"]
     return value
 
@@ -85,7 +104,7 @@ def _without_null_schema(value: Any) -> Any:
 def lines(text: bytes) -> Iterator[bytes]:
     """The lines that hold something. Raises NotJsonLines for what is another format by its first byte."""
     if text.startswith(codecs.BOM_UTF8):
-        text = text[len(codecs.BOM_UTF8):]
+        text = text[len(codecs.BOM_UTF8) :]
     _check_begin(text)
     begin = 0
     while begin < len(text):
@@ -125,10 +144,16 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
                     wrapped = Wrapped()
                     schema, value = wrapped.read(line, number)
                 elif not isinstance(value, dict) or is_wrapped(value):
-                    raise NotJsonLines("The record is no JSON object, or has a schema where others have none", record=number)
+                    raise NotJsonLines(
+                        "The record is no JSON object, or has a schema where others have none", record=number
+                    )
             _no_wider(value, limits.schema_columns, number)
         except (DamagedJson, NotJsonLines, ExpansionLimit, SchemaTooComplex, UnicodeDecodeError) as error:
-            broken = error if isinstance(error, SluiceError) else NotJsonLines("The record is not UTF-8", record=number, cause=str(error)[:100])
+            broken = (
+                error
+                if isinstance(error, SluiceError)
+                else NotJsonLines("The record is not UTF-8", record=number, cause=str(error)[:100])
+            )
             yield Line(wrapped.schema if wrapped is not None else None, broken, content)
             continue
         first = False
@@ -144,7 +169,9 @@ def _no_wider(value: Dict[str, Any], limit: int, number: int) -> None:
     """Of a record, and of an envelope's sides."""
     for each in (value, *(member for member in value.values() if isinstance(member, dict))):
         if len(each) > limit:
-            raise SchemaTooComplex(f"The record has more than {limit:,} fields", limit=limit, what="fields", record=number)
+            raise SchemaTooComplex(
+                f"The record has more than {limit:,} fields", limit=limit, what="fields", record=number
+            )
 
 
 def schema_in_head(head: bytes, whole: bool) -> Optional[Dict[str, Any]]:
@@ -152,7 +179,7 @@ def schema_in_head(head: bytes, whole: bool) -> Optional[Dict[str, Any]]:
 
     Raises NotJsonLines for what can't be JSON records, and UnusableSchema. A first record that is damaged tells nothing.
     """
-    begin = head[len(codecs.BOM_UTF8):] if head.startswith(codecs.BOM_UTF8) else head
+    begin = head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head
     _check_begin(begin)
     line, newline, _ = begin.lstrip(b" \t\r\n").partition(b"\n")
     text = line.decode("utf-8", errors="ignore")  # the last character may be cut
@@ -182,4 +209,6 @@ def _check_begin(text: bytes) -> None:
     first = text.lstrip(b" \t\r\n")[:1]
     if first and first != b"{":
         looks = next((name for begins, name in _OTHERS if text.startswith(begins)), "something else")
-        raise NotJsonLines(f"The object does not begin as a JSON object but as {looks}", begins=text[:16].hex(), record=0)
+        raise NotJsonLines(
+            f"The object does not begin as a JSON object but as {looks}", begins=text[:16].hex(), record=0
+        )

@@ -1,4 +1,5 @@
 """Parses JSON without losing a digit, and writes what was parsed as text again."""
+
 from __future__ import annotations
 
 import json

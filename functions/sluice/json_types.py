@@ -1,4 +1,5 @@
 """What `json_types` of a table says that a column of schemaless JSON is, in Avro form."""
+
 from __future__ import annotations
 
 import re
@@ -10,7 +11,13 @@ METADATA = "sluice.json.Metadata"  # a field of which the name counts, and whose
 
 _DECIMAL = re.compile(r"(base64 )?decimal\(([1-9][0-9]?),([0-9]{1,2})\)")
 _TYPES: Dict[str, Any] = {
-    "boolean": "boolean", "int": "int", "long": "long", "float": "float", "double": "double", "string": "string", "bytes": "bytes",
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "bytes",
     "json": {"type": "string", "connect.name": JSON_TEXT},
     "date": {"type": "int", "connect.name": "io.debezium.time.Date"},
     "time_millis": {"type": "int", "connect.name": "io.debezium.time.Time"},
@@ -42,4 +49,10 @@ def declared_type(text: str) -> Any:
     precision, scale = int(decimal[2]), int(decimal[3])
     if precision > 38 or scale > precision:
         raise UnknownType("is a decimal of at most 38 digits, of which no more are behind the point")
-    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale, **({BASE64: True} if decimal[1] else {})}
+    return {
+        "type": "bytes",
+        "logicalType": "decimal",
+        "precision": precision,
+        "scale": scale,
+        **({BASE64: True} if decimal[1] else {}),
+    }

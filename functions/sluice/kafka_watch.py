@@ -1,4 +1,5 @@
 """What is known of a table's Kafka partitions, and what it says of the objects that a batch has read: which wait, which are refused."""
+
 from __future__ import annotations
 
 import json
@@ -66,7 +67,11 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
 
 def only_partition(watch: KafkaWatch, *, generation: int) -> Optional[int]:
     """The one Kafka partition that a table's objects of a generation came from; None where there were several, and where none was told."""
-    return next((partition for partition, mark in watch.marks.items() if mark.generation == generation), None) if len(watch.marks) == 1 else None
+    return (
+        next((partition for partition, mark in watch.marks.items() if mark.generation == generation), None)
+        if len(watch.marks) == 1
+        else None
+    )
 
 
 def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
@@ -80,7 +85,9 @@ def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
         return marks
     kept: Dict[int, Mark] = {}
     room = MOST_CHARACTERS
-    for partition, mark in sorted(marks.items(), key=lambda each: (each[1].restarted_at is None, -(each[1].newest_ms or 0), each[0])):
+    for partition, mark in sorted(
+        marks.items(), key=lambda each: (each[1].restarted_at is None, -(each[1].newest_ms or 0), each[0])
+    ):
         room -= sizes[partition]
         if room < 0:
             break

@@ -21,6 +21,7 @@ never happens and on a step that isn't listed:
     resume         any                idle, or the same  counts as an arrival; also un-halts
                                       without a request
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -131,8 +132,16 @@ def request_start(state: LaneState, run_id: str, now: int) -> Result:
     if state.backoff_until is not None and now < state.backoff_until:
         return Refused("request_start", "the lane is in back-off", state)
     return replace(
-        state, state=STARTING, run_id=run_id, job_run_id=None, attempt=None, start_requested_at=now,
-        held_at=None, progressed=False, due_at=None, reason=None,
+        state,
+        state=STARTING,
+        run_id=run_id,
+        job_run_id=None,
+        attempt=None,
+        start_requested_at=now,
+        held_at=None,
+        progressed=False,
+        due_at=None,
+        reason=None,
     )
 
 
@@ -181,14 +190,27 @@ def release(state: LaneState, run_id: str, arrivals_seen: int, due_at: Optional[
     if state.arrivals != arrivals_seen:
         return Refused("release", f"{state.arrivals - arrivals_seen} arrivals since the run last looked", state)
     return replace(
-        _without_run(state), state=PAUSED if state.pause_requested else IDLE, pause_requested=False,
-        arrivals_seen=arrivals_seen, due_at=due_at, failures=0, capacity_failures=0, backoff_until=None, reason=None,
+        _without_run(state),
+        state=PAUSED if state.pause_requested else IDLE,
+        pause_requested=False,
+        arrivals_seen=arrivals_seen,
+        due_at=due_at,
+        failures=0,
+        capacity_failures=0,
+        backoff_until=None,
+        reason=None,
     )
 
 
 def lapse(
-    state: LaneState, run_id: str, now: int, *, job_run_id: Optional[str], progressed: bool = False,
-    capacity: bool = False, reason: Optional[str] = None,
+    state: LaneState,
+    run_id: str,
+    now: int,
+    *,
+    job_run_id: Optional[str],
+    progressed: bool = False,
+    capacity: bool = False,
+    reason: Optional[str] = None,
 ) -> Result:
     """Take the lane from a run whose job run is terminal at EMR, or that never came to be one.
 
@@ -236,13 +258,25 @@ def resume(state: LaneState) -> LaneState:
     if state.state in (STARTING, RUNNING):
         return replace(state, pause_requested=False, arrivals=state.arrivals + 1)
     return replace(
-        state, state=IDLE, pause_requested=False, arrivals=state.arrivals + 1, failures=0, capacity_failures=0,
-        backoff_until=None, reason=None,
+        state,
+        state=IDLE,
+        pause_requested=False,
+        arrivals=state.arrivals + 1,
+        failures=0,
+        capacity_failures=0,
+        backoff_until=None,
+        reason=None,
     )
 
 
 def _without_run(state: LaneState) -> LaneState:
     return replace(
-        state, run_id=None, job_run_id=None, attempt=None, start_requested_at=None, held_at=None,
-        progressed=False, last_run_id=state.run_id,
+        state,
+        run_id=None,
+        job_run_id=None,
+        attempt=None,
+        start_requested_at=None,
+        held_at=None,
+        progressed=False,
+        last_run_id=state.run_id,
     )

@@ -1,4 +1,5 @@
 """What a lane is configured to be: how its runs are sized and when they end."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """Where everything lies in the ledger: the key of every kind of item, and the states of an object."""
+
 from __future__ import annotations
 
 from typing import Dict, Tuple
@@ -17,8 +18,13 @@ INDEX = "by_state"
 SHARDS = 8
 LANES_LISTED_AS, TABLES_LISTED_AS, MESSAGES = "lane", "table", "message"
 UNANNOUNCED = "unannounced"  # committed batches that nobody was told of yet
-ROWS, DECISIONS = "rows", "decision"  # committed objects of which rows are quarantined; what was decided about what was set aside
-DISCARDED = "discarded"  # the rule by which an object is ignored that was discarded after it had been quarantined or parked
+ROWS, DECISIONS = (
+    "rows",
+    "decision",
+)  # committed objects of which rows are quarantined; what was decided about what was set aside
+DISCARDED = (
+    "discarded"  # the rule by which an object is ignored that was discarded after it had been quarantined or parked
+)
 
 Key = Dict[str, str]
 

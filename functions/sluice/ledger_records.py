@@ -1,4 +1,5 @@
 """What goes into the ledger and comes out of it about objects and batches, as plain records."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -44,8 +45,12 @@ class AdmittedObject:
     code: Optional[str] = None
     attempt: int = 0
     merged: bool = False  # whether a batch has committed rows of it: it is taken back in for those that were set aside
-    rows_aside: Optional[str] = None  # of such an object: the key in the silver bucket of those of its rows that no batch has merged
-    generation: Optional[int] = None  # the generation that it was merged under before its table was rebuilt; None: its table's
+    rows_aside: Optional[str] = (
+        None  # of such an object: the key in the silver bucket of those of its rows that no batch has merged
+    )
+    generation: Optional[int] = (
+        None  # the generation that it was merged under before its table was rebuilt; None: its table's
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """What a lost ledger held of objects and tables, out of the manifests and outcomes of every batch."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -12,7 +13,9 @@ from sluice.manifest import Manifest, ManifestObject, TablePart
 from sluice.outcome import COMMITTED as COMMITTED_PART
 from sluice.outcome import Outcome
 
-TABLE_QUARANTINED = "table_quarantined"  # the code of objects whose part was quarantined whole, for no reason of their own
+TABLE_QUARANTINED = (
+    "table_quarantined"  # the code of objects whose part was quarantined whole, for no reason of their own
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ def verdicts(outcome: Outcome, objects: Iterable[ObjectId]) -> Dict[ObjectId, Ve
     for identity in objects:
         named = identity.hash
         if named in parked:
-            found[identity] = Verdict(PARKED, parked[named].code, parked[named].reason, parked_generation=outcome.parked_generation)
+            found[identity] = Verdict(
+                PARKED, parked[named].code, parked[named].reason, parked_generation=outcome.parked_generation
+            )
         elif named in errors:
             found[identity] = Verdict(QUARANTINED, errors[named].code, errors[named].reason)
         elif outcome.state != COMMITTED_PART:
@@ -83,8 +88,13 @@ class KnownTable:
             return replace(self, totals=totals, failed=outcome.reason)
         wrote = outcome.instant is not None
         return KnownTable(
-            last=outcome, noted=outcome if outcome.notes or wrote else self.noted, committed=outcome if wrote else self.committed,
-            watched=outcome if outcome.watch else self.watched, pinned=part.table_config.pinned if wrote else self.pinned, totals=totals)
+            last=outcome,
+            noted=outcome if outcome.notes or wrote else self.noted,
+            committed=outcome if wrote else self.committed,
+            watched=outcome if outcome.watch else self.watched,
+            pinned=part.table_config.pinned if wrote else self.pinned,
+            totals=totals,
+        )
 
 
 class Recovery:
@@ -127,26 +137,64 @@ class Recovery:
                 known[table] = known[table].after(outcome, part, found)
         return known
 
-    def _keep(self, item: ManifestObject, table: str, manifest: Manifest, outcome: Outcome, verdict: Verdict, part: TablePart, *, void: bool, whole: bool) -> None:
+    def _keep(
+        self,
+        item: ManifestObject,
+        table: str,
+        manifest: Manifest,
+        outcome: Outcome,
+        verdict: Verdict,
+        part: TablePart,
+        *,
+        void: bool,
+        whole: bool,
+    ) -> None:
         again = void or not whole
         # A part that only returned has no outcome, so the highest attempt is the last word, and of equal ones what is sure, then the later.
         rank = (item.attempt, not again, outcome.committed_at)
         if rank <= self._ranks.get(item.id, (-1, False, 0)):
             return
         self._ranks[item.id] = rank
-        named = {"size": item.size, "table": table, "lane": manifest.lane, "topic": item.topic, "kafka_partition": item.kafka_partition, "offset": item.offset,
-                 "format": item.format, "schema": item.schema}
+        named = {
+            "size": item.size,
+            "table": table,
+            "lane": manifest.lane,
+            "topic": item.topic,
+            "kafka_partition": item.kafka_partition,
+            "offset": item.offset,
+            "format": item.format,
+            "schema": item.schema,
+        }
         if again:
             generation = int(part.config.get("generation", 0))
-            record = ObjectRecord(item.id, PENDING, item.admitted_at, attempt=item.attempt + 1, generation=generation, **named)
+            record = ObjectRecord(
+                item.id, PENDING, item.admitted_at, attempt=item.attempt + 1, generation=generation, **named
+            )
         else:
             record = ObjectRecord(
-                item.id, verdict.state, item.admitted_at, attempt=item.attempt, merged=item.merged, rows_aside=item.rows_aside, batch=manifest.batch, code=verdict.code, reason=verdict.reason,
-                quarantined_rows=verdict.rows, row_codes=verdict.row_codes, parked_generation=verdict.parked_generation, **named)
+                item.id,
+                verdict.state,
+                item.admitted_at,
+                attempt=item.attempt,
+                merged=item.merged,
+                rows_aside=item.rows_aside,
+                batch=manifest.batch,
+                code=verdict.code,
+                reason=verdict.reason,
+                quarantined_rows=verdict.rows,
+                row_codes=verdict.row_codes,
+                parked_generation=verdict.parked_generation,
+                **named,
+            )
         self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
 
 
 def counts_of(outcome: Outcome, found: Mapping[ObjectId, Verdict]) -> Dict[str, int]:
     """What a part adds to its table's totals: its own counts, its objects by what became of them, and whether there was a commit, which table services are due by."""
     ended = Counter(verdict.state for verdict in found.values())
-    return {**outcome.counts, "objects": ended[COMMITTED], "objects_quarantined": ended[QUARANTINED], "commits": int(outcome.instant is not None)}
+    return {
+        **outcome.counts,
+        "objects": ended[COMMITTED],
+        "objects_quarantined": ended[QUARANTINED],
+        "commits": int(outcome.instant is not None),
+    }

@@ -1,4 +1,5 @@
 """How large, how deep and how wide what arrives may be before it is set aside instead of read."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields

@@ -1,4 +1,5 @@
 """Whether a source's log began again lower: judged per Kafka partition from what objects brought, before anything of them is committed."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
@@ -9,7 +10,14 @@ from sluice.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSE
 LOG_RESTARTED = "log_restarted"  # the code that objects are parked under
 SERVERS_KEPT = 32  # of the ids of servers whose changes were seen
 
-_KINDS = {OFFSET_ONLY: "the Kafka offset alone", POSTGRES: "PostgreSQL's", MYSQL: "MySQL's", SQLSERVER: "SQL Server's", ORACLE: "Oracle's", MONGODB: "MongoDB's"}
+_KINDS = {
+    OFFSET_ONLY: "the Kafka offset alone",
+    POSTGRES: "PostgreSQL's",
+    MYSQL: "MySQL's",
+    SQLSERVER: "SQL Server's",
+    ORACLE: "Oracle's",
+    MONGODB: "MongoDB's",
+}
 _MIB = 1024**2
 _FALL_BYTES = 1024 * _MIB  # of PostgreSQL's log: longer than the log of a transaction that commits late
 _LEAST_FALL_BYTES = 16 * _MIB  # one segment of it
@@ -88,8 +96,17 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
             waiting.setdefault(item.partition, []).append(item)
     parked: Dict[str, str] = {}
     for partition in sorted(waiting, key=lambda each: (each not in known, each)):
-        elsewhere = None if partition in known else next((mark for _, mark in sorted(known.items()) if mark.restarted_at is not None), None)
-        mark, reasons = _of_partition(known.get(partition), elsewhere, sorted(waiting[partition], key=lambda item: (item.first, item.last, item.object)), generation)
+        elsewhere = (
+            None
+            if partition in known
+            else next((mark for _, mark in sorted(known.items()) if mark.restarted_at is not None), None)
+        )
+        mark, reasons = _of_partition(
+            known.get(partition),
+            elsewhere,
+            sorted(waiting[partition], key=lambda item: (item.first, item.last, item.object)),
+            generation,
+        )
         parked.update(reasons)
         if mark is not None:
             known[partition] = mark
@@ -99,20 +116,32 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
 def began_again(marks: Mapping[int, Mark], partition: Optional[int], offset: Optional[int], *, generation: int) -> bool:
     """Whether an object that nobody has read yet is known to be of a log that began again: it follows what is parked of its Kafka partition."""
     mark = marks.get(partition) if partition is not None else None
-    return mark is not None and mark.generation == generation and mark.restarted_at is not None and offset is not None and offset >= mark.restarted_at
+    return (
+        mark is not None
+        and mark.generation == generation
+        and mark.restarted_at is not None
+        and offset is not None
+        and offset >= mark.restarted_at
+    )
 
 
-def _of_partition(mark: Optional[Mark], elsewhere: Optional[Mark], items: Sequence[SeenObject], generation: int) -> Tuple[Optional[Mark], Dict[str, str]]:
+def _of_partition(
+    mark: Optional[Mark], elsewhere: Optional[Mark], items: Sequence[SeenObject], generation: int
+) -> Tuple[Optional[Mark], Dict[str, str]]:
     reasons: Dict[str, str] = {}
     for at, item in enumerate(items):
         if mark is not None and mark.restarted_at is not None and item.first >= mark.restarted_at:
-            reasons[item.object] = _told(f"everything from offset {mark.restarted_at} of Kafka partition {item.partition} is of a log that began again")
+            reasons[item.object] = _told(
+                f"everything from offset {mark.restarted_at} of Kafka partition {item.partition} is of a log that began again"
+            )
             continue
         before = mark if mark is not None else elsewhere
         if before is not None and (mark is None or item.first > mark.offset):
             why = _restart(before, items[at:])
             if why is not None:
-                reasons[item.object] = _told(f"Kafka partition {item.partition} at offset {item.first} (after {before.offset}): {why}")
+                reasons[item.object] = _told(
+                    f"Kafka partition {item.partition} at offset {item.first} (after {before.offset}): {why}"
+                )
                 mark = replace(before, restarted_at=item.first)
                 continue
         mark = _advanced(mark, item, generation)
@@ -137,7 +166,12 @@ def _restart(mark: Mark, items: Sequence[SeenObject]) -> Optional[str]:
         return f"the binlog is called {new_logs[0][:100]!r} and was {', '.join(mark.logs)[:100]!r}"
     if mark.servers and item.servers and not set(mark.servers) & set(item.servers):
         return f"the changes are of server {item.servers[0][:40]} and were of {', '.join(mark.servers)[:100]}"
-    if mark.newest_ms is None or item.newest_ms is None or item.newest_ms <= mark.newest_ms or not _far_below(mark, item):
+    if (
+        mark.newest_ms is None
+        or item.newest_ms is None
+        or item.newest_ms <= mark.newest_ms
+        or not _far_below(mark, item)
+    ):
         return None
     # A long transaction's rows come together when it commits, from far back in PostgreSQL's log: what follows them doesn't.
     if item.kind == POSTGRES and not all(_far_below(mark, later) for later in items[1:] if later.first > mark.offset):
@@ -169,11 +203,17 @@ def _advanced(mark: Optional[Mark], item: SeenObject, generation: int) -> Mark:
     """The high-water after an object that goes on."""
     assert item.highest is not None
     if mark is None or (mark.kind != item.kind and item.last > mark.offset):
-        return Mark(generation, item.last, item.kind, item.highest, item.newest_ms, item.logs, item.servers[:SERVERS_KEPT])
+        return Mark(
+            generation, item.last, item.kind, item.highest, item.newest_ms, item.logs, item.servers[:SERVERS_KEPT]
+        )
     if mark.kind != item.kind:
         return mark
     times = [each for each in (mark.newest_ms, item.newest_ms) if each is not None]
     return replace(
-        mark, offset=max(mark.offset, item.last), highest=max(mark.highest, item.highest), newest_ms=max(times, default=None),
-        logs=mark.logs or item.logs, servers=tuple(sorted({*mark.servers, *item.servers}))[:SERVERS_KEPT],
+        mark,
+        offset=max(mark.offset, item.last),
+        highest=max(mark.highest, item.highest),
+        newest_ms=max(times, default=None),
+        logs=mark.logs or item.logs,
+        servers=tuple(sorted({*mark.servers, *item.servers}))[:SERVERS_KEPT],
     )

@@ -1,4 +1,5 @@
 """A batch written down before anything of it is read: its objects by table, and the id that they give it."""
+
 from __future__ import annotations
 
 import hashlib
@@ -79,14 +80,24 @@ class Manifest:
 
     def to_json(self) -> str:
         """Canonical JSON: the same manifest gives the same bytes, so putting it again changes nothing."""
-        return canonical_json({
-            "format": FORMAT, "batch": self.batch, "lane": self.lane, "run": self.run, "created_at": self.created_at,
-            "configuration_version": self.configuration_version,
-            "tables": {
-                table: {"config": dict(part.config), "objects": [_told(item) for item in part.objects], **({"watch": dict(part.watch)} if part.watch else {})}
-                for table, part in self.tables.items()
-            },
-        })
+        return canonical_json(
+            {
+                "format": FORMAT,
+                "batch": self.batch,
+                "lane": self.lane,
+                "run": self.run,
+                "created_at": self.created_at,
+                "configuration_version": self.configuration_version,
+                "tables": {
+                    table: {
+                        "config": dict(part.config),
+                        "objects": [_told(item) for item in part.objects],
+                        **({"watch": dict(part.watch)} if part.watch else {}),
+                    }
+                    for table, part in self.tables.items()
+                },
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
@@ -94,10 +105,19 @@ class Manifest:
         content = document_of(text, "manifest")
         try:
             tables = {
-                table: TablePart(part["config"], tuple(ManifestObject(**item) for item in part["objects"]), part.get("watch", {}))
+                table: TablePart(
+                    part["config"], tuple(ManifestObject(**item) for item in part["objects"]), part.get("watch", {})
+                )
                 for table, part in content["tables"].items()
             }
-            return cls(content["batch"], content["lane"], content["run"], content["created_at"], content["configuration_version"], tables)
+            return cls(
+                content["batch"],
+                content["lane"],
+                content["run"],
+                content["created_at"],
+                content["configuration_version"],
+                tables,
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise UnreadableManifest(f"A manifest lacks or misnames a field: {error}", found=text[:200]) from error
 
@@ -107,10 +127,14 @@ def _told(item: ManifestObject) -> Dict[str, Any]:
     return {name: value for name, value in asdict(item).items() if name not in ("merged", "rows_aside") or value}
 
 
-def open_manifest(lane: str, run: str, created_at: int, configuration_version: str, tables: Mapping[str, TablePart]) -> Manifest:
+def open_manifest(
+    lane: str, run: str, created_at: int, configuration_version: str, tables: Mapping[str, TablePart]
+) -> Manifest:
     """A manifest with the batch id that its lane and objects give it."""
     listed = [item for part in tables.values() for item in part.objects]
-    batch = batch_id(lane, (item.id for item in listed), attempts={item.id: item.attempt for item in listed if item.attempt})
+    batch = batch_id(
+        lane, (item.id for item in listed), attempts={item.id: item.attempt for item in listed if item.attempt}
+    )
     return Manifest(batch, lane, run, created_at, configuration_version, dict(tables))
 
 

@@ -1,4 +1,5 @@
 """Whether objects of an append-only table hold the same Kafka records under different keys: by the offsets that their names and lengths give."""
+
 from __future__ import annotations
 
 import hashlib
@@ -38,7 +39,9 @@ def ranges_of(values: Iterable[Sequence[Any]]) -> Tuple[OffsetRange, ...]:
     return tuple(OffsetRange(*value) for value in values)
 
 
-def overlapping(ranges: Sequence[OffsetRange], seen: Iterable[SeenObject]) -> Tuple[Tuple[OffsetRange, ...], Dict[str, Overlap]]:
+def overlapping(
+    ranges: Sequence[OffsetRange], seen: Iterable[SeenObject]
+) -> Tuple[Tuple[OffsetRange, ...], Dict[str, Overlap]]:
     """The ranges after the objects that go on, newest last, and why which others (by hash) don't. `seen` is in the order of admission.
 
     Only objects of one folder are compared: a partitioner that sorts records into folders takes them from among each
@@ -56,7 +59,8 @@ def overlapping(ranges: Sequence[OffsetRange], seen: Iterable[SeenObject]) -> Tu
         if other is not None:
             refused[item.object] = Overlap(
                 f"Offsets {mine.first} to {mine.last} of Kafka partition {mine.partition} overlap {other.first} to {other.last}, which another object of the folder brought",
-                offsets=f"{mine.first}-{mine.last}", other=f"{other.first}-{other.last}",
+                offsets=f"{mine.first}-{mine.last}",
+                other=f"{other.first}-{other.last}",
             )
         else:
             known.append(mine)

@@ -1,4 +1,5 @@
 """What became of one table's part of a batch: committed or not, what was set aside, and where its time went."""
+
 from __future__ import annotations
 
 import json

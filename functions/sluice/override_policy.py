@@ -1,4 +1,5 @@
 """Which Hudi options a table's configuration may not override, and what owns each."""
+
 from __future__ import annotations
 
 from typing import Optional, Tuple

@@ -1,4 +1,5 @@
 """Reads the footer of a Parquet file from its last bytes: rows, size, and the writer schema in Avro form."""
+
 from __future__ import annotations
 
 import json
@@ -68,7 +69,7 @@ def footer_bytes(tail: bytes, whole: bool) -> int:
         raise UnsupportedParquet("The Parquet file is encrypted")
     if not tail.endswith(MAGIC) or whole and (not tail.startswith(MAGIC) or len(tail) < len(MAGIC) + TAIL_BYTES):
         raise NotParquet("The object is not a Parquet file", ends=tail[-16:].hex(), empty=not tail)
-    length = int.from_bytes(tail[-TAIL_BYTES:-len(MAGIC)], "little") + TAIL_BYTES
+    length = int.from_bytes(tail[-TAIL_BYTES : -len(MAGIC)], "little") + TAIL_BYTES
     if length > MAX_FOOTER_BYTES:
         raise UnsupportedParquet(f"The Parquet footer is longer than {MAX_FOOTER_BYTES} bytes", bytes=length)
     if whole and length > len(tail) - len(MAGIC):
@@ -97,8 +98,12 @@ def _chunk(told: Mapping[int, Any]) -> ColumnChunk:
     """Of a ColumnMetaData. pyarrow tells the same, and ends the whole process where these fields contradict each other."""
     encodings = set(told[2])
     return ColumnChunk(
-        ".".join(part.decode("utf-8") for part in told[3]), int(told[5]), int(told[6]), told[1] == _BYTE_ARRAY and not encodings.isdisjoint(_DICTIONARIES),
-        _DELTA_BYTE_ARRAY in encodings)
+        ".".join(part.decode("utf-8") for part in told[3]),
+        int(told[5]),
+        int(told[6]),
+        told[1] == _BYTE_ARRAY and not encodings.isdisjoint(_DICTIONARIES),
+        _DELTA_BYTE_ARRAY in encodings,
+    )
 
 
 def _written(pairs: Any) -> Optional[Dict[str, Any]]:

@@ -1,4 +1,5 @@
 """Parquet's own schema in the Avro form in which every writer schema is understood."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -15,17 +16,37 @@ _PHYSICAL = ("boolean", "int", "long", "int96", "float", "double", "bytes", "byt
 _REPEATED = 2
 _C_MAP, _C_LIST, _C_DECIMAL, _C_UINT_64 = (1, 2), 3, 5, 14
 _CONVERTED: Dict[int, Any] = {
-    0: "string", 4: "string", 6: {"type": "int", "logicalType": "date"}, 7: {"type": "int", "logicalType": "time-millis"},
-    8: {"type": "long", "logicalType": "time-micros"}, 9: {"type": "long", "logicalType": "timestamp-millis"},
-    10: {"type": "long", "logicalType": "timestamp-micros"}, 11: "int", 12: "int", 13: "long", 15: "int", 16: "int", 17: "int", 18: "long",
+    0: "string",
+    4: "string",
+    6: {"type": "int", "logicalType": "date"},
+    7: {"type": "int", "logicalType": "time-millis"},
+    8: {"type": "long", "logicalType": "time-micros"},
+    9: {"type": "long", "logicalType": "timestamp-millis"},
+    10: {"type": "long", "logicalType": "timestamp-micros"},
+    11: "int",
+    12: "int",
+    13: "long",
+    15: "int",
+    16: "int",
+    17: "int",
+    18: "long",
     19: {"type": "string", "connect.name": JSON_TEXT},
 }
 _L_DECIMAL, _L_TIME, _L_TIMESTAMP, _L_INTEGER = 5, 7, 8, 10
 _LOGICAL: Dict[int, Any] = {
-    1: "string", 4: "string", 6: {"type": "int", "logicalType": "date"}, 12: {"type": "string", "connect.name": JSON_TEXT},
-    14: {"type": "string", "connect.name": UUID}, 15: "float",
+    1: "string",
+    4: "string",
+    6: {"type": "int", "logicalType": "date"},
+    12: {"type": "string", "connect.name": JSON_TEXT},
+    14: {"type": "string", "connect.name": UUID},
+    15: "float",
 }
-_UNSIGNED_64 = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}  # the shortest decimal with room for 2^64
+_UNSIGNED_64 = {
+    "type": "bytes",
+    "logicalType": "decimal",
+    "precision": 20,
+    "scale": 0,
+}  # the shortest decimal with room for 2^64
 _UNITS = {1: "millis", 2: "micros", 3: "nanos"}
 
 
@@ -69,7 +90,9 @@ def _group(elements: List[Mapping[int, Any]], at: int, parent: str, depth: int) 
         items = entry.get("items") if isinstance(entry, dict) else None
         if isinstance(items, dict) and len(items.get("fields", ())) == 2:
             key, value = (field["type"] for field in items["fields"])
-            return ({"type": "map", "values": value} if key[-1] == "string" else {"type": "array", "items": items}), following
+            return (
+                {"type": "map", "values": value} if key[-1] == "string" else {"type": "array", "items": items}
+            ), following
     return made, following
 
 

@@ -1,4 +1,5 @@
 """The total order of changes to one row, as a string whose order is the order of the changes."""
+
 from __future__ import annotations
 
 import re
@@ -21,6 +22,7 @@ _LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
 _RS_ID = re.compile(r"\s*(?:0x)?([0-9a-fA-F]{1,8})\.([0-9a-fA-F]{1,8})\.([0-9a-fA-F]{1,4})\s*")
 _LIMIT_20 = 10**20
 _LIMIT_10 = 10**10
+
 
 @dataclass(frozen=True)
 class _Source:
@@ -73,7 +75,9 @@ def detect(field_names: Collection[str], prefixes: Sequence[str] = ("",)) -> Pos
         if told and partial is None:
             partial = missing
     if partial is not None:
-        return PositionFields(OFFSET_ONLY, (), f"add {','.join(partial)} to add.fields: the log position is incomplete without")
+        return PositionFields(
+            OFFSET_ONLY, (), f"add {','.join(partial)} to add.fields: the log position is incomplete without"
+        )
     return PositionFields(OFFSET_ONLY, (), f"{NO_POSITION}: changes are ordered by Kafka offset alone")
 
 
@@ -84,7 +88,9 @@ NO_POSITION = (
 
 
 def _present(field: str, prefixes: Sequence[str], present: Collection[str]) -> str:
-    if field == "ts_ms" and len(prefixes) > 1:  # under the bare prefix of flattened fields it is the connector's own clock
+    if (
+        field == "ts_ms" and len(prefixes) > 1
+    ):  # under the bare prefix of flattened fields it is the connector's own clock
         prefixes = prefixes[1:]
     return next((prefix + field for prefix in prefixes if prefix + field in present), "")
 
@@ -114,14 +120,27 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
             commit, change, serial = components
             serial = 0 if serial is None else serial
             if commit is not None and 0 <= serial < _LIMIT_10:
-                return "%04d.%s.%s.%010d.%020d" % (generation, _sqlserver_lsn(commit), _sqlserver_lsn(change), serial, offset)
+                return "%04d.%s.%s.%010d.%020d" % (
+                    generation,
+                    _sqlserver_lsn(commit),
+                    _sqlserver_lsn(change),
+                    serial,
+                    offset,
+                )
         elif kind == ORACLE:
             commit, scn, segment, number = components
             own, number = _scn(scn), 0 if number is None else number
             # A snapshot's rows name no commit: they are as of their own SCN, and older than what was committed later.
             committed = own if commit is None or commit == "" else _scn(commit)
             if max(own, committed) < _LIMIT_20 and 0 <= number < _LIMIT_10:
-                return "%04d.%020d.%020d.%s.%010d.%020d" % (generation, committed, own, _segment(segment), number, offset)
+                return "%04d.%020d.%020d.%s.%010d.%020d" % (
+                    generation,
+                    committed,
+                    own,
+                    _segment(segment),
+                    number,
+                    offset,
+                )
         elif kind == MONGODB:
             ts_ms, order = components
             if 0 <= ts_ms < _LIMIT_20 and -1 <= order < _LIMIT_10 - 1:
@@ -129,13 +148,19 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
         elif kind == OFFSET_ONLY and not components:
             return "%04d.%020d" % (generation, offset)
     except (TypeError, ValueError) as error:
-        raise Unordered(f"A {kind} position has a missing or malformed part", field=kind, value=repr(tuple(components))[:200]) from error
+        raise Unordered(
+            f"A {kind} position has a missing or malformed part", field=kind, value=repr(tuple(components))[:200]
+        ) from error
     raise Unordered(f"A {kind} position is out of range", field=kind, value=repr(tuple(components))[:200])
 
 
 # What stands before everything in each kind of log.
 _FIRST: Dict[str, Tuple[Any, ...]] = {
-    POSTGRES: (0,), MYSQL: (".0", 0, 0), SQLSERVER: ("00000000:00000000:0000", None, 0), ORACLE: (None, 0, None, None), MONGODB: (0, -1),
+    POSTGRES: (0,),
+    MYSQL: (".0", 0, 0),
+    SQLSERVER: ("00000000:00000000:0000", None, 0),
+    ORACLE: (None, 0, None, None),
+    MONGODB: (0, -1),
 }
 
 

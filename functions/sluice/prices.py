@@ -1,4 +1,5 @@
 """What AWS's list prices are: the one dated file that costs are reckoned from, in US dollars, us-east-1, before any discount or free tier."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -46,4 +47,8 @@ OTHER = Prices()
 def spark_usd(architecture: str, *, vcpu_hours: float, memory_gb_hours: float, storage_gb_hours: float = 0.0) -> float:
     """What billed resources of EMR Serverless cost. `architecture` in either spelling ("X86_64", "arm64"); an unknown one as x86_64."""
     prices = SPARK.get(architecture.lower(), SPARK["x86_64"])
-    return vcpu_hours * prices.vcpu_hour + memory_gb_hours * prices.memory_gb_hour + storage_gb_hours * prices.storage_gb_hour
+    return (
+        vcpu_hours * prices.vcpu_hour
+        + memory_gb_hours * prices.memory_gb_hour
+        + storage_gb_hours * prices.storage_gb_hour
+    )

@@ -1,4 +1,5 @@
 """Which topic an object's key says it holds, or the rule by which it is no change file."""
+
 from __future__ import annotations
 
 import re
@@ -18,7 +19,10 @@ _EXTENSIONS = (
     *((f"{end}{packed}", JSON) for end in (".json", ".jsonl", ".ndjson") for packed in ("", ".gz", ".gzip")),
     *((f"{codec}.parquet", PARQUET) for codec in (".snappy", ".gz", ".gzip", ".zstd", ".lz4", ".brotli", "")),
     (".bin", "bytes"),  # Confluent's ByteArrayFormat: named, so that it isn't taken for a stray file
-    (".gz", JSON),  # Lenses' JSON when it is packed (FileExtensionNamer.scala); of a file that no sink has named it says too little
+    (
+        ".gz",
+        JSON,
+    ),  # Lenses' JSON when it is packed (FileExtensionNamer.scala); of a file that no sink has named it says too little
 )
 
 # <topic>+<partition>+<first offset>: Confluent's S3 sink. <topic>(<partition>_<last offset>)<key.suffix>: Lenses'.
@@ -27,7 +31,9 @@ _LENSES = re.compile(r"(?P<topic>.+)\((?P<partition>[0-9]{1,9})_(?P<offset>[0-9]
 # <topic>/<partition>/<last offset>[_<earliest>_<latest timestamp>]: Lenses' without PARTITIONBY. The offset is padded (8 digits, later 12)
 # or has its timestamps: a bare number in a folder called by a number is as well a day in a month.
 # https://github.com/lensesio/stream-reactor, sink/naming/FileNamer.scala: OffsetFileNamer
-_LENSES_OFFSET = re.compile(r"(?P<offset>[0-9]{8,18}|[0-9]{1,18}(?=_))(_[0-9]{1,19}_[0-9]{1,19}([^0-9()./][^()./]{0,63})?)?")
+_LENSES_OFFSET = re.compile(
+    r"(?P<offset>[0-9]{8,18}|[0-9]{1,18}(?=_))(_[0-9]{1,19}_[0-9]{1,19}([^0-9()./][^()./]{0,63})?)?"
+)
 _LENSES_FOLDERS = re.compile(r"(?:.*/)?(?P<topic>[^/]+)/(?P<partition>[0-9]{1,12})")
 _PARTITION = re.compile(r"partition=([0-9]{1,9})")
 # Behind the topic of a folder above: Confluent's name with another `file.delim`. By the default padding of ten digits it is no date.
@@ -73,7 +79,9 @@ def classify(key: str, size: Optional[int]) -> Route:
     counted = _LENSES_OFFSET.fullmatch(stem) if file_format else None
     above = _LENSES_FOLDERS.fullmatch(folders) if counted else None
     delimited = _below_topic(folders, stem) if file_format and not named and not above else None
-    topic = named["topic"] if named else above["topic"] if above else delimited[0] if delimited else _topic_folder(folders)
+    topic = (
+        named["topic"] if named else above["topic"] if above else delimited[0] if delimited else _topic_folder(folders)
+    )
     # A topic may be called tombstone itself: its own folder is then no tombstone folder.
     if folders.split("/").count(_TOMBSTONE_FOLDER) > (1 if topic == _TOMBSTONE_FOLDER else 0):
         return Route(IGNORED, rule="tombstone_folder")
@@ -83,7 +91,9 @@ def classify(key: str, size: Optional[int]) -> Route:
     if named is None and delimited is None and file.startswith(("_", ".")):
         return Route(IGNORED, rule="hidden_file")
     if file_format is None or extension == ".gz" and not (above or named and named.re is _LENSES):
-        return Route(UNROUTABLE, reason="the file's extension is none that holds changes (.avro, .json, .json.gz, .parquet)")
+        return Route(
+            UNROUTABLE, reason="the file's extension is none that holds changes (.avro, .json, .json.gz, .parquet)"
+        )
     if topic is None:
         return Route(UNROUTABLE, reason="neither the file's name nor a topics/<topic>/ folder tells a topic")
     if not TOPIC.fullmatch(topic):
@@ -91,7 +101,9 @@ def classify(key: str, size: Optional[int]) -> Route:
     if counted is not None and above is not None:
         return Route(CHANGE_FILE, topic, int(above["partition"]), int(counted["offset"]), file_format, LAST)
     if delimited is not None:
-        return Route(CHANGE_FILE, topic, int(delimited[1]["partition"]), int(delimited[1]["offset"]), file_format, FIRST)
+        return Route(
+            CHANGE_FILE, topic, int(delimited[1]["partition"]), int(delimited[1]["offset"]), file_format, FIRST
+        )
     if named is None:
         return Route(CHANGE_FILE, topic, _folder_partition(folders), None, file_format)
     offset_is = FIRST if named.re is _CONFLUENT else LAST

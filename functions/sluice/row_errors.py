@@ -1,4 +1,5 @@
 """A record that can't be merged, kept with its bytes: the form in which it is written beside its batch."""
+
 from __future__ import annotations
 
 import base64
@@ -13,7 +14,10 @@ from sluice.outcome import RowErrorCount
 
 MAX_CONTENT_BYTES = 16 * 1024  # of one record; what is longer is cut, and its whole length told
 MAX_REASON = 1_000  # characters
-JSON_TEXT, BASE64 = "json", "base64"  # how `content` tells a record: its fields, or the bytes that could not be made into fields
+JSON_TEXT, BASE64 = (
+    "json",
+    "base64",
+)  # how `content` tells a record: its fields, or the bytes that could not be made into fields
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,20 @@ class RowError:
     content_bytes: int
 
 
-def row_error(record: int, error: SluiceError, value: Any, *, offset: Optional[int], position: Optional[str]) -> RowError:
+def row_error(
+    record: int, error: SluiceError, value: Any, *, offset: Optional[int], position: Optional[str]
+) -> RowError:
     """The record of one row's trouble. `value` is the decoded record, or the bytes of one that could not be decoded."""
-    told = "; ".join([str(error)] + [f"{name}: {fact}" for name, fact in sorted(error.facts.items()) if name != "record"])
+    told = "; ".join(
+        [str(error)] + [f"{name}: {fact}" for name, fact in sorted(error.facts.items()) if name != "record"]
+    )
     if isinstance(value, (bytes, bytearray)):
         kept = base64.b64encode(bytes(value[: MAX_CONTENT_BYTES * 3 // 4])).decode("ascii")
         return RowError(record, error.code, told[:MAX_REASON], offset, position, BASE64, kept, len(value))
     text = json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":"))
-    return RowError(record, error.code, told[:MAX_REASON], offset, position, JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text))
+    return RowError(
+        record, error.code, told[:MAX_REASON], offset, position, JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text)
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,5 @@
 """What a few rows of a topic show about its columns: nulls, distinct values, repeats, and what deletions still tell."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -46,7 +47,11 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> Optional[Sam
     if not isinstance(row, Mapping):
         return None
     values = {column.name: row.get(column.written_name) for column in writer.row.columns}
-    told = {column.name: before.get(column.written_name) for column in writer.row.columns} if isinstance(before, Mapping) and not deleted else None
+    told = (
+        {column.name: before.get(column.written_name) for column in writer.row.columns}
+        if isinstance(before, Mapping) and not deleted
+        else None
+    )
     return SampledRow(values, deleted, op in (None, CREATE, SNAPSHOT_READ) and not deleted, told)
 
 
@@ -69,8 +74,12 @@ def column_facts(name: str, rows: Sequence[SampledRow], all_rows: Sequence[Sampl
     values = [row.values.get(name) for row in rows]
     pairs = [(row.before.get(name), row.values.get(name)) for row in all_rows if row.before is not None]
     return ColumnFacts(
-        name, len(values), sum(value is None for value in values), len({sortable(value) for value in values if value is not None}),
-        sum(before != after for before, after in pairs), len(pairs),
+        name,
+        len(values),
+        sum(value is None for value in values),
+        len({sortable(value) for value in values if value is not None}),
+        sum(before != after for before, after in pairs),
+        len(pairs),
     )
 
 
@@ -106,4 +115,3 @@ def _is_empty(value: Any) -> bool:
 
 def _true(value: Any) -> bool:
     return value is True or value == "true"
-

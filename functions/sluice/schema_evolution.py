@@ -1,4 +1,5 @@
 """Additive union of row schemas: which types become which wider ones, and which can't."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -38,7 +39,9 @@ def merge_schemas(first: RowSchema, second: RowSchema) -> RowSchema:
         if same is None:
             merged.append(replace(column, nullable=True))
         elif same != column.name:
-            raise Incompatible(f"Columns {same} and {column.name} differ in case only", column=column.name, types=[same, column.name])
+            raise Incompatible(
+                f"Columns {same} and {column.name} differ in case only", column=column.name, types=[same, column.name]
+            )
     return RowSchema(tuple(merged))
 
 
@@ -56,7 +59,9 @@ def merge_columns(first: Column, second: Column) -> Column:
         return array_column(first.name, merge_columns(first.element, second.element), nullable)
     if first.kind == second.kind:
         return replace(first, nullable=nullable)
-    if first.kind in kinds.TEXT_KINDS and second.kind in kinds.TEXT_KINDS:  # times of day, too: each value has the text that it has alone
+    if (
+        first.kind in kinds.TEXT_KINDS and second.kind in kinds.TEXT_KINDS
+    ):  # times of day, too: each value has the text that it has alone
         return plain_column(first.name, kinds.STRING, nullable, first.source_type)
     pair = frozenset((first.kind, second.kind))
     wider = _WIDER.get(pair)
@@ -78,4 +83,6 @@ def _wider_decimal(first: Column, second: Column, nullable: bool) -> Column:
 
 def _incompatible(first: Column, second: Column) -> Incompatible:
     types = [first.source_type or first.spark_type, second.source_type or second.spark_type]
-    return Incompatible(f"Column {first.name} is {types[0]} in one schema and {types[1]} in another", column=first.name, types=types)
+    return Incompatible(
+        f"Column {first.name} is {types[0]} in one schema and {types[1]} in another", column=first.name, types=types
+    )

@@ -1,4 +1,5 @@
 """What is remembered of a table's schemas: its columns as stored, and every writer schema that came with its verdicts."""
+
 from __future__ import annotations
 
 import json
@@ -75,8 +76,13 @@ class SeenSchema:
         content = _content(text)
         try:
             return cls(
-                content["table"], content["fingerprint"], tuple(SeenColumn(**column) for column in content["columns"]),
-                tuple(Judged(item["at"], item["batch"], item["verdict"], tuple(item["changes"])) for item in content["judged"]),
+                content["table"],
+                content["fingerprint"],
+                tuple(SeenColumn(**column) for column in content["columns"]),
+                tuple(
+                    Judged(item["at"], item["batch"], item["verdict"], tuple(item["changes"]))
+                    for item in content["judged"]
+                ),
             )
         except (KeyError, TypeError) as error:
             raise UnreadableHistory(f"This is no schema of a table's history: {error}", found=text[:200]) from error
@@ -90,7 +96,9 @@ class StoredColumns:
     columns: Mapping[str, str]
 
     def to_json(self) -> str:
-        return _canonical({"format": FORMAT, "table": self.table, "columns": [[name, kind] for name, kind in self.columns.items()]})
+        return _canonical(
+            {"format": FORMAT, "table": self.table, "columns": [[name, kind] for name, kind in self.columns.items()]}
+        )
 
     @classmethod
     def from_json(cls, text: str) -> StoredColumns:

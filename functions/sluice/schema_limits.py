@@ -1,4 +1,5 @@
 """Refuses an Avro schema that would cost more than any table is worth, before anything resolves or decodes by it."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -51,9 +52,17 @@ class _Walk:
     def cost(self, node: Any, space: str, depth: int) -> _Cost:
         found = self._cost(node, space, depth)
         if depth + found.depth - 1 > self._limits.schema_depth:
-            raise SchemaTooComplex(f"The schema nests types more than {self._limits.schema_depth} deep", what="depth", limit=self._limits.schema_depth)
+            raise SchemaTooComplex(
+                f"The schema nests types more than {self._limits.schema_depth} deep",
+                what="depth",
+                limit=self._limits.schema_depth,
+            )
         if found.types > self._limits.schema_types:
-            raise SchemaTooComplex(f"The schema has more than {self._limits.schema_types:,} types", what="types", limit=self._limits.schema_types)
+            raise SchemaTooComplex(
+                f"The schema has more than {self._limits.schema_types:,} types",
+                what="types",
+                limit=self._limits.schema_types,
+            )
         return found
 
     def _cost(self, node: Any, space: str, depth: int) -> _Cost:
@@ -84,7 +93,11 @@ class _Walk:
     def _record(self, fields: Any, name: str, space: str, depth: int) -> _Cost:
         listed = [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
         if len(listed) > self._limits.schema_columns:
-            raise SchemaTooComplex(f"A record has more than {self._limits.schema_columns:,} fields", what="columns", limit=self._limits.schema_columns)
+            raise SchemaTooComplex(
+                f"A record has more than {self._limits.schema_columns:,} fields",
+                what="columns",
+                limit=self._limits.schema_columns,
+            )
         self._open.append(name)
         costs = [self.cost(field.get("type"), space, depth + 1) for field in listed]
         self._open.pop()
@@ -93,7 +106,11 @@ class _Walk:
     def _repeated(self, kind: str, items: Any, space: str, depth: int) -> _Cost:
         found = self.cost(items, space, depth + 1)
         if kind == "array" and found.empty:
-            raise SchemaTooComplex("The schema has an array whose items take no byte: its length is without bounds", what="weightless", limit=0)
+            raise SchemaTooComplex(
+                "The schema has an array whose items take no byte: its length is without bounds",
+                what="weightless",
+                limit=0,
+            )
         return _sum([found], deeper=1, empty=False)
 
     def _referred(self, name: str, space: str) -> _Cost:
@@ -109,14 +126,19 @@ class _Walk:
 
 def _sum(costs: List[_Cost], *, deeper: int, empty: bool) -> _Cost:
     return _Cost(
-        1 + sum(cost.types for cost in costs), deeper + max((cost.depth for cost in costs), default=0),
-        int(empty) + sum(cost.weightless for cost in costs), empty)
+        1 + sum(cost.types for cost in costs),
+        deeper + max((cost.depth for cost in costs), default=0),
+        int(empty) + sum(cost.weightless for cost in costs),
+        empty,
+    )
 
 
 def _union(costs: List[_Cost]) -> _Cost:
     """One of several, behind a byte that says which: null in it is paid for."""
     weightless = max((cost.weightless for cost in costs if not cost.empty or cost.types > 1), default=0)
-    return _Cost(1 + sum(cost.types for cost in costs), max((cost.depth for cost in costs), default=1), weightless, False)
+    return _Cost(
+        1 + sum(cost.types for cost in costs), max((cost.depth for cost in costs), default=1), weightless, False
+    )
 
 
 def _full_name(node: Mapping[str, Any], space: str) -> Tuple[str, str]:
@@ -133,7 +155,12 @@ def _full_name(node: Mapping[str, Any], space: str) -> Tuple[str, str]:
 def _check_json_depth(schema: Any, limit: int) -> None:
     level: List[Any] = [schema] if isinstance(schema, (Mapping, list)) else []
     for _ in range(limit):
-        level = [item for node in level for item in (node.values() if isinstance(node, Mapping) else node) if isinstance(item, (Mapping, list))]
+        level = [
+            item
+            for node in level
+            for item in (node.values() if isinstance(node, Mapping) else node)
+            if isinstance(item, (Mapping, list))
+        ]
         if not level:
             return
     raise SchemaTooComplex(f"The schema's JSON nests more than {limit} deep", what="depth", limit=limit)

@@ -1,4 +1,5 @@
 """What tables.yaml says about a table's services: which there are, how often, and by what."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
@@ -51,7 +52,10 @@ class ServicePolicy:
 
     def changed(self) -> Dict[str, Any]:
         """What differs from the defaults, as plain JSON values; `of` gives the same policy back."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in _difference(asdict(self), asdict(UNTOLD)).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in _difference(asdict(self), asdict(UNTOLD)).items()
+        }
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ServicePolicy:

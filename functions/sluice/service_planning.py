@@ -1,4 +1,5 @@
 """One look at all tables: the facts of each from the ledger's records, what is due, and what became of what was asked for."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -36,10 +37,17 @@ def facts_of(state: TableState, standing: Mapping[str, ServiceRequest]) -> Table
     """What the policy decides by: the table's item, and its open or last request of each service, by name."""
     services = {name: _service_facts(state, name, standing.get(name)) for name in (CATALOG, *SERVICES)}
     deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
-    return TableFacts(state.table, state.last_instant, state.last_commit_at, state.services_since, state.paused, deleted, services)
+    return TableFacts(
+        state.table, state.last_instant, state.last_commit_at, state.services_since, state.paused, deleted, services
+    )
 
 
-def due_tables(configuration: Configuration, states: Iterable[TableState], standing: Mapping[Tuple[str, str], Mapping[str, ServiceRequest]], now: int) -> Tuple[DueTable, ...]:
+def due_tables(
+    configuration: Configuration,
+    states: Iterable[TableState],
+    standing: Mapping[Tuple[str, str], Mapping[str, ServiceRequest]],
+    now: int,
+) -> Tuple[DueTable, ...]:
     """The tables of which anything is due, by name; `standing` are their requests, by lane and table. `now` is epoch ms."""
     found = []
     for state in sorted(states, key=lambda each: each.table):
@@ -97,6 +105,10 @@ def _service_facts(state: TableState, name: str, request: Optional[ServiceReques
         return ServiceFacts(known.commits, done_at=known.at, ended_at=int(state.catalog_failed["at"]), failed=True)
     ended_at = known.at if request is None or request.ended_at is None else request.ended_at
     return ServiceFacts(
-        commits=known.commits, deleted=known.deleted + known.truncated, done_at=known.at, ended_at=ended_at,
-        failed=request is not None and request.state == FAILED, open=request is not None and request.open,
+        commits=known.commits,
+        deleted=known.deleted + known.truncated,
+        done_at=known.at,
+        ended_at=ended_at,
+        failed=request is not None and request.state == FAILED,
+        open=request is not None and request.open,
     )

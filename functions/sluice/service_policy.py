@@ -1,4 +1,5 @@
 """Which services of a table are due: a pure decision over what the ledger knows of it and what tables.yaml says."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -13,6 +13,7 @@ A table and a service have at most one open request: it stands under their names
 place. Like the lane's transitions these give the next state or a Refused; the ledger writes it on
 condition that the item is still what the transition was computed from.
 """
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -61,9 +62,13 @@ class ServiceReport:
     def plus(self, other: ServiceReport) -> ServiceReport:
         """This and a later slice together."""
         return ServiceReport(
-            self.files_before + other.files_before, self.files_after + other.files_after,
-            self.bytes_before + other.bytes_before, self.bytes_after + other.bytes_after,
-            self.rows + other.rows, self.ms + other.ms, other.instant or self.instant,
+            self.files_before + other.files_before,
+            self.files_after + other.files_after,
+            self.bytes_before + other.bytes_before,
+            self.bytes_after + other.bytes_after,
+            self.rows + other.rows,
+            self.ms + other.ms,
+            other.instant or self.instant,
             {name: self.more.get(name, 0) + other.more.get(name, 0) for name in sorted({*self.more, *other.more})},
         )
 
@@ -143,8 +148,16 @@ Result = Union[ServiceRequest, Refused]
 
 
 def opened(
-    before: Optional[ServiceRequest], *, lane: str, table: str, service: str, request: str, requested_by: str, now: int,
-    min_interval_ms: int = MIN_INTERVAL_MS, max_wait_ms: int = MAX_WAIT_MS,
+    before: Optional[ServiceRequest],
+    *,
+    lane: str,
+    table: str,
+    service: str,
+    request: str,
+    requested_by: str,
+    now: int,
+    min_interval_ms: int = MIN_INTERVAL_MS,
+    max_wait_ms: int = MAX_WAIT_MS,
 ) -> Result:
     """A new request, no earlier than the minimum interval after the last of its kind (and its back-off, if that failed).
 
@@ -156,9 +169,22 @@ def opened(
         return Refused("opened", f"request {before.request} is {before.state}", before)
     earliest = now
     if before is not None and before.ended_at is not None:
-        pause = max(min_interval_ms, backoff_ms(before.failures)) if before.state == FAILED and min_interval_ms else min_interval_ms
+        pause = (
+            max(min_interval_ms, backoff_ms(before.failures))
+            if before.state == FAILED and min_interval_ms
+            else min_interval_ms
+        )
         earliest = max(now, before.ended_at + pause)
-    return ServiceRequest(lane, table, service, request, requested_at=now, requested_by=requested_by, not_before=earliest, overdue_at=max(earliest, now + max_wait_ms))
+    return ServiceRequest(
+        lane,
+        table,
+        service,
+        request,
+        requested_at=now,
+        requested_by=requested_by,
+        not_before=earliest,
+        overdue_at=max(earliest, now + max_wait_ms),
+    )
 
 
 def start(state: ServiceRequest, run: str, now: int, seen: Mapping[str, int]) -> Result:
@@ -168,20 +194,36 @@ def start(state: ServiceRequest, run: str, now: int, seen: Mapping[str, int]) ->
     if now < state.not_before:
         return Refused("start", "the request waits", state)
     first = state.started_at is None
-    return replace(state, state=RUNNING, run=run, started_at=now if first else state.started_at, seen=dict(seen) if first else state.seen)
+    return replace(
+        state,
+        state=RUNNING,
+        run=run,
+        started_at=now if first else state.started_at,
+        seen=dict(seen) if first else state.seen,
+    )
 
 
 def slice_done(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
     """A slice ended well and there is more to do."""
     if state.state != RUNNING or state.run != run:
         return Refused("slice_done", f"the request is {state.state} under run {state.run}", state)
-    return replace(state, state=REQUESTED, slices=state.slices + 1, failures=0, error=None, slice_at=now, report=state.report.plus(report))
+    return replace(
+        state,
+        state=REQUESTED,
+        slices=state.slices + 1,
+        failures=0,
+        error=None,
+        slice_at=now,
+        report=state.report.plus(report),
+    )
 
 
 def finish(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
     """The last slice ended well."""
     after = slice_done(state, run, report, now)
-    return replace(after, transition="finish") if isinstance(after, Refused) else replace(after, state=DONE, ended_at=now)
+    return (
+        replace(after, transition="finish") if isinstance(after, Refused) else replace(after, state=DONE, ended_at=now)
+    )
 
 
 def fail(state: ServiceRequest, run: str, error: ServiceError, now: int) -> Result:
@@ -195,7 +237,9 @@ def interrupt(state: ServiceRequest, run: str, now: int) -> Result:
     """The run that now holds the lane found a slice that a dead one had begun. What it left on the timeline is undone before the table is next written."""
     if state.state != RUNNING or state.run == run:
         return Refused("interrupt", f"the request is {state.state} under run {state.run}", state)
-    return _failed(state, ServiceError("run_died", f"run {state.run} ended in the middle of a slice"), now, GIVEN_UP_AFTER_DEATHS)
+    return _failed(
+        state, ServiceError("run_died", f"run {state.run} ended in the middle of a slice"), now, GIVEN_UP_AFTER_DEATHS
+    )
 
 
 def _failed(state: ServiceRequest, error: ServiceError, now: int, limit: int) -> ServiceRequest:

@@ -1,4 +1,5 @@
 """Which of a lane's open service requests a run does next, which have to wait, and which can never be done."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -32,7 +33,9 @@ def impossible(request: ServiceRequest, config: Optional[TableConfig], state: Ta
     if state.pinned is None:
         return ServiceError("no_data", f"{request.table} has no data yet", retriable=False)
     if config is None:
-        return ServiceError("not_configured", f"{request.table} is not configured for lane {request.lane}", retriable=False)
+        return ServiceError(
+            "not_configured", f"{request.table} is not configured for lane {request.lane}", retriable=False
+        )
     return None
 
 
@@ -53,7 +56,9 @@ class ServicePlan:
         return 0 if self.now is not None else self.next_at
 
 
-def plan_services(requests: Iterable[ServiceRequest], executable: Mapping[Tuple[str, str], Optional[int]], now: int) -> ServicePlan:
+def plan_services(
+    requests: Iterable[ServiceRequest], executable: Mapping[Tuple[str, str], Optional[int]], now: int
+) -> ServicePlan:
     """Which request's slice is next: an overdue one, then the one that waits longest since its last slice.
 
     `executable` is `executable_at` by (table, service); what is missing may not be done.

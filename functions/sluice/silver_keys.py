@@ -1,11 +1,15 @@
 """Where in the silver bucket lies what Sluice keeps beside the tables."""
+
 from __future__ import annotations
 
 PREFIX = "_sluice"
 REPLACED = f"{PREFIX}/replaced/"
 ROW_COUNT_SUFFIX = ".rows.json"  # beside the errors of whole objects, so that one listing finds both
 PARKED_SUFFIX = ".parked.json"  # likewise, of objects that are no error of theirs
-BEGUN, FINISHED = "rebuild.json", "finished.json"  # under replaced_prefix: who rebuilt the table, when and why; and that all of it was done
+BEGUN, FINISHED = (
+    "rebuild.json",
+    "finished.json",
+)  # under replaced_prefix: who rebuilt the table, when and why; and that all of it was done
 
 
 def manifest_key(lane: str, batch: str) -> str:

@@ -1,4 +1,5 @@
 """What happened to a table since a service last ended well there."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

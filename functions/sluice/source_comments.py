@@ -1,4 +1,5 @@
 """What a source says of its columns: the comments that came with a writer schema."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Mapping
@@ -22,7 +23,9 @@ def source_comments(schema: Any) -> Dict[str, str]:
     try:
         record = types.resolve(schema, "")
         if shape_of(record) == ENVELOPE:
-            sides = {field["name"]: field["type"] for field in record["fields"] if field.get("name") in ("after", "before")}
+            sides = {
+                field["name"]: field["type"] for field in record["fields"] if field.get("name") in ("after", "before")
+            }
             record, _ = types.non_null(sides.get("after", sides.get("before")), "after")
         for field in record.get("fields", ()):
             kind, _ = types.non_null(field.get("type"), str(field.get("name")))

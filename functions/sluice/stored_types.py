@@ -1,4 +1,5 @@
 """What a stored column's type may become: the same, a wider one in place, a wider one by rewriting the table, or nothing."""
+
 from __future__ import annotations
 
 import re
@@ -14,7 +15,13 @@ _WORK = (SAME, NARROWER, PROMOTED, REWRITTEN)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _ARRAY = re.compile(r"array<(.*)>")
 _PROMOTIONS = {("int", "bigint"), ("float", "double")}
-_RAW_PAIRS = ({"timestamp", "bigint"}, {"timestamp", "string"}, {"date", "int"}, {"string", "bigint"}, {"string", "int"})
+_RAW_PAIRS = (
+    {"timestamp", "bigint"},
+    {"timestamp", "string"},
+    {"date", "int"},
+    {"string", "bigint"},
+    {"string", "int"},
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,12 @@ def incompatible(name: str, stored: str, written: str, why: str = "", next_step:
     if next_step is None:
         next_step = _next_step(stored, written)
     told = f": {why}" if why else ""
-    return Incompatible(f"Column {name} is {written} and the table has {stored}{told}", next_step=next_step, column=name, types=[stored, written])
+    return Incompatible(
+        f"Column {name} is {written} and the table has {stored}{told}",
+        next_step=next_step,
+        column=name,
+        types=[stored, written],
+    )
 
 
 def _decimal(type_name: str) -> Optional[Tuple[int, int]]:
@@ -76,7 +88,9 @@ def _wider_decimal(name: str, stored: str, written: str, old: Tuple[int, int], n
     if (precision, scale) == old:
         return Widening(stored, NARROWER)
     if precision > MAX_PRECISION:
-        raise incompatible(name, stored, written, f"together they need {precision} digits, and a decimal has {MAX_PRECISION}")
+        raise incompatible(
+            name, stored, written, f"together they need {precision} digits, and a decimal has {MAX_PRECISION}"
+        )
     in_place = scale == old[1] and _bytes(precision) == _bytes(old[0])
     return Widening(f"decimal({precision},{scale})", PROMOTED if in_place else REWRITTEN)
 
@@ -90,4 +104,7 @@ def _next_step(stored: str, written: str) -> str:
     step = f"Change it back to {stored} at the source"
     if {stored, written} in _RAW_PAIRS:
         step += ", or take back what was changed in the table's `raw` or in the connector's handling mode of this type"
-    return step + ", and retry what waits; or give the topic a table of another name, which takes the new type from the start"
+    return (
+        step
+        + ", and retry what waits; or give the topic a table of another name, which takes the new type from the start"
+    )

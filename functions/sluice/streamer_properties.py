@@ -1,4 +1,5 @@
 """Translates a Hudi Streamer configuration into a rule of tables.yaml: what is taken, what is left out and why, what is open."""
+
 from __future__ import annotations
 
 import re
@@ -14,24 +15,44 @@ _STREAMERS = ("streamer.", "deltastreamer.")  # the new name and the old one
 _TYPES = {"COPY_ON_WRITE": COW, "MERGE_ON_READ": MOR}
 _TABLE = ("datasource.hive_sync.table", "table.name", "datasource.write.table.name")
 _DATABASE = ("datasource.hive_sync.database", "database.name")
-_ORDERING = ("datasource.write.precombine.field", "table.precombine.field", "table.ordering.fields", "datasource.write.ordering.fields")
+_ORDERING = (
+    "datasource.write.precombine.field",
+    "table.precombine.field",
+    "table.ordering.fields",
+    "datasource.write.ordering.fields",
+)
 _SUBJECT = re.compile(r"/subjects/([A-Za-z0-9._-]{1,243})-value(?:/|$)")
 # What is written the same by every writer of files: sizes and codecs.
 _KEPT = ("parquet.", "copyonwrite.", "logfile.", "hfile.")
 # (beginning of an option's name, why it isn't needed). The first that fits counts.
 _LEFT_OUT: Tuple[Tuple[str, str], ...] = (
     ("datasource.write.hive_style_partitioning", "Sluice's partition paths are always column=value"),
-    ("datasource.write.drop.partition.columns", "partition columns stay in the files too, so that every reader finds them"),
+    (
+        "datasource.write.drop.partition.columns",
+        "partition columns stay in the files too, so that every reader finds them",
+    ),
     ("datasource.write.keygenerator", "the key's form follows from record_key and partition_by, and never changes"),
     ("keygen.", "the key's form follows from record_key and partition_by, and never changes"),
     ("datasource.hive_sync", "the Glue catalog is kept by Sluice's own sync, under the table's database and name"),
     ("meta.sync", "the Glue catalog is kept by Sluice's own sync, under the table's database and name"),
     ("meta_sync", "the Glue catalog is kept by Sluice's own sync, under the table's database and name"),
     ("datasource.meta.sync", "the Glue catalog is kept by Sluice's own sync, under the table's database and name"),
-    ("index", "a row is found in whatever partition it is, as with a global index, and moves with its partition columns"),
-    ("bloom.index", "a row is found in whatever partition it is, as with a global index, and moves with its partition columns"),
-    ("simple.index", "a row is found in whatever partition it is, as with a global index, and moves with its partition columns"),
-    ("record.index", "a row is found in whatever partition it is, as with a global index, and moves with its partition columns"),
+    (
+        "index",
+        "a row is found in whatever partition it is, as with a global index, and moves with its partition columns",
+    ),
+    (
+        "bloom.index",
+        "a row is found in whatever partition it is, as with a global index, and moves with its partition columns",
+    ),
+    (
+        "simple.index",
+        "a row is found in whatever partition it is, as with a global index, and moves with its partition columns",
+    ),
+    (
+        "record.index",
+        "a row is found in whatever partition it is, as with a global index, and moves with its partition columns",
+    ),
     ("metadata", "the metadata table is off: each commit would be two"),
     ("upsert.shuffle", "tasks follow from each batch's size"),
     ("insert.shuffle", "tasks follow from each batch's size"),
@@ -88,7 +109,13 @@ class _Work:
         return self.take(*(f"{prefix}{name}" for prefix in _STREAMERS))
 
 
-def translate(properties: Mapping[str, str], *, topic: Optional[str] = None, table: Optional[str] = None, table_type: Optional[str] = None) -> Translation:
+def translate(
+    properties: Mapping[str, str],
+    *,
+    topic: Optional[str] = None,
+    table: Optional[str] = None,
+    table_type: Optional[str] = None,
+) -> Translation:
     """The rule that a Hudi Streamer configuration comes to; the arguments are what its command line said, or what is chosen."""
     work = _Work(dict(properties))
     work.rule["topic"] = _topic(work, topic)
@@ -114,7 +141,9 @@ def _topic(work: _Work, given: Optional[str]) -> Optional[str]:
         work.open.append("which topic's objects the table takes: name it with --topic")
         return None
     if root is not None and kafka is None and not given:
-        work.notes.append(f"the topic {found} is told by {'the schema registry' if subject else 'the source folder'}: objects must carry it in their names")
+        work.notes.append(
+            f"the topic {found} is told by {'the schema registry' if subject else 'the source folder'}: objects must carry it in their names"
+        )
     return found
 
 
@@ -150,7 +179,9 @@ def _key(work: _Work) -> None:
     if columns and all(COLUMN.fullmatch(column) for column in columns):
         work.rule["record_key"] = tuple(dict.fromkeys(columns))
     else:
-        work.open.append("the properties name no record key" if not columns else "the record key isn't made of plain column names")
+        work.open.append(
+            "the properties name no record key" if not columns else "the record key isn't made of plain column names"
+        )
 
 
 def _partition(work: _Work) -> None:
@@ -161,9 +192,16 @@ def _partition(work: _Work) -> None:
     for written in columns if not generator.startswith("nonpartitioned") else ():
         name, _, kind = written.partition(":")
         if kind.upper() == "TIMESTAMP" or generator.startswith("timestamp"):
-            work.open.append(f"the partition path is made of a timestamp in {_shown(name)}: Sluice partitions by a column's own values; choose partition_by by hand, or leave it out")
+            work.open.append(
+                f"the partition path is made of a timestamp in {_shown(name)}: Sluice partitions by a column's own values; choose partition_by by hand, or leave it out"
+            )
         elif name.startswith(_METADATA):
-            work.left_out.append(LeftOut(f"{NAMESPACE}.datasource.write.partitionpath.field", f"{_shown(name)} is the connector's metadata and no column of the row"))
+            work.left_out.append(
+                LeftOut(
+                    f"{NAMESPACE}.datasource.write.partitionpath.field",
+                    f"{_shown(name)} is the connector's metadata and no column of the row",
+                )
+            )
         elif COLUMN.fullmatch(name):
             taken.append(name)
         else:
@@ -179,7 +217,9 @@ def _type(work: _Work, given: Optional[str]) -> None:
     if written is not None and found is None:
         work.open.append("the table type is neither COPY_ON_WRITE nor MERGE_ON_READ: choose it with --table-type")
     if found is None:
-        work.notes.append("the table type stands on the Streamer's command line (--table-type); cow here, unless --table-type says mor")
+        work.notes.append(
+            "the table type stands on the Streamer's command line (--table-type); cow here, unless --table-type says mor"
+        )
     work.rule["table_type"] = found or COW
 
 
@@ -189,7 +229,12 @@ def _ordering(work: _Work) -> Optional[str]:
         return None
     plain = len(columns) == 1 and COLUMN.fullmatch(columns[0]) is not None and not columns[0].startswith(_METADATA)
     why = "changes are ordered by the source's own log position, which knows no ties"
-    work.left_out.append(LeftOut(f"{NAMESPACE}.{_ORDERING[0]}", f"{why}; where a query captured the rows, `position: {columns[0]}` orders them" if plain else why))
+    work.left_out.append(
+        LeftOut(
+            f"{NAMESPACE}.{_ORDERING[0]}",
+            f"{why}; where a query captured the rows, `position: {columns[0]}` orders them" if plain else why,
+        )
+    )
     return columns[0] if plain else None
 
 
@@ -199,17 +244,30 @@ def _rest(work: _Work) -> None:
     for option in sorted(work.left):
         namespace, _, name = option.partition(".")
         if namespace != NAMESPACE:
-            work.left_out.append(LeftOut(option, "the file that it names is read too, if it is there" if option == "include" else "no option of Hudi's: Kafka is read by Connect's sink, and Spark is sized under lanes"))
+            work.left_out.append(
+                LeftOut(
+                    option,
+                    "the file that it names is read too, if it is there"
+                    if option == "include"
+                    else "no option of Hudi's: Kafka is read by Connect's sink, and Spark is sized under lanes",
+                )
+            )
             continue
-        streamed = next((name[len(prefix):] for prefix in _STREAMERS if name.startswith(prefix)), None)
+        streamed = next((name[len(prefix) :] for prefix in _STREAMERS if name.startswith(prefix)), None)
         owner = refusal(option)
         if streamed is not None:
-            why = next((why for start, why in _OF_STREAMER if streamed.startswith(start)), "it configures the Streamer, which doesn't run")
+            why = next(
+                (why for start, why in _OF_STREAMER if streamed.startswith(start)),
+                "it configures the Streamer, which doesn't run",
+            )
         elif owner is None and name.startswith(_KEPT) and len(work.left[option]) <= 200:
             kept[option] = work.left[option].strip()
             continue
         else:
-            why = next((why for start, why in _LEFT_OUT if name.startswith(start)), owner or "not known to matter here; what a table needs beside goes under hudi")
+            why = next(
+                (why for start, why in _LEFT_OUT if name.startswith(start)),
+                owner or "not known to matter here; what a table needs beside goes under hudi",
+            )
         work.left_out.append(LeftOut(option, why))
     work.rule["hudi"] = kept
 

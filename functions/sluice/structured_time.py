@@ -1,4 +1,5 @@
 """Dates and times that come as records of their calendar and clock components, as the ISO 8601 text of the same."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Mapping
@@ -42,7 +43,9 @@ def _day(value: Mapping[str, Any]) -> str:
 
 def _clock(value: Mapping[str, Any]) -> str:
     micros, below = divmod(value.get("nanos") or 0, 1_000)
-    return f"{value['hour']:02d}:{value['minute']:02d}:{value['second']:02d}.{micros:06d}{f'{below:03d}' if below else ''}"
+    return (
+        f"{value['hour']:02d}:{value['minute']:02d}:{value['second']:02d}.{micros:06d}{f'{below:03d}' if below else ''}"
+    )
 
 
 def _zone(seconds: int) -> str:

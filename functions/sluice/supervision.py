@@ -1,4 +1,5 @@
 """What the schedule does next about a lane, as a decision: start it, repeat a start, look a start up, or ask EMR."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """What a table is configured to be, and what of that can't change once it has data."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
@@ -21,7 +22,13 @@ INDEXES = (AUTO, SIMPLE, RECORD)
 
 REWRITE_LIMIT_BYTES = 10 * 1024**3  # some minutes of one run's work
 
-PINNED = ("record_key", "partition_by", "table_type", "position", "coordinates")  # what must not change once a table has data
+PINNED = (
+    "record_key",
+    "partition_by",
+    "table_type",
+    "position",
+    "coordinates",
+)  # what must not change once a table has data
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,22 @@ class TableConfig:
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
-        lists = {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "raw": list(self.raw), "lineage": list(self.lineage),
-                 "coordinates": list(self.coordinates)}
-        return {**asdict(self), **lists, "hudi": dict(self.hudi), "json_types": dict(self.json_types), "limits": self.limits.changed(), "services": self.services.changed(), "catalog": self.catalog.changed()}
+        lists = {
+            "record_key": list(self.record_key),
+            "partition_by": list(self.partition_by),
+            "raw": list(self.raw),
+            "lineage": list(self.lineage),
+            "coordinates": list(self.coordinates),
+        }
+        return {
+            **asdict(self),
+            **lists,
+            "hudi": dict(self.hudi),
+            "json_types": dict(self.json_types),
+            "limits": self.limits.changed(),
+            "services": self.services.changed(),
+            "catalog": self.catalog.changed(),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableConfig:
@@ -77,14 +97,24 @@ class TableConfig:
         taken = {name: value for name, value in values.items() if name in known}
         lists = {name: tuple(taken.get(name, ())) for name in ("record_key", "partition_by", "raw", "coordinates")}
         lineage = tuple(taken.get("lineage", LINEAGE_WORDS))
-        built = {"limits": Limits.of(taken.get("limits", {})), "services": ServicePolicy.of(taken.get("services", {})), "catalog": CatalogRule.of(taken.get("catalog", {}))}
+        built = {
+            "limits": Limits.of(taken.get("limits", {})),
+            "services": ServicePolicy.of(taken.get("services", {})),
+            "catalog": CatalogRule.of(taken.get("catalog", {})),
+        }
         return cls(**{**taken, **lists, **built, "lineage": lineage})
 
     @property
     def pinned(self) -> Dict[str, Any]:
         """What the ledger remembers of a table that has data."""
-        return {"record_key": list(self.record_key), "partition_by": list(self.partition_by), "table_type": self.table_type, "topic": self.topic,
-                "position": self.position, "coordinates": list(self.coordinates)}
+        return {
+            "record_key": list(self.record_key),
+            "partition_by": list(self.partition_by),
+            "table_type": self.table_type,
+            "topic": self.topic,
+            "position": self.position,
+            "coordinates": list(self.coordinates),
+        }
 
 
 def refuse_changes(config: TableConfig, pinned: Optional[Mapping[str, Any]]) -> None:
@@ -98,5 +128,7 @@ def refuse_changes(config: TableConfig, pinned: Optional[Mapping[str, Any]]) -> 
     wanted = config.pinned
     changes = {name: (pinned[name], wanted[name]) for name in PINNED if name in pinned and pinned[name] != wanted[name]}
     if changes:
-        told = "; ".join(f"{name} is {had!r} and would become {wants!r}" for name, (had, wants) in sorted(changes.items()))
+        told = "; ".join(
+            f"{name} is {had!r} and would become {wants!r}" for name, (had, wants) in sorted(changes.items())
+        )
         raise ChangeRefused(f"{config.table} has data whose {told}", table=config.table, changes=changes)

@@ -1,4 +1,5 @@
 """Statements that make a table known to an engine: Spark, Redshift, Athena. Every identifier is quoted, every text too."""
+
 from __future__ import annotations
 
 from typing import Callable, Dict, List, Mapping, Tuple
@@ -38,10 +39,16 @@ def _spark(wish: Wish, region: str) -> Tuple[str, ...]:
     for entry in wish.names.entries:
         table = f"{database}.{quoted(entry.table, '`')}"
         # Hudi's own mark of a merge-on-read table's two tables (CreateHoodieTableCommand), as its sync sets it.
-        reads = f" TBLPROPERTIES ({_text(QUERY_AS_READ_OPTIMIZED)} = {_text(str(entry.kind == READ_OPTIMIZED).lower())})" if entry.kind != SNAPSHOT else ""
+        reads = (
+            f" TBLPROPERTIES ({_text(QUERY_AS_READ_OPTIMIZED)} = {_text(str(entry.kind == READ_OPTIMIZED).lower())})"
+            if entry.kind != SNAPSHOT
+            else ""
+        )
         made.append(f"CREATE TABLE IF NOT EXISTS {table} USING hudi{reads} LOCATION {_text(wish.location)}")
         if entry.view:
-            made.append(f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}")
+            made.append(
+                f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}"
+            )
     return tuple(made)
 
 
@@ -49,7 +56,11 @@ def _redshift(wish: Wish, region: str) -> Tuple[str, ...]:
     """An external schema over the Glue database, and a late-binding view: Redshift doesn't read Presto's views either."""
     (entry, *more) = wish.names.entries
     if more:
-        raise NoStatement(f"{wish.config.table} is merge-on-read, which Redshift doesn't read", table=wish.config.table, engine=REDSHIFT)
+        raise NoStatement(
+            f"{wish.config.table} is merge-on-read, which Redshift doesn't read",
+            table=wish.config.table,
+            engine=REDSHIFT,
+        )
     schema = quoted(f"{wish.names.database}_lake")
     where = f" REGION {_standard_text(region)}" if region else ""
     view = quoted(entry.view or wish.config.name)
@@ -74,25 +85,39 @@ def _athena(wish: Wish, region: str) -> Tuple[str, ...]:
 def _athena_table(wish: Wish, entry: CatalogEntry) -> str:
     table = wished_table(wish, entry.table, entry.kind, synced=None)
     storage = table["StorageDescriptor"]
-    lines = [f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted(wish.names.database, '`')}.{quoted(entry.table, '`')} ({_declared(storage['Columns'])})"]
+    lines = [
+        f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted(wish.names.database, '`')}.{quoted(entry.table, '`')} ({_declared(storage['Columns'])})"
+    ]
     if table["PartitionKeys"]:
         lines.append(f"PARTITIONED BY ({_declared(table['PartitionKeys'])})")
-    lines.append(f"ROW FORMAT SERDE {_text(storage['SerdeInfo']['SerializationLibrary'])} WITH SERDEPROPERTIES ({_pairs(storage['SerdeInfo']['Parameters'])})")
+    lines.append(
+        f"ROW FORMAT SERDE {_text(storage['SerdeInfo']['SerializationLibrary'])} WITH SERDEPROPERTIES ({_pairs(storage['SerdeInfo']['Parameters'])})"
+    )
     lines.append(f"STORED AS INPUTFORMAT {_text(storage['InputFormat'])} OUTPUTFORMAT {_text(storage['OutputFormat'])}")
     lines.append(f"LOCATION {_text(storage['Location'])}")
     return "\n".join(lines)
 
 
 def _declared(columns: List[Dict[str, str]]) -> str:
-    return ", ".join(f"{quoted(column['Name'], '`')} {column['Type']}" + (f" COMMENT {_text(column['Comment'])}" if column.get("Comment") else "") for column in columns)
+    return ", ".join(
+        f"{quoted(column['Name'], '`')} {column['Type']}"
+        + (f" COMMENT {_text(column['Comment'])}" if column.get("Comment") else "")
+        for column in columns
+    )
 
 
 def _names(wish: Wish, quote: str) -> str:
-    return ", ".join(quoted(column.name if quote == "`" else column.glue_name, quote) for column in shown_columns(wish.columns))
+    return ", ".join(
+        quoted(column.name if quote == "`" else column.glue_name, quote) for column in shown_columns(wish.columns)
+    )
 
 
 def _living(wish: Wish, quote: str) -> str:
-    return f" WHERE NOT coalesce({quoted(DELETED, quote)}, false)" if any(column.name == DELETED for column in wish.columns) else ""
+    return (
+        f" WHERE NOT coalesce({quoted(DELETED, quote)}, false)"
+        if any(column.name == DELETED for column in wish.columns)
+        else ""
+    )
 
 
 def _pairs(values: Mapping[str, str]) -> str:
@@ -107,4 +132,3 @@ def _text(value: str) -> str:
 def _standard_text(value: str) -> str:
     """A literal of standard SQL."""
     return "'" + value.replace("'", "''") + "'"
-

@@ -1,4 +1,5 @@
 """What a writer schema means for a table: column by column, the table's types after it, and the verdict on it."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
@@ -51,7 +52,11 @@ class Evolution:
 
 
 def evolve(
-    stored: Optional[Mapping[str, str]], written: RowSchema, *, record_key: Tuple[str, ...], partition_by: Tuple[str, ...]
+    stored: Optional[Mapping[str, str]],
+    written: RowSchema,
+    *,
+    record_key: Tuple[str, ...],
+    partition_by: Tuple[str, ...],
 ) -> Evolution:
     """Compare a schema with the table's columns (name -> Spark's type name; None while there is no table).
 
@@ -60,7 +65,9 @@ def evolve(
     for name in record_key:
         if written.column(name) is None:
             raise Incompatible(
-                f"The record key {name} is not a column of this schema", column=name, types=[(stored or {}).get(name, ""), "absent"],
+                f"The record key {name} is not a column of this schema",
+                column=name,
+                types=[(stored or {}).get(name, ""), "absent"],
                 next_step="Let the connector send the key's columns, or give the topic a table with a key that it has",
             )
     types = {column.name: column.spark_type for column in written.columns}
@@ -78,14 +85,22 @@ def evolve(
             continue
         found = widen(name, old, new)
         if found.type != old and name in record_key + partition_by and found.type != "bigint":
-            raise incompatible(name, old, new, "it is part of the table's key or of its folders", "Change it back at the source, or give the topic a table of another name")
+            raise incompatible(
+                name,
+                old,
+                new,
+                "it is part of the table's key or of its folders",
+                "Change it back at the source, or give the topic a table of another name",
+            )
         target[name] = found.type
         if found.change != SAME:
             changes.append(_change(name, found.change, old, new, found.type))
     for name, new in types.items():
         target[name] = new
         changes.append(_change(name, ADDED, None, new, new))
-    return Evolution(max((change.change for change in changes), key=_STRENGTH.index, default=SAME), tuple(changes), target)
+    return Evolution(
+        max((change.change for change in changes), key=_STRENGTH.index, default=SAME), tuple(changes), target
+    )
 
 
 def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Tuple[ColumnChange, ...]:
@@ -114,7 +129,9 @@ def refused(error: Incompatible) -> Evolution:
 
 def rewritten_columns(stored: Mapping[str, str], target: Mapping[str, str]) -> Tuple[str, ...]:
     """The stored columns whose type in `target` needs every file of the table written anew."""
-    return tuple(name for name, old in stored.items() if name in target and widen(name, old, target[name]).change == REWRITTEN)
+    return tuple(
+        name for name, old in stored.items() if name in target and widen(name, old, target[name]).change == REWRITTEN
+    )
 
 
 def _change(column: str, change: str, old: Optional[str], new: Optional[str], to: str) -> ColumnChange:
@@ -127,6 +144,8 @@ def _same_case(stored: Mapping[str, str], written: Mapping[str, str]) -> None:
         same = known.get(name.lower(), name)
         if same != name:
             raise Incompatible(
-                f"Columns {same} and {name} differ in case only", column=name, types=[same, name],
+                f"Columns {same} and {name} differ in case only",
+                column=name,
+                types=[same, name],
                 next_step="Name the column at the source as the table does, or give the topic a table of another name",
             )

@@ -1,11 +1,22 @@
 """The columns that a table takes of a writer's row, and what they mean for the columns that it has."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Dict, Mapping, Optional, Sequence
 
 from sluice.avro_schema import WriterSchema
-from sluice.column_types import ARRAY, BYTES, JSON, STRING, Column, RowSchema, plain_column, row_as_configured, stored_column
+from sluice.column_types import (
+    ARRAY,
+    BYTES,
+    JSON,
+    STRING,
+    Column,
+    RowSchema,
+    plain_column,
+    row_as_configured,
+    stored_column,
+)
 from sluice.errors import Incompatible
 from sluice.hidden_columns import NAMES, ROW
 from sluice.position import MONGODB
@@ -28,7 +39,11 @@ def row_for_table(row: RowSchema, config: TableConfig) -> RowSchema:
 
 
 def _told_as_text(column: Column) -> Column:
-    return replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field) if column.kind == BYTES else column
+    return (
+        replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field)
+        if column.kind == BYTES
+        else column
+    )
 
 
 def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str, str]) -> RowSchema:
@@ -41,10 +56,17 @@ def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str
     if writer.meta.position.kind != MONGODB:
         return row
     fixed = {*config.record_key, *config.partition_by}
-    return RowSchema(tuple(
-        replace(stored_column(column.name, known[column.name]), field=column.field)
-        if column.name in known and column.name not in fixed and _untold(column) and not _untold_as(known[column.name]) else column
-        for column in row.columns))
+    return RowSchema(
+        tuple(
+            replace(stored_column(column.name, known[column.name]), field=column.field)
+            if column.name in known
+            and column.name not in fixed
+            and _untold(column)
+            and not _untold_as(known[column.name])
+            else column
+            for column in row.columns
+        )
+    )
 
 
 def types_told(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping[str, str]:
@@ -58,7 +80,9 @@ def types_told(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping[
 
 
 def _untold(column: Column) -> bool:
-    return column.kind == STRING or column.kind == ARRAY and column.element is not None and column.element.kind == STRING
+    return (
+        column.kind == STRING or column.kind == ARRAY and column.element is not None and column.element.kind == STRING
+    )
 
 
 def _untold_as(spark_type: str) -> bool:
@@ -79,18 +103,28 @@ def evolve_table(before: Optional[Mapping[str, str]], row: RowSchema, config: Ta
         column = row.column(name)
         if column is not None and (column.kind == ARRAY or column.kind == JSON and column.element is not None):
             raise Incompatible(
-                f"The column {name} of the key or of folders' names is {column.source_type}", column=name, types=[column.source_type, "a single value"],
-                next_step="Give the topic a table with a record_key and partition_by of numbers, texts or times")
+                f"The column {name} of the key or of folders' names is {column.source_type}",
+                column=name,
+                types=[column.source_type, "a single value"],
+                next_step="Give the topic a table with a record_key and partition_by of numbers, texts or times",
+            )
     if config.position is not None:
         column = row.column(config.position)
         if column is None:
-            raise Incompatible(f"The position column {config.position} is not a column of this schema", column=config.position, types=["", "absent"])
+            raise Incompatible(
+                f"The position column {config.position} is not a column of this schema",
+                column=config.position,
+                types=["", "absent"],
+            )
         check_watermark(column)
     found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
     width = len(found.target.keys() - set(NAMES))
     if width > config.limits.schema_columns and len(found.target) > len(before or ()):
         new = next(name for name in found.target if name not in (before or ()))
         raise Incompatible(
-            f"The table would have {width:,} columns, {new[:100]} among the new ones", column=new[:100], types=["", found.target[new]],
-            next_step="Let the source write what it has no fixed names for as one column of JSON text or a map, or raise the table's limit schema_columns")
+            f"The table would have {width:,} columns, {new[:100]} among the new ones",
+            column=new[:100],
+            types=["", found.target[new]],
+            next_step="Let the source write what it has no fixed names for as one column of JSON text or a map, or raise the table's limit schema_columns",
+        )
     return found

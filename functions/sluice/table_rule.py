@@ -1,4 +1,5 @@
 """A rule of tables.yaml: which topics it takes, and the table that it makes of one."""
+
 from __future__ import annotations
 
 import re
@@ -79,16 +80,39 @@ class TableRule:
         record_key = (ROW,) if self.append_only else tuple(fill(column) for column in self.record_key)
         partition_by = tuple(fill(column) for column in self.partition_by)
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
-            raise InvalidConfiguration(f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {table!r}; names are lower-case letters, digits and _", topic=topic, table=table)
+            raise InvalidConfiguration(
+                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {table!r}; names are lower-case letters, digits and _",
+                topic=topic,
+                table=table,
+            )
         services = replace(self.services, cluster_by=tuple(fill(column) for column in self.services.cluster_by))
-        named = record_key + partition_by + services.cluster_by + (() if self.position is None else (fill(self.position),))
+        named = (
+            record_key + partition_by + services.cluster_by + (() if self.position is None else (fill(self.position),))
+        )
         wrong = [column for column in named if not COLUMN.fullmatch(column)]
         if wrong:
-            raise InvalidConfiguration(f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {wrong[0]!r}", topic=topic, column=wrong[0])
+            raise InvalidConfiguration(
+                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {wrong[0]!r}",
+                topic=topic,
+                column=wrong[0],
+            )
         as_told = {name: getattr(self, name) for name in _OF_BOTH}
         position = None if self.position is None else fill(self.position)
-        return TableConfig(**{**as_told, "table": table, "database": database, "name": name, "topic": topic, "record_key": record_key, "partition_by": partition_by,
-                              "hudi": dict(self.hudi), "json_types": dict(self.json_types), "position": position, "services": services})
+        return TableConfig(
+            **{
+                **as_told,
+                "table": table,
+                "database": database,
+                "name": name,
+                "topic": topic,
+                "record_key": record_key,
+                "partition_by": partition_by,
+                "hudi": dict(self.hudi),
+                "json_types": dict(self.json_types),
+                "position": position,
+                "services": services,
+            }
+        )
 
 
 _OF_BOTH = frozenset(each.name for each in fields(TableRule)) & frozenset(each.name for each in fields(TableConfig))

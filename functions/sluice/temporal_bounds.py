@@ -1,4 +1,5 @@
 """Which dates and timestamps are real: what a database's infinity arrives as is not."""
+
 from __future__ import annotations
 
 from typing import Dict, Tuple

@@ -1,4 +1,5 @@
 """Dates and timestamps as ISO 8601 text, which some connectors write instead of a count: the days of one, and the text of the other."""
+
 from __future__ import annotations
 
 import re

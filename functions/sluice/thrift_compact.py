@@ -1,4 +1,5 @@
 """Decodes Thrift's compact protocol into plain values: structs as {field id: value}, within bounds."""
+
 from __future__ import annotations
 
 import struct
@@ -83,7 +84,7 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         self._room(size)
         self._at += size
-        return self._data[self._at - size:self._at]
+        return self._data[self._at - size : self._at]
 
     def _room(self, size: int) -> None:
         """Every element takes a byte at least, so that a length can't ask for more than there is."""

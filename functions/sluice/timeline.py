@@ -2,6 +2,7 @@
 
 For tables of version 6, whose instants are files right under `.hoodie`. Nothing is read here: sluice_aws/timeline.py does that.
 """
+
 from __future__ import annotations
 
 import json
@@ -15,7 +16,9 @@ FOLDER = ".hoodie/"
 REQUESTED, INFLIGHT, COMPLETED = "requested", "inflight", "completed"
 COMMIT, DELTA_COMMIT, REPLACE_COMMIT, COMPACTION = "commit", "deltacommit", "replacecommit", "compaction"
 CLEAN, ROLLBACK, SAVEPOINT, RESTORE, INDEXING = "clean", "rollback", "savepoint", "restore", "indexing"
-WRITING = frozenset((COMMIT, DELTA_COMMIT, REPLACE_COMMIT))  # the actions that a reader of the table sees, once completed
+WRITING = frozenset(
+    (COMMIT, DELTA_COMMIT, REPLACE_COMMIT)
+)  # the actions that a reader of the table sees, once completed
 
 # Operations (WriteOperationType of Hudi 1.0.2) after which what a partition held is gone unless the same commit wrote it.
 _EMPTYING = frozenset(("DELETE_PARTITION", "INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"))
@@ -48,7 +51,11 @@ class Instant:
         """The name of its file under `.hoodie/`."""
         if self.state == COMPLETED:
             return f"{self.time}.{self.action}"
-        return f"{self.time}.inflight" if (self.action, self.state) == (COMMIT, INFLIGHT) else f"{self.time}.{self.action}.{self.state}"
+        return (
+            f"{self.time}.inflight"
+            if (self.action, self.state) == (COMMIT, INFLIGHT)
+            else f"{self.time}.{self.action}.{self.state}"
+        )
 
     @property
     def writes(self) -> bool:
@@ -165,23 +172,38 @@ class Commit:
             return cls(
                 operation=str(content.get("operationType") or ""),
                 schema=extra.pop("schema", ""),
-                files=tuple(_file(str(partition), stat) for partition, stats in written.items() for stat in stats or ()),
+                files=tuple(
+                    _file(str(partition), stat) for partition, stats in written.items() for stat in stats or ()
+                ),
                 partitions=frozenset(str(partition) for partition in written),
-                replaced={str(partition): tuple(map(str, ids or ())) for partition, ids in (content.get("partitionToReplaceFileIds") or {}).items()},
+                replaced={
+                    str(partition): tuple(map(str, ids or ()))
+                    for partition, ids in (content.get("partitionToReplaceFileIds") or {}).items()
+                },
                 extra=extra,
                 compacted=bool(content.get("compacted")),
             )
         except (ValueError, TypeError, AttributeError) as error:
-            raise UnreadableCommit(f"The file of instant {instant.time} is no commit's: {error}", instant=instant.time) from error
+            raise UnreadableCommit(
+                f"The file of instant {instant.time} is no commit's: {error}", instant=instant.time
+            ) from error
 
 
 def _file(partition: str, stat: Mapping[str, Any]) -> FileWritten:
     previous = stat.get("prevCommit")
     path = str(stat.get("path") or "")
     return FileWritten(
-        path=path, partition=partition, file_id=str(stat.get("fileId") or ""), rows=_number(stat, "numWrites"), inserts=_number(stat, "numInserts"),
-        updates=_number(stat, "numUpdateWrites"), deletes=_number(stat, "numDeletes"), written_bytes=_number(stat, "totalWriteBytes"),
-        file_bytes=_number(stat, "fileSizeInBytes"), previous=None if previous in (None, "null") else str(previous), log=".log." in path.rsplit("/", 1)[-1],
+        path=path,
+        partition=partition,
+        file_id=str(stat.get("fileId") or ""),
+        rows=_number(stat, "numWrites"),
+        inserts=_number(stat, "numInserts"),
+        updates=_number(stat, "numUpdateWrites"),
+        deletes=_number(stat, "numDeletes"),
+        written_bytes=_number(stat, "totalWriteBytes"),
+        file_bytes=_number(stat, "fileSizeInBytes"),
+        previous=None if previous in (None, "null") else str(previous),
+        log=".log." in path.rsplit("/", 1)[-1],
     )
 
 

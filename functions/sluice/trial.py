@@ -1,4 +1,5 @@
 """A trial of the engine: what `sluice doctor --job` has one job do, where it does it, and what the job reports."""
+
 from __future__ import annotations
 
 import json
@@ -69,7 +70,9 @@ class TrialReport:
 
     def to_json(self) -> str:
         """Canonical JSON."""
-        return json.dumps({"format": FORMAT, **asdict(self), "versions": dict(self.versions)}, sort_keys=True, ensure_ascii=True)
+        return json.dumps(
+            {"format": FORMAT, **asdict(self), "versions": dict(self.versions)}, sort_keys=True, ensure_ascii=True
+        )
 
     @classmethod
     def from_json(cls, text: str) -> TrialReport:
@@ -79,7 +82,15 @@ class TrialReport:
             if content.pop("format") != FORMAT:
                 raise UnreadableReport("A trial's report of another format", found=text[:200])
             tables = tuple(
-                TableTrial(**{**one, "steps": tuple(Step(**step) for step in one["steps"]), "differences": tuple(one["differences"])}) for one in content.pop("tables"))
+                TableTrial(
+                    **{
+                        **one,
+                        "steps": tuple(Step(**step) for step in one["steps"]),
+                        "differences": tuple(one["differences"]),
+                    }
+                )
+                for one in content.pop("tables")
+            )
             links, error = content.pop("links"), content.pop("error")
             if links is not None:
                 tuples = {name: tuple(links[name]) for name in ("missing", "unknown")}

@@ -1,4 +1,5 @@
 """What a connector writes in place of a value that a change left unchanged and its log didn't hold."""
+
 from __future__ import annotations
 
 import base64
@@ -15,7 +16,9 @@ _HEX_PREFIX = "hex:"
 # What stands for an unchanged geometry, geography or point, whatever the configured placeholder is: points that are nowhere, or nobody's.
 # https://github.com/debezium/debezium, connector/postgresql/UnchangedToastedPlaceholder.java, since 3.3
 _GEOMETRY = bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1")  # SRID=4326;POINT(-99999999 -99999999)
-_GEOGRAPHY = bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640")  # SRID=4326;POINT(179.999999 89.999999)
+_GEOGRAPHY = bytes.fromhex(
+    "0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640"
+)  # SRID=4326;POINT(179.999999 89.999999)
 _POINT = struct.pack("<BIdd", 1, 1, -99_999_999, -99_999_999)
 
 
@@ -48,16 +51,24 @@ def placeholders(value: str = DEFAULT) -> Placeholders:
     https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-property-unavailable-value-placeholder
     Raises ValueError for an empty placeholder and for digits that aren't hexadecimal.
     """
-    raw = bytes.fromhex(value[len(_HEX_PREFIX):]) if value.startswith(_HEX_PREFIX) else value.encode("utf-8")
+    raw = bytes.fromhex(value[len(_HEX_PREFIX) :]) if value.startswith(_HEX_PREFIX) else value.encode("utf-8")
     if not raw:
         raise ValueError("The placeholder of unavailable values is empty")
     text = raw.decode("utf-8", "replace")
     signed = tuple(byte - 256 if byte > 127 else byte for byte in raw)  # as Java's bytes are
     items = (text, base64.b64encode(raw).decode(), _named_uuid(raw))
-    texts = frozenset((
-        *_shapes(), *items, base64.urlsafe_b64encode(raw).decode(), raw.hex(), raw.hex().upper(), _json({text: text}),
-        *(_json([item]) for item in items), _json(signed),  # arrays of JSON without a schema, which are columns of JSON text
-    ))
+    texts = frozenset(
+        (
+            *_shapes(),
+            *items,
+            base64.urlsafe_b64encode(raw).decode(),
+            raw.hex(),
+            raw.hex().upper(),
+            _json({text: text}),
+            *(_json([item]) for item in items),
+            _json(signed),  # arrays of JSON without a schema, which are columns of JSON text
+        )
+    )
     return Placeholders(texts, frozenset((raw,)), signed, (text, text))
 
 

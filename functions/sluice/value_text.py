@@ -1,4 +1,5 @@
 """Exact text of decoded values: numbers of any length, times of day, and JSON of records and maps."""
+
 from __future__ import annotations
 
 import base64
@@ -104,7 +105,11 @@ def _decimal(value: Any, column: Column) -> str:
 
 
 def _day(value: int, column: Column) -> str:
-    return _quoted(date.fromordinal(value + _EPOCH_DAY).isoformat()) if 1 <= value + _EPOCH_DAY <= date.max.toordinal() else str(value)
+    return (
+        _quoted(date.fromordinal(value + _EPOCH_DAY).isoformat())
+        if 1 <= value + _EPOCH_DAY <= date.max.toordinal()
+        else str(value)
+    )
 
 
 def _moment(value: int, column: Column) -> str:

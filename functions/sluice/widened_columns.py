@@ -1,4 +1,5 @@
 """Which columns of a table may have another type in its older files than in its schema: those that became wider, and since when."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """How large the pieces of a write are: a shuffle's tasks, and the files that take new rows."""
+
 from __future__ import annotations
 
 from typing import Optional

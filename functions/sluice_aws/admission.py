@@ -1,4 +1,5 @@
 """Brings announced objects into the ledger: route, head, schema, one conditional write each, many at a time."""
+
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -38,7 +39,9 @@ class Admitted:
 
         Not for a paused table, which no run may claim: taking the pause back wakes the lane.
         """
-        return self.written.lane if self.written.state == PENDING and wakes(self.admission) and not self.paused else None
+        return (
+            self.written.lane if self.written.state == PENDING and wakes(self.admission) and not self.paused else None
+        )
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,11 @@ class Admissions:
 
     def tables(self, lane: str) -> FrozenSet[str]:
         """The tables on whose account a lane is to be woken."""
-        return frozenset(admitted.written.table for admitted in self.done.values() if admitted.wakes == lane and admitted.written.table)
+        return frozenset(
+            admitted.written.table
+            for admitted in self.done.values()
+            if admitted.wakes == lane and admitted.written.table
+        )
 
 
 class Admission:
@@ -65,14 +72,18 @@ class Admission:
     header is longer than 64 KiB is read a second time.
     """
 
-    def __init__(self, *, ledger: Any, heads: Heads, schemas: SchemaStore, fit: SchemaFit, now: Callable[[], int]) -> None:
+    def __init__(
+        self, *, ledger: Any, heads: Heads, schemas: SchemaStore, fit: SchemaFit, now: Callable[[], int]
+    ) -> None:
         self._ledger = ledger
         self._heads = heads
         self._schemas = schemas
         self._fit = fit
         self._now = now
 
-    def admit_all(self, notices: Sequence[Notice], configuration: Optional[Configuration], *, seconds: Optional[float] = None) -> Admissions:
+    def admit_all(
+        self, notices: Sequence[Notice], configuration: Optional[Configuration], *, seconds: Optional[float] = None
+    ) -> Admissions:
         """Admit objects in parallel within `seconds` (None: as long as it takes).
 
         An object that isn't finished by then, or that met an error which may pass, is in `failed`; it can
@@ -81,7 +92,9 @@ class Admission:
         if not notices:
             return Admissions({}, {})
         pool = ThreadPoolExecutor(min(THREADS, len(notices)), thread_name_prefix="admit")
-        asked: Dict[Future[Admitted], ObjectId] = {pool.submit(self.admit, notice, configuration): notice.id for notice in notices}
+        asked: Dict[Future[Admitted], ObjectId] = {
+            pool.submit(self.admit, notice, configuration): notice.id for notice in notices
+        }
         finished, late = wait(asked, timeout=seconds)
         pool.shutdown(wait=False, cancel_futures=True)
         done: Dict[ObjectId, Admitted] = {}
@@ -120,9 +133,13 @@ class Admission:
             rule=verdict.rule,
             code=verdict.code,
         )
-        return Admitted(written, self._ledger.admit(written), paused=verdict.config is not None and verdict.config.paused)
+        return Admitted(
+            written, self._ledger.admit(written), paused=verdict.config is not None and verdict.config.paused
+        )
 
-    def judge(self, id: ObjectId, size: Optional[int], configuration: Optional[Configuration]) -> Tuple[Route, Verdict, Optional[str]]:
+    def judge(
+        self, id: ObjectId, size: Optional[int], configuration: Optional[Configuration]
+    ) -> Tuple[Route, Verdict, Optional[str]]:
         """What an object is: where its key leads, the verdict on it, and its schema's fingerprint. Writes nothing to the ledger."""
         route = classify(id.key, size)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
@@ -132,7 +149,9 @@ class Admission:
             return route, verdict, None
         return (route, *self._judge_head(id, route, configuration, limits))
 
-    def _judge_head(self, id: ObjectId, route: Route, configuration: Optional[Configuration], limits: Limits) -> Tuple[Verdict, Optional[str]]:
+    def _judge_head(
+        self, id: ObjectId, route: Route, configuration: Optional[Configuration], limits: Limits
+    ) -> Tuple[Verdict, Optional[str]]:
         """Read the head. The schema is stored before the ledger names it, so whoever reads the ledger finds it."""
         try:
             schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO).schema

@@ -1,4 +1,5 @@
 """Says in logs and metrics what became of the objects that an invocation was told of."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -9,7 +10,12 @@ from sluice_aws.admission import Admissions
 from sluice_aws.objects import ObjectGone
 from sluice_aws.telemetry import Report
 
-METRICS = {PENDING: "ObjectsAdmitted", PARKED: "ObjectsParked", QUARANTINED: "ObjectsQuarantined", IGNORED: "ObjectsIgnored"}
+METRICS = {
+    PENDING: "ObjectsAdmitted",
+    PARKED: "ObjectsParked",
+    QUARANTINED: "ObjectsQuarantined",
+    IGNORED: "ObjectsIgnored",
+}
 
 
 def report_admissions(report: Report, admissions: Admissions) -> None:

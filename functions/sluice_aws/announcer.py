@@ -1,4 +1,5 @@
 """Tells the event bus and the metrics that a batch is committed."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """Takes an Avro container apart into its blocks and decompresses each, never to more than a budget."""
+
 from __future__ import annotations
 
 import bz2
@@ -38,9 +39,9 @@ def blocks_of(body: bytes, start: int, sync: bytes) -> Iterator[Block]:
             raise CorruptObject("A block of the Avro container has a negative size", at=at)
         if end > len(body):
             raise CorruptObject("The Avro container ends inside a block", at=at, bytes=len(body))
-        if body[end - SYNC_BYTES:end] != sync:
+        if body[end - SYNC_BYTES : end] != sync:
             raise CorruptObject("A block of the Avro container doesn't end with the container's mark", at=at)
-        yield Block(records, body[at_data:at_data + size], end)
+        yield Block(records, body[at_data : at_data + size], end)
         at = end
 
 
@@ -54,7 +55,9 @@ def decompressed(block: Block, codec: str, limit: int) -> bytes:
     except ExpansionLimit:
         raise
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, cramjam.DecompressionError) as error:
-        raise CorruptObject(f"A block of the Avro container is no {codec}", cause=repr(error)[:200], at=block.end) from error
+        raise CorruptObject(
+            f"A block of the Avro container is no {codec}", cause=repr(error)[:200], at=block.end
+        ) from error
     if len(plain) > limit:
         raise _too_much(limit)
     return plain
@@ -112,12 +115,19 @@ def _zstandard(data: bytes, limit: int) -> bytes:
 
 
 _CODECS: Dict[str, Callable[[bytes, int], bytes]] = {
-    "null": _null, "deflate": _deflate, "snappy": _snappy, "bzip2": _bzip2, "xz": _xz, "zstandard": _zstandard,
+    "null": _null,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "bzip2": _bzip2,
+    "xz": _xz,
+    "zstandard": _zstandard,
 }
 
 
 def _too_much(limit: int) -> ExpansionLimit:
-    return ExpansionLimit(f"A block of the Avro container is more than {limit:,} bytes once decompressed", limit=limit, unit="bytes")
+    return ExpansionLimit(
+        f"A block of the Avro container is more than {limit:,} bytes once decompressed", limit=limit, unit="bytes"
+    )
 
 
 class PlainContainer:
@@ -143,7 +153,7 @@ class PlainContainer:
                 break
             piece = self._pieces[0]
             end = len(piece) if size < 0 else min(len(piece), self._at + size)
-            part = piece if self._at == 0 and end == len(piece) else piece[self._at:end]
+            part = piece if self._at == 0 and end == len(piece) else piece[self._at : end]
             taken.append(part)
             size = size - len(part) if size > 0 else size
             self._at = end
@@ -160,7 +170,11 @@ class PlainContainer:
 
     def _more(self) -> bool:
         for records, plain in self._blocks:
-            self._pieces = [encoded_long(records) + encoded_long(len(plain)), plain, self._sync] if plain else [encoded_long(records) + b"\x00", self._sync]
+            self._pieces = (
+                [encoded_long(records) + encoded_long(len(plain)), plain, self._sync]
+                if plain
+                else [encoded_long(records) + b"\x00", self._sync]
+            )
             return True
         return False
 

@@ -1,4 +1,5 @@
 """Takes the writer schema from the first bytes of an Avro container, and tells a corrupt head from one that was cut."""
+
 from __future__ import annotations
 
 import io

@@ -1,4 +1,5 @@
 """Brings the Glue catalog up to a table's newest commit: looks at both, plans the smallest change, and makes it."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,9 @@ Found = Mapping[str, Mapping[str, Any]]
 class CatalogSync:
     """Syncs tables of one silver bucket. Deletes nothing but partitions that hold nothing any more."""
 
-    def __init__(self, *, catalog: GlueCatalog, timelines: TimelineReader, comments: CommentStore, silver_bucket: str) -> None:
+    def __init__(
+        self, *, catalog: GlueCatalog, timelines: TimelineReader, comments: CommentStore, silver_bucket: str
+    ) -> None:
         self._catalog = catalog
         self._timelines = timelines
         self._comments = comments
@@ -41,7 +44,9 @@ class CatalogSync:
         """
         for attempt in range(ATTEMPTS):
             try:
-                plan = self.plan(config, instant, sure=attempt > 0)  # what was taken not to be there crosses the first attempt
+                plan = self.plan(
+                    config, instant, sure=attempt > 0
+                )  # what was taken not to be there crosses the first attempt
                 self._apply(plan)
                 return plan
             except CatalogRaced:
@@ -83,10 +88,15 @@ class CatalogSync:
 
     def _current(self, config: TableConfig, names: CatalogNames, found: Found, instant: str) -> bool:
         """Whether every table and view is as the last sync left it, and that showed this commit."""
-        return all(entry.table in found and is_current(found[entry.table], config, instant) for entry in names.entries) and all(
-            entry.view in found and is_current(found[entry.view], config, None) for entry in names.entries if entry.view)
+        return all(
+            entry.table in found and is_current(found[entry.table], config, instant) for entry in names.entries
+        ) and all(
+            entry.view in found and is_current(found[entry.view], config, None) for entry in names.entries if entry.view
+        )
 
-    def _planned(self, config: TableConfig, names: CatalogNames, found: Optional[Found], timeline: Timeline, newest: Instant) -> CatalogPlan:
+    def _planned(
+        self, config: TableConfig, names: CatalogNames, found: Optional[Found], timeline: Timeline, newest: Instant
+    ) -> CatalogPlan:
         had = found or {}
         wish = self._wish(config, names, timeline, newest)
         if not {column.glue_name for column in shown_columns(wish.columns)} <= _known_columns(names, had):
@@ -99,26 +109,79 @@ class CatalogSync:
             table = dict(before or {}) if change is None else change.table
             partitions = PartitionChange({})
             if config.partition_by:
-                partitions = self._partitions(config, names.database, wish.location, entry.table, before, timeline, listed)
-                stale = self._staying(names.database, entry.table, partitions) if change is not None and change.retyped else partitions.update
+                partitions = self._partitions(
+                    config, names.database, wish.location, entry.table, before, timeline, listed
+                )
+                stale = (
+                    self._staying(names.database, entry.table, partitions)
+                    if change is not None and change.retyped
+                    else partitions.update
+                )
                 partitions = replace(partitions, update=tuple(retyped(table, partition) for partition in stale))
             tables.append(TablePlan(table, change, partitions))
-        views = (table_change(wished_view(wish, entry, entry.view), had.get(entry.view), config) for entry in names.entries if entry.view)
-        return CatalogPlan(config.table, names.database, newest.time, found is None, tuple(tables), tuple(view for view in views if view is not None))
+        views = (
+            table_change(wished_view(wish, entry, entry.view), had.get(entry.view), config)
+            for entry in names.entries
+            if entry.view
+        )
+        return CatalogPlan(
+            config.table,
+            names.database,
+            newest.time,
+            found is None,
+            tuple(tables),
+            tuple(view for view in views if view is not None),
+        )
 
-    def _wish(self, config: TableConfig, names: CatalogNames, timeline: Timeline, newest: Instant, comments: Optional[Mapping[str, str]] = None) -> Wish:
+    def _wish(
+        self,
+        config: TableConfig,
+        names: CatalogNames,
+        timeline: Timeline,
+        newest: Instant,
+        comments: Optional[Mapping[str, str]] = None,
+    ) -> Wish:
         """With the schema of the newest commit that tells one: a deletion of partitions tells none."""
-        schema = next((commit.schema for commit in (self._timelines.commit(config.table, instant) for instant in reversed(timeline.commits)) if commit.schema), "")
-        return Wish(config, names, f"s3://{self._silver}/{config.database}/{config.name}", columns_of_commit(config.table, schema, comments), newest.time)
+        schema = next(
+            (
+                commit.schema
+                for commit in (self._timelines.commit(config.table, instant) for instant in reversed(timeline.commits))
+                if commit.schema
+            ),
+            "",
+        )
+        return Wish(
+            config,
+            names,
+            f"s3://{self._silver}/{config.database}/{config.name}",
+            columns_of_commit(config.table, schema, comments),
+            newest.time,
+        )
 
-    def _partitions(self, config: TableConfig, database: str, location: str, name: str, before: Optional[Mapping[str, Any]], timeline: Timeline, listed: Dict[str, Tuple[str, ...]]) -> PartitionChange:
+    def _partitions(
+        self,
+        config: TableConfig,
+        database: str,
+        location: str,
+        name: str,
+        before: Optional[Mapping[str, Any]],
+        timeline: Timeline,
+        listed: Dict[str, Tuple[str, ...]],
+    ) -> PartitionChange:
         """By the commits since the last sync where those are all there, else by the folders."""
         synced = synced_until(before)
-        if before is not None and synced is not None and timeline.holds(synced) and len(timeline.after(synced)) <= MOST_COMMITS:
+        if (
+            before is not None
+            and synced is not None
+            and timeline.holds(synced)
+            and len(timeline.after(synced)) <= MOST_COMMITS
+        ):
             written, gone = touched(self._commits(config.table, timeline.after(synced)))
             wanted = [values_of(config.table, path, config.partition_by) for path in (*written, *gone)]
             there = self._catalog.partitions_of(database, name, wanted) if wanted else []
-            return partition_change(config.table, config.partition_by, location, stored=written, gone=gone, found=there, whole=False)
+            return partition_change(
+                config.table, config.partition_by, location, stored=written, gone=gone, found=there, whole=False
+            )
         if "" not in listed:
             listed[""] = tuple(self._timelines.partition_paths(config.table, config.partition_by))
         there = [] if before is None else self._catalog.partitions(database, name)
@@ -127,7 +190,11 @@ class CatalogSync:
     def _staying(self, database: str, name: str, change: PartitionChange) -> List[Mapping[str, Any]]:
         """Every partition of the catalog that isn't dropped, at its right place."""
         moved = {tuple(partition["Values"]): partition for partition in change.update}
-        return [moved.get(tuple(one["Values"]), one) for one in self._catalog.whole_partitions(database, name) if tuple(one["Values"]) not in change.drop]
+        return [
+            moved.get(tuple(one["Values"]), one)
+            for one in self._catalog.whole_partitions(database, name)
+            if tuple(one["Values"]) not in change.drop
+        ]
 
     def _commits(self, table: str, instants: Tuple[Instant, ...]) -> List[Commit]:
         if len(instants) < 2:
@@ -149,7 +216,11 @@ class CatalogSync:
         if creates:
             self._catalog.create_table(database, plan.table if plan.partitions.nothing else _unsynced(plan.table))
         self._catalog.update_partitions(database, plan.name, plan.partitions.update)
-        self._catalog.add_partitions(database, plan.name, [partition_input(plan.table, values, path) for values, path in sorted(plan.partitions.add.items())])
+        self._catalog.add_partitions(
+            database,
+            plan.name,
+            [partition_input(plan.table, values, path) for values, path in sorted(plan.partitions.add.items())],
+        )
         self._catalog.drop_partitions(database, plan.name, plan.partitions.drop)
         if plan.change is not None and not (creates and plan.partitions.nothing):
             self._catalog.update_table(database, plan.table)
@@ -157,7 +228,16 @@ class CatalogSync:
 
 def _known_columns(names: CatalogNames, found: Found) -> Set[str]:
     """The columns that every table and view of the catalog has: what is new to one of them may come with a comment."""
-    known = [{str(column["Name"]) for column in (*((found.get(name) or {}).get("StorageDescriptor") or {}).get("Columns", ()), *(found.get(name) or {}).get("PartitionKeys", ()))} for name in names.all]
+    known = [
+        {
+            str(column["Name"])
+            for column in (
+                *((found.get(name) or {}).get("StorageDescriptor") or {}).get("Columns", ()),
+                *(found.get(name) or {}).get("PartitionKeys", ()),
+            )
+        }
+        for name in names.all
+    ]
     return set.intersection(*known)
 
 

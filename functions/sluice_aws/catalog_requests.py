@@ -1,4 +1,5 @@
 """Answers a request to sync one table: finds its configuration, syncs, says what was done."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Mapping
@@ -40,7 +41,9 @@ class CatalogRequests:
         report = plan.to_dict()
         self._report.event("catalog_synced" if report["changed"] else "catalog_is_current", **report)
         if report["changed"]:
-            self._report.count("CatalogSyncs")  # by table it stands in the event: a metric costs by its dimensions, and tables may be thousands
+            self._report.count(
+                "CatalogSyncs"
+            )  # by table it stands in the event: a metric costs by its dimensions, and tables may be thousands
             added = sum(one["partitions"]["added"] for one in report["tables"])
             if added:
                 self._report.count("PartitionsAdded", added)

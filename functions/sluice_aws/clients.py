@@ -1,4 +1,5 @@
 """Makes the boto3 clients, each once and only when it is first asked for."""
+
 from __future__ import annotations
 
 import threading
@@ -18,7 +19,9 @@ ATTEMPTS = 3
 class Clients:
     """The clients of one process for one set of settings. Safe to ask from several threads."""
 
-    def __init__(self, settings: Settings, *, pool: int = 32, read_timeout_s: int = READ_TIMEOUT_S, session: Any = None) -> None:
+    def __init__(
+        self, settings: Settings, *, pool: int = 32, read_timeout_s: int = READ_TIMEOUT_S, session: Any = None
+    ) -> None:
         """`pool` is the number of threads that will share a client; `session` a boto3 Session with credentials of its own."""
         self._settings = settings
         self._pool = pool
@@ -52,7 +55,9 @@ class Clients:
             if service not in self._made:
                 if self._session is None:
                     self._session = boto3.Session(region_name=self._settings.region or None)
-                self._made[service] = self._session.client(service, endpoint_url=self._endpoint(service), config=self._config(service))
+                self._made[service] = self._session.client(
+                    service, endpoint_url=self._endpoint(service), config=self._config(service)
+                )
             return self._made[service]
 
     def _endpoint(self, service: str) -> Any:

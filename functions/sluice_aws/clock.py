@@ -1,4 +1,5 @@
 """The time of day, asked for in one place so that everything else can be given it."""
+
 from __future__ import annotations
 
 import time

@@ -1,4 +1,5 @@
 """Finds what a table's source says of its columns, among the schemas that are kept in the silver bucket."""
+
 from __future__ import annotations
 
 from typing import Any, Mapping

@@ -1,4 +1,5 @@
 """Loads the configuration that was pushed to the artifact bucket, again only when it changed."""
+
 from __future__ import annotations
 
 from typing import Any, Callable, Optional
@@ -51,7 +52,9 @@ class ConfigStore:
             return self._loaded
         if document is None:
             if self._was_pushed():
-                raise ConfigurationMissing(f"s3://{self._bucket}/{self._key} is gone, though a configuration was pushed")
+                raise ConfigurationMissing(
+                    f"s3://{self._bucket}/{self._key} is gone, though a configuration was pushed"
+                )
             return None
         self._loaded = self._parse(document.data)
         self._etag = document.etag
@@ -82,7 +85,11 @@ class ConfigStore:
 
     def _was_pushed(self) -> bool:
         """By what this process read, by the ledger, and by the history beside it: each can be lost without the others."""
-        return self._loaded is not None or self._pushes() > 0 or any(True for _ in self._objects.keys(self._bucket, HISTORY_PREFIX))
+        return (
+            self._loaded is not None
+            or self._pushes() > 0
+            or any(True for _ in self._objects.keys(self._bucket, HISTORY_PREFIX))
+        )
 
     def _parse(self, data: bytes) -> Configuration:
         where = f"s3://{self._bucket}/{self._key}"
@@ -91,4 +98,6 @@ class ConfigStore:
         try:
             return Configuration.from_json(data.decode("utf-8"))
         except (InvalidConfiguration, UnicodeDecodeError) as error:
-            raise ConfigurationUnreadable(f"{where} is not a configuration: {error}", cause=type(error).__name__) from error
+            raise ConfigurationUnreadable(
+                f"{where} is not a configuration: {error}", cause=type(error).__name__
+            ) from error

@@ -1,4 +1,5 @@
 """Finds the configuration of a table by the table's name: rules name tables by topic, so its topic must be known."""
+
 from __future__ import annotations
 
 from typing import Optional
@@ -22,7 +23,14 @@ def configured_table(configuration: Optional[Configuration], table: str, ledger:
     A rule for exactly this table is asked first; for one that a pattern makes, the ledger knows the topic its data came from.
     """
     if configuration is not None:
-        exact = next((rule.topic for rule in configuration.rules if rule.table == table and rule.topic and "*" not in rule.topic), None)
+        exact = next(
+            (
+                rule.topic
+                for rule in configuration.rules
+                if rule.table == table and rule.topic and "*" not in rule.topic
+            ),
+            None,
+        )
         config = configuration.table_for_topic(exact) if exact else None
         if config is not None and config.table == table:
             return config

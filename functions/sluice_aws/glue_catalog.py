@@ -1,4 +1,5 @@
 """Calls the Glue Data Catalog: as few as can be, in batches, and by name of what can happen between two of them."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +45,9 @@ class GlueCatalog:
     def __init__(self, glue: Any) -> None:
         self._glue = glue
 
-    def tables(self, database: str, names: Sequence[str], *, sure: bool = True) -> Optional[Dict[str, Mapping[str, Any]]]:
+    def tables(
+        self, database: str, names: Sequence[str], *, sure: bool = True
+    ) -> Optional[Dict[str, Mapping[str, Any]]]:
         """Those of the named tables and views that are there, in one call if all are; None where there is no such database.
 
         The expression is a help only, since its language isn't documented further than "regular expression": what it lets
@@ -53,7 +56,9 @@ class GlueCatalog:
         """
         found: Dict[str, Mapping[str, Any]] = {}
         try:
-            for page in self._glue.get_paginator("get_tables").paginate(DatabaseName=database, Expression="|".join(names)):
+            for page in self._glue.get_paginator("get_tables").paginate(
+                DatabaseName=database, Expression="|".join(names)
+            ):
                 found.update({table["Name"]: table for table in page["TableList"] if table["Name"] in names})
         except ClientError as error:
             if _code(error) == _NOT_FOUND:
@@ -70,7 +75,9 @@ class GlueCatalog:
     def create_database(self, database: str) -> None:
         """Make a database, unless somebody else just did."""
         try:
-            self._glue.create_database(DatabaseInput={"Name": database, "Description": "Tables that Sluice merges change files into"})
+            self._glue.create_database(
+                DatabaseInput={"Name": database, "Description": "Tables that Sluice merges change files into"}
+            )
         except ClientError as error:
             if _code(error) != _EXISTS:
                 raise _explained(database, error) from error
@@ -94,19 +101,28 @@ class GlueCatalog:
 
         The old version isn't archived: the commit that is told changes with every sync, and versions are a quota.
         """
-        self._asked(table["Name"], lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True))
+        self._asked(
+            table["Name"], lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True)
+        )
 
     def partitions(self, database: str, table: str) -> List[Mapping[str, Any]]:
         """Every partition of a table, without its columns: a thousand to a call."""
         pages = self._glue.get_paginator("get_partitions").paginate(
-            DatabaseName=database, TableName=table, ExcludeColumnSchema=True, PaginationConfig={"PageSize": GET_BATCH})
-        listed: List[Mapping[str, Any]] = self._asked(table, lambda: [partition for page in pages for partition in page["Partitions"]])
+            DatabaseName=database, TableName=table, ExcludeColumnSchema=True, PaginationConfig={"PageSize": GET_BATCH}
+        )
+        listed: List[Mapping[str, Any]] = self._asked(
+            table, lambda: [partition for page in pages for partition in page["Partitions"]]
+        )
         return listed
 
     def whole_partitions(self, database: str, table: str) -> List[Mapping[str, Any]]:
         """Every partition of a table, with all that is told of it."""
-        pages = self._glue.get_paginator("get_partitions").paginate(DatabaseName=database, TableName=table, PaginationConfig={"PageSize": GET_BATCH})
-        listed: List[Mapping[str, Any]] = self._asked(table, lambda: [partition for page in pages for partition in page["Partitions"]])
+        pages = self._glue.get_paginator("get_partitions").paginate(
+            DatabaseName=database, TableName=table, PaginationConfig={"PageSize": GET_BATCH}
+        )
+        listed: List[Mapping[str, Any]] = self._asked(
+            table, lambda: [partition for page in pages for partition in page["Partitions"]]
+        )
         return listed
 
     def partitions_of(self, database: str, table: str, wanted: Sequence[Values]) -> List[Mapping[str, Any]]:
@@ -127,13 +143,23 @@ class GlueCatalog:
 
     def add_partitions(self, database: str, table: str, partitions: Sequence[Mapping[str, Any]]) -> None:
         """Add partitions; one that is there already counts as added. Raises CatalogRefused, CatalogRaced."""
-        self._in_batches(table, partitions, CREATE_BATCH, _EXISTS, lambda batch: self._glue.batch_create_partition(DatabaseName=database, TableName=table, PartitionInputList=list(batch)))
+        self._in_batches(
+            table,
+            partitions,
+            CREATE_BATCH,
+            _EXISTS,
+            lambda batch: self._glue.batch_create_partition(
+                DatabaseName=database, TableName=table, PartitionInputList=list(batch)
+            ),
+        )
 
     def update_partitions(self, database: str, table: str, partitions: Sequence[Mapping[str, Any]]) -> None:
         """Change partitions that are there; one that is gone counts as done, the next sync finds it. Raises CatalogRefused, CatalogRaced."""
 
         def update(batch: Sequence[Mapping[str, Any]]) -> Any:
-            entries = [{"PartitionValueList": partition["Values"], "PartitionInput": dict(partition)} for partition in batch]
+            entries = [
+                {"PartitionValueList": partition["Values"], "PartitionInput": dict(partition)} for partition in batch
+            ]
             return self._glue.batch_update_partition(DatabaseName=database, TableName=table, Entries=entries)
 
         self._in_batches(table, partitions, UPDATE_BATCH, _NOT_FOUND, update)
@@ -142,7 +168,9 @@ class GlueCatalog:
         """Drop partitions of the catalog, never data; one that is gone already counts as dropped. Raises CatalogRefused, CatalogRaced."""
 
         def drop(batch: Sequence[Values]) -> Any:
-            return self._glue.batch_delete_partition(DatabaseName=database, TableName=table, PartitionsToDelete=[{"Values": list(one)} for one in batch])
+            return self._glue.batch_delete_partition(
+                DatabaseName=database, TableName=table, PartitionsToDelete=[{"Values": list(one)} for one in batch]
+            )
 
         self._in_batches(table, values, DELETE_BATCH, _NOT_FOUND, drop)
 
@@ -155,13 +183,25 @@ class GlueCatalog:
                 return None
             raise _explained(name, error) from error
 
-    def _in_batches(self, table: str, items: Sequence[Any], size: int, harmless: str, call: Callable[[Sequence[Any]], Mapping[str, Any]]) -> None:
+    def _in_batches(
+        self,
+        table: str,
+        items: Sequence[Any],
+        size: int,
+        harmless: str,
+        call: Callable[[Sequence[Any]], Mapping[str, Any]],
+    ) -> None:
         for answer in self._at_once(lambda batch: self._asked(table, lambda: call(batch)), batches(list(items), size)):
             for failed in (answer or {}).get("Errors", []):
                 detail = failed.get("ErrorDetail", {})
                 if detail.get("ErrorCode") != harmless:
                     values = failed.get("PartitionValues") or failed.get("PartitionValueList")
-                    raise CatalogRefused(f"Glue refused partition {values} of {table}: {detail.get('ErrorMessage') or detail.get('ErrorCode')}", name=table, cause=detail.get("ErrorCode"), values=values)
+                    raise CatalogRefused(
+                        f"Glue refused partition {values} of {table}: {detail.get('ErrorMessage') or detail.get('ErrorCode')}",
+                        name=table,
+                        cause=detail.get("ErrorCode"),
+                        values=values,
+                    )
 
     def _at_once(self, call: Callable[[Any], Any], parts: Iterable[Any]) -> Tuple[Any, ...]:
         listed = list(parts)
@@ -180,9 +220,15 @@ class GlueCatalog:
 def _explained(name: str, error: ClientError) -> Exception:
     """What a refusal means where that is known, else the refusal itself."""
     if _code(error) in _RACES:
-        return CatalogRaced(f"{name} was changed in the catalog meanwhile: {_code(error)}", name=name, cause=_code(error))
+        return CatalogRaced(
+            f"{name} was changed in the catalog meanwhile: {_code(error)}", name=name, cause=_code(error)
+        )
     if _code(error) in _DENIED:
-        return CatalogDenied(f"{name} can't be kept in the catalog: {error.response['Error'].get('Message') or _code(error)}", name=name, cause=_code(error))
+        return CatalogDenied(
+            f"{name} can't be kept in the catalog: {error.response['Error'].get('Message') or _code(error)}",
+            name=name,
+            cause=_code(error),
+        )
     return error
 
 

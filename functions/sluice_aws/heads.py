@@ -1,4 +1,5 @@
 """Takes the writer schema from the part of an object that tells it: Avro's and JSON's first bytes, Parquet's last."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -55,7 +56,9 @@ class Heads:
         try:
             return ObjectHead(parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES), limits).schema)
         except HeaderCut as error:
-            raise CorruptObject(f"The Avro header does not end within {HEAD_LIMIT_BYTES} bytes", bytes=HEAD_LIMIT_BYTES) from error
+            raise CorruptObject(
+                f"The Avro header does not end within {HEAD_LIMIT_BYTES} bytes", bytes=HEAD_LIMIT_BYTES
+            ) from error
 
     def _json(self, id: ObjectId, limits: Limits) -> ObjectHead:
         head = _not_empty(self._objects.head_bytes(id, FIRST_READ_BYTES))

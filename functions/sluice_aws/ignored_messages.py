@@ -1,4 +1,5 @@
 """Writes down what queue messages said that announces no object, so that nothing is dropped silently."""
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,4 +1,5 @@
 """What an invocation got from the queue: notices without repetition, and which message each of them came in."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -52,7 +53,9 @@ def unfinished_messages(inbox: Inbox, unfinished: Iterable[ObjectId], unrecorded
     for message in inbox.messages:
         waiting = [id for id in message.objects if id in open_objects]
         if waiting:
-            again[message.id] = f"{len(waiting)} of {len(message.objects)} objects are not in the ledger, first {waiting[0].lineage}"
+            again[message.id] = (
+                f"{len(waiting)} of {len(message.objects)} objects are not in the ledger, first {waiting[0].lineage}"
+            )
         elif message.id in open_messages:
             again[message.id] = "what is ignored of it is not in the ledger"
     return again

@@ -1,4 +1,5 @@
 """Starts, finds and follows EMR Serverless job runs of one application."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -69,7 +70,12 @@ class JobRuns:
         used = run.get("billedResourceUtilization")
         if not used:
             return None
-        return Billed(run.get("name", ""), used.get("vCPUHour", 0.0), used.get("memoryGBHour", 0.0), used.get("storageGBHour", 0.0))
+        return Billed(
+            run.get("name", ""),
+            used.get("vCPUHour", 0.0),
+            used.get("memoryGBHour", 0.0),
+            used.get("storageGBHour", 0.0),
+        )
 
     def find_by_name(self, name: str, *, since_ms: int) -> Optional[JobRun]:
         """The job run of this name among those created since `since_ms` (epoch), or None.
@@ -81,7 +87,9 @@ class JobRuns:
         token: Dict[str, str] = {}
         found: List[Tuple[bool, datetime, JobRun]] = []
         while True:
-            page = self._emr.list_job_runs(applicationId=self._application, createdAtAfter=since, maxResults=50, **token)
+            page = self._emr.list_job_runs(
+                applicationId=self._application, createdAtAfter=since, maxResults=50, **token
+            )
             for summary in page.get("jobRuns", ()):
                 if summary.get("name") == name:
                     run = JobRun(summary["id"], name, summary["state"], summary.get("stateDetails") or "")
@@ -92,4 +100,6 @@ class JobRuns:
 
     def cancel(self, job_run_id: str) -> None:
         """Ask a run to end within two minutes; it is over only when its state says so."""
-        self._emr.cancel_job_run(applicationId=self._application, jobRunId=job_run_id, shutdownGracePeriodInSeconds=CANCEL_GRACE_S)
+        self._emr.cancel_job_run(
+            applicationId=self._application, jobRunId=job_run_id, shutdownGracePeriodInSeconds=CANCEL_GRACE_S
+        )

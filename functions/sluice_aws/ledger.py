@@ -1,4 +1,5 @@
 """The ledger as its users see it: one object over the modules that each know one kind of item."""
+
 from __future__ import annotations
 
 import time
@@ -26,7 +27,9 @@ class Ledger:
     part that does it.
     """
 
-    def __init__(self, client: Any, table_name: str, *, threads: int = 8, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, client: Any, table_name: str, *, threads: int = 8, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         table = LedgerTable(client, table_name, threads=threads, sleep=sleep)
         objects, lanes, batches = ObjectLedger(table), LaneLedger(table), BatchLedger(table)
         pending, tables, history = PendingLedger(table), TableLedger(table), HistoryLedger(table)

@@ -1,4 +1,5 @@
 """Batches: opening one under the lane, claiming its objects in an order that a crash can't break, finding unsettled ones."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
@@ -24,7 +25,9 @@ class BatchTaken(SluiceError):
     """A batch of this id is there already and not this run's to open; facts: `batch`, and its `state` and `run` where known."""
 
     code = "batch_taken"
-    next_step = "Run `sluice doctor`: objects that are pending are in a batch that somebody else opened, or that is committed"
+    next_step = (
+        "Run `sluice doctor`: objects that are pending are in a batch that somebody else opened, or that is committed"
+    )
 
 
 class BatchLedger:
@@ -47,24 +50,47 @@ class BatchLedger:
         named = {"run": run_id, "lane": manifest.lane}
         tables = sorted(manifest.tables)
         parts = [
-            self._table.put_action({
-                **items.part_key(manifest.batch, table), **named, "batch": manifest.batch, "table": table, "state": items.CLAIMED,
-                "objects": len(manifest.tables[table].objects), "bytes": manifest.tables[table].bytes, "started_at": manifest.created_at,
-            }, openable)
+            self._table.put_action(
+                {
+                    **items.part_key(manifest.batch, table),
+                    **named,
+                    "batch": manifest.batch,
+                    "table": table,
+                    "state": items.CLAIMED,
+                    "objects": len(manifest.tables[table].objects),
+                    "bytes": manifest.tables[table].bytes,
+                    "started_at": manifest.created_at,
+                },
+                openable,
+            )
             for table in tables
         ]
-        batch = self._table.put_action({
-            **items.batch_key(manifest.batch), **named, **sizes, "batch": manifest.batch, "state": items.CLAIMED,
-            "tables": tables, "claimed_at": manifest.created_at,
-        }, openable)
-        pointer = self._table.put_action({
-            **items.manifest_pointer_key(manifest.lane, manifest.batch), **named, "batch": manifest.batch,
-            "s3_key": manifest_s3_key, "tables": tables, "created_at": manifest.created_at,
-        })
+        batch = self._table.put_action(
+            {
+                **items.batch_key(manifest.batch),
+                **named,
+                **sizes,
+                "batch": manifest.batch,
+                "state": items.CLAIMED,
+                "tables": tables,
+                "claimed_at": manifest.created_at,
+            },
+            openable,
+        )
+        pointer = self._table.put_action(
+            {
+                **items.manifest_pointer_key(manifest.lane, manifest.batch),
+                **named,
+                "batch": manifest.batch,
+                "s3_key": manifest_s3_key,
+                "tables": tables,
+                "created_at": manifest.created_at,
+            }
+        )
         try:
             while len(parts) > ACTIONS_LIMIT - BESIDE_PARTS:
-                self._open([lane_held, *parts[:ACTIONS_LIMIT - 1]], manifest.batch)
-                parts = parts[ACTIONS_LIMIT - 1:]
+                self._open([lane_held, *parts[: ACTIONS_LIMIT - 1]], manifest.batch)
+                parts = parts[ACTIONS_LIMIT - 1 :]
             self._open([lane_held, pointer, batch, *parts], manifest.batch)
         except _LaneLost:
             return False
@@ -78,7 +104,9 @@ class BatchLedger:
             if 0 in answer.refusals:
                 raise _LaneLost from answer
             found = next(iter(answer.refusals.values())).found or {}
-            raise BatchTaken(f"Batch {batch} can't be opened", batch=batch, state=found.get("state"), run=found.get("run")) from answer
+            raise BatchTaken(
+                f"Batch {batch} can't be opened", batch=batch, state=found.get("state"), run=found.get("run")
+            ) from answer
 
     def claim(self, manifest: Manifest) -> List[ObjectId]:
         """pending -> claimed for every object of an open batch; gives those that the batch has. Repeatable.
@@ -90,8 +118,10 @@ class BatchLedger:
         groups = [
             [
                 self._table.update_action(
-                    items.object_key(found.id), {"state": items.CLAIMED, "batch": manifest.batch},
-                    condition=when(state=items.PENDING, table=table, lane=manifest.lane)),
+                    items.object_key(found.id),
+                    {"state": items.CLAIMED, "batch": manifest.batch},
+                    condition=when(state=items.PENDING, table=table, lane=manifest.lane),
+                ),
                 self._table.delete_action(items.pending_key(manifest.lane, table, found.admitted_at, found.id)),
             ]
             for table, found in listed
@@ -105,12 +135,21 @@ class BatchLedger:
 
     def unsettled(self, lane: str) -> List[ManifestPointer]:
         """The lane's open batches, oldest first, and which of their parts are settled; strongly consistent."""
-        pointers = [stored for page in self._table.query(items.lane_partition(lane), prefix=items.MANIFEST_PREFIX) for stored in page]
+        pointers = [
+            stored
+            for page in self._table.query(items.lane_partition(lane), prefix=items.MANIFEST_PREFIX)
+            for stored in page
+        ]
         found = [
             ManifestPointer(
-                batch=stored["batch"], s3_key=stored["s3_key"], run=stored["run"], created_at=stored["created_at"],
+                batch=stored["batch"],
+                s3_key=stored["s3_key"],
+                run=stored["run"],
+                created_at=stored["created_at"],
                 tables=tuple(stored["tables"]),
-                settled_tables=frozenset(table for table, part in self.batch_parts(stored["batch"]).items() if part["state"] != items.CLAIMED),
+                settled_tables=frozenset(
+                    table for table, part in self.batch_parts(stored["batch"]).items() if part["state"] != items.CLAIMED
+                ),
             )
             for stored in pointers
         ]
@@ -128,7 +167,12 @@ class BatchLedger:
     def announced(self, batch: str, now: int) -> bool:
         """Note that a committed batch was announced; False when that was noted before, or there is no such batch."""
         done = {"announced_at": now, "listed_as": None, "listed_at": None}
-        return self._table.update(items.batch_key(batch), done, condition=when(state=items.COMMITTED, announced_at=None))[1] is None
+        return (
+            self._table.update(items.batch_key(batch), done, condition=when(state=items.COMMITTED, announced_at=None))[
+                1
+            ]
+            is None
+        )
 
     def unannounced(self, before: int) -> Iterator[Values]:
         """Batches committed before that time (epoch ms) of which no announcement is noted, as stored, oldest first."""

@@ -1,4 +1,5 @@
 """Plain values to DynamoDB's attribute values and back."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Mapping
@@ -28,7 +29,7 @@ def item(values: Mapping[str, Any]) -> Dict[str, Attribute]:
 
 def value(stored: Attribute) -> Any:
     """One attribute as a plain value; numbers are whole numbers."""
-    (kind, held), = stored.items()
+    ((kind, held),) = stored.items()
     if kind == "N":
         return int(held)
     if kind == "L":

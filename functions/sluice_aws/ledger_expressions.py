@@ -1,4 +1,5 @@
 """DynamoDB's condition and update expressions, built from field names and plain values (never from text that came in)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -49,13 +50,17 @@ class Expression:
         groups = [" AND ".join(self._test(name, wanted) for name, wanted in group) for group in condition.any_of]
         return groups[0] if len(groups) == 1 else " OR ".join(f"({group})" for group in groups)
 
-    def update(self, set: Mapping[str, Any], remove: Sequence[str] = (), add: Optional[Mapping[str, int]] = None) -> str:
+    def update(
+        self, set: Mapping[str, Any], remove: Sequence[str] = (), add: Optional[Mapping[str, int]] = None
+    ) -> str:
         """The update's text; a field set to None is removed."""
         kept = {name: plain for name, plain in set.items() if plain is not None}
         gone = [*remove, *(name for name in set if set[name] is None)]
         clauses: List[str] = []
         if kept:
-            clauses.append("SET " + ", ".join(f"{self.name(name)} = {self.value(plain)}" for name, plain in kept.items()))
+            clauses.append(
+                "SET " + ", ".join(f"{self.name(name)} = {self.value(plain)}" for name, plain in kept.items())
+            )
         if gone:
             clauses.append("REMOVE " + ", ".join(self.name(name) for name in gone))
         if add:

@@ -1,4 +1,5 @@
 """Many small all-or-nothing groups written in few transactions: a refused group is taken out, the others go on; a refused guard ends all."""
+
 from __future__ import annotations
 
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -24,7 +25,9 @@ def write_groups(table: LedgerTable, groups: Sequence[Group], *, guard: Optional
     """
     guards = [] if guard is None else [guard]
     refused: Dict[int, Refusal] = {}
-    for answer in table.map(lambda chunk: _write_chunk(table, chunk, guards), _chunks(groups, ACTIONS_LIMIT - len(guards))):
+    for answer in table.map(
+        lambda chunk: _write_chunk(table, chunk, guards), _chunks(groups, ACTIONS_LIMIT - len(guards))
+    ):
         refused.update(answer)
     return refused
 

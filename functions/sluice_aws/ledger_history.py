@@ -1,4 +1,5 @@
 """What is kept for people: runs (for ninety days), ignored messages, counters, where a listing pass goes on, and who gathers commits."""
+
 from __future__ import annotations
 
 import json
@@ -41,12 +42,24 @@ class HistoryLedger:
 
     def run_ended(self, run_id: str, state: str, reason: Optional[str], batches: int, now: int) -> None:
         """Note how a run ended and how many batches it closed."""
-        self._table.update(items.run_key(run_id), {
-            "run": run_id, "ended_at": now, "state": state, "reason": reason, "batches": batches, "expires_at": _expiry(now)})
+        self._table.update(
+            items.run_key(run_id),
+            {
+                "run": run_id,
+                "ended_at": now,
+                "state": state,
+                "reason": reason,
+                "batches": batches,
+                "expires_at": _expiry(now),
+            },
+        )
 
     def billed(self, run_id: str, now: int) -> bool:
         """Note that a run's cost was told; False when it was before, or when this is no run of this ledger: an application may have others' jobs, too."""
-        return self._table.update(items.run_key(run_id), {"billed_at": now}, condition=when(run=run_id, billed_at=None))[1] is None
+        return (
+            self._table.update(items.run_key(run_id), {"billed_at": now}, condition=when(run=run_id, billed_at=None))[1]
+            is None
+        )
 
     def run(self, run_id: str) -> Optional[Values]:
         """A run's item as stored; None when it never held its lane, or long ago."""
@@ -63,10 +76,19 @@ class HistoryLedger:
     def ignore_message(self, message_id: str, n: int, reason: str, excerpt: str, now: int) -> bool:
         """List a part of a message that named no object; False when a redelivery listed it before."""
         spread = sha256(message_id.encode("utf-8", "replace")).hexdigest()
-        refusal = self._table.put({
-            **items.message_key(message_id, n), "message_id": message_id, "n": n, "reason": reason, "excerpt": excerpt[:EXCERPT_CHARACTERS],
-            "ignored_at": now, "listed_as": items.listed_as(items.MESSAGES, spread), "listed_at": items.listed_at(now),
-        }, NEW_ITEM)
+        refusal = self._table.put(
+            {
+                **items.message_key(message_id, n),
+                "message_id": message_id,
+                "n": n,
+                "reason": reason,
+                "excerpt": excerpt[:EXCERPT_CHARACTERS],
+                "ignored_at": now,
+                "listed_as": items.listed_as(items.MESSAGES, spread),
+                "listed_at": items.listed_at(now),
+            },
+            NEW_ITEM,
+        )
         return refusal is None
 
     def ignored_messages(self) -> Iterator[IgnoredPart]:
@@ -74,7 +96,9 @@ class HistoryLedger:
         for partition in items.listed_partitions(items.MESSAGES):
             for page in self._table.query_index(partition):
                 for stored in self._table.get_many(page):
-                    yield IgnoredPart(stored["message_id"], stored["n"], stored["reason"], stored["excerpt"], stored["ignored_at"])
+                    yield IgnoredPart(
+                        stored["message_id"], stored["n"], stored["reason"], stored["excerpt"], stored["ignored_at"]
+                    )
 
     def gather_until(self, now: int, until: int) -> bool:
         """Begin to gather commits until then (epoch ms); False while somebody gathers already, who will see this caller's too."""

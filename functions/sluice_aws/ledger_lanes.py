@@ -1,4 +1,5 @@
 """Lane items: each transition of the lane machine applied by a conditional write on what it was computed from."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, fields
@@ -63,16 +64,33 @@ class LaneLedger:
 
     def release(self, lane: str, run_id: str, arrivals_seen: int, due_at: Optional[int], now: int) -> bool:
         """Give the lane back; False when something arrived since `arrivals_seen`, or the lane was lost."""
-        change = self._apply(lane, lambda state: machine.release(state, run_id, arrivals_seen, due_at, now), when(arrivals=arrivals_seen or None))
+        change = self._apply(
+            lane,
+            lambda state: machine.release(state, run_id, arrivals_seen, due_at, now),
+            when(arrivals=arrivals_seen or None),
+        )
         return _allowed(change) is not None
 
     def lapse(
-        self, lane: str, run_id: str, now: int, *, job_run_id: Optional[str], progressed: bool = False,
-        capacity: bool = False, reason: Optional[str] = None,
+        self,
+        lane: str,
+        run_id: str,
+        now: int,
+        *,
+        job_run_id: Optional[str],
+        progressed: bool = False,
+        capacity: bool = False,
+        reason: Optional[str] = None,
     ) -> Optional[LaneState]:
         """Take the lane from a run that EMR says is over; None when it isn't the lane's any more."""
-        return _allowed(self._apply(lane, lambda state: machine.lapse(
-            state, run_id, now, job_run_id=job_run_id, progressed=progressed, capacity=capacity, reason=reason)))
+        return _allowed(
+            self._apply(
+                lane,
+                lambda state: machine.lapse(
+                    state, run_id, now, job_run_id=job_run_id, progressed=progressed, capacity=capacity, reason=reason
+                ),
+            )
+        )
 
     def pause(self, lane: str) -> LaneState:
         """Let no new run start and ask a living one to end."""
@@ -102,7 +120,9 @@ class LaneLedger:
                 condition = Condition((condition.any_of[0] + also.any_of[0],))
             arrived = after.arrivals - before.arrivals
             add = {"revision": 1, **({"arrivals": arrived} if arrived else {})}
-            written, refusal = self._table.update(lane_key(lane), {**_changes(before, after), **LISTED}, add=add, condition=condition)
+            written, refusal = self._table.update(
+                lane_key(lane), {**_changes(before, after), **LISTED}, add=add, condition=condition
+            )
             if refusal is None:
                 return _state(lane, written)
         raise LedgerBusy("The lane kept changing", operation="lane", cause=lane)

@@ -1,4 +1,5 @@
 """Object items: admission by one conditional write, lookup, listing by state, and the ways back to pending."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
@@ -49,7 +50,9 @@ class ObjectLedger:
 
     def object_versions(self, bucket: str, key: str) -> List[ObjectRecord]:
         """The records of every version of one key, oldest first; strongly consistent."""
-        found = [record_of(stored) for page in self._table.query(items.object_partition(bucket, key)) for stored in page]
+        found = [
+            record_of(stored) for page in self._table.query(items.object_partition(bucket, key)) for stored in page
+        ]
         return sorted(found, key=lambda record: (record.admitted_at, record.id))
 
     def objects_in_state(self, state: str, *, since: Optional[int] = None) -> Iterator[ObjectRecord]:
@@ -64,8 +67,11 @@ class ObjectLedger:
         for partition in items.listed_partitions(state):
             for page in self._table.query_index(partition, since=None if since is None else items.listed_at(since)):
                 for start in range(0, len(page), READ_AHEAD):
-                    found = [record_of(stored) for stored in self._table.get_many(page[start:start + READ_AHEAD])]
-                    yield from sorted((record for record in found if record.state == state), key=lambda record: (record.admitted_at, record.id))
+                    found = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
+                    yield from sorted(
+                        (record for record in found if record.state == state),
+                        key=lambda record: (record.admitted_at, record.id),
+                    )
 
     def unpark(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
         """parked -> pending under the table that takes its topic now; the caller wakes that table's lane.
@@ -74,14 +80,34 @@ class ObjectLedger:
         its next batch is another. False when it isn't parked any more.
         """
         attempt = record.attempt + 1 if record.batch is not None else record.attempt
-        moved = replace(record, state=items.PENDING, table=config.table, lane=config.lane, reason=None, attempt=attempt, generation=None)
-        changes = {"state": moved.state, "table": moved.table, "lane": moved.lane, "reason": None, "unparked_at": now, "listed_as": None, "listed_at": None}
+        moved = replace(
+            record,
+            state=items.PENDING,
+            table=config.table,
+            lane=config.lane,
+            reason=None,
+            attempt=attempt,
+            generation=None,
+        )
+        changes = {
+            "state": moved.state,
+            "table": moved.table,
+            "lane": moved.lane,
+            "reason": None,
+            "unparked_at": now,
+            "listed_as": None,
+            "listed_at": None,
+        }
         if record.batch is not None:
-            changes.update(attempt=attempt, batch=None, code=None, parked_generation=None, generation=None)  # what frees it is its table's own
-        return self._together([
-            self._table.put_action(pending_item(moved)),
-            self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED)),
-        ])
+            changes.update(
+                attempt=attempt, batch=None, code=None, parked_generation=None, generation=None
+            )  # what frees it is its table's own
+        return self._together(
+            [
+                self._table.put_action(pending_item(moved)),
+                self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED)),
+            ]
+        )
 
     def reroute(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
         """pending -> pending under the table and lane that take its topic now; the caller wakes that lane.
@@ -91,28 +117,60 @@ class ObjectLedger:
         """
         moved = replace(record, table=config.table, lane=config.lane)
         there = when(state=items.PENDING, table=record.table, lane=record.lane)
-        return self._together([
-            self._table.delete_action(items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)),
-            self._table.put_action(pending_item(moved)),
-            self._table.update_action(items.object_key(record.id), {"table": moved.table, "lane": moved.lane, "rerouted_at": now}, condition=there),
-        ])
+        return self._together(
+            [
+                self._table.delete_action(
+                    items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)
+                ),
+                self._table.put_action(pending_item(moved)),
+                self._table.update_action(
+                    items.object_key(record.id),
+                    {"table": moved.table, "lane": moved.lane, "rerouted_at": now},
+                    condition=there,
+                ),
+            ]
+        )
 
     def quarantine_pending(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
         """pending -> quarantined, for an object that was gone before it could be read; False when it isn't pending there any more."""
         listing = items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)
-        changes = {"state": items.QUARANTINED, "code": code, "reason": reason, **listing_fields(items.QUARANTINED, record.id, now)}
-        return self._together([
-            self._table.delete_action(listing),
-            self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PENDING, table=record.table, lane=record.lane)),
-        ])
+        changes = {
+            "state": items.QUARANTINED,
+            "code": code,
+            "reason": reason,
+            **listing_fields(items.QUARANTINED, record.id, now),
+        }
+        return self._together(
+            [
+                self._table.delete_action(listing),
+                self._table.update_action(
+                    items.object_key(record.id),
+                    changes,
+                    condition=when(state=items.PENDING, table=record.table, lane=record.lane),
+                ),
+            ]
+        )
 
     def quarantine_parked(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
         """parked -> quarantined, for an object that was gone before anything took it in; False when it isn't parked any more.
 
         It is of no batch then: the one that had parked it counted it neither as merged nor as quarantined.
         """
-        changes = {"state": items.QUARANTINED, "code": code, "reason": reason, "batch": None, "parked_generation": None, **listing_fields(items.QUARANTINED, record.id, now)}
-        return self._together([self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED, batch=record.batch))])
+        changes = {
+            "state": items.QUARANTINED,
+            "code": code,
+            "reason": reason,
+            "batch": None,
+            "parked_generation": None,
+            **listing_fields(items.QUARANTINED, record.id, now),
+        }
+        return self._together(
+            [
+                self._table.update_action(
+                    items.object_key(record.id), changes, condition=when(state=items.PARKED, batch=record.batch)
+                )
+            ]
+        )
 
     def forget(self, record: ObjectRecord) -> bool:
         """Drop the record of an object that no longer exists; refused while it is pending or claimed."""
@@ -127,7 +185,9 @@ class ObjectLedger:
             refusal = self._table.put(stored, NEW_ITEM)
             return None if refusal is None else (refusal.found or {"state": admitted.state})
         try:
-            self._table.transact([self._table.put_action(stored, NEW_ITEM), self._table.put_action(pending_item(admitted))])
+            self._table.transact(
+                [self._table.put_action(stored, NEW_ITEM), self._table.put_action(pending_item(admitted))]
+            )
         except TransactionRefused as answer:
             return answer.refusals[0].found or {"state": admitted.state}
         return None
@@ -143,16 +203,31 @@ class ObjectLedger:
 def _same_bytes_committed(admitted: AdmittedObject, versions: List[Values]) -> bool:
     """Equal ETag and size mean equal bytes; under SSE-KMS ETags never repeat, and the object is merged again, without effect."""
     return admitted.etag is not None and any(
-        version["state"] == items.COMMITTED and version.get("etag") == admitted.etag and version.get("size") == admitted.size
+        version["state"] == items.COMMITTED
+        and version.get("etag") == admitted.etag
+        and version.get("size") == admitted.size
         for version in versions
     )
 
 
 def object_item(admitted: AdmittedObject) -> Values:
     """An object's item."""
-    values = {name: value for name, value in asdict(admitted).items() if name != "id" and (name not in ("attempt", "merged") or value)}
-    named = {**items.object_key(admitted.id), "bucket": admitted.id.bucket, "key": admitted.id.key, "version": admitted.id.version}
-    listing = listing_fields(admitted.state, admitted.id, admitted.admitted_at) if admitted.state in items.LISTED_STATES else {}
+    values = {
+        name: value
+        for name, value in asdict(admitted).items()
+        if name != "id" and (name not in ("attempt", "merged") or value)
+    }
+    named = {
+        **items.object_key(admitted.id),
+        "bucket": admitted.id.bucket,
+        "key": admitted.id.key,
+        "version": admitted.id.version,
+    }
+    listing = (
+        listing_fields(admitted.state, admitted.id, admitted.admitted_at)
+        if admitted.state in items.LISTED_STATES
+        else {}
+    )
     return {**named, **values, **listing}
 
 
@@ -161,11 +236,21 @@ def pending_item(waiting: AdmittedObject) -> Values:
     lane, table = waiting.lane or "", waiting.table or ""
     return {
         **items.pending_key(lane, table, waiting.admitted_at, waiting.id),
-        "bucket": waiting.id.bucket, "key": waiting.id.key, "version": waiting.id.version, "size": waiting.size,
-        "table": table, "admitted_at": waiting.admitted_at, "schema": waiting.schema, "format": waiting.format,
-        "kafka_partition": waiting.kafka_partition, "offset": waiting.offset, "topic": waiting.topic,
-        **({"attempt": waiting.attempt} if waiting.attempt else {}), **({"merged": True} if waiting.merged else {}),
-        "rows_aside": waiting.rows_aside, "generation": waiting.generation,
+        "bucket": waiting.id.bucket,
+        "key": waiting.id.key,
+        "version": waiting.id.version,
+        "size": waiting.size,
+        "table": table,
+        "admitted_at": waiting.admitted_at,
+        "schema": waiting.schema,
+        "format": waiting.format,
+        "kafka_partition": waiting.kafka_partition,
+        "offset": waiting.offset,
+        "topic": waiting.topic,
+        **({"attempt": waiting.attempt} if waiting.attempt else {}),
+        **({"merged": True} if waiting.merged else {}),
+        "rows_aside": waiting.rows_aside,
+        "generation": waiting.generation,
     }
 
 

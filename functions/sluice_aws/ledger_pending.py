@@ -1,4 +1,5 @@
 """What waits in a lane: read fairly, so that a table with a long backlog hides no other."""
+
 from __future__ import annotations
 
 from math import ceil, sqrt
@@ -38,9 +39,16 @@ class PendingLedger:
         """Up to about as many of the oldest pending objects of each of these tables as are wanted, oldest first. Strongly consistent, nothing else is read."""
         asked = [(table, shard) for table in wanted for shard in range(items.SHARDS)]
         found: Dict[str, List[PendingObject]] = {table: [] for table in wanted}
-        for (table, _), listed in zip(asked, self._table.map(lambda each: self._of_table(lane, each[1], each[0], _of_a_shard(wanted[each[0]])), asked)):
+        for (table, _), listed in zip(
+            asked,
+            self._table.map(lambda each: self._of_table(lane, each[1], each[0], _of_a_shard(wanted[each[0]])), asked),
+        ):
             found[table] += listed
-        oldest = [item for table, listed in found.items() for item in sorted(listed, key=lambda item: item.age_order)[:wanted[table]]]
+        oldest = [
+            item
+            for table, listed in found.items()
+            for item in sorted(listed, key=lambda item: item.age_order)[: wanted[table]]
+        ]
         return sorted(oldest, key=lambda item: item.age_order)
 
     def pending_counts(self, lane: str) -> Dict[str, PendingCount]:
@@ -81,7 +89,9 @@ class PendingLedger:
         counts: Dict[str, PendingCount] = {}
         for page in self._table.query(items.pending_partition(lane, shard), fields=("table", "size", "admitted_at")):
             for stored in page:
-                counts[stored["table"]] = _add(counts.get(stored["table"]), PendingCount(1, stored["size"], stored["admitted_at"]))
+                counts[stored["table"]] = _add(
+                    counts.get(stored["table"]), PendingCount(1, stored["size"], stored["admitted_at"])
+                )
         return counts
 
 
@@ -99,8 +109,18 @@ def _add(one: Optional[PendingCount], other: PendingCount) -> PendingCount:
 
 def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
     return PendingObject(
-        id=ObjectId(stored["bucket"], stored["key"], stored["version"]), table=stored["table"], size=stored["size"],
-        admitted_at=stored["admitted_at"], schema=stored.get("schema"), format=stored.get("format", ""), topic=stored.get("topic", ""),
-        kafka_partition=stored.get("kafka_partition"), offset=stored.get("offset"), shard=shard,
-        attempt=stored.get("attempt", 0), merged=stored.get("merged", False), rows_aside=stored.get("rows_aside"), generation=stored.get("generation"),
+        id=ObjectId(stored["bucket"], stored["key"], stored["version"]),
+        table=stored["table"],
+        size=stored["size"],
+        admitted_at=stored["admitted_at"],
+        schema=stored.get("schema"),
+        format=stored.get("format", ""),
+        topic=stored.get("topic", ""),
+        kafka_partition=stored.get("kafka_partition"),
+        offset=stored.get("offset"),
+        shard=shard,
+        attempt=stored.get("attempt", 0),
+        merged=stored.get("merged", False),
+        rows_aside=stored.get("rows_aside"),
+        generation=stored.get("generation"),
     )

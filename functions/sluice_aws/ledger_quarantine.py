@@ -1,4 +1,5 @@
 """What was set aside: listing objects with quarantined rows, taking objects back in, discarding these and parked ones, and the trail of such decisions."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
@@ -27,8 +28,11 @@ class QuarantineLedger:
         for partition in items.listed_partitions(items.ROWS):
             for page in self._table.query_index(partition):
                 for start in range(0, len(page), READ_AHEAD):
-                    found = [record_of(stored) for stored in self._table.get_many(page[start:start + READ_AHEAD])]
-                    yield from sorted((record for record in found if record.quarantined_rows), key=lambda record: (record.admitted_at, record.id))
+                    found = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
+                    yield from sorted(
+                        (record for record in found if record.quarantined_rows),
+                        key=lambda record: (record.admitted_at, record.id),
+                    )
 
     def retry(self, record: ObjectRecord, routed: ObjectRecord, decision: Decision) -> bool:
         """quarantined, or committed with quarantined rows -> pending, as `routed` says where to.
@@ -40,11 +44,28 @@ class QuarantineLedger:
         """
         if record.state == items.PARKED:
             return False
-        moved = replace(routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, **_merged_of(record, routed.table))
+        moved = replace(
+            routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, **_merged_of(record, routed.table)
+        )
         named = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
         changes: Values = {name: getattr(moved, name) for name in named}
-        changes.update(merged=moved.merged or None, rows_aside=moved.rows_aside, generation=moved.generation, code=None, reason=None, batch=None, quarantined_rows=None, row_codes=None, listed_as=None, listed_at=None)
-        back = {"objects": -1, "quarantined_rows": -record.quarantined_rows} if record.quarantined_rows else {"objects_quarantined": -1}
+        changes.update(
+            merged=moved.merged or None,
+            rows_aside=moved.rows_aside,
+            generation=moved.generation,
+            code=None,
+            reason=None,
+            batch=None,
+            quarantined_rows=None,
+            row_codes=None,
+            listed_as=None,
+            listed_at=None,
+        )
+        back = (
+            {"objects": -1, "quarantined_rows": -record.quarantined_rows}
+            if record.quarantined_rows
+            else {"objects_quarantined": -1}
+        )
         return self._decide(record, changes, decision, back, [self._table.put_action(pending_item(moved))])
 
     def discard(self, record: ObjectRecord, decision: Decision) -> bool:
@@ -53,11 +74,22 @@ class QuarantineLedger:
         Code and reason stay with the object. False when the ledger no longer holds it as `record` says.
         """
         if record.quarantined_rows:
-            changes: Values = {"quarantined_rows": None, "discarded_rows": record.discarded_rows + record.quarantined_rows, "listed_as": None, "listed_at": None}
+            changes: Values = {
+                "quarantined_rows": None,
+                "discarded_rows": record.discarded_rows + record.quarantined_rows,
+                "listed_as": None,
+                "listed_at": None,
+            }
             counts = {"quarantined_rows": -record.quarantined_rows, "discarded_rows": record.quarantined_rows}
         else:
-            changes = {"state": items.IGNORED, "rule": items.DISCARDED, **listing_fields(items.IGNORED, record.id, decision.at)}
-            back = {} if record.state == items.PARKED else {"objects_quarantined": -1}  # a batch that parks an object counts it neither as merged nor as quarantined
+            changes = {
+                "state": items.IGNORED,
+                "rule": items.DISCARDED,
+                **listing_fields(items.IGNORED, record.id, decision.at),
+            }
+            back = (
+                {} if record.state == items.PARKED else {"objects_quarantined": -1}
+            )  # a batch that parks an object counts it neither as merged nor as quarantined
             counts = {**back, "objects_discarded": 1}
         return self._decide(record, changes, decision, counts, [])
 
@@ -70,9 +102,18 @@ class QuarantineLedger:
         """Everything that was ever decided, oldest first within each shard."""
         for partition in items.listed_partitions(items.DECISIONS):
             for page in self._table.query_index(partition):
-                yield from sorted(map(_decision, self._table.get_many(page)), key=lambda decision: (decision.at, decision.id))
+                yield from sorted(
+                    map(_decision, self._table.get_many(page)), key=lambda decision: (decision.at, decision.id)
+                )
 
-    def _decide(self, record: ObjectRecord, changes: Values, decision: Decision, counts: Mapping[str, int], more: Sequence[Values]) -> bool:
+    def _decide(
+        self,
+        record: ObjectRecord,
+        changes: Values,
+        decision: Decision,
+        counts: Mapping[str, int],
+        more: Sequence[Values],
+    ) -> bool:
         if decision.verb not in (RETRIED, DISCARDED):
             raise ValueError(f"{decision.verb!r} is no decision about what was set aside")
         if record.state not in (items.QUARANTINED, items.PARKED) and not record.quarantined_rows:
@@ -84,7 +125,11 @@ class QuarantineLedger:
             *more,
         ]
         if record.batch is not None and record.table:  # only what a batch settled was counted for its table
-            actions.append(self._table.update_action(items.table_key(record.table), {}, add={TOTAL_PREFIX + name: n for name, n in counts.items()}))
+            actions.append(
+                self._table.update_action(
+                    items.table_key(record.table), {}, add={TOTAL_PREFIX + name: n for name, n in counts.items()}
+                )
+            )
         try:
             self._table.transact(actions)
         except TransactionRefused:
@@ -104,7 +149,10 @@ def _merged_of(record: ObjectRecord, table: Optional[str]) -> Dict[str, Any]:
 def _decision_item(decision: Decision) -> Dict[str, Any]:
     told = {name: value for name, value in asdict(decision).items() if name != "id"}
     named = {"bucket": decision.id.bucket, "key": decision.id.key, "version": decision.id.version}
-    listed = {"listed_as": items.listed_as(items.DECISIONS, decision.id.hash), "listed_at": items.listed_at(decision.at)}
+    listed = {
+        "listed_as": items.listed_as(items.DECISIONS, decision.id.hash),
+        "listed_at": items.listed_at(decision.at),
+    }
     return {**items.decision_key(decision.id, decision.at, decision.verb), **named, **told, **listed}
 
 

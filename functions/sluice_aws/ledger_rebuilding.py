@@ -1,4 +1,5 @@
 """A table that is written anew from its objects: its item emptied behind a mark, its objects pending again, the mark taken away."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -13,7 +14,9 @@ from sluice_aws.ledger_groups import GuardRefused, write_groups
 from sluice_aws.ledger_objects import pending_item
 from sluice_aws.ledger_table import LedgerTable, TransactionRefused, Values
 
-KEPT = frozenset({"pk", "sk", "table", "listed_as", "listed_at", "paused"})  # of a table's item; all else is about the data that is moved away
+KEPT = frozenset(
+    {"pk", "sk", "table", "listed_as", "listed_at", "paused"}
+)  # of a table's item; all else is about the data that is moved away
 
 
 class LaneNotPaused(SluiceError):
@@ -38,11 +41,19 @@ class RebuildingLedger:
         if stored.get("rebuild"):
             return dict(stored["rebuild"])
         forgotten = {name: None for name in stored if name not in KEPT}
-        changes = {**forgotten, "table": table, "rebuild": dict(mark), "listed_as": items.TABLES_LISTED_AS, "listed_at": items.listed_at(0)}
+        changes = {
+            **forgotten,
+            "table": table,
+            "rebuild": dict(mark),
+            "listed_as": items.TABLES_LISTED_AS,
+            "listed_at": items.listed_at(0),
+        }
         self._guarded(table, lane, [self._table.update_action(key, changes)])
         return dict(mark)
 
-    def replay_objects(self, records: Sequence[ObjectRecord], lane: str, generations: Mapping[Any, int], now: int) -> int:
+    def replay_objects(
+        self, records: Sequence[ObjectRecord], lane: str, generations: Mapping[Any, int], now: int
+    ) -> int:
         """committed or superseded -> pending in `lane`, as old as they are and of another attempt; gives how many. Repeatable.
 
         `generations` are those that objects were merged under (by ObjectId): positions depend on it, and it is kept with the object.
@@ -63,13 +74,42 @@ class RebuildingLedger:
 
     def _group(self, record: ObjectRecord, lane: str, generation: Optional[int], now: int) -> List[Values]:
         kept = record.generation if generation is None else generation
-        moved = replace(record, state=items.PENDING, lane=lane, attempt=record.attempt + 1, batch=None, merged=False, rows_aside=None, generation=kept)
+        moved = replace(
+            record,
+            state=items.PENDING,
+            lane=lane,
+            attempt=record.attempt + 1,
+            batch=None,
+            merged=False,
+            rows_aside=None,
+            generation=kept,
+        )
         changes: Values = {
-            "state": items.PENDING, "lane": lane, "attempt": moved.attempt, "generation": kept, "replayed_at": now,
-            **dict.fromkeys(("batch", "merged", "rows_aside", "quarantined_rows", "row_codes", "discarded_rows", "reason", "code", "listed_as", "listed_at")),
+            "state": items.PENDING,
+            "lane": lane,
+            "attempt": moved.attempt,
+            "generation": kept,
+            "replayed_at": now,
+            **dict.fromkeys(
+                (
+                    "batch",
+                    "merged",
+                    "rows_aside",
+                    "quarantined_rows",
+                    "row_codes",
+                    "discarded_rows",
+                    "reason",
+                    "code",
+                    "listed_as",
+                    "listed_at",
+                )
+            ),
         }
         there = when(state=record.state, batch=record.batch, table=record.table)
-        return [self._table.update_action(items.object_key(record.id), changes, condition=there), self._table.put_action(pending_item(moved))]
+        return [
+            self._table.update_action(items.object_key(record.id), changes, condition=there),
+            self._table.put_action(pending_item(moved)),
+        ]
 
     def _paused(self, lane: str) -> Values:
         return self._table.check_action(items.lane_key(lane), when(state=PAUSED))
@@ -85,4 +125,6 @@ class RebuildingLedger:
 
 def _not_paused(table: str, lane: str) -> LaneNotPaused:
     step = f"`sluice pause {lane}`, and once `sluice status` says paused, `sluice rebuild table {table}`"
-    return LaneNotPaused(f"{table} can't be rebuilt while its lane {lane} may start a run", lane=lane, table=table, next_step=step)
+    return LaneNotPaused(
+        f"{table} can't be rebuilt while its lane {lane} may start a run", lane=lane, table=table, next_step=step
+    )

@@ -1,4 +1,5 @@
 """Writes into a ledger what was recovered for it: records that it lacks or has from before, and what it knew of tables."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
@@ -28,7 +29,9 @@ class Recovered:
 
     def plus(self, other: Recovered) -> Recovered:
         """Both together."""
-        return Recovered(self.added + other.added, self.corrected + other.corrected, self.kept + other.kept, self.raced + other.raced)
+        return Recovered(
+            self.added + other.added, self.corrected + other.corrected, self.kept + other.kept, self.raced + other.raced
+        )
 
 
 class RecoveringLedger:
@@ -38,7 +41,9 @@ class RecoveringLedger:
         self._table = table
         self._objects = objects
 
-    def recover_objects(self, found: Sequence[Settled], etags: Mapping[ObjectId, Optional[str]], *, dry_run: bool = False) -> Recovered:
+    def recover_objects(
+        self, found: Sequence[Settled], etags: Mapping[ObjectId, Optional[str]], *, dry_run: bool = False
+    ) -> Recovered:
         """Write what the ledger lacks, and correct what it has from before an object's last batch.
 
         Claimed objects are left: their manifest is unsettled in this ledger, and the next run's take-over settles it by the same outcome.
@@ -67,10 +72,18 @@ class RecoveringLedger:
         if (stored.get("last_commit_at") or 0) >= (at or 0) and stored:
             return False
         changes: Dict[str, Any] = {
-            "table": name, "listed_as": items.TABLES_LISTED_AS, "listed_at": items.listed_at(0), "last_commit_at": at, "last_batch": known.last.batch if known.last else None,
-            "last_instant": known.committed.instant if known.committed else None, "pinned": dict(known.pinned) or None, "last_error": known.failed,
-            "watch": dict(known.watched.watch) if known.watched else None, "notes": list(known.noted.notes) or None if known.noted else None,
-            "purge_floors": dict(purge_floors) or None, **{TOTAL_PREFIX + count: number for count, number in known.totals.items() if number},
+            "table": name,
+            "listed_as": items.TABLES_LISTED_AS,
+            "listed_at": items.listed_at(0),
+            "last_commit_at": at,
+            "last_batch": known.last.batch if known.last else None,
+            "last_instant": known.committed.instant if known.committed else None,
+            "pinned": dict(known.pinned) or None,
+            "last_error": known.failed,
+            "watch": dict(known.watched.watch) if known.watched else None,
+            "notes": list(known.noted.notes) or None if known.noted else None,
+            "purge_floors": dict(purge_floors) or None,
+            **{TOTAL_PREFIX + count: number for count, number in known.totals.items() if number},
         }
         return self._table.update(key, changes, condition=when(last_commit_at=stored.get("last_commit_at")))[1] is None
 
@@ -79,12 +92,22 @@ class RecoveringLedger:
         return [self._table.put_action({**_admitted(record), **_beside(record, at)}, NEW_ITEM), *pending]
 
     def _correcting(self, before: ObjectRecord, record: ObjectRecord, at: int) -> List[Values]:
-        kept = {"noticed_at": before.noticed_at, "via": before.via, "sequencer": before.sequencer, "etag": before.etag or record.etag, "admitted_at": before.admitted_at}
+        kept = {
+            "noticed_at": before.noticed_at,
+            "via": before.via,
+            "sequencer": before.sequencer,
+            "etag": before.etag or record.etag,
+            "admitted_at": before.admitted_at,
+        }
         merged = replace(record, **kept)
         condition = when(state=before.state, batch=before.batch, lane=before.lane, table=before.table)
         actions = [self._table.update_action(items.object_key(record.id), _fields(merged, at), condition=condition)]
         if before.state == items.PENDING:
-            actions.append(self._table.delete_action(items.pending_key(before.lane or "", before.table or "", before.admitted_at, before.id)))
+            actions.append(
+                self._table.delete_action(
+                    items.pending_key(before.lane or "", before.table or "", before.admitted_at, before.id)
+                )
+            )
         if merged.state == items.PENDING:
             actions.append(self._table.put_action(pending_item(merged)))
         return actions
@@ -94,7 +117,11 @@ def _is_older(before: ObjectRecord, record: ObjectRecord) -> bool:
     """Whether a record is of before the object's last batch: of an earlier attempt, or waiting for the one that is settled."""
     if before.state == items.CLAIMED:
         return False
-    waited = before.state in (items.PENDING, items.PARKED) and before.attempt == record.attempt and record.state != items.PENDING
+    waited = (
+        before.state in (items.PENDING, items.PARKED)
+        and before.attempt == record.attempt
+        and record.state != items.PENDING
+    )
     return before.attempt < record.attempt or (waited and before.batch != record.batch)
 
 
@@ -107,7 +134,11 @@ def _beside(record: ObjectRecord, at: int) -> Dict[str, Any]:
     """What a record has beside what admission writes."""
     told: Dict[str, Any] = {"batch": record.batch, "parked_generation": record.parked_generation}
     if record.quarantined_rows:
-        told.update(quarantined_rows=record.quarantined_rows, row_codes=dict(record.row_codes), **listing_fields(items.ROWS, record.id, at))
+        told.update(
+            quarantined_rows=record.quarantined_rows,
+            row_codes=dict(record.row_codes),
+            **listing_fields(items.ROWS, record.id, at),
+        )
     elif record.state in items.LISTED_STATES:
         told.update(listing_fields(record.state, record.id, at))
     return told
@@ -115,6 +146,22 @@ def _beside(record: ObjectRecord, at: int) -> Dict[str, Any]:
 
 def _fields(record: ObjectRecord, at: int) -> Dict[str, Any]:
     """All of a record for an update; what it doesn't have is removed."""
-    empty = dict.fromkeys(("quarantined_rows", "row_codes", "listed_as", "listed_at", "parked_generation", "batch", "code", "reason", "generation", "merged", "rows_aside"))
-    stored = {name: value for name, value in _admitted(record).items() if name not in ("pk", "sk", "bucket", "key", "version")}
+    empty = dict.fromkeys(
+        (
+            "quarantined_rows",
+            "row_codes",
+            "listed_as",
+            "listed_at",
+            "parked_generation",
+            "batch",
+            "code",
+            "reason",
+            "generation",
+            "merged",
+            "rows_aside",
+        )
+    )
+    stored = {
+        name: value for name, value in _admitted(record).items() if name not in ("pk", "sk", "bucket", "key", "version")
+    }
     return {**empty, **stored, **_beside(record, at)}

@@ -1,4 +1,5 @@
 """Requests for table services: each transition of one applied by a conditional write, those of a run under its hold of the lane."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
@@ -32,8 +33,16 @@ class ServiceLedger:
         self._table = table
 
     def request(
-        self, lane: str, table: str, service: str, *, request: str, requested_by: str, now: int,
-        min_interval_ms: int = machine.MIN_INTERVAL_MS, max_wait_ms: int = machine.MAX_WAIT_MS,
+        self,
+        lane: str,
+        table: str,
+        service: str,
+        *,
+        request: str,
+        requested_by: str,
+        now: int,
+        min_interval_ms: int = machine.MIN_INTERVAL_MS,
+        max_wait_ms: int = machine.MAX_WAIT_MS,
     ) -> Requested:
         """Ask for a service: the request is written and the lane woken in one transaction, unless one is open.
 
@@ -46,13 +55,24 @@ class ServiceLedger:
             before = _request(stored)
             if before is not None and before.request == request:
                 return Requested(before, False)
-            after = machine.opened(before, lane=lane, table=table, service=service, request=request, requested_by=requested_by, now=now,
-                                   min_interval_ms=min_interval_ms, max_wait_ms=max_wait_ms)
+            after = machine.opened(
+                before,
+                lane=lane,
+                table=table,
+                service=service,
+                request=request,
+                requested_by=requested_by,
+                now=now,
+                min_interval_ms=min_interval_ms,
+                max_wait_ms=max_wait_ms,
+            )
             if isinstance(after, Refused):
                 assert after.found is not None  # only an open request refuses another
                 return Requested(after.found, False)
             revision = 0 if stored is None else stored["revision"]
-            put = self._table.put_action({**key, **_stored(after), "revision": revision + 1}, when(revision=revision or None))
+            put = self._table.put_action(
+                {**key, **_stored(after), "revision": revision + 1}, when(revision=revision or None)
+            )
             wake = self._table.update_action(items.lane_key(lane), LISTED, add={"arrivals": 1})
             try:
                 self._table.transact([put, wake])
@@ -82,13 +102,17 @@ class ServiceLedger:
         held = self._table.check_action(items.lane_key(request.lane), held_by(run_id, job_run_id))
         return self._apply(request, lambda state: machine.start(state, run_id, now, seen), lambda after: [held])
 
-    def slice_done(self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int) -> Optional[ServiceRequest]:
+    def slice_done(
+        self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int
+    ) -> Optional[ServiceRequest]:
         """running -> requested, for the next slice; None when another run has begun it since."""
         return self._apply(request, lambda state: machine.slice_done(state, run_id, report, now))
 
     def finish(self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int) -> Optional[ServiceRequest]:
         """running -> done, remembered on the table's item in the same transaction; None when another run has begun it since."""
-        return self._apply(request, lambda state: machine.finish(state, run_id, report, now), lambda after: [self._remembered(after)])
+        return self._apply(
+            request, lambda state: machine.finish(state, run_id, report, now), lambda after: [self._remembered(after)]
+        )
 
     def fail(self, request: ServiceRequest, run_id: str, error: ServiceError, now: int) -> Optional[ServiceRequest]:
         """running -> requested after a back-off, or failed; None when another run has begun it since."""
@@ -103,7 +127,10 @@ class ServiceLedger:
         return self._apply(request, lambda state: machine.withdraw(state, error, now))
 
     def _apply(
-        self, request: ServiceRequest, transition: Callable[[ServiceRequest], Result], beside: Callable[[ServiceRequest], Sequence[Values]] = lambda after: (),
+        self,
+        request: ServiceRequest,
+        transition: Callable[[ServiceRequest], Result],
+        beside: Callable[[ServiceRequest], Sequence[Values]] = lambda after: (),
     ) -> Optional[ServiceRequest]:
         """One transition of exactly this request, with `beside` in the same transaction; None when it is refused."""
         key = items.service_key(request.lane, request.table, request.service)
@@ -115,7 +142,9 @@ class ServiceLedger:
             after = transition(before)
             if isinstance(after, Refused):
                 return None
-            put = self._table.put_action({**key, **_stored(after), "revision": stored["revision"] + 1}, when(revision=stored["revision"]))
+            put = self._table.put_action(
+                {**key, **_stored(after), "revision": stored["revision"] + 1}, when(revision=stored["revision"])
+            )
             try:
                 self._table.transact([put, *beside(after)])
             except TransactionRefused as answer:
@@ -123,7 +152,9 @@ class ServiceLedger:
                     return None
                 continue
             return after
-        raise LedgerBusy("The service request kept changing", operation="service", cause=f"{request.table}#{request.service}")
+        raise LedgerBusy(
+            "The service request kept changing", operation="service", cause=f"{request.table}#{request.service}"
+        )
 
     def _remembered(self, done: ServiceRequest) -> Values:
         told = {"at": done.ended_at, "instant": done.report.instant, **done.seen}

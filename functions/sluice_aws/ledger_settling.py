@@ -1,4 +1,5 @@
 """Settling: what became of each part of a batch, written once per (batch, table), and the batch closed behind the last."""
+
 from __future__ import annotations
 
 import re
@@ -42,7 +43,9 @@ class SettlingLedger:
         self._objects = objects
         self._batches = batches
 
-    def settle(self, lane: str, batch: str, outcome: Outcome, objects: Sequence[ObjectId], run_id: str, now: int) -> bool:
+    def settle(
+        self, lane: str, batch: str, outcome: Outcome, objects: Sequence[ObjectId], run_id: str, now: int
+    ) -> bool:
         """Write a part's outcome, which lies in S3 by now: objects, then the part and the table's item together.
 
         False when the part was settled before; nothing is counted twice. Conditional on the batch
@@ -52,7 +55,11 @@ class SettlingLedger:
         found = verdicts(outcome, objects)
         changes = [verdict_fields(found[identity], identity, now) for identity in objects]
         groups = [
-            [self._table.update_action(items.object_key(identity), change, condition=when(state=items.CLAIMED, batch=batch))]
+            [
+                self._table.update_action(
+                    items.object_key(identity), change, condition=when(state=items.CLAIMED, batch=batch)
+                )
+            ]
             for identity, change in zip(objects, changes)
         ]
         _refuse_foreign(batch, objects, changes, write_groups(self._table, groups))
@@ -81,14 +88,26 @@ class SettlingLedger:
         pointer = self._table.delete_action(items.manifest_pointer_key(lane, batch))
         owed = {"listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(now)} if state == items.COMMITTED else {}
         close = self._table.update_action(
-            items.batch_key(batch), {"state": state, "committed_at": now, "closed_by": run_id, **owed}, condition=when(state=items.CLAIMED))
+            items.batch_key(batch),
+            {"state": state, "committed_at": now, "closed_by": run_id, **owed},
+            condition=when(state=items.CLAIMED),
+        )
         try:
             self._table.transact([close, pointer])
         except TransactionRefused:
             return False
         return True
 
-    def return_to_pending(self, batch: str, table: str, objects: Sequence[ObjectId], lane: str, run_id: str, job_run_id: str, generation: Optional[int] = None) -> Optional[List[ObjectId]]:
+    def return_to_pending(
+        self,
+        batch: str,
+        table: str,
+        objects: Sequence[ObjectId],
+        lane: str,
+        run_id: str,
+        job_run_id: str,
+        generation: Optional[int] = None,
+    ) -> Optional[List[ObjectId]]:
         """claimed -> pending for a part that is deliberately split; gives those that returned. Repeatable.
 
         Every transaction is conditional on this job run's hold of the lane: None when it is lost, and
@@ -101,13 +120,18 @@ class SettlingLedger:
         groups = [
             [
                 self._table.update_action(
-                    items.object_key(identity), {"state": items.PENDING, "batch": None, **kept}, condition=when(state=items.CLAIMED, batch=batch)),
+                    items.object_key(identity),
+                    {"state": items.PENDING, "batch": None, **kept},
+                    condition=when(state=items.CLAIMED, batch=batch),
+                ),
                 self._table.put_action(pending_item(replace(records[identity], **kept))),
             ]
             for identity in objects
         ]
         lane_held = self._table.check_action(items.lane_key(lane), held_by(run_id, job_run_id))
-        part = self._table.update_action(items.part_key(batch, table), {"state": items.RETURNED}, condition=when(state=items.CLAIMED))
+        part = self._table.update_action(
+            items.part_key(batch, table), {"state": items.RETURNED}, condition=when(state=items.CLAIMED)
+        )
         try:
             refused = write_groups(self._table, groups, guard=lane_held)
             write_groups(self._table, [[part]], guard=lane_held)
@@ -116,18 +140,39 @@ class SettlingLedger:
         return [identity for position, identity in enumerate(objects) if position not in refused]
 
     def _part_action(self, lane: str, outcome: Outcome, run_id: str, now: int) -> Values:
-        return self._table.update_action(items.part_key(outcome.batch, outcome.table), {
-            "state": outcome.state, "instant": outcome.instant, "no_change": outcome.no_change, "counts": dict(outcome.counts),
-            "run": run_id, "lane": lane, "committed_at": outcome.committed_at, "settled_at": now, "reason": outcome.reason,
-            "notes": list(outcome.notes) or None,
-        }, condition=when(state=items.CLAIMED))
+        return self._table.update_action(
+            items.part_key(outcome.batch, outcome.table),
+            {
+                "state": outcome.state,
+                "instant": outcome.instant,
+                "no_change": outcome.no_change,
+                "counts": dict(outcome.counts),
+                "run": run_id,
+                "lane": lane,
+                "committed_at": outcome.committed_at,
+                "settled_at": now,
+                "reason": outcome.reason,
+                "notes": list(outcome.notes) or None,
+            },
+            condition=when(state=items.CLAIMED),
+        )
 
     def _table_action(self, outcome: Outcome, counts: Mapping[str, int]) -> Values:
-        changes: Dict[str, Any] = {"table": outcome.table, "listed_as": items.TABLES_LISTED_AS, "listed_at": items.listed_at(0)}
+        changes: Dict[str, Any] = {
+            "table": outcome.table,
+            "listed_as": items.TABLES_LISTED_AS,
+            "listed_at": items.listed_at(0),
+        }
         if outcome.state == QUARANTINED:
             changes["last_error"] = outcome.reason
         else:
-            changes.update(last_commit_at=outcome.committed_at, last_batch=outcome.batch, last_error=None, failures=0, backoff_until=None)
+            changes.update(
+                last_commit_at=outcome.committed_at,
+                last_batch=outcome.batch,
+                last_error=None,
+                failures=0,
+                backoff_until=None,
+            )
             if outcome.instant is not None:
                 changes["last_instant"] = outcome.instant
             if outcome.notes or outcome.instant is not None:
@@ -143,9 +188,20 @@ def verdict_fields(verdict: Verdict, identity: ObjectId, now: int) -> Values:
     if verdict.state == items.COMMITTED:
         if not verdict.rows:
             return {"state": items.COMMITTED}
-        return {"state": items.COMMITTED, "quarantined_rows": verdict.rows, "row_codes": dict(verdict.row_codes), **listing_fields(items.ROWS, identity, now)}
+        return {
+            "state": items.COMMITTED,
+            "quarantined_rows": verdict.rows,
+            "row_codes": dict(verdict.row_codes),
+            **listing_fields(items.ROWS, identity, now),
+        }
     parked = {"parked_generation": verdict.parked_generation} if verdict.state == items.PARKED else {}
-    return {"state": verdict.state, "code": verdict.code, "reason": verdict.reason, **parked, **listing_fields(verdict.state, identity, now)}
+    return {
+        "state": verdict.state,
+        "code": verdict.code,
+        "reason": verdict.reason,
+        **parked,
+        **listing_fields(verdict.state, identity, now),
+    }
 
 
 def _named_counts(counts: Mapping[str, int]) -> Dict[str, int]:
@@ -156,7 +212,9 @@ def _named_counts(counts: Mapping[str, int]) -> Dict[str, int]:
     return dict(counts)
 
 
-def _refuse_foreign(batch: str, objects: Sequence[ObjectId], changes: Sequence[Values], refused: Mapping[int, Refusal]) -> None:
+def _refuse_foreign(
+    batch: str, objects: Sequence[ObjectId], changes: Sequence[Values], refused: Mapping[int, Refusal]
+) -> None:
     """A refusal is harmless where the object has this very outcome of this batch already: settling was repeated."""
     foreign = []
     for position, refusal in refused.items():
@@ -164,4 +222,6 @@ def _refuse_foreign(batch: str, objects: Sequence[ObjectId], changes: Sequence[V
         if found.get("batch") != batch or found.get("state") != changes[position]["state"]:
             foreign.append(objects[position].lineage)
     if foreign:
-        raise ForeignObjects(f"{len(foreign)} objects are not claimed by batch {batch}", batch=batch, objects=foreign[:20])
+        raise ForeignObjects(
+            f"{len(foreign)} objects are not claimed by batch {batch}", batch=batch, objects=foreign[:20]
+        )

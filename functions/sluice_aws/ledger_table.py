@@ -1,4 +1,5 @@
 """The ledger's one DynamoDB table: typed calls, strongly consistent reads, and refusals told from trouble."""
+
 from __future__ import annotations
 
 import random
@@ -24,10 +25,17 @@ GET_LIMIT = 100  # keys in one BatchGetItem
 REFUSED = "ConditionalCheckFailed"
 #: What passes by itself: another transaction on the item, or too many requests.
 PASSING_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
-PASSING_ERRORS = frozenset({
-    "TransactionConflictException", "TransactionInProgressException", "ThrottlingException", "ThrottlingError",
-    "ProvisionedThroughputExceededException", "RequestLimitExceeded", "InternalServerError",
-})
+PASSING_ERRORS = frozenset(
+    {
+        "TransactionConflictException",
+        "TransactionInProgressException",
+        "ThrottlingException",
+        "ThrottlingError",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "InternalServerError",
+    }
+)
 
 
 class LedgerBusy(SluiceError):
@@ -55,11 +63,15 @@ class TransactionRefused(Exception):
 class LedgerTable:
     """Calls on one table. `client` is a low-level DynamoDB client, which threads may share."""
 
-    def __init__(self, client: Any, name: str, *, threads: int = 8, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, client: Any, name: str, *, threads: int = 8, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._client = client
         self._name = name
         self._sleep = sleep
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="ledger")  # starts no thread before its first use
+        self._threads = ThreadPoolExecutor(
+            threads, thread_name_prefix="ledger"
+        )  # starts no thread before its first use
 
     def map(self, function: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> List[Answer]:
         """Call in parallel, answers in order; one argument is done in the caller's thread. Not to be nested."""
@@ -73,7 +85,7 @@ class LedgerTable:
 
     def get_many(self, keys: Sequence[Key]) -> List[Values]:
         """The items there are, strongly consistent, in no order."""
-        chunks = [keys[start:start + GET_LIMIT] for start in range(0, len(keys), GET_LIMIT)]
+        chunks = [keys[start : start + GET_LIMIT] for start in range(0, len(keys), GET_LIMIT)]
         return [found for answer in self.map(self._get_chunk, chunks) for found in answer]
 
     def put(self, values: Mapping[str, Any], condition: Optional[Condition] = None) -> Optional[Refusal]:
@@ -82,13 +94,23 @@ class LedgerTable:
         return self._write("put_item", {"pk": values["pk"], "sk": values["sk"]}, arguments)[1]
 
     def update(
-        self, key: Key, set: Mapping[str, Any], *, add: Optional[Mapping[str, int]] = None, condition: Optional[Condition] = None,
+        self,
+        key: Key,
+        set: Mapping[str, Any],
+        *,
+        add: Optional[Mapping[str, int]] = None,
+        condition: Optional[Condition] = None,
     ) -> Tuple[Values, Optional[Refusal]]:
         """Change an item and give it as it then is; a Refusal when the condition doesn't hold."""
         return self._write("update_item", key, {**self._update(key, set, add, condition), "ReturnValues": "ALL_NEW"})
 
     def query(
-        self, pk: str, *, after: Optional[str] = None, prefix: Optional[str] = None, limit: Optional[int] = None,
+        self,
+        pk: str,
+        *,
+        after: Optional[str] = None,
+        prefix: Optional[str] = None,
+        limit: Optional[int] = None,
         fields: Sequence[str] = (),
     ) -> Iterator[List[Values]]:
         """Pages of a partition in sort order, strongly consistent; from behind `after`, or of a prefix."""
@@ -126,7 +148,12 @@ class LedgerTable:
         return {"Put": {"TableName": self._name, **self._put(values, condition)}}
 
     def update_action(
-        self, key: Key, set: Mapping[str, Any], *, add: Optional[Mapping[str, int]] = None, condition: Optional[Condition] = None,
+        self,
+        key: Key,
+        set: Mapping[str, Any],
+        *,
+        add: Optional[Mapping[str, int]] = None,
+        condition: Optional[Condition] = None,
     ) -> Values:
         """An update for `transact`."""
         return {"Update": {"TableName": self._name, **self._update(key, set, add, condition)}}
@@ -137,18 +164,28 @@ class LedgerTable:
 
     def check_action(self, key: Key, condition: Condition) -> Values:
         """A condition on an item that `transact` doesn't change."""
-        return {"ConditionCheck": {"TableName": self._name, "Key": codec.item(key), **self._conditional(Expression(), condition)}}
+        return {
+            "ConditionCheck": {
+                "TableName": self._name,
+                "Key": codec.item(key),
+                **self._conditional(Expression(), condition),
+            }
+        }
 
     def delete(self, key: Key, condition: Condition) -> Optional[Refusal]:
         """Remove an item; a Refusal when the condition doesn't hold."""
-        return self._write("delete_item", key, {"Key": codec.item(key), **self._conditional(Expression(), condition)})[1]
+        return self._write("delete_item", key, {"Key": codec.item(key), **self._conditional(Expression(), condition)})[
+            1
+        ]
 
     def _put(self, values: Mapping[str, Any], condition: Optional[Condition]) -> Values:
         expression = Expression()
         arguments: Values = {"Item": codec.item(values)}
         return {**arguments, **self._conditional(expression, condition)}
 
-    def _update(self, key: Key, set: Mapping[str, Any], add: Optional[Mapping[str, int]], condition: Optional[Condition]) -> Values:
+    def _update(
+        self, key: Key, set: Mapping[str, Any], add: Optional[Mapping[str, int]], condition: Optional[Condition]
+    ) -> Values:
         expression = Expression()
         arguments: Values = {"Key": codec.item(key), "UpdateExpression": expression.update(set, add=add)}
         return {**arguments, **self._conditional(expression, condition)}

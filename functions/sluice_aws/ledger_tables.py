@@ -1,4 +1,5 @@
 """Table items: what pacing, back-off and the refusal of pinned changes need to know of a table."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional
@@ -15,7 +16,21 @@ LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
 ATTEMPTS = 5  # of a write that only the lane's holder makes
 SERVICE_PREFIX = "service_"  # of the field that remembers a service's last good end
-PLAIN = ("last_commit_at", "last_instant", "last_batch", "last_error", "failures", "backoff_until", "paused", "pinned", "watch", "services_since", "catalog_failed", "purge_floors", "rebuild")
+PLAIN = (
+    "last_commit_at",
+    "last_instant",
+    "last_batch",
+    "last_error",
+    "failures",
+    "backoff_until",
+    "paused",
+    "pinned",
+    "watch",
+    "services_since",
+    "catalog_failed",
+    "purge_floors",
+    "rebuild",
+)
 
 
 class TableLedger:
@@ -37,7 +52,9 @@ class TableLedger:
     def tables(self) -> List[TableState]:
         """Every table that the ledger knows anything of, by name."""
         keys = [key for page in self._table.query_index(TABLES_LISTED_AS) for key in page]
-        return sorted(self.table_states(key["pk"].partition("#")[2] for key in keys).values(), key=lambda state: state.table)
+        return sorted(
+            self.table_states(key["pk"].partition("#")[2] for key in keys).values(), key=lambda state: state.table
+        )
 
     def record_table_error(self, table: str, error: str, backoff_until: Optional[int]) -> TableState:
         """Count a failure and keep the table from being claimed until `backoff_until` (epoch ms)."""
@@ -54,8 +71,19 @@ class TableLedger:
         """Remember, before a purge, the highest position by generation of the rows that it removes. A floor only rises."""
         for _ in range(ATTEMPTS):
             before = (self._table.get(table_key(table)) or {}).get("purge_floors")
-            floors = {**(before or {}), **{str(number): max(position, (before or {}).get(str(number), "")) for number, position in positions.items()}}
-            if self._table.update(table_key(table), {"purge_floors": floors, **LISTED}, condition=when(purge_floors=before))[1] is None:
+            floors = {
+                **(before or {}),
+                **{
+                    str(number): max(position, (before or {}).get(str(number), ""))
+                    for number, position in positions.items()
+                },
+            }
+            if (
+                self._table.update(
+                    table_key(table), {"purge_floors": floors, **LISTED}, condition=when(purge_floors=before)
+                )[1]
+                is None
+            ):
                 return
         raise LedgerBusy("The table's purge floors kept changing", operation="raise_purge_floor", cause=table)
 
@@ -71,9 +99,19 @@ class TableLedger:
 
 def totals_of(stored: Mapping[str, Any]) -> Dict[str, int]:
     """The totals of a table's item, by name."""
-    return {name[len(TOTAL_PREFIX):]: number for name, number in stored.items() if name.startswith(TOTAL_PREFIX)}
+    return {name[len(TOTAL_PREFIX) :]: number for name, number in stored.items() if name.startswith(TOTAL_PREFIX)}
 
 
 def _state(table: str, stored: Mapping[str, Any]) -> TableState:
-    services = {service: stored[SERVICE_PREFIX + service] for service in (CATALOG, *SERVICES) if SERVICE_PREFIX + service in stored}
-    return TableState(table, totals=totals_of(stored), services=services, notes=tuple(stored.get("notes") or ()), **{name: stored[name] for name in PLAIN if name in stored})
+    services = {
+        service: stored[SERVICE_PREFIX + service]
+        for service in (CATALOG, *SERVICES)
+        if SERVICE_PREFIX + service in stored
+    }
+    return TableState(
+        table,
+        totals=totals_of(stored),
+        services=services,
+        notes=tuple(stored.get("notes") or ()),
+        **{name: stored[name] for name in PLAIN if name in stored},
+    )

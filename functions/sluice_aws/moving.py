@@ -1,4 +1,5 @@
 """Moves everything under a prefix to another prefix of the same bucket: all is copied before anything is deleted, and a move that was cut off goes on."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,7 @@ class Mover:
     def sizes(self, prefix: str) -> Dict[str, int]:
         """Bytes by what follows the prefix."""
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-        return {entry["Key"][len(prefix):]: entry["Size"] for page in pages for entry in page.get("Contents", ())}
+        return {entry["Key"][len(prefix) :]: entry["Size"] for page in pages for entry in page.get("Contents", ())}
 
     def move(self, source: str, to: str, *, first: Sequence[str] = (), tick: Callable[[int, int], None]) -> Moved:
         """Move `source` to `to` (prefixes that end with /); `tick` is told how many of how many are copied.
@@ -54,7 +55,9 @@ class Mover:
         there = self.sizes(to)
         missing = [name for name, size in left.items() if there.get(name) != size]
         if missing:
-            raise MoveIncomplete(f"{len(missing)} objects of {source} are not at {to}", source=source, to=to, left=missing[:20])
+            raise MoveIncomplete(
+                f"{len(missing)} objects of {source} are not at {to}", source=source, to=to, left=missing[:20]
+            )
         marks = [name for name in first if name in left]
         self._delete([source + name for name in marks])
         self._delete([source + name for name in left if name not in marks])
@@ -65,8 +68,15 @@ class Mover:
 
     def _delete(self, keys: List[str]) -> None:
         for start in range(0, len(keys), DELETED_AT_ONCE):
-            chunk = keys[start:start + DELETED_AT_ONCE]
-            answer = self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in chunk], "Quiet": True})
+            chunk = keys[start : start + DELETED_AT_ONCE]
+            answer = self._s3.delete_objects(
+                Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in chunk], "Quiet": True}
+            )
             if answer.get("Errors"):
                 error = answer["Errors"][0]
-                raise MoveIncomplete(f"{len(answer['Errors'])} objects could not be deleted: {error.get('Code')}", source=error.get("Key"), to="", left=[entry.get("Key") for entry in answer["Errors"][:20]])
+                raise MoveIncomplete(
+                    f"{len(answer['Errors'])} objects could not be deleted: {error.get('Code')}",
+                    source=error.get("Key"),
+                    to="",
+                    left=[entry.get("Key") for entry in answer["Errors"][:20]],
+                )

@@ -1,4 +1,5 @@
 """Reads a few records of an object version within bounds: its first bytes only, and whole blocks or lines of those."""
+
 from __future__ import annotations
 
 import io
@@ -45,7 +46,9 @@ def sample_object(objects: Objects, id: ObjectId, format: str, rows: int) -> Obj
         return _json(objects.head_bytes(id, READ_BYTES), rows)
     if format == AVRO:
         return sample_avro(objects.head_bytes(id, READ_BYTES), rows)
-    return ObjectSample(read_head(objects, id, format).schema, (), "rows of Parquet objects aren't sampled: only their schema is known")
+    return ObjectSample(
+        read_head(objects, id, format).schema, (), "rows of Parquet objects aren't sampled: only their schema is known"
+    )
 
 
 def sample_avro(head: Head, rows: int) -> ObjectSample:
@@ -69,7 +72,13 @@ def sample_avro(head: Head, rows: int) -> ObjectSample:
             problem = str(error)
     except SluiceError as error:
         problem = str(error)
-    except (EOFError, IndexError, ValueError, OverflowError, TypeError) as error:  # what a decoder makes of damaged bytes
+    except (
+        EOFError,
+        IndexError,
+        ValueError,
+        OverflowError,
+        TypeError,
+    ) as error:  # what a decoder makes of damaged bytes
         problem = f"a record can't be decoded: {error!r}"[:200]
     return ObjectSample(header.schema, tuple(found), problem)
 
@@ -118,5 +127,3 @@ def _bare(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     return {key: _bare(value) for key, value in node.items() if key not in ("logicalType", "default")}
-
-

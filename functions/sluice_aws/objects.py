@@ -1,4 +1,5 @@
 """Reads and writes S3 objects: heads of untrusted ones by exact version, documents of our own, listings of versions."""
+
 from __future__ import annotations
 
 import json
@@ -13,7 +14,9 @@ from sluice.identity import ObjectId
 # What S3 answers when the bytes that a notice spoke of are no longer there. 405 is a delete marker read by its version.
 GONE = {"NoSuchKey", "NoSuchVersion", "PreconditionFailed", "MethodNotAllowed", "404", "405", "412"}
 MISSING = {"NoSuchKey", "404"}
-ARCHIVED = {"InvalidObjectState"}  # S3 Glacier Flexible Retrieval and Deep Archive, and Intelligent-Tiering's archive tiers
+ARCHIVED = {
+    "InvalidObjectState"
+}  # S3 Glacier Flexible Retrieval and Deep Archive, and Intelligent-Tiering's archive tiers
 EMPTY = {"InvalidRange", "416"}
 
 
@@ -24,7 +27,9 @@ class ObjectGone(SluiceError):
     """The version was deleted or overwritten before it could be read; facts: bucket, key, version."""
 
     code = "lost_before_read"
-    next_step = "Have the writer put the object again; if a lifecycle rule removed it, give it more days than an outage lasts"
+    next_step = (
+        "Have the writer put the object again; if a lifecycle rule removed it, give it more days than an outage lasts"
+    )
 
 
 class ObjectArchived(SluiceError):
@@ -198,9 +203,13 @@ class Objects:
             for entry in page.get("Contents", ()):
                 yield entry["Key"], int(entry["LastModified"].timestamp() * 1000)
 
-    def version_page(self, bucket: str, marker: Optional[Tuple[str, str]] = None, *, prefix: str = "", page_size: int = 1000) -> VersionPage:
+    def version_page(
+        self, bucket: str, marker: Optional[Tuple[str, str]] = None, *, prefix: str = "", page_size: int = 1000
+    ) -> VersionPage:
         """One page of object versions after `marker` (key, version id); delete markers are left out."""
-        resume = {} if marker is None else {"KeyMarker": marker[0], **({"VersionIdMarker": marker[1]} if marker[1] else {})}
+        resume = (
+            {} if marker is None else {"KeyMarker": marker[0], **({"VersionIdMarker": marker[1]} if marker[1] else {})}
+        )
         answer = self._s3.list_object_versions(Bucket=bucket, Prefix=prefix, MaxKeys=page_size, **resume)
         versions = tuple(
             ListedVersion(
@@ -213,7 +222,9 @@ class Objects:
             )
             for entry in answer.get("Versions", ())
         )
-        following = (answer["NextKeyMarker"], answer.get("NextVersionIdMarker", "")) if answer.get("IsTruncated") else None
+        following = (
+            (answer["NextKeyMarker"], answer.get("NextVersionIdMarker", "")) if answer.get("IsTruncated") else None
+        )
         return VersionPage(versions, following)
 
     def is_versioned(self, bucket: str) -> bool:
@@ -230,10 +241,14 @@ class Unchanged(SluiceError):
 def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:
     """Raise what a refused read says of this one version. A refusal that may pass, or may be about more than one, is its caller's."""
     if _code(error) in GONE:
-        raise ObjectGone("The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version) from error
+        raise ObjectGone(
+            "The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version
+        ) from error
     if _code(error) in ARCHIVED:
         kept_as = error.response["Error"].get("StorageClass")
-        raise ObjectArchived("The object lies in an archive", bucket=id.bucket, key=id.key, version=id.version, storage_class=kept_as) from error
+        raise ObjectArchived(
+            "The object lies in an archive", bucket=id.bucket, key=id.key, version=id.version, storage_class=kept_as
+        ) from error
 
 
 def _exactly(id: ObjectId) -> Dict[str, str]:

@@ -1,4 +1,5 @@
 """Compares the bronze listing with the ledger, a page at a time, and goes on where the last pass stopped."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -33,8 +34,16 @@ class Reconciler:
     """Passes over one bronze bucket. The checkpoint moves on only after a page's objects were written and their lanes woken."""
 
     def __init__(
-        self, *, ledger: Any, objects: Objects, admission: Admission, waker: Waker, report: Report,
-        bucket: str, grace_ms: int, now: Callable[[], int],
+        self,
+        *,
+        ledger: Any,
+        objects: Objects,
+        admission: Admission,
+        waker: Waker,
+        report: Report,
+        bucket: str,
+        grace_ms: int,
+        now: Callable[[], int],
     ) -> None:
         """`grace_ms`: a version younger than this is not missing, its notice may still be under way."""
         self._ledger = ledger
@@ -67,7 +76,9 @@ class Reconciler:
             listed += len(page.versions)
             missing += len(lost)
             marker = page.next_marker
-            self._ledger.put_checkpoint({"key": marker[0], "version": marker[1]} if marker else {}, self._now(), CHECKPOINT)
+            self._ledger.put_checkpoint(
+                {"key": marker[0], "version": marker[1]} if marker else {}, self._now(), CHECKPOINT
+            )
             if marker is None:
                 return Pass(listed, missing, admitted, failed, True)
         return Pass(listed, missing, admitted, failed, False)

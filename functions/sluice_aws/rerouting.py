@@ -1,4 +1,5 @@
 """Moves pending objects to the table and lane that take their topic now."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ class Rerouted:
     lanes: FrozenSet[str]
 
 
-def reroute(ledger: Any, configuration: Configuration, lanes: Iterable[str], *, before: int, now: Callable[[], int]) -> Rerouted:
+def reroute(
+    ledger: Any, configuration: Configuration, lanes: Iterable[str], *, before: int, now: Callable[[], int]
+) -> Rerouted:
     """Move what was admitted before that time (epoch ms) by a configuration that a push had just replaced.
 
     An admit that read the configuration before the push writes after it: the push sees nothing that
@@ -33,7 +36,11 @@ def reroute(ledger: Any, configuration: Configuration, lanes: Iterable[str], *, 
             if config is None or item.admitted_at >= before or (config.table, config.lane) == (item.table, lane):
                 continue
             record = ledger.get_objects([item.id]).get(item.id)
-            if record is not None and (record.table, record.lane) == (item.table, lane) and ledger.reroute(record, config, now()):
+            if (
+                record is not None
+                and (record.table, record.lane) == (item.table, lane)
+                and ledger.reroute(record, config, now())
+            ):
                 moved += 1
                 woken.add(config.lane)
     return Rerouted(moved, frozenset(woken))

@@ -1,4 +1,5 @@
 """Tells at admission whether an object's schema can ever be merged into its table as that is now."""
+
 from __future__ import annotations
 
 from typing import Callable

@@ -1,4 +1,5 @@
 """Keeps what is remembered of tables' schemas in the silver bucket."""
+
 from __future__ import annotations
 
 import threading
@@ -53,14 +54,23 @@ class SchemaHistory:
     def schemas(self, table: str) -> Tuple[SeenSchema, ...]:
         """Every schema that came for a table, oldest first."""
         prefix = seen_prefix(table)
-        found = [self.schema(table, key[len(prefix):-len(".json")]) for key in self._objects.keys(self._bucket, prefix) if key.endswith(".json")]
-        return tuple(sorted((schema for schema in found if schema is not None), key=lambda schema: (schema.judged[0].at, schema.fingerprint)))
+        found = [
+            self.schema(table, key[len(prefix) : -len(".json")])
+            for key in self._objects.keys(self._bucket, prefix)
+            if key.endswith(".json")
+        ]
+        return tuple(
+            sorted(
+                (schema for schema in found if schema is not None),
+                key=lambda schema: (schema.judged[0].at, schema.fingerprint),
+            )
+        )
 
     def tables(self) -> Iterator[str]:
         """The tables of which something is remembered, in order."""
         told: Set[str] = set()
         for key in self._objects.keys(self._bucket, TABLES_PREFIX):
-            table = key[len(TABLES_PREFIX):].split("/", 1)[0]
+            table = key[len(TABLES_PREFIX) :].split("/", 1)[0]
             if table not in told:
                 told.add(table)
                 yield table

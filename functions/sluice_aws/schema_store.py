@@ -1,4 +1,5 @@
 """Keeps every distinct writer schema once in the silver bucket, under its fingerprint."""
+
 from __future__ import annotations
 
 import json
@@ -31,7 +32,9 @@ class SchemaStore:
             if named not in self._kept:
                 # Not put_json: what is read back must have the same fingerprint, whatever characters it holds.
                 text = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-                self._objects.put(self._bucket, schema_key(named), text.encode("ascii"), content_type="application/json")
+                self._objects.put(
+                    self._bucket, schema_key(named), text.encode("ascii"), content_type="application/json"
+                )
                 self._kept.add(named)
         return named
 

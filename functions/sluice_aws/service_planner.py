@@ -1,4 +1,5 @@
 """Looks at all tables for services that are due, asks the lanes' holders for them, and follows what was asked for."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -24,7 +25,14 @@ class ServicePlanner:
     """Decides by what the ledger says; every write is conditional, so that two lookers ask for nothing twice."""
 
     def __init__(
-        self, *, ledger: Any, starter: Optional[Starter], report: Report, now: Callable[[], int], entropy: Callable[[], str], pause_s: int,
+        self,
+        *,
+        ledger: Any,
+        starter: Optional[Starter],
+        report: Report,
+        now: Callable[[], int],
+        entropy: Callable[[], str],
+        pause_s: int,
     ) -> None:
         """`starter` is None while no release of the Spark code is set. `pause_s` is how long commits are gathered, and the first pause between two looks."""
         self._ledger = ledger
@@ -54,14 +62,29 @@ class ServicePlanner:
         self._report.event("services_planned", syncs=len(syncs), requests=len(asked), runs=[run["run"] for run in runs])
         requests = [each.to_dict() for each in asked]
         return {
-            "syncs": syncs, "runs": runs,
-            "follow": {"requests": requests, "open": len(requests), "done": 0, "failed": 0, "given_up": 0, "wait_s": self._pause_s, "until": now + FOLLOWED_FOR_MS},
+            "syncs": syncs,
+            "runs": runs,
+            "follow": {
+                "requests": requests,
+                "open": len(requests),
+                "done": 0,
+                "failed": 0,
+                "given_up": 0,
+                "wait_s": self._pause_s,
+                "until": now + FOLLOWED_FOR_MS,
+            },
         }
 
     def follow(self, followed: Mapping[str, Any]) -> Values:
         """Look at requests once more; `followed` is the `follow` of a plan, or what this gave before."""
         requests = [Asked(**each) for each in followed["requests"]]
-        standing = by_table([found for lane in sorted({each.lane for each in requests}) for found in self._ledger.service_requests(lane)])
+        standing = by_table(
+            [
+                found
+                for lane in sorted({each.lane for each in requests})
+                for found in self._ledger.service_requests(lane)
+            ]
+        )
         done, failed = followed["done"], followed["failed"]
         still: List[Asked] = []
         for each in requests:
@@ -71,7 +94,9 @@ class ServicePlanner:
                 still.append(each)
             elif outcome == FAILED:
                 failed += 1
-                self._report.warn("service_failed", error=found and found.error and found.error.message, **each.to_dict())
+                self._report.warn(
+                    "service_failed", error=found and found.error and found.error.message, **each.to_dict()
+                )
                 self._report.count("ServicesFailed", 1, lane=each.lane)
             else:
                 done += 1
@@ -81,8 +106,13 @@ class ServicePlanner:
             self._report.warn("services_still_open", requests=[each.to_dict() for each in still][:20], open=late)
             still = []
         return {
-            **followed, "requests": [each.to_dict() for each in still], "open": len(still), "done": done, "failed": failed,
-            "given_up": late, "wait_s": next_pause_s(followed["wait_s"]),
+            **followed,
+            "requests": [each.to_dict() for each in still],
+            "open": len(still),
+            "done": done,
+            "failed": failed,
+            "given_up": late,
+            "wait_s": next_pause_s(followed["wait_s"]),
         }
 
     def _due(self, configuration: Configuration, now: int) -> "tuple[DueTable, ...]":
@@ -97,25 +127,42 @@ class ServicePlanner:
 
     def _ask(self, found: "tuple[DueTable, ...]", now: int) -> List[Asked]:
         asked: List[Asked] = []
-        closed: Set[str] = {state.lane for state in self._ledger.lanes() if state.state in (HALTED, PAUSED) or state.pause_requested}
+        closed: Set[str] = {
+            state.lane for state in self._ledger.lanes() if state.state in (HALTED, PAUSED) or state.pause_requested
+        }
         for table in found:
             config, policy = table.config, table.config.services
             for each in table.due:
                 if each.service == CATALOG:
                     continue
                 if config.lane in closed:
-                    self._report.event("service_waits_for_lane", lane=config.lane, table=each.table, service=each.service)
+                    self._report.event(
+                        "service_waits_for_lane", lane=config.lane, table=each.table, service=each.service
+                    )
                     continue
                 if len(asked) >= ASKED_AT_ONCE:
                     self._report.warn("services_left_for_next_look", asked=len(asked))
                     return asked
                 answer = self._ledger.request_service(
-                    config.lane, each.table, each.service, request=new_request_id(each.service, now, self._entropy()), requested_by=REQUESTED_BY, now=now,
-                    min_interval_ms=policy.interval_s * 1000, max_wait_ms=policy.latest_s * 1000,
+                    config.lane,
+                    each.table,
+                    each.service,
+                    request=new_request_id(each.service, now, self._entropy()),
+                    requested_by=REQUESTED_BY,
+                    now=now,
+                    min_interval_ms=policy.interval_s * 1000,
+                    max_wait_ms=policy.latest_s * 1000,
                 )
                 if answer.new:
                     asked.append(Asked(config.lane, each.table, each.service, answer.request.request))
-                    self._report.event("service_requested", lane=config.lane, table=each.table, service=each.service, reason=each.reason, request=answer.request.request)
+                    self._report.event(
+                        "service_requested",
+                        lane=config.lane,
+                        table=each.table,
+                        service=each.service,
+                        reason=each.reason,
+                        request=answer.request.request,
+                    )
         return asked
 
     def _runs(self, lanes: Set[str], configuration: Optional[Configuration]) -> List[Values]:
@@ -128,7 +175,15 @@ class ServicePlanner:
                 continue
             request = self._starter.take(lane, configuration)
             if request is not None:
-                runs.append({"lane": lane, "run": request["clientToken"], "wait_s": max(1, self._pause_s), "looks": 0, "job": state_machine_parameters(request)})
+                runs.append(
+                    {
+                        "lane": lane,
+                        "run": request["clientToken"],
+                        "wait_s": max(1, self._pause_s),
+                        "looks": 0,
+                        "job": state_machine_parameters(request),
+                    }
+                )
         return runs
 
 
@@ -139,4 +194,9 @@ def _synced_at(table: DueTable) -> int:
 def _sync(table: DueTable, now: int) -> Values:
     """What a sync is given, and what is remembered when it went well: numbers as text, as DynamoDB writes them."""
     state = table.state
-    return {"table": state.table, "instant": state.last_instant, "commits": str(state.totals.get("commits", 0)), "at": str(now)}
+    return {
+        "table": state.table,
+        "instant": state.last_instant,
+        "commits": str(state.totals.get("commits", 0)),
+        "at": str(now),
+    }

@@ -1,4 +1,5 @@
 """What a part of Sluice is told by its surroundings: names of buckets, tables and roles, as one frozen value."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -67,7 +68,11 @@ class Settings:
             values.pop("release", None)
         wrong = []
         seconds = {}
-        for field, name in (("reconcile_grace_s", "RECONCILE_GRACE_SECONDS"), ("forget_after_s", "FORGET_AFTER_SECONDS"), ("services_pause_s", "SERVICES_PAUSE_SECONDS")):
+        for field, name in (
+            ("reconcile_grace_s", "RECONCILE_GRACE_SECONDS"),
+            ("forget_after_s", "FORGET_AFTER_SECONDS"),
+            ("services_pause_s", "SERVICES_PAUSE_SECONDS"),
+        ):
             text = environment.get(name, "")
             if text.isdigit():
                 seconds[field] = int(text)

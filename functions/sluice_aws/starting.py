@@ -1,4 +1,5 @@
 """Starts a run of an idle lane, and repeats a start whose answer was lost."""
+
 from __future__ import annotations
 
 import uuid
@@ -22,8 +23,14 @@ class Starter:
     """Asks the ledger for the lane first and EMR Serverless second, so that a lost answer can be asked for again."""
 
     def __init__(
-        self, *, ledger: Any, job_runs: JobRuns, environment: JobEnvironment, report: Any,
-        now: Callable[[], int], entropy: Callable[[], str],
+        self,
+        *,
+        ledger: Any,
+        job_runs: JobRuns,
+        environment: JobEnvironment,
+        report: Any,
+        now: Callable[[], int],
+        entropy: Callable[[], str],
     ) -> None:
         """`now` gives epoch milliseconds, `entropy` at least 8 hexadecimal digits, new ones each time."""
         self._ledger = ledger
@@ -68,7 +75,9 @@ class Starter:
     def _request(self, lane: str, run_id: str, configuration: Optional[Configuration]) -> Any:
         """The run may write the lane's tables, and those of batches that it will have to finish."""
         unfinished = {table for pointer in self._ledger.unsettled(lane) for table in pointer.tables}
-        return start_job_run(self._environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished))
+        return start_job_run(
+            self._environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished)
+        )
 
     def _ask(self, lane: str, run_id: str, request: Any) -> None:
         try:
@@ -87,7 +96,14 @@ def starter_of(settings: Settings, clients: Clients, *, ledger: Any, report: Any
     if not settings.starts_runs:
         return None
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
-    return Starter(ledger=ledger, job_runs=job_runs, environment=settings.job_environment(), report=report, now=epoch_ms, entropy=new_entropy)
+    return Starter(
+        ledger=ledger,
+        job_runs=job_runs,
+        environment=settings.job_environment(),
+        report=report,
+        now=epoch_ms,
+        entropy=new_entropy,
+    )
 
 
 def new_entropy() -> str:

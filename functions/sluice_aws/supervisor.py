@@ -1,4 +1,5 @@
 """Does what the schedule decides about lanes: starts, repeats, looks up, and takes lanes back from dead runs."""
+
 from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple
@@ -96,7 +97,9 @@ class Supervisor:
 
     def _look_after(self, state: LaneState, configuration: Optional[Configuration]) -> int:
         if state.state == HALTED:
-            self._report.warn("lane_halted", lane=state.lane, failures=state.failures, reason=state.reason, last_run=state.last_run_id)
+            self._report.warn(
+                "lane_halted", lane=state.lane, failures=state.failures, reason=state.reason, last_run=state.last_run_id
+            )
             self._report.count("LanesHalted", 1, lane=state.lane)
             return 0
         for taken in range(MAX_STEPS):
@@ -145,15 +148,31 @@ class Supervisor:
         now = self._now()
         left = self._ledger.lapse(
             # A run that never came to be says nothing of the lane's work and costs nothing: the lane goes on by itself when EMR Serverless takes starts again.
-            state.lane, state.run_id, now, job_run_id=state.job_run_id, progressed=False, capacity=capacity or run is None, reason=reason
+            state.lane,
+            state.run_id,
+            now,
+            job_run_id=state.job_run_id,
+            progressed=False,
+            capacity=capacity or run is None,
+            reason=reason,
         )
         if left is None:  # released, held or lapsed by someone else in the meantime
             return True
         self._ledger.run_ended(state.run_id, "lapsed", reason, _batches(self._ledger.run(state.run_id)), now)
-        self._report.warn("run_lapsed", lane=state.lane, run=state.run_id, job_run=state.job_run_id, reason=reason, failures=left.failures, capacity=capacity)
+        self._report.warn(
+            "run_lapsed",
+            lane=state.lane,
+            run=state.run_id,
+            job_run=state.job_run_id,
+            reason=reason,
+            failures=left.failures,
+            capacity=capacity,
+        )
         self._report.count("CapacityFailures" if capacity else "RunsLapsed", 1, lane=state.lane)
         if left.state == HALTED:
-            self._report.warn("lane_halted", lane=state.lane, failures=left.failures, reason=reason, last_run=state.run_id)
+            self._report.warn(
+                "lane_halted", lane=state.lane, failures=left.failures, reason=reason, last_run=state.run_id
+            )
             self._report.count("LanesHalted", 1, lane=state.lane)
         return True
 

@@ -1,4 +1,5 @@
 """Goes through the ledger's object records and drops those whose object is gone, a page at a time."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,9 @@ class ObjectScan:
         self._dynamodb = dynamodb
         self._table = table
 
-    def page(self, after: Optional[Mapping[str, str]], items: int = PAGE_ITEMS) -> Tuple[List[ObjectRecord], Optional[Dict[str, str]]]:
+    def page(
+        self, after: Optional[Mapping[str, str]], items: int = PAGE_ITEMS
+    ) -> Tuple[List[ObjectRecord], Optional[Dict[str, str]]]:
         """The object records among the next `items` items, and where to go on (None: the end was reached)."""
         start = {"ExclusiveStartKey": codec.item(after)} if after else {}
         answer = self._dynamodb.scan(
@@ -57,8 +60,16 @@ class Sweeper:
     """
 
     def __init__(
-        self, *, ledger: Any, scan: ObjectScan, objects: Objects, report: Report, bucket: str,
-        grace_ms: int, forget_after_ms: int, now: Callable[[], int],
+        self,
+        *,
+        ledger: Any,
+        scan: ObjectScan,
+        objects: Objects,
+        report: Report,
+        bucket: str,
+        grace_ms: int,
+        forget_after_ms: int,
+        now: Callable[[], int],
     ) -> None:
         self._ledger = ledger
         self._scan = scan
@@ -77,8 +88,16 @@ class Sweeper:
             answers = list(pool.map(self._ask, due))
         gone = []
         for record, answer in zip(due, answers):
-            if isinstance(answer, Exception):  # looked for again in the next round; one such object must not end every pass at its page
-                self._report.warn("record_not_checked", bucket=record.id.bucket, key=record.id.key, version=record.id.version, error=str(answer)[:500])
+            if isinstance(
+                answer, Exception
+            ):  # looked for again in the next round; one such object must not end every pass at its page
+                self._report.warn(
+                    "record_not_checked",
+                    bucket=record.id.bucket,
+                    key=record.id.key,
+                    version=record.id.version,
+                    error=str(answer)[:500],
+                )
                 self._report.count("RecordsNotChecked")
             elif not answer:
                 gone.append(record)
@@ -88,7 +107,14 @@ class Sweeper:
                 lost += self._lose(record)
             elif self._ledger.forget(record):
                 forgotten += 1
-                self._report.event("record_forgotten", bucket=record.id.bucket, key=record.id.key, version=record.id.version, state=record.state, batch=record.batch)
+                self._report.event(
+                    "record_forgotten",
+                    bucket=record.id.bucket,
+                    key=record.id.key,
+                    version=record.id.version,
+                    state=record.state,
+                    batch=record.batch,
+                )
         self._ledger.put_checkpoint(after or {}, self._now(), CHECKPOINT)
         if lost:
             self._report.count("ObjectsLostBeforeRead", lost)
@@ -117,9 +143,21 @@ class Sweeper:
     def _lose(self, record: ObjectRecord) -> bool:
         """Quarantine it: so it stays listed, and is told once."""
         if record.state == PARKED:
-            lost = self._ledger.quarantine_parked(record, LOST, f"the object was gone while it was parked: {record.reason}"[:MAX_REASON], self._now())
+            lost = self._ledger.quarantine_parked(
+                record, LOST, f"the object was gone while it was parked: {record.reason}"[:MAX_REASON], self._now()
+            )
         else:
-            lost = self._ledger.quarantine_pending(record, LOST, "the object was gone before it could be read", self._now())
+            lost = self._ledger.quarantine_pending(
+                record, LOST, "the object was gone before it could be read", self._now()
+            )
         if lost:
-            self._report.warn("object_lost", bucket=record.id.bucket, key=record.id.key, version=record.id.version, table=record.table, topic=record.topic, was=record.state)
+            self._report.warn(
+                "object_lost",
+                bucket=record.id.bucket,
+                key=record.id.key,
+                version=record.id.version,
+                table=record.table,
+                topic=record.topic,
+                was=record.state,
+            )
         return bool(lost)

@@ -1,4 +1,5 @@
 """S3 as a Spark task reaches it: a client of its own, made once per worker process."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """Logs, metrics and traces of a function: log lines are events with fields, counts are EMF metrics."""
+
 from __future__ import annotations
 
 import functools
@@ -55,12 +56,16 @@ class Telemetry:
     def observe(self, function: Callable[[Any, Any, Telemetry], Any], event: Any, context: Any) -> Any:
         """Run a handler: under the request's id, traced, its failure logged once, its metrics written whatever happens."""
         self._logger.append_keys(request_id=getattr(context, "aws_request_id", None))
-        traced = self._tracer.capture_lambda_handler(lambda given, within: function(given, within, self), capture_response=False)
+        traced = self._tracer.capture_lambda_handler(
+            lambda given, within: function(given, within, self), capture_response=False
+        )
         try:
             return traced(event, context)
         except Exception as error:
             facts = getattr(error, "facts", {})
-            self._logger.exception("invocation_failed", code=getattr(error, "code", type(error).__name__), **_named(facts))
+            self._logger.exception(
+                "invocation_failed", code=getattr(error, "code", type(error).__name__), **_named(facts)
+            )
             raise
         finally:
             if self._metrics.metric_set:  # flushing nothing warns
@@ -93,7 +98,26 @@ def observed(function: str) -> Callable[[Callable[[Any, Any, Telemetry], Any]], 
 
 
 # What the logging module itself calls a record's fields; a field of ours by such a name would be refused.
-_TAKEN = frozenset({"name", "args", "msg", "message", "module", "level", "exc_info", "extra", "stack_info", "stacklevel", "filename", "lineno", "process", "thread", "asctime", "created"})
+_TAKEN = frozenset(
+    {
+        "name",
+        "args",
+        "msg",
+        "message",
+        "module",
+        "level",
+        "exc_info",
+        "extra",
+        "stack_info",
+        "stacklevel",
+        "filename",
+        "lineno",
+        "process",
+        "thread",
+        "asctime",
+        "created",
+    }
+)
 
 
 def _named(fields: Dict[str, Any]) -> Dict[str, Any]:

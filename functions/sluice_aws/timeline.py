@@ -6,6 +6,7 @@
 
 Whoever reads a table without Spark uses this: catalog sync, the reading and inspecting commands.
 """
+
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -45,9 +46,13 @@ class TimelineReader:
         """
         prefix = table_prefix(table) + FOLDER
         names: List[str] = []
-        start = {"StartAfter": prefix + since} if since else {}  # an instant's file is its time and more, so it comes after
-        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix, Delimiter="/", **start):
-            names += [item["Key"][len(prefix):] for item in page.get("Contents", ())]
+        start = (
+            {"StartAfter": prefix + since} if since else {}
+        )  # an instant's file is its time and more, so it comes after
+        for page in self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix, Delimiter="/", **start
+        ):
+            names += [item["Key"][len(prefix) :] for item in page.get("Contents", ())]
         return Timeline.of(names)
 
     def commit(self, table: str, instant: Instant) -> Commit:
@@ -81,9 +86,11 @@ class TimelineReader:
 
     def _below(self, root: str, path: str, fields: Tuple[str, ...]) -> Iterator[str]:
         prefix = f"{root}{path}{fields[0]}="
-        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix, Delimiter="/"):
+        for page in self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix, Delimiter="/"
+        ):
             for item in page.get("CommonPrefixes", ()):
-                found = item["Prefix"][len(root):]
+                found = item["Prefix"][len(root) :]
                 if len(fields) > 1:
                     yield from self._below(root, found, fields[1:])
                 else:

@@ -1,4 +1,5 @@
 """Moves parked objects to pending once a table takes their topic, or the generation of their table was raised."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ class Unparked:
     lanes: FrozenSet[str]
 
 
-def unpark(ledger: Any, configuration: Configuration, now: Callable[[], int], *, since: Optional[int] = None) -> Unparked:
+def unpark(
+    ledger: Any, configuration: Configuration, now: Callable[[], int], *, since: Optional[int] = None
+) -> Unparked:
     """Move every parked object whose topic has a table now to pending; those parked from `since` (epoch ms) on.
 
     Objects that were parked because their source's log began again wait for a higher generation of their table;

@@ -1,4 +1,5 @@
 """Wakes lanes after objects were written for them, and starts a run where the lane is idle."""
+
 from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Optional

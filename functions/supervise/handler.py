@@ -1,4 +1,5 @@
 """supervise: finds runs that ended without releasing their lane, and starts the lanes that are due."""
+
 from __future__ import annotations
 
 import functools
@@ -65,6 +66,8 @@ def parts_of(telemetry: Telemetry) -> Parts:
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
-        measures=Measures(ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms),
+        measures=Measures(
+            ledger=ledger, job_runs=job_runs, architecture=settings.architecture, report=telemetry, now=epoch_ms
+        ),
         config_store=ConfigStore(Objects(clients.s3), settings.artifact_bucket, ledger=ledger),
     )

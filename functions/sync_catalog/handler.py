@@ -1,4 +1,5 @@
 """sync_catalog: brings the Glue catalog up to a table's newest commit; {"table": "moma.artists", "instant": optional} in, a report out."""
+
 from __future__ import annotations
 
 import functools
@@ -35,4 +36,6 @@ def requests_of(telemetry: Telemetry) -> CatalogRequests:
     timelines, comments = TimelineReader(clients.s3, silver), CommentStore(clients.s3, silver)
     sync = CatalogSync(catalog=GlueCatalog(clients.glue), timelines=timelines, comments=comments, silver_bucket=silver)
     configuration = ConfigStore(Objects(clients.s3), settings.artifact_bucket)
-    return CatalogRequests(sync=sync, configuration=configuration, ledger=Ledger(clients.dynamodb, settings.ledger_table), report=telemetry)
+    return CatalogRequests(
+        sync=sync, configuration=configuration, ledger=Ledger(clients.dynamodb, settings.ledger_table), report=telemetry
+    )

@@ -3,6 +3,7 @@
 A script of its own, so that nothing runs between fork and exec in a process full of threads. PARENT_PID 0 means
 whoever the parent is. On systems without prctl the command just runs; there, only an orderly end reaches it.
 """
+
 import os
 import signal
 import sys

@@ -1,4 +1,5 @@
 """Where what is fetched once per machine is kept, and how two processes don't fetch it twice."""
+
 from __future__ import annotations
 
 import fcntl

@@ -1,4 +1,5 @@
 """Starts processes that can't outlive this one, and ends them whole."""
+
 from __future__ import annotations
 
 import os
@@ -22,11 +23,19 @@ def bound_command(command: Sequence[str], *, parent: int) -> list[str]:
     return [sys.executable, "-I", "-S", str(bound.__file__), str(parent), *command]
 
 
-def start(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdout: Path, stderr: Path | None = None) -> subprocess.Popen[bytes]:
+def start(
+    command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdout: Path, stderr: Path | None = None
+) -> subprocess.Popen[bytes]:
     """Start `command` in its own process group, bound to this process, its output appended to files."""
     with stdout.open("ab") as out, (stderr or stdout).open("ab") as err:
         return subprocess.Popen(
-            bound_command(command, parent=os.getpid()), cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            bound_command(command, parent=os.getpid()),
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
         )
 
 
@@ -67,7 +76,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(ready: Callable[[], bool], *, process: subprocess.Popen[bytes], what: str, log: Path, timeout: float) -> None:
+def wait_until(
+    ready: Callable[[], bool], *, process: subprocess.Popen[bytes], what: str, log: Path, timeout: float
+) -> None:
     """Poll `ready` until it is true; raises DidNotStart when the process ends first, or after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not ready():

@@ -4,6 +4,7 @@ The first job of a (Java, class path) writes down which classes it loads. When i
 into an archive in the cache, and every later job maps that archive into memory. A job never waits for it, and a stack that
 ends first leaves the list for the next one.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -23,7 +24,9 @@ from sluice_local.java import Java
 from sluice_local.spark_image import MODULE_OPTIONS
 
 _LOG = logging.getLogger(__name__)
-_FEWEST_CLASSES = 8_000  # a job that ended before it wrote to a table loads fewer, and would leave a poor archive for good
+_FEWEST_CLASSES = (
+    8_000  # a job that ended before it wrote to a table loads fewer, and would leave a poor archive for good
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,21 @@ class ClassArchive:
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
         # G1 so that the archive holds heap objects; the jobs' own collector can map them. Not in the way of jobs: nice.
         command = [
-            "nice", "-n", "19", str(self.java.binary), "-Xshare:dump", "-XX:+UseG1GC", f"-XX:SharedClassListFile={self.classes}",
-            f"-XX:SharedArchiveFile={partial}", *MODULE_OPTIONS, "-cp", join(self.class_path),
+            "nice",
+            "-n",
+            "19",
+            str(self.java.binary),
+            "-Xshare:dump",
+            "-XX:+UseG1GC",
+            f"-XX:SharedClassListFile={self.classes}",
+            f"-XX:SharedArchiveFile={partial}",
+            *MODULE_OPTIONS,
+            "-cp",
+            join(self.class_path),
         ]
-        done = subprocess.run(bound_command(command, parent=os.getpid()), capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(
+            bound_command(command, parent=os.getpid()), capture_output=True, text=True, errors="replace", check=False
+        )
         if done.returncode < 0:
             return False  # the stack ended first: the list stays for the next one
         if done.returncode != 0 or not partial.exists():

@@ -1,4 +1,5 @@
 """Deploys the overlaid template through CloudFormation, with a release, on an emulator."""
+
 from __future__ import annotations
 
 import hashlib
@@ -18,7 +19,9 @@ from sluice_local.function_package import function_package
 from sluice_local.overlay import Surroundings, overlay, read_template, state_machines
 
 STACK = "sluice"
-_DEPLOYMENTS = "sluice-deployments"  # what `sam deploy` calls its managed bucket: code and template, not the stack's own
+_DEPLOYMENTS = (
+    "sluice-deployments"  # what `sam deploy` calls its managed bucket: code and template, not the stack's own
+)
 _DEADLINE_S = 600.0  # LocalStack on a machine with much other work took more than three minutes
 _POLL_S = 0.1
 
@@ -91,7 +94,10 @@ def deploy(
         "TemplateURL": f"{s3.meta.endpoint_url}/{surroundings.code_bucket}/{key}",
         "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         # The release is known before its bucket is: it is uploaded below, before anything can ask for it.
-        "Parameters": [{"ParameterKey": name, "ParameterValue": value} for name, value in sorted(_parameters(release, hudi_bundle, pace).items())],
+        "Parameters": [
+            {"ParameterKey": name, "ParameterValue": value}
+            for name, value in sorted(_parameters(release, hudi_bundle, pace).items())
+        ],
     }
     outputs = _settle(cloudformation, stack, _create_or_update(cloudformation, request))
     upload_release(release, s3, outputs["ArtifactBucket"])
@@ -116,17 +122,41 @@ def _parameters(release: Release, hudi_bundle: Path, pace: Pace) -> dict[str, st
     }
 
 
-def _surroundings(clients: ClientMaker, template: Mapping[str, Any], emr_endpoint: str, stack: str, code: bytes, definitions: Mapping[str, bytes]) -> Surroundings:
+def _surroundings(
+    clients: ClientMaker,
+    template: Mapping[str, Any],
+    emr_endpoint: str,
+    stack: str,
+    code: bytes,
+    definitions: Mapping[str, bytes],
+) -> Surroundings:
     emr = clients("emr-serverless")
-    known = [page["arn"].rsplit("/", 1)[-1] for page in emr.list_applications()["applications"] if page["name"] == stack]
+    known = [
+        page["arn"].rsplit("/", 1)[-1] for page in emr.list_applications()["applications"] if page["name"] == stack
+    ]
     if known:
         key = known[0]
     else:
         release = template["Parameters"]["EmrRelease"]["Default"]
-        key = emr.create_application(name=stack, releaseLabel=release, type="SPARK", architecture=this_host().architecture.upper(), clientToken=stack)["applicationId"]
+        key = emr.create_application(
+            name=stack,
+            releaseLabel=release,
+            type="SPARK",
+            architecture=this_host().architecture.upper(),
+            clientToken=stack,
+        )["applicationId"]
     arn = emr.get_application(applicationId=key)["application"]["arn"]
-    return Surroundings(key, arn, emr_endpoint, _DEPLOYMENTS, f"functions/{hashlib.sha256(code).hexdigest()[:20]}.zip", {
-        name: f"definitions/{hashlib.sha256(definition).hexdigest()[:20]}.json" for name, definition in definitions.items()})
+    return Surroundings(
+        key,
+        arn,
+        emr_endpoint,
+        _DEPLOYMENTS,
+        f"functions/{hashlib.sha256(code).hexdigest()[:20]}.zip",
+        {
+            name: f"definitions/{hashlib.sha256(definition).hexdigest()[:20]}.json"
+            for name, definition in definitions.items()
+        },
+    )
 
 
 def _make_bucket(s3: Any, name: str) -> None:
@@ -164,6 +194,12 @@ def _settle(cloudformation: Any, stack: str, wanted: str) -> dict[str, str]:
         time.sleep(_POLL_S)
     if status not in (wanted, "CREATE_COMPLETE", "UPDATE_COMPLETE"):
         events = cloudformation.describe_stack_events(StackName=stack)["StackEvents"]
-        failed = [f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}" for event in reversed(events) if event["ResourceStatus"].endswith("_FAILED")]
-        raise DeploymentFailed(f"The stack {stack} is {status}. {(failed or [found.get('StackStatusReason', '')])[0]}", events=failed)
+        failed = [
+            f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
+            for event in reversed(events)
+            if event["ResourceStatus"].endswith("_FAILED")
+        ]
+        raise DeploymentFailed(
+            f"The stack {stack} is {status}. {(failed or [found.get('StackStatusReason', '')])[0]}", events=failed
+        )
     return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", ())}

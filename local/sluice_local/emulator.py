@@ -1,4 +1,5 @@
 """What a running emulator of AWS is to the rest of the local stack, whichever it is."""
+
 from __future__ import annotations
 
 import shutil
@@ -48,12 +49,24 @@ class Emulator:
 
 
 def run_emulator(
-    name: str, command: Sequence[str], *, home: Path, port: int, environment: Mapping[str, str], answers: Callable[[str], bool], ready_s: float, grace_s: float
+    name: str,
+    command: Sequence[str],
+    *,
+    home: Path,
+    port: int,
+    environment: Mapping[str, str],
+    answers: Callable[[str], bool],
+    ready_s: float,
+    grace_s: float,
 ) -> Emulator:
     """Start an emulator's process and return when it `answers` at its endpoint, within `ready_s` seconds; raises DidNotStart, with nothing left running."""
-    emulator = Emulator(name, port, home, children.start(command, cwd=home, environment=environment, stdout=log_of(home)), grace_s)
+    emulator = Emulator(
+        name, port, home, children.start(command, cwd=home, environment=environment, stdout=log_of(home)), grace_s
+    )
     try:
-        children.wait_until(lambda: answers(emulator.endpoint), process=emulator.process, what=name, log=emulator.log, timeout=ready_s)
+        children.wait_until(
+            lambda: answers(emulator.endpoint), process=emulator.process, what=name, log=emulator.log, timeout=ready_s
+        )
     except BaseException:
         emulator.stop()
         raise

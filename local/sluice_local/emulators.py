@@ -1,4 +1,5 @@
 """Which emulator a local stack runs on: MiniStack, or LocalStack where somebody asks for it."""
+
 from __future__ import annotations
 
 import os
@@ -28,11 +29,18 @@ def chosen(environment: Mapping[str, str]) -> Kind:
         return Kind(given)
     except ValueError:
         known = [kind.value for kind in Kind]
-        raise UnknownEmulator(f"{VARIABLE} is {given!r}, which is none of {', '.join(known)}", given=given, known=known) from None
+        raise UnknownEmulator(
+            f"{VARIABLE} is {given!r}, which is none of {', '.join(known)}", given=given, known=known
+        ) from None
 
 
 def start_emulator(
-    home: Path, *, kind: Kind | None = None, port: int | None = None, environment: Mapping[str, str] = os.environ, progress: Callable[[str], None] = lambda line: None
+    home: Path,
+    *,
+    kind: Kind | None = None,
+    port: int | None = None,
+    environment: Mapping[str, str] = os.environ,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> Emulator:
     """Start an emulator (`kind`, or what the environment says) on 127.0.0.1 and return when it answers.
 

@@ -1,4 +1,5 @@
 """The errors of the local stack: each names what is missing on this machine and the next step."""
+
 from __future__ import annotations
 
 from sluice.errors import SluiceError
@@ -28,7 +29,9 @@ class NoPython313(LocalError):
     """LocalStack runs on Python 3.13, and there is none; facts: `looked_at`."""
 
     code = "no_python_313"
-    next_step = "Install one (pyenv install 3.13, uv python install 3.13), name it in SLUICE_PYTHON_313, or run on MiniStack"
+    next_step = (
+        "Install one (pyenv install 3.13, uv python install 3.13), name it in SLUICE_PYTHON_313, or run on MiniStack"
+    )
 
 
 class JarsUnavailable(LocalError):
@@ -36,7 +39,9 @@ class JarsUnavailable(LocalError):
 
     code = "jars_unavailable"
     retriable = True
-    next_step = "Check that https://repo1.maven.org is reachable, and that SSL_CERT_FILE names the CA of a proxy in between"
+    next_step = (
+        "Check that https://repo1.maven.org is reachable, and that SSL_CERT_FILE names the CA of a proxy in between"
+    )
 
 
 class DidNotStart(LocalError):

@@ -4,6 +4,7 @@
 
 writes the event as it then is (with the version that its object got) and `names.json`, which `sam local invoke --env-vars` takes.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -53,16 +54,30 @@ def set_up(clients: Clients, name: str, root: Path) -> dict[str, Any]:
 def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
     """The environment of a function in this world. No release: nothing is started."""
     return {
-        "AWS_ENDPOINT_URL": endpoint, "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint, "AWS_REGION": REGION, "LEDGER_TABLE": LEDGER, "BRONZE_BUCKET": BRONZE, "SILVER_BUCKET": SILVER,
-        "ARTIFACT_BUCKET": ARTIFACTS, "APPLICATION_ID": application, "JOB_ROLE_ARN": ROLE, "RELEASE": "", "HUDI_JARS": "file:///usr/lib/hudi/hudi-spark-bundle.jar",
-        "EVENT_BUS": "default", "RECONCILE_GRACE_SECONDS": "0", "POWERTOOLS_TRACE_DISABLED": "true", "POWERTOOLS_METRICS_NAMESPACE": "Sluice/events",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint,
+        "AWS_REGION": REGION,
+        "LEDGER_TABLE": LEDGER,
+        "BRONZE_BUCKET": BRONZE,
+        "SILVER_BUCKET": SILVER,
+        "ARTIFACT_BUCKET": ARTIFACTS,
+        "APPLICATION_ID": application,
+        "JOB_ROLE_ARN": ROLE,
+        "RELEASE": "",
+        "HUDI_JARS": "file:///usr/lib/hudi/hudi-spark-bundle.jar",
+        "EVENT_BUS": "default",
+        "RECONCILE_GRACE_SECONDS": "0",
+        "POWERTOOLS_TRACE_DISABLED": "true",
+        "POWERTOOLS_METRICS_NAMESPACE": "Sluice/events",
     }
 
 
 def client_maker(endpoint: str) -> Clients:
     """Clients of an emulator that asks for no credentials of its own."""
     session = boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
-    return lambda service: session.client(service, endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"}))
+    return lambda service: session.client(
+        service, endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"})
+    )
 
 
 def _buckets(s3: Any) -> None:
@@ -84,7 +99,13 @@ def _ledger(dynamodb: Any, root: Path) -> None:
         dynamodb.get_waiter("table_not_exists").wait(TableName=LEDGER)
     except dynamodb.exceptions.ResourceNotFoundException:
         pass  # the first event
-    dynamodb.create_table(TableName=LEDGER, **{name: declared[name] for name in ("BillingMode", "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes")})
+    dynamodb.create_table(
+        TableName=LEDGER,
+        **{
+            name: declared[name]
+            for name in ("BillingMode", "AttributeDefinitions", "KeySchema", "GlobalSecondaryIndexes")
+        },
+    )
     dynamodb.get_waiter("table_exists").wait(TableName=LEDGER)
 
 
@@ -104,10 +125,14 @@ def _with_object(s3: Any, event: dict[str, Any]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command; gives its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sluice_local.events_world", description="Set up what a sample event speaks of.")
+    parser = argparse.ArgumentParser(
+        prog="python -m sluice_local.events_world", description="Set up what a sample event speaks of."
+    )
     parser.add_argument("event", help="a file of events/, without .json")
     parser.add_argument("--endpoint", required=True, help="the emulator's address, as the function reaches it")
-    parser.add_argument("--emr-endpoint", default="", help="the address of the EMR Serverless stand-in (default: the emulator's)")
+    parser.add_argument(
+        "--emr-endpoint", default="", help="the address of the EMR Serverless stand-in (default: the emulator's)"
+    )
     parser.add_argument("--application", default="00f1982r1uukb925", help="an application of it")
     parser.add_argument("--out", type=Path, required=True, help="a folder for event.json and names.json")
     given = parser.parse_args(list(arguments))
@@ -117,7 +142,11 @@ def main(arguments: Sequence[str]) -> int:
     event = set_up(client_maker(given.endpoint), given.event, root)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "event.json").write_text(json.dumps(event, indent=2))
-    (given.out / "names.json").write_text(json.dumps({"Parameters": names(given.endpoint, given.emr_endpoint or given.endpoint, given.application)}, indent=2))
+    (given.out / "names.json").write_text(
+        json.dumps(
+            {"Parameters": names(given.endpoint, given.emr_endpoint or given.endpoint, given.application)}, indent=2
+        )
+    )
     print(f"{given.out}/event.json and {given.out}/names.json")
     return 0
 

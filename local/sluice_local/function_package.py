@@ -1,4 +1,5 @@
 """Packs the functions for this machine, as `sam build` packs them for Lambda."""
+
 from __future__ import annotations
 
 import compileall
@@ -42,5 +43,7 @@ def _compiled(files: dict[str, bytes]) -> dict[str, bytes]:
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        compileall.compile_dir(root, quiet=2, stripdir=scratch, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        compileall.compile_dir(
+            root, quiet=2, stripdir=scratch, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
         return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}

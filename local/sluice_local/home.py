@@ -1,4 +1,5 @@
 """A local stack's folder: what it tells its users, and who owns it now."""
+
 from __future__ import annotations
 
 import fcntl
@@ -62,7 +63,11 @@ class Home:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise AlreadyRunning(f"A local stack runs in {self.path} already (process {self.owner()})", home=str(self.path), pid=self.owner()) from None
+                raise AlreadyRunning(
+                    f"A local stack runs in {self.path} already (process {self.owner()})",
+                    home=str(self.path),
+                    pid=self.owner(),
+                ) from None
             handle.truncate(0)
             handle.write(str(os.getpid()))
             handle.flush()

@@ -1,4 +1,5 @@
 """Fetches the jars of the local stack with Spark's own resolver, once per machine."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -55,7 +56,11 @@ def ensure_jars(
         if known is None:
             progress(f"Fetching Hudi {hudi_version} and the S3 file system (400 MB, once per machine)")
             known = _resolve(coordinates, home, environment, progress)
-            record.write_text(json.dumps({"coordinates": coordinates, "jars": {jar.name: jar.stat().st_size for jar in known}}, indent=2))
+            record.write_text(
+                json.dumps(
+                    {"coordinates": coordinates, "jars": {jar.name: jar.stat().st_size for jar in known}}, indent=2
+                )
+            )
     return known
 
 
@@ -78,12 +83,31 @@ def _resolve(coordinates: list[str], home: Path, environment: Mapping[str, str],
         program = Path(scratch) / "nothing.py"
         program.write_text("")
         command = [
-            str(java.binary), *trust_options(environment, home), "-cp", f"{spark}/jars/*", "org.apache.spark.deploy.SparkSubmit",
-            "--master", "local[1]", "--conf", f"spark.jars.ivy={home}", "--packages", ",".join(coordinates),
-            "--exclude-packages", ",".join(_IN_SPARK), str(program),
+            str(java.binary),
+            *trust_options(environment, home),
+            "-cp",
+            f"{spark}/jars/*",
+            "org.apache.spark.deploy.SparkSubmit",
+            "--master",
+            "local[1]",
+            "--conf",
+            f"spark.jars.ivy={home}",
+            "--packages",
+            ",".join(coordinates),
+            "--exclude-packages",
+            ",".join(_IN_SPARK),
+            str(program),
         ]
         lines: list[str] = []
-        with subprocess.Popen(command, cwd=scratch, env={**environment, "PYSPARK_PYTHON": sys.executable}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+        with subprocess.Popen(
+            command,
+            cwd=scratch,
+            env={**environment, "PYSPARK_PYTHON": sys.executable},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 lines.append(line.rstrip())

@@ -1,4 +1,5 @@
 """Finds the Java 17 that Spark runs on: the machine's own, or the one from PyPI."""
+
 from __future__ import annotations
 
 import importlib.util

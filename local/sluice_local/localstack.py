@@ -1,4 +1,5 @@
 """LocalStack, the other emulator of AWS, as a child process without Docker, name server or downloads."""
+
 from __future__ import annotations
 
 import json
@@ -13,21 +14,32 @@ from sluice_local.emulator import TEMPORARY, Emulator, run_emulator
 from sluice_local.localstack_pythons import Pythons, ensure_pythons
 
 _READY_SECONDS = 120.0
-_GRACE_SECONDS = 0.0  # in order it would take up to twenty, for a state that nobody keeps; its functions' processes are in its group
+_GRACE_SECONDS = (
+    0.0  # in order it would take up to twenty, for a state that nobody keeps; its functions' processes are in its group
+)
 _POLL_SECONDS = "0.5"
 # What it has no free provider for, or one that downloads a Java program, is served by the moto that it bundles; for state machines it would download a Java.
 _PROVIDERS = {"DYNAMODB": "moto", "DYNAMODBSTREAMS": "moto", "GLUE": "moto", "STEPFUNCTIONS": "python_jsonata"}
 
 
-def start_localstack(home: Path, *, port: int | None, environment: Mapping[str, str], progress: Callable[[str], None]) -> Emulator:
+def start_localstack(
+    home: Path, *, port: int | None, environment: Mapping[str, str], progress: Callable[[str], None]
+) -> Emulator:
     """Start LocalStack on 127.0.0.1 and return when it answers, all its files below `home`. Raises NoPython313, DidNotStart."""
     temporary = home / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     pythons = ensure_pythons(environment, progress)
     chosen = port or children.free_port()
     return run_emulator(
-        "LocalStack", [str(pythons.localstack), "-m", "localstack.runtime.main"], home=home, port=chosen, environment=_settings(pythons, home, chosen, environment),
-        answers=_answers, ready_s=_READY_SECONDS, grace_s=_GRACE_SECONDS)
+        "LocalStack",
+        [str(pythons.localstack), "-m", "localstack.runtime.main"],
+        home=home,
+        port=chosen,
+        environment=_settings(pythons, home, chosen, environment),
+        answers=_answers,
+        ready_s=_READY_SECONDS,
+        grace_s=_GRACE_SECONDS,
+    )
 
 
 def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str, str]) -> dict[str, str]:

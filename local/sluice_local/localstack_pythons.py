@@ -1,4 +1,5 @@
 """The two Pythons that LocalStack needs: its own (3.13) with pinned packages, and one for the functions with nothing but Lambda's runtime client."""
+
 import hashlib
 import os
 import shutil
@@ -13,7 +14,13 @@ from sluice_local.errors import NoPython313
 
 _EXECUTOR = Path(__file__).parents[1] / "localstack_executor"
 # Pins that work together without Docker: newer releases of the last four break LocalStack 4.14's bundled servers.
-LOCALSTACK = ("localstack-core[runtime]==4.14.0", "cbor2<5.9", "pyopenssl==25.3.0", "cryptography<46", "service-identity")
+LOCALSTACK = (
+    "localstack-core[runtime]==4.14.0",
+    "cbor2<5.9",
+    "pyopenssl==25.3.0",
+    "cryptography<46",
+    "service-identity",
+)
 _EXECUTOR_NEEDS = ("jsonata-python>=0.7",)  # which needs nothing itself
 LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # what AWS's own Python runtime brings: its client and boto3
 WANTED = (3, 13)  # LocalStack's own Python
@@ -40,10 +47,16 @@ def find_python313(environment: Mapping[str, str]) -> Path:
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | None]]:
     path = environment.get("PATH", os.defpath)
-    given, on_path, uv = environment.get("SLUICE_PYTHON_313"), shutil.which("python3.13", path=path), shutil.which("uv", path=path)
+    given, on_path, uv = (
+        environment.get("SLUICE_PYTHON_313"),
+        shutil.which("python3.13", path=path),
+        shutil.which("uv", path=path),
+    )
     yield "SLUICE_PYTHON_313", Path(given) if given else None
     yield "python3.13 on PATH", Path(on_path) if on_path else None
-    versions = Path(environment.get("PYENV_ROOT") or Path(environment.get("HOME", "~")).expanduser() / ".pyenv") / "versions"
+    versions = (
+        Path(environment.get("PYENV_ROOT") or Path(environment.get("HOME", "~")).expanduser() / ".pyenv") / "versions"
+    )
     yield str(versions), max(versions.glob("3.13*/bin/python"), default=None)
     found = subprocess.run([uv, "python", "find", "3.13"], capture_output=True, text=True).stdout.strip() if uv else ""
     yield "uv", Path(found) if found else None
@@ -52,8 +65,16 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | No
 def _version(python: Path) -> tuple[int, int] | None:
     """The version that really answers: a pyenv shim exists for versions that are not active. Isolated, here and below: PYTHONPATH may name another version's modules."""
     try:
-        done = subprocess.run([str(python), "-I", "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, timeout=_ANSWER_SECONDS)
-    except (OSError, subprocess.TimeoutExpired):  # a shim goes through several programs, which a machine with much other work may not get to
+        done = subprocess.run(
+            [str(python), "-I", "-c", "import sys; print(*sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_SECONDS,
+        )
+    except (
+        OSError,
+        subprocess.TimeoutExpired,
+    ):  # a shim goes through several programs, which a machine with much other work may not get to
         return None
     words = done.stdout.split()
     return (int(words[0]), int(words[1])) if done.returncode == 0 and len(words) == 2 else None
@@ -64,7 +85,9 @@ def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], Non
     python = find_python313(environment)
     home = cache_directory(environment) / "localstack"
     with only_one(home / "lock"):
-        source = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(_EXECUTOR.rglob("*")) if file.suffix in (".py", ".toml"))).hexdigest()
+        source = hashlib.sha256(
+            b"".join(file.read_bytes() for file in sorted(_EXECUTOR.rglob("*")) if file.suffix in (".py", ".toml"))
+        ).hexdigest()
         localstack = _environment(home / "emulator", python, LOCALSTACK, progress)
         _executor(home / "emulator", localstack, source)
         version = "%d.%d" % sys.version_info[:2]
@@ -78,7 +101,19 @@ def _environment(folder: Path, python: Path, packages: tuple[str, ...], progress
         progress(f"Setting up {folder} (once per machine): {', '.join(packages)}")
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([str(python), "-I", "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], check=True)
+        subprocess.run(
+            [
+                str(folder / "bin" / "python"),
+                "-I",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                *packages,
+            ],
+            check=True,
+        )
         made.write_text(wanted)
     return folder / "bin" / "python"
 
@@ -91,5 +126,20 @@ def _executor(folder: Path, python: Path, source: str) -> None:
     copy = folder / "executor-source"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(_EXECUTOR, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    subprocess.run([str(python), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-deps", *_EXECUTOR_NEEDS, str(copy)], check=True)
+    subprocess.run(
+        [
+            str(python),
+            "-I",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--force-reinstall",
+            "--no-deps",
+            *_EXECUTOR_NEEDS,
+            str(copy),
+        ],
+        check=True,
+    )
     installed.write_text(source)

@@ -1,4 +1,5 @@
 """MiniStack, the emulator of AWS, as a child process."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +20,9 @@ _GRACE_SECONDS = 3.0
 _START = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
 
 
-def start_ministack(home: Path, *, port: int | None, environment: Mapping[str, str], enforces_policies: bool = False) -> Emulator:
+def start_ministack(
+    home: Path, *, port: int | None, environment: Mapping[str, str], enforces_policies: bool = False
+) -> Emulator:
     """Start MiniStack on 127.0.0.1 and return when it answers; raises DidNotStart."""
     temporary = home / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
@@ -43,7 +46,15 @@ def start_ministack(home: Path, *, port: int | None, environment: Mapping[str, s
         "AUTH": str(enforces_policies).lower(),
     }
     return run_emulator(
-        "MiniStack", [str(runtime), "-c", _START, str(runtime)], home=home, port=chosen, environment=settings, answers=_answers, ready_s=_READY_SECONDS, grace_s=_GRACE_SECONDS)
+        "MiniStack",
+        [str(runtime), "-c", _START, str(runtime)],
+        home=home,
+        port=chosen,
+        environment=settings,
+        answers=_answers,
+        ready_s=_READY_SECONDS,
+        grace_s=_GRACE_SECONDS,
+    )
 
 
 def _answers(endpoint: str) -> bool:

@@ -1,4 +1,5 @@
 """Writes THIRD_PARTY_NOTICES.md from what the installed distributions say of themselves: `python -m sluice_local.notices`."""
+
 from __future__ import annotations
 
 import re
@@ -23,7 +24,13 @@ This file is made by `make notices` from the metadata of the installed packages;
 
 Recorded data of the tests are described, with their origins, in [tests/data/README.md](tests/data/README.md).
 """
-_NAMED = {"Apache Software License": "Apache-2.0", "MIT License": "MIT", "BSD License": "BSD", "ISC License (ISCL)": "ISC", "http://www.apache.org/licenses/LICENSE-2.0": "Apache-2.0"}
+_NAMED = {
+    "Apache Software License": "Apache-2.0",
+    "MIT License": "MIT",
+    "BSD License": "BSD",
+    "ISC License (ISCL)": "ISC",
+    "http://www.apache.org/licenses/LICENSE-2.0": "Apache-2.0",
+}
 
 
 def notices(root: Path) -> str:
@@ -37,18 +44,46 @@ def notices(root: Path) -> str:
         told |= set(found)
         rows = [f"| {item.name} | {license_of(item)} | {_address(item)} |" for item in found.values()]
         parts.append("\n".join([f"## {title}", "| package | license | where |", "|---|---|---|", *rows, ""]))
-    jars = [f"| `{coordinate}` | Apache-2.0 | [Maven Central](https://central.sonatype.com/artifact/{'/'.join(coordinate.split(':')[:2])}) |" for coordinate in (hudi_coordinate(HUDI), HADOOP_AWS)]
-    parts.append("\n".join(["## Jars of the local stack", "On EMR Serverless Hudi's jar is the release's own.", "", "| jar, with what it needs | license | where |", "|---|---|---|", *jars, ""]))
+    jars = [
+        f"| `{coordinate}` | Apache-2.0 | [Maven Central](https://central.sonatype.com/artifact/{'/'.join(coordinate.split(':')[:2])}) |"
+        for coordinate in (hudi_coordinate(HUDI), HADOOP_AWS)
+    ]
+    parts.append(
+        "\n".join(
+            [
+                "## Jars of the local stack",
+                "On EMR Serverless Hudi's jar is the release's own.",
+                "",
+                "| jar, with what it needs | license | where |",
+                "|---|---|---|",
+                *jars,
+                "",
+            ]
+        )
+    )
     return "\n".join(parts)
 
 
 def license_of(item: Distribution) -> str:
     """A distribution's license: its SPDX expression, or the short name it gives, or its classifiers."""
     metadata = item.metadata
-    classified = [line.rpartition(" :: ")[2] for line in metadata.get_all("Classifier") or [] if line.startswith("License :: ")]
+    classified = [
+        line.rpartition(" :: ")[2] for line in metadata.get_all("Classifier") or [] if line.startswith("License :: ")
+    ]
     written = (metadata["License"] or "").strip() if "License" in metadata else ""
-    named = metadata["License-Expression"] if "License-Expression" in metadata else written if 0 < len(written) <= _SHORT and "\n" not in written else None
-    found = named or " or ".join(name for name in classified if name != "OSI Approved") or written[:_SHORT].partition("\n")[0] or "see the package"
+    named = (
+        metadata["License-Expression"]
+        if "License-Expression" in metadata
+        else written
+        if 0 < len(written) <= _SHORT and "\n" not in written
+        else None
+    )
+    found = (
+        named
+        or " or ".join(name for name in classified if name != "OSI Approved")
+        or written[:_SHORT].partition("\n")[0]
+        or "see the package"
+    )
     return _NAMED.get(found, found).replace("|", "/")
 
 
@@ -78,7 +113,13 @@ def _address(item: Distribution) -> str:
     links = dict(line.split(", ", 1) for line in item.metadata.get_all("Project-URL") or [] if ", " in line)
     lower = {name.lower(): address for name, address in links.items()}
     home = item.metadata["Home-page"] if "Home-page" in item.metadata else None
-    address = lower.get("source") or lower.get("repository") or lower.get("homepage") or home or f"https://pypi.org/project/{item.name}"
+    address = (
+        lower.get("source")
+        or lower.get("repository")
+        or lower.get("homepage")
+        or home
+        or f"https://pypi.org/project/{item.name}"
+    )
     return f"<{address}>" if re.fullmatch(r"https?://[^\s<>|]+", address) else "its registry page"
 
 

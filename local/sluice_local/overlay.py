@@ -4,6 +4,7 @@ No emulator knows AWS::EMRServerless::Application: the stand-in's application ta
 `startJobRun.sync`: a function that starts and waits does. Everything else that differs is here too, so that a test can
 hold the list; what parameters can say is said by parameters, and is no difference.
 """
+
 from __future__ import annotations
 
 import copy
@@ -31,7 +32,9 @@ class Surroundings:
     emr_endpoint: str
     code_bucket: str = ""
     code_key: str = ""
-    definition_keys: Mapping[str, str] = field(default_factory=dict)  # of the state machines, by logical id, in the same bucket
+    definition_keys: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of the state machines, by logical id, in the same bucket
     admit_concurrency: int = 2  # each is a Python process of its own here; 2 is also the least that Lambda takes
 
 
@@ -64,7 +67,9 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
     if surroundings.code_bucket:
         functions["CodeUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.code_key}
     else:
-        sources = functions.pop("CodeUri")  # `sam delete` takes it for the inline function's, too, and finds no bucket in it
+        sources = functions.pop(
+            "CodeUri"
+        )  # `sam delete` takes it for the inline function's, too, and finds no bucket in it
         for resource in result["Resources"].values():
             if resource["Type"] == FUNCTION:
                 resource["Properties"]["CodeUri"] = sources
@@ -82,7 +87,11 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
 
 def state_machines(template: Mapping[str, Any]) -> dict[str, str]:
     """The file of each state machine's definition, by logical id."""
-    return {name: resource["Properties"]["DefinitionUri"] for name, resource in template["Resources"].items() if resource["Type"] == STATE_MACHINE}
+    return {
+        name: resource["Properties"]["DefinitionUri"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == STATE_MACHINE
+    }
 
 
 def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> None:
@@ -91,7 +100,10 @@ def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> Non
     for name in [name for name, resource in resources.items() if resource["Type"] == STATE_MACHINE]:
         properties = resources[name]["Properties"]
         if surroundings.code_bucket:
-            properties["DefinitionUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.definition_keys[name]}
+            properties["DefinitionUri"] = {
+                "Bucket": surroundings.code_bucket,
+                "Key": surroundings.definition_keys[name],
+            }
         for placeholder, value in properties["DefinitionSubstitutions"].items():
             if JOB_RUN_TASK in json.dumps(value):
                 properties["DefinitionSubstitutions"][placeholder] = {"Fn::GetAtt": [STAND_IN_TASK, "Arn"]}
@@ -100,7 +112,12 @@ def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> Non
         code = (Path(__file__).parent / "start_and_wait.py").read_text(encoding="utf-8")
         resources[STAND_IN_TASK] = {
             "Type": FUNCTION,
-            "Properties": {"InlineCode": code, "Handler": "index.handler", "Timeout": _TASK_SECONDS, "Role": {"Fn::GetAtt": ["SuperviseRole", "Arn"]}},
+            "Properties": {
+                "InlineCode": code,
+                "Handler": "index.handler",
+                "Timeout": _TASK_SECONDS,
+                "Role": {"Fn::GetAtt": ["SuperviseRole", "Arn"]},
+            },
         }
 
 
@@ -138,7 +155,12 @@ def _without(node: Any, applications: set[str], surroundings: Surroundings) -> A
             return {"Fn::Sub": _substituted(node["Fn::Sub"], applications, surroundings)}
         if isinstance(node.get("Fn::Sub"), list):
             text, values = node["Fn::Sub"]
-            return {"Fn::Sub": [_substituted(text, applications, surroundings), _without(values, applications, surroundings)]}
+            return {
+                "Fn::Sub": [
+                    _substituted(text, applications, surroundings),
+                    _without(values, applications, surroundings),
+                ]
+            }
     result = {key: _without(value, applications, surroundings) for key, value in node.items()}
     needed = result.get("DependsOn")
     if isinstance(needed, str) and needed in applications:

@@ -4,6 +4,7 @@ A developer's environment can import Sluice from its source tree. What is deploy
 the release has to fail here as it would in the cloud. So a runtime's Python starts without `site` (no .pth files, no editable
 installs) and finds only the packages that the real runtime's image holds.
 """
+
 from __future__ import annotations
 
 import importlib.metadata

@@ -1,4 +1,5 @@
 """The local stand-in of EMR's image: Java, Spark's jars, S3A, and the Python of jobs."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -11,13 +12,26 @@ from sluice_local.python_image import PythonImage, build_spark_image
 
 # What Spark's launcher adds for Java 17 (org.apache.spark.launcher.JavaModuleOptions of 3.5).
 _MODULES = (
-    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io", "java.base/java.net",
-    "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic",
-    "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/sun.nio.cs", "java.base/sun.security.action",
-    "java.base/sun.util.calendar", "java.security.jgss/sun.security.krb5",
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
 )
 MODULE_OPTIONS = (
-    "-XX:+IgnoreUnrecognizedVMOptions", *(f"--add-opens={module}=ALL-UNNAMED" for module in _MODULES), "-Djdk.reflect.useDirectMethodHandle=false",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={module}=ALL-UNNAMED" for module in _MODULES),
+    "-Djdk.reflect.useDirectMethodHandle=false",
 )
 MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
 

@@ -1,4 +1,5 @@
 """The whole local stack in one process: emulator, stand-in, deployed template, in the order they need each other."""
+
 from __future__ import annotations
 
 import os
@@ -51,7 +52,9 @@ class LocalStack:
 
 
 @contextmanager
-def local_stack(home: Home, options: Options, *, environment: Mapping[str, str], progress: Progress) -> Iterator[LocalStack]:
+def local_stack(
+    home: Home, options: Options, *, environment: Mapping[str, str], progress: Progress
+) -> Iterator[LocalStack]:
     """Run a local stack for the length of a block; everything it started has ended after it.
 
     Raises AlreadyRunning, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable, UnknownEmulator, NoPython313.
@@ -62,7 +65,9 @@ def local_stack(home: Home, options: Options, *, environment: Mapping[str, str],
         java = find_java(environment)
         progress("Starting the emulator")
         shutil.rmtree(home.path / "emulator", ignore_errors=True)  # what an earlier stack held is gone; so is its log
-        emulator = start_emulator(home.path / "emulator", kind=options.emulator, port=options.port, environment=environment, progress=progress)
+        emulator = start_emulator(
+            home.path / "emulator", kind=options.emulator, port=options.port, environment=environment, progress=progress
+        )
         undo.callback(emulator.stop)
         jars = ensure_jars(options.hudi_version, environment=environment, progress=progress)
         image = build_image(home.path / "image", java, jars)
@@ -72,11 +77,27 @@ def local_stack(home: Home, options: Options, *, environment: Mapping[str, str],
         settings = RunnerSettings(home.runs, cache, image, cloud, machine)
         endpoints = {"": emulator.endpoint}
         clients = _client_maker(endpoints)
-        stand_in = start_stand_in(settings, s3=clients("s3"), events=clients("events"), functions=clients("lambda"), account=ACCOUNT, port=options.emr_port)
+        stand_in = start_stand_in(
+            settings,
+            s3=clients("s3"),
+            events=clients("events"),
+            functions=clients("lambda"),
+            account=ACCOUNT,
+            port=options.emr_port,
+        )
         undo.callback(stand_in.stop)
-        threading.Thread(target=build_remembered, args=(java, cache / "classes"), name="class-archive", daemon=True).start()
+        threading.Thread(
+            target=build_remembered, args=(java, cache / "classes"), name="class-archive", daemon=True
+        ).start()
         endpoints["emr-serverless"] = stand_in.endpoint
-        deployment = deploy(clients, emr_endpoint=stand_in.endpoint, hudi_bundle=hudi_bundle(jars), cache=cache, pace=options.pace, progress=progress)
+        deployment = deploy(
+            clients,
+            emr_endpoint=stand_in.endpoint,
+            hudi_bundle=hudi_bundle(jars),
+            cache=cache,
+            pace=options.pace,
+            progress=progress,
+        )
         description = _describe(emulator, stand_in, deployment, ready_seconds=round(time.monotonic() - began, 2))
         home.describe(description)
         yield LocalStack(description, deployment, emulator, stand_in)
@@ -97,7 +118,11 @@ def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, 
         region=REGION,
         endpoint=emulator.endpoint,
         emr_endpoint=stand_in.endpoint,
-        buckets={"bronze": outputs["BronzeBucket"], "silver": outputs["SilverBucket"], "artifacts": outputs["ArtifactBucket"]},
+        buckets={
+            "bronze": outputs["BronzeBucket"],
+            "silver": outputs["SilverBucket"],
+            "artifacts": outputs["ArtifactBucket"],
+        },
         ledger=outputs["LedgerTable"],
         credentials={"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY},
         application_id=outputs["ApplicationId"],
@@ -110,7 +135,9 @@ def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, 
 
 def _client_maker(endpoints: Mapping[str, str]) -> Callable[[str], Any]:
     session = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
-    config = Config(retries={"mode": "standard", "total_max_attempts": 3}, s3={"addressing_style": "path"}, max_pool_connections=16)
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 3}, s3={"addressing_style": "path"}, max_pool_connections=16
+    )
     return lambda service: session.client(service, endpoint_url=endpoints.get(service, endpoints[""]), config=config)
 
 

@@ -2,6 +2,7 @@
 
 Deployed as inline code, so it is whole in itself: the runtime's own modules and boto3.
 """
+
 from __future__ import annotations
 
 import time
@@ -33,4 +34,7 @@ def handler(event: Dict[str, Any], context: Any) -> Dict[str, Any]:
 
 def request_of(parameters: Dict[str, Any]) -> Dict[str, Any]:
     """The API's own names for Step Functions' parameters: members of structures begin small; tags are a map, whose keys are data."""
-    return {name[0].lower() + name[1:]: value if name == "Tags" or not isinstance(value, dict) else request_of(value) for name, value in parameters.items()}
+    return {
+        name[0].lower() + name[1:]: value if name == "Tags" or not isinstance(value, dict) else request_of(value)
+        for name, value in parameters.items()
+    }

@@ -1,4 +1,5 @@
 """Lets a Java that brings its own certificates trust what this machine trusts."""
+
 from __future__ import annotations
 
 import base64
@@ -52,5 +53,14 @@ def java_key_store(trusted: list[bytes], password: str = _PASSWORD) -> bytes:
     for number, der in enumerate(trusted):
         alias = f"ca{number}".encode()
         kind = b"X.509"
-        body += struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">QH", 0, len(kind)) + kind + struct.pack(">I", len(der)) + der
-    return body + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()
+        body += (
+            struct.pack(">IH", 2, len(alias))
+            + alias
+            + struct.pack(">QH", 0, len(kind))
+            + kind
+            + struct.pack(">I", len(der))
+            + der
+        )
+    return (
+        body + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()
+    )

@@ -1,4 +1,5 @@
 """What a driver is told on its command line."""
+
 from __future__ import annotations
 
 import argparse
@@ -40,10 +41,21 @@ def parse(argv: Sequence[str]) -> Arguments:
     parser.add_argument("--artifacts", required=True, help="the bucket of the configuration")
     parser.add_argument("--bronze", required=True, help="the bucket that objects arrive in")
     parser.add_argument("--job-run-id", help="the job run's id, where EMR Serverless doesn't tell it")
-    parser.add_argument("--attempt", type=int, default=1, help="the job run's attempt (default 1: runs are never retried)")
-    parser.add_argument("--tables-at-once", type=int, default=TABLES_AT_ONCE, help="tables merged in parallel (default %(default)s)")
-    parser.add_argument("--poll-seconds", type=float, default=POLL_SECONDS, help="between two looks at an idle lane (default %(default)s)")
-    parser.add_argument("--scope", default="", help="the name of the lane's scope that the run's policy was made for (default: any)")
+    parser.add_argument(
+        "--attempt", type=int, default=1, help="the job run's attempt (default 1: runs are never retried)"
+    )
+    parser.add_argument(
+        "--tables-at-once", type=int, default=TABLES_AT_ONCE, help="tables merged in parallel (default %(default)s)"
+    )
+    parser.add_argument(
+        "--poll-seconds",
+        type=float,
+        default=POLL_SECONDS,
+        help="between two looks at an idle lane (default %(default)s)",
+    )
+    parser.add_argument(
+        "--scope", default="", help="the name of the lane's scope that the run's policy was made for (default: any)"
+    )
     given = parser.parse_args(list(argv))
     if given.tables_at_once < 1:
         parser.error("--tables-at-once must be at least 1")

@@ -1,4 +1,5 @@
 """Puts the steps of a run together over its ports: the one place that knows them all."""
+
 from __future__ import annotations
 
 from concurrent.futures import Executor
@@ -34,11 +35,30 @@ def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") ->
     ledger, manifests, merger, clock, log = ports.ledger, ports.manifests, ports.merger, ports.clock, ports.log
     configuration = ConfigurationInForce(ports.configurations, log, lane=hold.identity.lane, scope=scope)
     parts = TableParts(ledger=ledger, manifests=manifests, merger=merger, hold=hold, clock=clock, log=log)
-    batches = BatchStep(ledger=ledger, merger=merger, parts=parts, hold=hold, clock=clock, log=log, tables_at_once=ports.tables_at_once)
+    batches = BatchStep(
+        ledger=ledger, merger=merger, parts=parts, hold=hold, clock=clock, log=log, tables_at_once=ports.tables_at_once
+    )
     takeover = Takeover(ledger=ledger, manifests=manifests, batches=batches, hold=hold, log=log)
-    claims = ClaimStep(ledger=ledger, manifests=manifests, configuration=configuration, hold=hold, clock=clock, log=log,
-                       background=ports.background)
+    claims = ClaimStep(
+        ledger=ledger,
+        manifests=manifests,
+        configuration=configuration,
+        hold=hold,
+        clock=clock,
+        log=log,
+        background=ports.background,
+    )
     services = ServiceStep(ledger=ledger, merger=merger, configuration=configuration, hold=hold, clock=clock, log=log)
-    return RunLoop(ledger=ledger, hold=hold, takeover=takeover, claims=claims, batches=batches, services=services, merger=merger, configuration=configuration,
-                   clock=clock, log=log, poll_s=poll_s)
-
+    return RunLoop(
+        ledger=ledger,
+        hold=hold,
+        takeover=takeover,
+        claims=claims,
+        batches=batches,
+        services=services,
+        merger=merger,
+        configuration=configuration,
+        clock=clock,
+        log=log,
+        poll_s=poll_s,
+    )

@@ -1,4 +1,5 @@
 """Reads the records of an Avro object container, logical types left undone."""
+
 from __future__ import annotations
 
 import io
@@ -28,7 +29,9 @@ def avro_records(body: bytes, limits: Limits) -> Records:
     """
     header = parse_header(Head(body, True), limits)
     writer = _understood(json.dumps(header.schema))
-    return Records(lambda: _count(body), chunked(writer, _blocks(body, header, limits, most_rows(len(writer.row.columns)))))
+    return Records(
+        lambda: _count(body), chunked(writer, _blocks(body, header, limits, most_rows(len(writer.row.columns))))
+    )
 
 
 @lru_cache(maxsize=64)
@@ -46,7 +49,9 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
     bare = io.BytesIO()
     meta = {"avro.schema": json.dumps(_bare(header.schema)).encode("utf-8"), "avro.codec": b"null"}
     fastavro.schemaless_writer(bare, HEADER_SCHEMA, {"magic": MAGIC, "meta": meta, "sync": sync})
-    container = PlainContainer(bare.getvalue(), sync, _plain_blocks(body, start, sync, header.codec, limits, weight_of(header.schema)))
+    container = PlainContainer(
+        bare.getvalue(), sync, _plain_blocks(body, start, sync, header.codec, limits, weight_of(header.schema))
+    )
     at = gathered = 0
     try:
         # Text that isn't UTF-8 keeps its bytes and is refused with its own row, when the row becomes a column's value.
@@ -67,16 +72,22 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
     except (MemoryError, ImportError, SluiceError):
         raise  # the worker's trouble and not the object's, or named already
     except Exception as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
-        raise CorruptObject("A block of the Avro container can't be decoded", cause=repr(error)[:200], block=at) from error
+        raise CorruptObject(
+            "A block of the Avro container can't be decoded", cause=repr(error)[:200], block=at
+        ) from error
 
 
-def _plain_blocks(body: bytes, start: int, sync: bytes, codec: str, limits: Limits, weight: int) -> Iterator[Tuple[int, bytes]]:
+def _plain_blocks(
+    body: bytes, start: int, sync: bytes, codec: str, limits: Limits, weight: int
+) -> Iterator[Tuple[int, bytes]]:
     """The blocks decompressed, one at a time, within what one of them and all of them may come to."""
     left, rows, most = limits.decoded_bytes, 0, limits.block_bytes // weight
     for block in blocks_of(body, start, sync):
         rows += block.records
         if rows > limits.object_rows:
-            raise ExpansionLimit(f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records")
+            raise ExpansionLimit(
+                f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records"
+            )
         plain = decompressed(block, codec, min(most, left))
         left -= len(plain)
         yield block.records, plain

@@ -1,4 +1,5 @@
 """A batch to its end: its tables in parallel threads, then the batch closed."""
+
 from __future__ import annotations
 
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Executor, Future, wait
@@ -39,8 +40,17 @@ class BatchEnd:
 class BatchStep:
     """Runs the parts of a batch on a pool of threads. One table's failure ends that table's part only."""
 
-    def __init__(self, *, ledger: Ledger, merger: Merger, parts: TableParts, hold: LaneHold, clock: Clock, log: Log,
-                 tables_at_once: Executor) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        merger: Merger,
+        parts: TableParts,
+        hold: LaneHold,
+        clock: Clock,
+        log: Log,
+        tables_at_once: Executor,
+    ) -> None:
         """`tables_at_once` has as many threads as tables are merged in parallel."""
         self._ledger = ledger
         self._merger = merger
@@ -62,15 +72,23 @@ class BatchStep:
         began = self._clock.now_ms()
         # The largest first: with few threads the longest part must not begin last.
         tables = sorted(manifest.tables, key=lambda table: (-manifest.tables[table].bytes, table))
-        futures = [self._pool.submit(part, manifest, table, _of(manifest, table) & claimed, profile) for table in tables]
+        futures = [
+            self._pool.submit(part, manifest, table, _of(manifest, table) & claimed, profile) for table in tables
+        ]
         ends = self._all(futures)
         unresolved = {end.table: end.retry_at or began for end in ends if end.end == UNRESOLVED}
         if not unresolved:
             with profile.stage("close"):
                 self._ledger.close_batch(manifest.lane, manifest.batch, self._hold.identity.run, self._clock.now_ms())
         end = BatchEnd(manifest.batch, tuple(ends), unresolved)
-        self._log.event("batch_ended", batch=manifest.batch, closed=end.closed, settled=end.settled,
-                        returned=_names(ends, RETURNED), unresolved=_names(ends, UNRESOLVED))
+        self._log.event(
+            "batch_ended",
+            batch=manifest.batch,
+            closed=end.closed,
+            settled=end.settled,
+            returned=_names(ends, RETURNED),
+            unresolved=_names(ends, UNRESOLVED),
+        )
         return end
 
     def _all(self, futures: List[Future[PartEnd]]) -> List[PartEnd]:

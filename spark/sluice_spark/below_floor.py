@@ -1,4 +1,5 @@
 """Changes that came after their row was purged, and are older than what was: set aside with their rows, never merged."""
+
 from __future__ import annotations
 
 from itertools import groupby
@@ -28,7 +29,14 @@ class BelowPurgeFloor(SluiceError):
 
 
 def leave_below_floor(
-    below: DataFrame, *, objects: Sequence[ManifestObject], batch: str, table: str, columns: Sequence[str], limit: int, source: ObjectSource,
+    below: DataFrame,
+    *,
+    objects: Sequence[ManifestObject],
+    batch: str,
+    table: str,
+    columns: Sequence[str],
+    limit: int,
+    source: ObjectSource,
 ) -> None:
     """Put the rows of changes at or below the purge floor beside what else was set aside of their objects.
 
@@ -37,13 +45,19 @@ def leave_below_floor(
     """
     known = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
     told = below.select(
-        quoted(hidden.OBJECT).alias("object"), quoted(hidden.OFFSET).alias("offset"), quoted(hidden.POSITION).alias("position"),
+        quoted(hidden.OBJECT).alias("object"),
+        quoted(hidden.OFFSET).alias("offset"),
+        quoted(hidden.POSITION).alias("position"),
         F.to_json(F.struct(*[quoted(name) for name in columns])).alias(_CONTENT),
     )
-    told.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(_task(known, batch, table, limit, source))
+    told.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
+        _task(known, batch, table, limit, source)
+    )
 
 
-def _task(known: Mapping[str, ManifestObject], batch: str, table: str, limit: int, source: ObjectSource) -> Callable[[Iterable[Row]], None]:
+def _task(
+    known: Mapping[str, ManifestObject], batch: str, table: str, limit: int, source: ObjectSource
+) -> Callable[[Iterable[Row]], None]:
     def run(rows: Iterable[Row]) -> None:
         for lineage, of_object in groupby(rows, key=lambda row: row["object"]):
             if lineage in known:
@@ -62,7 +76,9 @@ def _unmerged(objects: Objects, silver_bucket: str, item: ManifestObject) -> Opt
     return None if document is None else frozenset(row.record for row in from_lines(document.data.decode("utf-8")))
 
 
-def _row_errors(rows: Iterable[Row], first_offset: Optional[int], limit: int, wanted: Optional[FrozenSet[int]]) -> List[RowError]:
+def _row_errors(
+    rows: Iterable[Row], first_offset: Optional[int], limit: int, wanted: Optional[FrozenSet[int]]
+) -> List[RowError]:
     found: List[RowError] = []
     for number, row in enumerate(rows):
         error = BelowPurgeFloor("The row was purged, and this change is older than what was")
@@ -70,11 +86,24 @@ def _row_errors(rows: Iterable[Row], first_offset: Optional[int], limit: int, wa
         if wanted is not None and record not in wanted:
             continue
         content = row[_CONTENT] if len(found) < limit else ""
-        found.append(RowError(record, error.code, str(error), row["offset"], row["position"], JSON_TEXT, content[:MAX_CONTENT_BYTES], len(content)))
+        found.append(
+            RowError(
+                record,
+                error.code,
+                str(error),
+                row["offset"],
+                row["position"],
+                JSON_TEXT,
+                content[:MAX_CONTENT_BYTES],
+                len(content),
+            )
+        )
     return found
 
 
-def _leave(objects: Objects, silver_bucket: str, batch: str, table: str, object_hash: str, rows: List[RowError]) -> None:
+def _leave(
+    objects: Objects, silver_bucket: str, batch: str, table: str, object_hash: str, rows: List[RowError]
+) -> None:
     """Beside the rows that the reading of the object left there, each once: a task that is repeated changes nothing."""
     document = objects.get(silver_bucket, rows_key(batch, table, object_hash))
     before = [] if document is None else list(from_lines(document.data.decode("utf-8")))

@@ -1,4 +1,5 @@
 """Reads a Hudi bundle's jar: what tells it from every other, and what its own classes link to."""
+
 from __future__ import annotations
 
 import hashlib

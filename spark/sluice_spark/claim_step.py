@@ -1,11 +1,25 @@
 """Claiming: from what is pending to a batch whose manifest is written and whose objects are claimed."""
+
 from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple, Union
 
-from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, claimable, claimable_at, configured_tables, fed_by, feeds, merged_as, plan_claim, still_wanted
+from sluice.claiming import (
+    Budget,
+    ClaimPlan,
+    PendingObject,
+    TableState,
+    claimable,
+    claimable_at,
+    configured_tables,
+    fed_by,
+    feeds,
+    merged_as,
+    plan_claim,
+    still_wanted,
+)
 from sluice.configuration import Configuration
 from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.identity import ObjectId
@@ -44,8 +58,18 @@ class NothingClaimable:
 class ClaimStep:
     """Claims the next batch of a lane. Holds nothing between calls but which refusals were reported."""
 
-    def __init__(self, *, ledger: Ledger, manifests: Manifests, configuration: ConfigurationInForce, hold: LaneHold,
-                 clock: Clock, log: Log, background: Executor, new_profile: Callable[[], Profile] = Profile) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        manifests: Manifests,
+        configuration: ConfigurationInForce,
+        hold: LaneHold,
+        clock: Clock,
+        log: Log,
+        background: Executor,
+        new_profile: Callable[[], Profile] = Profile,
+    ) -> None:
         """`background` runs the look at the configuration while what is pending is queried."""
         self._ledger = ledger
         self._manifests = manifests
@@ -78,17 +102,28 @@ class ClaimStep:
             pending = self._filled(pending, configs, states, configuration.lane(lane_name).batch_objects, now)
         with profile.stage("plan"):
             plan = plan_claim(pending, configs, states, budget_of(configuration.lane(lane_name)), now)
-            self._report_others(pending, {table: config for table, config in configs.items() if table not in plan.objects})
+            self._report_others(
+                pending, {table: config for table, config in configs.items() if table not in plan.objects}
+            )
         if plan.empty:
             return NothingClaimable(plan.next_due_at, waits_for_freshness_until(pending, configs, states, now))
         return self._open(plan, configs, states, configuration, now, profile)
 
-    def _filled(self, pending: List[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], objects: int, now: int) -> List[PendingObject]:
+    def _filled(
+        self,
+        pending: List[PendingObject],
+        configs: Mapping[str, TableConfig],
+        states: Mapping[str, TableState],
+        objects: int,
+        now: int,
+    ) -> List[PendingObject]:
         """Read as much more of the tables that can be claimed now as the batch can take; of the others it is enough to know that something waits."""
         by_table: Dict[str, List[PendingObject]] = {}
         for item in pending:
             by_table.setdefault(item.table, []).append(item)
-        ready = [table for table in by_table if claimable(configs.get(table), states.get(table, TableState(table)), now)]
+        ready = [
+            table for table in by_table if claimable(configs.get(table), states.get(table, TableState(table)), now)
+        ]
         asked = dict.fromkeys(ready, min(FIRST_LOOK, objects))
         while True:
             wanted = still_wanted({table: len(by_table[table]) for table in ready}, asked, objects)
@@ -99,12 +134,25 @@ class ClaimStep:
             for item in self._ledger.pending_of(self._hold.identity.lane, wanted):
                 by_table[item.table].append(item)
 
-    def _open(self, plan: ClaimPlan, configs: Mapping[str, TableConfig], states: Mapping[str, TableState], configuration: Configuration, now: int,
-              profile: Profile) -> Claimed:
+    def _open(
+        self,
+        plan: ClaimPlan,
+        configs: Mapping[str, TableConfig],
+        states: Mapping[str, TableState],
+        configuration: Configuration,
+        now: int,
+        profile: Profile,
+    ) -> Claimed:
         """Manifest to S3, then manifest and batch items on condition of the hold, then each object (the crash-safe order)."""
         me = self._hold.identity
-        parts = {table: TablePart(merged_as(configs[table], items).to_dict(), tuple(_in_manifest(item) for item in items), states[table].watch if table in states else {})
-                 for table, items in plan.objects.items()}
+        parts = {
+            table: TablePart(
+                merged_as(configs[table], items).to_dict(),
+                tuple(_in_manifest(item) for item in items),
+                states[table].watch if table in states else {},
+            )
+            for table, items in plan.objects.items()
+        }
         manifest = open_manifest(me.lane, me.run, now, configuration.version, parts)
         with profile.stage("manifest"):
             key = self._manifests.put_manifest(manifest)
@@ -112,15 +160,28 @@ class ClaimStep:
             opened = self._ledger.open_batch(manifest, key, me.run, me.job_run_id)
         if not opened:
             self._hold.lose()
-            raise LaneLost("The batch could not be opened: the lane is no longer held", lane=me.lane, run=me.run, batch=manifest.batch)
+            raise LaneLost(
+                "The batch could not be opened: the lane is no longer held",
+                lane=me.lane,
+                run=me.run,
+                batch=manifest.batch,
+            )
         with profile.stage("claim"):
             claimed = frozenset(self._ledger.claim(manifest))
-        self._log.event("claimed", batch=manifest.batch, objects=len(claimed), bytes=sum(part.bytes for part in parts.values()),
-                        tables={table: len(part.objects) for table, part in parts.items()}, configuration=configuration.version)
+        self._log.event(
+            "claimed",
+            batch=manifest.batch,
+            objects=len(claimed),
+            bytes=sum(part.bytes for part in parts.values()),
+            tables={table: len(part.objects) for table, part in parts.items()},
+            configuration=configuration.version,
+        )
         oldest = min(item.admitted_at for item in manifest.objects)
         return Claimed(restricted(manifest, claimed), claimed, oldest, profile)
 
-    def _without_refused(self, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]) -> Dict[str, TableConfig]:
+    def _without_refused(
+        self, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
+    ) -> Dict[str, TableConfig]:
         """Leave out tables whose configuration changed in what can't change in place (rule 18). Reported once a run."""
         kept = {}
         for table, config in configs.items():
@@ -135,9 +196,23 @@ class ClaimStep:
 
     def _report_others(self, pending: List[PendingObject], configs: Mapping[str, TableConfig]) -> None:
         """Tell of objects that wait for a table of another topic. Not of a table that is about to commit, which takes back what was told of it."""
-        for table, topic in sorted({(item.table, item.topic) for item in pending if item.table in configs and not feeds(item, configs[item.table])}):
+        for table, topic in sorted(
+            {
+                (item.table, item.topic)
+                for item in pending
+                if item.table in configs and not feeds(item, configs[item.table])
+            }
+        ):
             own = configs[table].topic
-            self._report(table, TwoTopics(f"Objects of topic {topic} wait for {table}, which topic {own} feeds", table=table, topic=topic, fed_by=own))
+            self._report(
+                table,
+                TwoTopics(
+                    f"Objects of topic {topic} wait for {table}, which topic {own} feeds",
+                    table=table,
+                    topic=topic,
+                    fed_by=own,
+                ),
+            )
 
     def _report(self, table: str, refusal: SluiceError) -> None:
         if (table, refusal.message) not in self._refusals:
@@ -152,8 +227,9 @@ def budget_of(lane: LaneConfig) -> Budget:
     return Budget(objects=lane.batch_objects, bytes=lane.batch_bytes, rows=lane.batch_rows)
 
 
-def waits_for_freshness_until(pending: List[PendingObject], configs: Mapping[str, TableConfig],
-                              states: Mapping[str, TableState], now: int) -> Optional[int]:
+def waits_for_freshness_until(
+    pending: List[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], now: int
+) -> Optional[int]:
     """Until when objects that wait for freshness alone keep the run alive; None when there are none.
 
     Only those that come due within STAY_FOR_FRESHNESS_MS: an idle run costs as much as a working one, and what a
@@ -171,13 +247,28 @@ def waits_for_freshness_until(pending: List[PendingObject], configs: Mapping[str
 
 def restricted(manifest: Manifest, objects: FrozenSet[ObjectId]) -> Manifest:
     """The manifest with only those of its objects that are claimed; its batch id stays."""
-    return replace(manifest, tables={
-        table: replace(part, objects=tuple(item for item in part.objects if item.id in objects))
-        for table, part in manifest.tables.items()
-    })
+    return replace(
+        manifest,
+        tables={
+            table: replace(part, objects=tuple(item for item in part.objects if item.id in objects))
+            for table, part in manifest.tables.items()
+        },
+    )
 
 
 def _in_manifest(item: PendingObject) -> ManifestObject:
-    return ManifestObject(bucket=item.id.bucket, key=item.id.key, version=item.id.version, size=item.size, schema=item.schema,
-                          format=item.format, topic=item.topic, kafka_partition=item.kafka_partition, offset=item.offset,
-                          admitted_at=item.admitted_at, attempt=item.attempt, merged=item.merged, rows_aside=item.rows_aside)
+    return ManifestObject(
+        bucket=item.id.bucket,
+        key=item.id.key,
+        version=item.id.version,
+        size=item.size,
+        schema=item.schema,
+        format=item.format,
+        topic=item.topic,
+        kafka_partition=item.kafka_partition,
+        offset=item.offset,
+        admitted_at=item.admitted_at,
+        attempt=item.attempt,
+        merged=item.merged,
+        rows_aside=item.rows_aside,
+    )

@@ -1,4 +1,5 @@
 """What completed commits tell: whose batch one holds, what it counts, and how many rows its table has."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Optional

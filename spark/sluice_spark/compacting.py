@@ -1,4 +1,5 @@
 """Compaction in slices: what a plan of bounded size makes of log files, one plan at a time."""
+
 from __future__ import annotations
 
 import json
@@ -12,7 +13,9 @@ from sluice_spark.hudi_table import HudiTable
 from sluice_spark.table_facts import TableFacts
 
 
-def compact(hudi: HudiTable, jvm: HudiJvm, *, facts: TableFacts, budget_bytes: int, check_held: Callable[[], None]) -> SliceDone:
+def compact(
+    hudi: HudiTable, jvm: HudiJvm, *, facts: TableFacts, budget_bytes: int, check_held: Callable[[], None]
+) -> SliceDone:
     """Merge the log files of as many file groups as the budget holds, the longest logs first; a plan that was left is carried out first.
 
     `check_held` raises where the lane is lost: it is asked before the plan is written and before its commit. A
@@ -31,21 +34,36 @@ def compact(hudi: HudiTable, jvm: HudiJvm, *, facts: TableFacts, budget_bytes: i
                 return SliceDone(ServiceReport())
             instant = str(planned.get())
         operations = jvm.compaction_plan(jvm.meta_client(hudi.path), instant)
-        bytes_before = jvm.base_bytes(facts.meta_client, [(found["partitionPath"], found["fileId"]) for found in operations])
+        bytes_before = jvm.base_bytes(
+            facts.meta_client, [(found["partitionPath"], found["fileId"]) for found in operations]
+        )
         outcome = client.compact(instant)
         metadata = outcome.getCommitMetadata().get()
         check_held()
         client.commitCompaction(instant, metadata, jvm.none())
     finally:
         client.close()
-    if not jvm.meta_client(hudi.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants().containsInstant(instant):
-        raise ServiceUnfinished(f"{hudi.config.table}: compaction {instant} was carried out and is not on the timeline", table=hudi.config.table, instant=instant)
+    if (
+        not jvm.meta_client(hudi.path)
+        .getActiveTimeline()
+        .getCommitsTimeline()
+        .filterCompletedInstants()
+        .containsInstant(instant)
+    ):
+        raise ServiceUnfinished(
+            f"{hudi.config.table}: compaction {instant} was carried out and is not on the timeline",
+            table=hudi.config.table,
+            instant=instant,
+        )
     written = written_files(metadata)
     logs = sum(len(found["deltaFilePaths"]) for found in operations)
     report = ServiceReport(
-        files_before=logs + sum(bool(found["dataFilePath"]) for found in operations), files_after=len(written),
-        bytes_before=bytes_before + _metric(operations, "TOTAL_LOG_FILES_SIZE"), bytes_after=sum(stat["fileSizeInBytes"] for stat in written),
-        rows=sum(stat["numWrites"] for stat in written), instant=instant,
+        files_before=logs + sum(bool(found["dataFilePath"]) for found in operations),
+        files_after=len(written),
+        bytes_before=bytes_before + _metric(operations, "TOTAL_LOG_FILES_SIZE"),
+        bytes_after=sum(stat["fileSizeInBytes"] for stat in written),
+        rows=sum(stat["numWrites"] for stat in written),
+        instant=instant,
         more={"log_files": logs, "rows_updated": sum(stat["totalUpdatedRecordsCompacted"] for stat in written)},
     )
     filled = _metric(operations, "TOTAL_IO_MB") >= max(1, budget_bytes // write_sizes.MIB)

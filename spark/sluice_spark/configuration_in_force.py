@@ -1,4 +1,5 @@
 """The configuration that batches are made by: reloaded between batches, and kept when the new one is broken."""
+
 from __future__ import annotations
 
 from typing import Optional

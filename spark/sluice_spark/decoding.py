@@ -1,4 +1,5 @@
 """Decodes one object's bytes, of any format, into Arrow batches: the whole object, or an error that says why not."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -93,7 +94,13 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     first = decoded_bytes = 0
     for chunk in records.chunks:
         make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
-        batch, bad = sound_batch(chunk.records, range(first, first + len(chunk.records)), make, limit=plan.limits.quarantined_rows, before=len(rows))
+        batch, bad = sound_batch(
+            chunk.records,
+            range(first, first + len(chunk.records)),
+            make,
+            limit=plan.limits.quarantined_rows,
+            before=len(rows),
+        )
         rows += [_row_error(row, offset, chunk.writer, plan) for row in bad]
         first += len(chunk.records)
         view.take(chunk.records, chunk.writer, batch)
@@ -104,20 +111,36 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     return Decoded(batches, rows, view.seen(first))
 
 
-def _made(records: Sequence[Dict[str, Any]], numbers: Sequence[int], *, writer: WriterSchema, first_offset: int, item: ManifestObject, plan: ReaderPlan) -> pa.RecordBatch:
+def _made(
+    records: Sequence[Dict[str, Any]],
+    numbers: Sequence[int],
+    *,
+    writer: WriterSchema,
+    first_offset: int,
+    item: ManifestObject,
+    plan: ReaderPlan,
+) -> pa.RecordBatch:
     return record_batch(records, numbers=numbers, first_offset=first_offset, writer=writer, item=item, plan=plan)
 
 
 def _row_error(row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan) -> RowError:
-    position = None if isinstance(row.value, bytes) else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan)
+    position = (
+        None
+        if isinstance(row.value, bytes)
+        else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan)
+    )
     return row_error(row.record, row.error, row.value, offset=offset + row.record, position=position)
 
 
 def _within_limits(rows: int, decoded_bytes: int, limits: Limits) -> None:
     if rows > limits.object_rows:
-        raise ExpansionLimit(f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records")
+        raise ExpansionLimit(
+            f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records"
+        )
     if decoded_bytes > limits.decoded_bytes:
-        raise ExpansionLimit(f"The object's rows take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes")
+        raise ExpansionLimit(
+            f"The object's rows take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes"
+        )
 
 
 def _first_offset(item: ManifestObject, records: Records) -> Optional[int]:

@@ -1,4 +1,5 @@
 """One driver process: learns who it is, holds its lane, makes Spark beside that, and runs the loop."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +48,9 @@ def drive(given: Arguments, environment: Mapping[str, str], out: TextIO, spark: 
     return EXIT_LOST if end.how == LOST else EXIT_OK
 
 
-def _run(given: Arguments, environment: Mapping[str, str], spark: SparkProcess, clock: WallClock, log: RunLog) -> RunEnd:
+def _run(
+    given: Arguments, environment: Mapping[str, str], spark: SparkProcess, clock: WallClock, log: RunLog
+) -> RunEnd:
     job_run_id = job_run_id_from(given.job_run_id, environment)
     if job_run_id is None:  # only Spark knows it: its application is named by it on EMR Serverless
         job_run_id = job_run_id_of_application(spark.session().result().sparkContext.applicationId)
@@ -56,20 +59,41 @@ def _run(given: Arguments, environment: Mapping[str, str], spark: SparkProcess, 
     ledger = Ledger(clients.dynamodb, given.ledger)
     objects = Objects(clients.s3)
     services = MergeServices(
-        objects=objects, source=ObjectSource(region=given.region, silver_bucket=given.silver, endpoint_url=environment.get("AWS_ENDPOINT_URL") or None),
-        silver_bucket=given.silver, tables_uri=f"s3://{given.silver}", clock=clock, log=log,
+        objects=objects,
+        source=ObjectSource(
+            region=given.region, silver_bucket=given.silver, endpoint_url=environment.get("AWS_ENDPOINT_URL") or None
+        ),
+        silver_bucket=given.silver,
+        tables_uri=f"s3://{given.silver}",
+        clock=clock,
+        log=log,
         history=SchemaHistory(objects, given.silver),
     )
-    with ThreadPoolExecutor(given.tables_at_once, thread_name_prefix="table") as tables, \
-            ThreadPoolExecutor(1, thread_name_prefix="background") as background:
-        ports = Ports(ledger=ledger, manifests=ManifestStore(objects, given.silver), merger=SparkMerger(spark, services, log, EngineCheck(objects, given.silver, clock, log)),
-                      configurations=ConfigStore(objects, given.artifacts), clock=clock, log=log,
-                      tables_at_once=tables, background=background)
+    with (
+        ThreadPoolExecutor(given.tables_at_once, thread_name_prefix="table") as tables,
+        ThreadPoolExecutor(1, thread_name_prefix="background") as background,
+    ):
+        ports = Ports(
+            ledger=ledger,
+            manifests=ManifestStore(objects, given.silver),
+            merger=SparkMerger(spark, services, log, EngineCheck(objects, given.silver, clock, log)),
+            configurations=ConfigStore(objects, given.artifacts),
+            clock=clock,
+            log=log,
+            tables_at_once=tables,
+            background=background,
+        )
         hold = LaneHold(ledger, RunIdentity(given.lane, given.run, job_run_id, given.attempt), clock)
         return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()
 
 
 def settings_of(given: Arguments, environment: Mapping[str, str]) -> Settings:
     """The deployment's names from the command line; an emulator's address from the environment."""
-    return Settings(region=given.region, ledger_table=given.ledger, silver_bucket=given.silver, bronze_bucket=given.bronze,
-                    artifact_bucket=given.artifacts, endpoint_url=environment.get("AWS_ENDPOINT_URL", ""))
+    return Settings(
+        region=given.region,
+        ledger_table=given.ledger,
+        silver_bucket=given.silver,
+        bronze_bucket=given.bronze,
+        artifact_bucket=given.artifacts,
+        endpoint_url=environment.get("AWS_ENDPOINT_URL", ""),
+    )

@@ -1,4 +1,5 @@
 """Before a run's first write: does the engine have what its Hudi bundle links to? Asked once for each bundle and engine, and remembered."""
+
 from __future__ import annotations
 
 import threading
@@ -69,12 +70,27 @@ class EngineCheck:
         except (BundleOutOfReach, NotAJar, NotAClass) as unreadable:
             self._log.failure("engine_not_checked", unreadable)
             return None
-        report = report_of(verdict, bundle=checksum, jar=bundle.path.name, hudi=bundle.version, engine=engine, checked_at=self._clock.now_ms())
+        report = report_of(
+            verdict,
+            bundle=checksum,
+            jar=bundle.path.name,
+            hudi=bundle.version,
+            engine=engine,
+            checked_at=self._clock.now_ms(),
+        )
         if known is not None and known.accepted is not None and known.missing == report.missing:
             report = report.accept(known.accepted)
         self._objects.put(self._bucket, report.key, report.to_json().encode("ascii"), content_type="application/json")
-        self._log.event("engine_checked", bundle=checksum, hudi=bundle.version, engine=str(engine), links=report.links, missing=len(verdict.missing) or None,
-                        unknown=list(report.unknown) or None, seconds=round(time.monotonic() - began, 3))
+        self._log.event(
+            "engine_checked",
+            bundle=checksum,
+            hudi=bundle.version,
+            engine=str(engine),
+            links=report.links,
+            missing=len(verdict.missing) or None,
+            unknown=list(report.unknown) or None,
+            seconds=round(time.monotonic() - began, 3),
+        )
         return report
 
     def _remembered(self, key: str) -> Optional[EngineReport]:

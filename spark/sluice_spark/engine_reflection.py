@@ -1,4 +1,5 @@
 """Asks the driver's JVM, by reflection, what the engine is and what its classes declare. Initializes no class."""
+
 from __future__ import annotations
 
 import threading
@@ -59,14 +60,18 @@ class EngineReflection:
         place = "" if source is None else str(source.getLocation().toString())
         path = Path(unquote(urlsplit(place).path))
         if not path.is_file():
-            raise BundleOutOfReach(f"Hudi's classes come from {place[:300]!r}, which is no file of this machine", found=place[:300])
+            raise BundleOutOfReach(
+                f"Hudi's classes come from {place[:300]!r}, which is no file of this machine", found=place[:300]
+            )
         return Bundle(path, str((package.getImplementationVersion() if package is not None else None) or ""))
 
     def engine(self) -> Engine:
         """The versions of what jobs run on."""
         return Engine(
-            spark=str(self._spark.version), hadoop=str(self._jvm.org.apache.hadoop.util.VersionInfo.getVersion()),
-            scala=str(self._jvm.scala.util.Properties.versionNumberString()), java=str(self._jvm.java.lang.System.getProperty("java.version")),
+            spark=str(self._spark.version),
+            hadoop=str(self._jvm.org.apache.hadoop.util.VersionInfo.getVersion()),
+            scala=str(self._jvm.scala.util.Properties.versionNumberString()),
+            java=str(self._jvm.java.lang.System.getProperty("java.version")),
         )
 
     def describe(self, name: str) -> Optional[Described]:
@@ -108,7 +113,13 @@ class _ReflectedClass:
 
     def declares(self, name: str, descriptor: str) -> Optional[bool]:
         try:
-            members = self._constructors if name == CONSTRUCTOR else self._methods if descriptor.startswith("(") else self._fields
+            members = (
+                self._constructors
+                if name == CONSTRUCTOR
+                else self._methods
+                if descriptor.startswith("(")
+                else self._fields
+            )
         except Py4JJavaError as error:
             if str(error.java_exception.getClass().getName()) not in _ABSENT:
                 raise
@@ -129,4 +140,4 @@ class _ReflectedClass:
 
     def _text(self, array: Any) -> str:
         """An array as java.util.Arrays would tell it."""
-        return f"[{str(self._string_of(array))[len('Array('):-1]}]"
+        return f"[{str(self._string_of(array))[len('Array(') : -1]}]"

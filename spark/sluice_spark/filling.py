@@ -1,4 +1,5 @@
 """Folds the history of keys whose newest change doesn't tell every column: the Spark form of `sluice.folding`, by built-in aggregates."""
+
 from __future__ import annotations
 
 from typing import List, Optional, Sequence
@@ -19,29 +20,53 @@ _STORED = "_sluice_is_stored"
 _AS_STORED = "_sluice_as_stored"  # a stored row's position, as the table has it
 _ADVANCES = "_sluice_advances"
 _TOLD, _BEGINS, _POSITION, _LIVES, _AT, _REST, _NEWEST, _ROW_OWED = (
-    "_sluice_told", "_sluice_begins", "_sluice_last", "_sluice_lives", "_sluice_at", "_sluice_rest", "_sluice_lineage", "_sluice_row_owed")
+    "_sluice_told",
+    "_sluice_begins",
+    "_sluice_last",
+    "_sluice_lives",
+    "_sluice_at",
+    "_sluice_rest",
+    "_sluice_lineage",
+    "_sluice_row_owed",
+)
 _LINEAGE = tuple(hidden.LINEAGE.values())
 
 
 def unavailable_columns(target: StructType, record_key: Sequence[str]) -> List[str]:
     """The columns that a change may leave unchanged without telling: those of types that sources store apart."""
     kinds = (StringType, BinaryType, ArrayType, MapType)
-    return [field.name for field in target.fields if isinstance(field.dataType, kinds) and field.name not in {*record_key, *hidden.NAMES}]
+    return [
+        field.name
+        for field in target.fields
+        if isinstance(field.dataType, kinds) and field.name not in {*record_key, *hidden.NAMES}
+    ]
 
 
 def history(
-    changes: DataFrame, *, fills: SparkColumn, taken: SparkColumn, stored: Optional[DataFrame], touched: Optional[SparkColumn], target: StructType, record_key: Sequence[str],
-    floor: str, ignore_deletes: bool,
+    changes: DataFrame,
+    *,
+    fills: SparkColumn,
+    taken: SparkColumn,
+    stored: Optional[DataFrame],
+    touched: Optional[SparkColumn],
+    target: StructType,
+    record_key: Sequence[str],
+    floor: str,
+    ignore_deletes: bool,
 ) -> DataFrame:
     """Every change of the keys that `fills` marks, and the stored rows of these keys, in the table's columns.
 
     `touched` marks stored rows that are folded too, unless the batch's changes that `taken` marks decide about them.
     """
     keys = keys_of(changes, fills, record_key=record_key)
-    batch = changes.join(keys, same_key(changes, keys, record_key=record_key), "left_semi").where(quoted(hidden.POSITION) > F.lit(floor))
+    batch = changes.join(keys, same_key(changes, keys, record_key=record_key), "left_semi").where(
+        quoted(hidden.POSITION) > F.lit(floor)
+    )
     frame = batch.select(
-        *[quoted(name) for name in target.names], quoted(hidden.UNCHANGED),
-        F.lit(False).alias(_STORED), F.lit(None).cast("string").alias(_AS_STORED),
+        *[quoted(name) for name in target.names],
+        quoted(hidden.UNCHANGED),
+        F.lit(False).alias(_STORED),
+        F.lit(None).cast("string").alias(_AS_STORED),
     )
     if stored is None:
         return frame
@@ -62,20 +87,38 @@ def _as_history(held: DataFrame, target: StructType, floor: str, ignore_deletes:
         hidden.OWED: F.when(~truncated, quoted(hidden.OWED)),
     }
     chosen = [
-        own.get(field.name, quoted(field.name) if field.name in present else F.lit(None)).cast(field.dataType).alias(field.name)
+        own.get(field.name, quoted(field.name) if field.name in present else F.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
         for field in target.fields
     ]
     return held.select(
-        *chosen, F.lit(None).cast("array<string>").alias(hidden.UNCHANGED), F.lit(True).alias(_STORED), position.alias(_AS_STORED),
+        *chosen,
+        F.lit(None).cast("array<string>").alias(hidden.UNCHANGED),
+        F.lit(True).alias(_STORED),
+        position.alias(_AS_STORED),
     )
 
 
-def folded(rows: DataFrame, *, target: StructType, record_key: Sequence[str], columns: Sequence[str], floor: str, ignore_deletes: bool) -> DataFrame:
+def folded(
+    rows: DataFrame,
+    *,
+    target: StructType,
+    record_key: Sequence[str],
+    columns: Sequence[str],
+    floor: str,
+    ignore_deletes: bool,
+) -> DataFrame:
     """One row per key as `sluice.folding.folded` says it, of those that differ from the stored row; with SUPPLIED and OWES beside.
 
     `columns` are those that some change or stored row of the history may not tell.
     """
-    position, deleted, stored, owed = quoted(hidden.POSITION), quoted(hidden.DELETED), F.col(_STORED), quoted(hidden.OWED)
+    position, deleted, stored, owed = (
+        quoted(hidden.POSITION),
+        quoted(hidden.DELETED),
+        F.col(_STORED),
+        quoted(hidden.OWED),
+    )
     known = F.from_json(owed, "map<string,string>")
     knows_nothing = stored & deleted & F.coalesce(known[EVERY_COLUMN].isNotNull(), F.lit(False))
     ignored = ~stored & deleted if ignore_deletes else F.lit(False)
@@ -92,13 +135,22 @@ def folded(rows: DataFrame, *, target: StructType, record_key: Sequence[str], co
         F.max(F.when(~advances, position)).alias(_AT),
         F.max_by(deleted, F.when(~advances, position)).alias(hidden.DELETED),
         F.max_by(F.struct(*[quoted(name) for name in _LINEAGE if name in target.names]), position).alias(_NEWEST),
-        F.max_by(F.struct(F.lit(True).alias(_LIVES), *[quoted(name) for name in rest]), F.when(lives, position)).alias(_REST),
+        F.max_by(F.struct(F.lit(True).alias(_LIVES), *[quoted(name) for name in rest]), F.when(lives, position)).alias(
+            _REST
+        ),
         *[F.max(at).alias(f"{_TOLD}{number}") for number, at in enumerate(told)],
         *[F.max_by(quoted(name), at).alias(name) for name, at in zip(columns, told)],
         F.max(_AS_STORED).alias(_AS_STORED),
         F.max(F.when(stored, owed)).alias(hidden.OWED),
     )
-    return _rows(grouped, target=target, record_key=record_key, columns=columns, rest=rest, floor=NEVER if ignore_deletes else floor)
+    return _rows(
+        grouped,
+        target=target,
+        record_key=record_key,
+        columns=columns,
+        rest=rest,
+        floor=NEVER if ignore_deletes else floor,
+    )
 
 
 def _told_at(name: str, lives: SparkColumn) -> SparkColumn:
@@ -110,7 +162,15 @@ def _told_at(name: str, lives: SparkColumn) -> SparkColumn:
     return F.when(lives & (told != F.lit(NEVER)), told)
 
 
-def _rows(grouped: DataFrame, *, target: StructType, record_key: Sequence[str], columns: Sequence[str], rest: Sequence[str], floor: str) -> DataFrame:
+def _rows(
+    grouped: DataFrame,
+    *,
+    target: StructType,
+    record_key: Sequence[str],
+    columns: Sequence[str],
+    rest: Sequence[str],
+    floor: str,
+) -> DataFrame:
     begins = F.greatest(F.coalesce(F.col(_BEGINS), F.lit(NEVER)), F.lit(floor))
     hidden_row = F.col(_AT).isNull()  # nothing but ignored deletions is known
     deleted = hidden_row | F.coalesce(F.col(hidden.DELETED), F.lit(True))
@@ -121,7 +181,12 @@ def _rows(grouped: DataFrame, *, target: StructType, record_key: Sequence[str], 
         known = F.coalesce(told >= begins, F.lit(False))
         at = F.when(known, told).otherwise(begins)
         values[name] = F.when(known & ~deleted, quoted(name))
-        entries.append(F.when(~known | (at < F.col(_AT)) | F.coalesce(at == stored_owed[name], F.lit(False)), F.struct(F.lit(name).alias("key"), at.alias("value"))))
+        entries.append(
+            F.when(
+                ~known | (at < F.col(_AT)) | F.coalesce(at == stored_owed[name], F.lit(False)),
+                F.struct(F.lit(name).alias("key"), at.alias("value")),
+            )
+        )
         lacking = lacking | ~known
     owing = F.filter(F.array(*entries), lambda entry: entry.isNotNull()) if entries else F.array()
     json = F.when(F.size(owing) > 0, F.to_json(F.map_from_entries(owing))) if entries else F.lit(None).cast("string")
@@ -134,7 +199,10 @@ def _rows(grouped: DataFrame, *, target: StructType, record_key: Sequence[str], 
         **{name: F.when(~deleted, F.col(_REST)[name]) for name in rest},
         **values,
     }
-    chosen = [(own[field.name] if field.name in own else quoted(field.name)).cast(field.dataType).alias(field.name) for field in target.fields]
+    chosen = [
+        (own[field.name] if field.name in own else quoted(field.name)).cast(field.dataType).alias(field.name)
+        for field in target.fields
+    ]
     found = grouped.select(
         *chosen,
         F.coalesce(F.col(_AS_STORED) == F.col(_POSITION), F.lit(False)).alias(SUPPLIED),

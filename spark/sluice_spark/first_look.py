@@ -1,4 +1,5 @@
 """The look at a table before a run's first write to it: created, checked, and rid of what a dead or failed writer left."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

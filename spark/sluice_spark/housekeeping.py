@@ -1,4 +1,5 @@
 """Keeps a table's active timeline short without giving up the files that time travel needs."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -42,7 +43,11 @@ def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, known: KnownTables
     """
     before = jvm.meta_client(hudi.path)
     timeline = before.getActiveTimeline()
-    compacted = hudi.compact_all() if hudi.config.table_type == MOR and housekeeping_pace.served(hudi.config) and _unserved(timeline) else None
+    compacted = (
+        hudi.compact_all()
+        if hudi.config.table_type == MOR and housekeeping_pace.served(hudi.config) and _unserved(timeline)
+        else None
+    )
     cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
     done_ms = instant_ms(str(cleaned.get().requestedTime())) if cleaned.isPresent() else None
     looked_ms = known.cleaned_at(hudi.config)
@@ -62,7 +67,13 @@ def clean(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, check_held: Callable[[]
         instant = str(client.createNewInstantTime())
         check_held()
         planned = jvm.save_cleaner_plan(
-            jvm.hudi_table(client), client, instant, horizon=horizon, policy=hudi_options.CLEANING_POLICY, partitioned=bool(hudi.config.partition_by))
+            jvm.hudi_table(client),
+            client,
+            instant,
+            horizon=horizon,
+            policy=hudi_options.CLEANING_POLICY,
+            partitioned=bool(hudi.config.partition_by),
+        )
         if not planned:
             return Cleaned()
         size = jvm.cleaner_plan_bytes(jvm.meta_client(hudi.path), instant)
@@ -71,7 +82,11 @@ def clean(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, check_held: Callable[[]
         client.close()
     done = jvm.meta_client(hudi.path).getActiveTimeline().getCleanerTimeline().filterCompletedInstants()
     if not done.containsInstant(instant):  # Hudi logs what went wrong in a cleaning, and returns
-        raise CleaningUnfinished(f"{hudi.config.table}: cleaning {instant} was requested and not completed", table=hudi.config.table, instant=instant)
+        raise CleaningUnfinished(
+            f"{hudi.config.table}: cleaning {instant} was requested and not completed",
+            table=hudi.config.table,
+            instant=instant,
+        )
     return Cleaned(instant, sum(planned.values()), size)
 
 

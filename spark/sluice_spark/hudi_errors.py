@@ -1,4 +1,5 @@
 """What can be wrong with a Hudi table or a commit to it."""
+
 from __future__ import annotations
 
 from sluice.errors import SluiceError

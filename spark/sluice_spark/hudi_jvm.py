@@ -1,4 +1,5 @@
 """Hudi's own classes, through the Spark driver's JVM."""
+
 from __future__ import annotations
 
 import json
@@ -48,7 +49,15 @@ class HudiJvm:
         """Write a new table's properties and folders."""
         self._table_builder(values, table_type, key_generator).initTable(self.storage_conf(), path)
 
-    def replace_properties(self, meta_client: Any, values: Mapping[str, str], *, table_type: str, key_generator: str, kept: Mapping[str, str]) -> None:
+    def replace_properties(
+        self,
+        meta_client: Any,
+        values: Mapping[str, str],
+        *,
+        table_type: str,
+        key_generator: str,
+        kept: Mapping[str, str],
+    ) -> None:
         """Write a table's file of properties as for a new table, with those of `kept` beside: one object, put in one piece."""
         made = self._table_builder(values, table_type, key_generator).build()
         for name, value in kept.items():
@@ -61,7 +70,11 @@ class HudiJvm:
         builder = builder.fromProperties(self.properties(values))
         # These are not taken from properties by every release, or would be inferred from what is absent.
         mode = self._hudi.common.config.RecordMergeMode.EVENT_TIME_ORDERING
-        builder = builder.setTableType(table_type).setRecordMergeMode(mode).setCommitTimezone(model.HoodieTimelineTimeZone.UTC)
+        builder = (
+            builder.setTableType(table_type)
+            .setRecordMergeMode(mode)
+            .setCommitTimezone(model.HoodieTimelineTimeZone.UTC)
+        )
         return builder.setKeyGeneratorClassProp(key_generator)
 
     def update_properties(self, meta_client: Any, values: Mapping[str, str]) -> None:
@@ -104,8 +117,12 @@ class HudiJvm:
         """Bytes of the table's newest base and log files."""
         context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
         metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
-        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(context, meta_client, metadata)
-        partitions = self._hudi.common.fs.FSUtils.getAllPartitionPaths(context, meta_client.getStorage(), metadata, meta_client.getBasePath())
+        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(
+            context, meta_client, metadata
+        )
+        partitions = self._hudi.common.fs.FSUtils.getAllPartitionPaths(
+            context, meta_client.getStorage(), metadata, meta_client.getBasePath()
+        )
         try:
             slices = [item for partition in list(partitions) for item in view.getLatestFileSlices(partition).toArray()]
             return sum(int(item.getTotalFileSize()) for item in slices)
@@ -133,14 +150,20 @@ class HudiJvm:
         """The file slices that a requested clustering replaces."""
         for pair in list(self._hudi.common.util.ClusteringUtils.getAllPendingClusteringPlans(meta_client).toArray()):
             if str(pair.getLeft().requestedTime()) == instant:
-                return [found for group in json.loads(pair.getRight().toString())["inputGroups"] for found in group["slices"]]
+                return [
+                    found
+                    for group in json.loads(pair.getRight().toString())["inputGroups"]
+                    for found in group["slices"]
+                ]
         return []
 
     def base_bytes(self, meta_client: Any, groups: Sequence[Tuple[str, str]]) -> int:
         """Bytes of the newest base files of file groups, each (partition, file id); a partition is listed once."""
         context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
         metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
-        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(context, meta_client, metadata)
+        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(
+            context, meta_client, metadata
+        )
         try:
             found = [view.getLatestBaseFile(partition, file_id) for partition, file_id in groups]
             return sum(int(base.get().getFileSize()) for base in found if base.isPresent())
@@ -151,8 +174,12 @@ class HudiJvm:
         """Bytes of the newest base files of these names; those that aren't there are left out."""
         context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
         metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
-        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(context, meta_client, metadata)
-        partitions = self._hudi.common.fs.FSUtils.getAllPartitionPaths(context, meta_client.getStorage(), metadata, meta_client.getBasePath())
+        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(
+            context, meta_client, metadata
+        )
+        partitions = self._hudi.common.fs.FSUtils.getAllPartitionPaths(
+            context, meta_client.getStorage(), metadata, meta_client.getBasePath()
+        )
         wanted, sizes = set(names), {}
         try:
             for partition in list(partitions) if wanted else ():
@@ -167,7 +194,9 @@ class HudiJvm:
         """Hudi's empty option."""
         return self._hudi.common.util.Option.empty()
 
-    def save_cleaner_plan(self, table: Any, client: Any, instant: str, *, horizon: str, policy: str, partitioned: bool) -> Dict[str, int]:
+    def save_cleaner_plan(
+        self, table: Any, client: Any, instant: str, *, horizon: str, policy: str, partitioned: bool
+    ) -> Dict[str, int]:
         """Request a cleaning at `instant` of all files that no reader as of `horizon` or later needs; how many by partition.
 
         The choice of files is Hudi's own (CleanPlanner), given the horizon instead of taking it from the
@@ -181,7 +210,11 @@ class HudiJvm:
         # Hudi finds the partitions by a task for every entry of the table's folder, which here are all of its files.
         partitions = list(planner.getPartitionPathsToClean(option.of(earliest))) if partitioned else [""]
         with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # each is a listing
-            found = list(pool.map(lambda partition: planner.getDeletePaths(partition, option.of(earliest)).getRight(), partitions))
+            found = list(
+                pool.map(
+                    lambda partition: planner.getDeletePaths(partition, option.of(earliest)).getRight(), partitions
+                )
+            )
         files, counts = self._jvm.java.util.HashMap(), {}
         for partition, paths in zip(partitions, found):
             if len(paths):
@@ -189,9 +222,16 @@ class HudiJvm:
                 files.put(partition, self._hudi.common.util.CleanerUtils.convertToHoodieCleanFileInfoList(paths))
         if counts:
             plan = self._hudi.avro.model.HoodieCleanerPlan(
-                self._hudi.avro.model.HoodieActionInstant(earliest.requestedTime(), earliest.getAction(), completed.name()),
-                planner.getLastCompletedCommitTimestamp(), policy, self._jvm.java.util.HashMap(),
-                self._hudi.table.action.clean.CleanPlanner.LATEST_CLEAN_PLAN_VERSION, files, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap(),
+                self._hudi.avro.model.HoodieActionInstant(
+                    earliest.requestedTime(), earliest.getAction(), completed.name()
+                ),
+                planner.getLastCompletedCommitTimestamp(),
+                policy,
+                self._jvm.java.util.HashMap(),
+                self._hudi.table.action.clean.CleanPlanner.LATEST_CLEAN_PLAN_VERSION,
+                files,
+                self._jvm.java.util.ArrayList(),
+                self._jvm.java.util.HashMap(),
             )
             timeline = table.getMetaClient().getActiveTimeline()
             timeline.saveToCleanRequested(generator.getCleanRequestedInstant(instant), option.of(plan))
@@ -200,7 +240,11 @@ class HudiJvm:
     def cleaner_plan_bytes(self, meta_client: Any, instant: str) -> int:
         """Bytes of the files that a requested cleaning is about to delete; a folder is listed once."""
         timeline = meta_client.getActiveTimeline()
-        pending = [found for found in instants(timeline.getCleanerTimeline().filterInflightsAndRequested()) if str(found.requestedTime()) == instant]
+        pending = [
+            found
+            for found in instants(timeline.getCleanerTimeline().filterInflightsAndRequested())
+            if str(found.requestedTime()) == instant
+        ]
         plan = json.loads(self._hudi.common.util.CleanerUtils.getCleanerPlan(meta_client, pending[0]).toString())
         paths = {info["filePath"] for infos in plan["filePathsToBeDeletedPerPartition"].values() for info in infos}
         configuration = self.spark._jsc.hadoopConfiguration()

@@ -1,4 +1,5 @@
 """One Hudi table: created and checked, looked at, read, asked for a batch, written to."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -46,7 +47,10 @@ class HudiTable:
             return False
         values = hudi_options.creation_properties(self.config)
         self.jvm.create_table(
-            self.path, values, table_type=hudi_options.hudi_type(self.config), key_generator=hudi_options.key_generator(self.config)
+            self.path,
+            values,
+            table_type=hudi_options.hudi_type(self.config),
+            key_generator=hudi_options.key_generator(self.config),
         )
         return True
 
@@ -60,8 +64,11 @@ class HudiTable:
         if timeline.getCommitsTimeline().countInstants() or timeline.filterInflightsAndRequested().countInstants():
             return False
         self.jvm.replace_properties(
-            meta_client, hudi_options.creation_properties(self.config), table_type=hudi_options.hudi_type(self.config),
-            key_generator=hudi_options.key_generator(self.config), kept=hudi_options.kept_when_anew(self.jvm.table_properties(meta_client)),
+            meta_client,
+            hudi_options.creation_properties(self.config),
+            table_type=hudi_options.hudi_type(self.config),
+            key_generator=hudi_options.key_generator(self.config),
+            kept=hudi_options.kept_when_anew(self.jvm.table_properties(meta_client)),
         )
         return True
 
@@ -75,7 +82,9 @@ class HudiTable:
         properties, found = hudi_options.table_properties(self.config), self.jvm.table_properties(meta_client)
         differences = hudi_options.differing(properties, found)
         if differences:
-            told = "; ".join(f"{name} is {had!r}, not {wanted!r}" for name, (had, wanted) in sorted(differences.items()))
+            told = "; ".join(
+                f"{name} is {had!r}, not {wanted!r}" for name, (had, wanted) in sorted(differences.items())
+            )
             raise TableDiffers(f"{self.config.table}: {told}", table=self.config.table, differences=differences)
         facts = self._facts(meta_client)
         missing = hudi_options.absent(properties, found)
@@ -83,7 +92,11 @@ class HudiTable:
             missing[own_metadata.WIDENED_PROPERTY] = NONE_WIDENED
         if missing:
             self.jvm.update_properties(meta_client, missing)
-        return replace(facts, properties_added=tuple(sorted(missing)), widened=missing.get(own_metadata.WIDENED_PROPERTY, facts.widened))
+        return replace(
+            facts,
+            properties_added=tuple(sorted(missing)),
+            widened=missing.get(own_metadata.WIDENED_PROPERTY, facts.widened),
+        )
 
     def _facts(self, meta_client: Any) -> TableFacts:
         timeline = meta_client.getActiveTimeline()
@@ -116,7 +129,9 @@ class HudiTable:
             rows = self.stored(facts, *self.config.record_key[:1]).count()
         return index_choice.wants_record_index(self.config, has=facts.record_index, rows=rows)
 
-    def raise_floor(self, position: str, name: str = own_metadata.FLOOR_PROPERTY, beside: Mapping[str, str] = MappingProxyType({})) -> None:
+    def raise_floor(
+        self, position: str, name: str = own_metadata.FLOOR_PROPERTY, beside: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Remember durably that what is not newer than a position loses, also for keys that the table never had; `beside` are properties that belong to it."""
         meta_client = self.jvm.meta_client(self.path)
         found = self.jvm.table_property(meta_client, name)
@@ -141,7 +156,12 @@ class HudiTable:
         one of these columns as it was before it became wider: Spark's own reader fails on it, and Hudi's reads the old type and casts.
         """
         reader = self._spark.read
-        if self.config.table_type == COW and not self.config.partition_by and facts.meta_client is not None and facts.schema is not None:
+        if (
+            self.config.table_type == COW
+            and not self.config.partition_by
+            and facts.meta_client is not None
+            and facts.schema is not None
+        ):
             schema = StructType([facts.schema[name] for name in columns])
             files = self.jvm.newest_files(facts.meta_client, MOST_FILES_BY_NAME)
             if files and _are_of_one_type(schema, files, facts):
@@ -166,7 +186,9 @@ class HudiTable:
         earliest = instant_of_ms(max(0, since_ms - CLOCK_MARGIN_MS))
         return commit_of(timeline.findInstantsAfter(earliest), batch=batch, table=self.config.table)
 
-    def wait_until_past_newest(self, newest: Optional[str], *, now_ms: Callable[[], int], wait: Callable[[float], None]) -> None:
+    def wait_until_past_newest(
+        self, newest: Optional[str], *, now_ms: Callable[[], int], wait: Callable[[float], None]
+    ) -> None:
         """Return once the clock is past the newest instant of the timeline (rule 7).
 
         Instants come from the driver's clock. Raises ClockBehind when it is behind by more than seconds.
@@ -177,10 +199,17 @@ class HudiTable:
         while now_ms() <= limit:
             behind = limit - now_ms()
             if behind > LONGEST_CLOCK_WAIT_MS:
-                raise ClockBehind(f"{self.config.table} holds instant {newest}, {behind} ms ahead of this clock", table=self.config.table, instant=newest, behind_ms=behind)
+                raise ClockBehind(
+                    f"{self.config.table} holds instant {newest}, {behind} ms ahead of this clock",
+                    table=self.config.table,
+                    instant=newest,
+                    behind_ms=behind,
+                )
             wait((behind + 1) / 1000)
 
-    def write(self, rows: DataFrame, *, operation: str, batch: str, run: str, facts: TableFacts, size_bytes: int) -> CommitResult:
+    def write(
+        self, rows: DataFrame, *, operation: str, batch: str, run: str, facts: TableFacts, size_bytes: int
+    ) -> CommitResult:
         """Commit rows, one per key, and return the commit once it is seen on the timeline as the newest write.
 
         `facts` are what was true just before. An exception doesn't say that nothing was committed: roll
@@ -196,7 +225,11 @@ class HudiTable:
             rows=facts.rows,
         )
         metadata = hudi_options.commit_metadata(
-            batch=batch, table=self.config.table, run=run, rows_before=0 if operation == hudi_options.REWRITE else facts.rows)
+            batch=batch,
+            table=self.config.table,
+            run=run,
+            rows_before=0 if operation == hudi_options.REWRITE else facts.rows,
+        )
         rows.write.format("hudi").options(**options).options(**metadata).mode("append").save(self.path)
         return self._committed(batch, facts.newest)
 
@@ -205,7 +238,12 @@ class HudiTable:
         commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         found = commit_of(commits.findInstantsAfter(newest_before or "0"), batch=batch, table=self.config.table)
         if found is None:
-            raise CommitNotNewest(f"{self.config.table}: no new commit carries {batch}", table=self.config.table, batch=batch, newest_before=newest_before)
+            raise CommitNotNewest(
+                f"{self.config.table}: no new commit carries {batch}",
+                table=self.config.table,
+                batch=batch,
+                newest_before=newest_before,
+            )
         return replace(found, facts=self._facts(meta_client))
 
     def compact_all(self) -> Optional[str]:
@@ -229,7 +267,12 @@ class HudiTable:
     def client(self, more: Optional[Dict[str, str]] = None) -> Any:
         """A client of Hudi's for rollback and table services, with the table's options and `more`. Close it."""
         meta_client = self.jvm.meta_client(self.path)
-        options = {**hudi_options.client_options(self.config, parallelism=self.cores, record_index=self._has_record_index(meta_client)), **(more or {})}
+        options = {
+            **hudi_options.client_options(
+                self.config, parallelism=self.cores, record_index=self._has_record_index(meta_client)
+            ),
+            **(more or {}),
+        }
         schema = self.jvm.avro_schema(meta_client)
         return self.jvm.write_client(self.path, self.config.name, options, schema)
 
@@ -242,4 +285,6 @@ def _are_of_one_type(schema: StructType, files: Sequence[str], facts: TableFacts
 
 def has_timestamp_key(config: TableConfig, rows: DataFrame) -> bool:
     """Whether a column of the record key is a timestamp."""
-    return any(isinstance(field.dataType, TimestampType) for field in rows.schema.fields if field.name in config.record_key)
+    return any(
+        isinstance(field.dataType, TimestampType) for field in rows.schema.fields if field.name in config.record_key
+    )

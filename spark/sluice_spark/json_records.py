@@ -1,4 +1,5 @@
 """Reads the records of newline-delimited JSON, and finds out which schemas they have."""
+
 from __future__ import annotations
 
 import json
@@ -34,7 +35,9 @@ def json_records(body: bytes, inferred: Optional[str], limits: Limits) -> Record
     return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits))
 
 
-def json_schemas(body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT) -> Tuple[List[Dict[str, Any]], bool]:
+def json_schemas(
+    body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT
+) -> Tuple[List[Dict[str, Any]], bool]:
     """The different schemas of an object's records in Avro form, and whether they had to be inferred.
 
     `types` are the table's `json_types`. Broken records say nothing, unless all are. Raises as `json_records` does, EmptyObject and Incompatible.

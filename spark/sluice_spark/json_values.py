@@ -1,4 +1,5 @@
 """Gives JSON values the form that Avro would have decoded: bytes for base64 and decimals, days for dates, floats for numbers."""
+
 from __future__ import annotations
 
 import base64
@@ -34,7 +35,12 @@ class RecordForm:
                 if value is not None:
                     record[name] = convert(value)
         except (DamagedJson, ValueError, TypeError, ArithmeticError, AttributeError) as error:
-            raise UndecodableValue(f"Column {name[:100]} holds a value that is not what its schema says", column=name[:100], record=number, cause=str(error)[:200]) from error
+            raise UndecodableValue(
+                f"Column {name[:100]} holds a value that is not what its schema says",
+                column=name[:100],
+                record=number,
+                cause=str(error)[:200],
+            ) from error
         return record if self._names <= record.keys() else {**self._absent, **record}
 
     def _of_fields(self, fields: List[Mapping[str, Any]]) -> List[Tuple[str, _Convert]]:
@@ -60,7 +66,9 @@ class RecordForm:
             return self._list(avro, name)
         if base == "map":
             inner = self._of(avro["values"], name)
-            return lambda value: {key: None if item is None else inner(item) if inner else item for key, item in value.items()}
+            return lambda value: {
+                key: None if item is None else inner(item) if inner else item for key, item in value.items()
+            }
         if base == "record":
             return self._record(avro)
         return None

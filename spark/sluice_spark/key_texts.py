@@ -1,4 +1,5 @@
 """Refuses values that a row can't be found or a folder be named by: keys that Hudi takes for another or for none, and folders that no store holds."""
+
 from __future__ import annotations
 
 from functools import reduce
@@ -15,9 +16,13 @@ from sluice.temporal_bounds import REAL
 EMPTY_PART = "__empty__"
 MAX_KEY_BYTES = 16 * 1024  # of one text; the record index holds 32 KiB, and no database's own index as much as this
 MAX_FOLDER_BYTES = 255  # of one "column=value", as file systems have it
-MAX_FOLDERS_BYTES = 512  # of all of them: S3's keys of 1,024 bytes hold the table's name, the file's and Hudi's marks, too
+MAX_FOLDERS_BYTES = (
+    512  # of all of them: S3's keys of 1,024 bytes hold the table's name, the file's and Hudi's marks, too
+)
 _INEXACT = r"infinity|^[+-]\d{6}|\.\d{6}\d*[1-9]"  # of a date or timestamp as text
-_ESCAPED = frozenset('"#%\'*/:=?\\\x7f{[]^') | frozenset(map(chr, range(1, 32)))  # to three bytes each, by Hudi's PartitionPathEncodeUtils
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(
+    map(chr, range(1, 32))
+)  # to three bytes each, by Hudi's PartitionPathEncodeUtils
 
 
 class UnusableRecordKey(SluiceError):
@@ -53,7 +58,12 @@ def check_key_texts(key: Dict[str, pa.Array], numbers: Sequence[int], *, empty_p
         return
     names = list(key)
     for name, values in texts.items():
-        _refuse(pc.greater(pc.binary_length(values), MAX_KEY_BYTES), numbers, name, f"is longer than {MAX_KEY_BYTES:,} bytes")
+        _refuse(
+            pc.greater(pc.binary_length(values), MAX_KEY_BYTES),
+            numbers,
+            name,
+            f"is longer than {MAX_KEY_BYTES:,} bytes",
+        )
     empty = {name: pc.equal(pc.binary_length(values), 0) for name, values in texts.items()}
     if len(texts) == len(key):
         _refuse(reduce(pc.and_, empty.values()), numbers, names[0], "is empty")
@@ -63,12 +73,19 @@ def check_key_texts(key: Dict[str, pa.Array], numbers: Sequence[int], *, empty_p
         if name not in texts:
             continue
         if empty_parts:
-            _refuse(pc.equal(texts[name], EMPTY_PART), numbers, name, f"is {EMPTY_PART}, as an empty part of a key is written")
+            _refuse(
+                pc.equal(texts[name], EMPTY_PART),
+                numbers,
+                name,
+                f"is {EMPTY_PART}, as an empty part of a key is written",
+            )
         else:
             _refuse(empty[name], numbers, name, "is empty, and the table has no partitions")
         if place + 1 < len(names):
             joint = f",{names[place + 1]}:"
-            _refuse(pc.match_substring(texts[name], joint), numbers, name, f"holds {joint}, as parts of a key are joined")
+            _refuse(
+                pc.match_substring(texts[name], joint), numbers, name, f"holds {joint}, as parts of a key are joined"
+            )
 
 
 def check_key_times(key: Dict[str, Tuple[pa.Array, str]], numbers: Sequence[int]) -> None:
@@ -97,11 +114,23 @@ def check_folder_texts(partition: Dict[str, pa.Array], numbers: Sequence[int]) -
             continue
         _refuse(pc.match_substring(values, "\0"), numbers, name, "holds a NUL", UnusablePartitionValue)
         length = _folder_bytes(name, values)
-        _refuse(pc.greater(length, MAX_FOLDER_BYTES), numbers, name, f"makes a folder's name of more than {MAX_FOLDER_BYTES} bytes", UnusablePartitionValue)
+        _refuse(
+            pc.greater(length, MAX_FOLDER_BYTES),
+            numbers,
+            name,
+            f"makes a folder's name of more than {MAX_FOLDER_BYTES} bytes",
+            UnusablePartitionValue,
+        )
         lengths.append(length)
     if len(lengths) > 1:
         together = reduce(pc.add, (pc.fill_null(length, 0) for length in lengths))
-        _refuse(pc.greater(together, MAX_FOLDERS_BYTES), numbers, next(iter(partition)), f"and those beside it make folders' names of more than {MAX_FOLDERS_BYTES} bytes", UnusablePartitionValue)
+        _refuse(
+            pc.greater(together, MAX_FOLDERS_BYTES),
+            numbers,
+            next(iter(partition)),
+            f"and those beside it make folders' names of more than {MAX_FOLDERS_BYTES} bytes",
+            UnusablePartitionValue,
+        )
 
 
 def _folder_bytes(name: str, values: pa.Array) -> pa.Array:
@@ -109,11 +138,16 @@ def _folder_bytes(name: str, values: pa.Array) -> pa.Array:
     bytes_ = pc.add(pc.binary_length(values), len(name) + 1)
     if (pc.max(bytes_).as_py() or 0) * 3 <= MAX_FOLDER_BYTES:
         return bytes_
-    marks = [None if value is None else 2 * sum(map(_ESCAPED.__contains__, value[:MAX_FOLDER_BYTES])) for value in values.to_pylist()]
+    marks = [
+        None if value is None else 2 * sum(map(_ESCAPED.__contains__, value[:MAX_FOLDER_BYTES]))
+        for value in values.to_pylist()
+    ]
     return pc.add(bytes_, pa.array(marks, pa.int32()))
 
 
-def _refuse(mask: pa.Array, numbers: Sequence[int], name: str, why: str, error: Type[SluiceError] = UnusableRecordKey) -> None:
+def _refuse(
+    mask: pa.Array, numbers: Sequence[int], name: str, why: str, error: Type[SluiceError] = UnusableRecordKey
+) -> None:
     at: Optional[int] = pc.index(mask, True).as_py()
     if at is not None and at >= 0:
         what = "partition" if error is UnusablePartitionValue else "key"

@@ -1,4 +1,5 @@
 """What a run knows of the tables that it wrote itself, so that the next batch needn't look again."""
+
 from __future__ import annotations
 
 import threading

@@ -1,4 +1,5 @@
 """Holding the lane: the first write of a run, the check before each commit, and the release."""
+
 from __future__ import annotations
 
 import threading
@@ -46,8 +47,11 @@ class LaneHold:
     def check(self) -> None:
         """Raise LaneLost if an earlier answer said so. Asks nobody."""
         if self._lost.is_set():
-            raise LaneLost(f"Lane {self.identity.lane} is no longer held by run {self.identity.run}",
-                           lane=self.identity.lane, run=self.identity.run)
+            raise LaneLost(
+                f"Lane {self.identity.lane} is no longer held by run {self.identity.run}",
+                lane=self.identity.lane,
+                run=self.identity.run,
+            )
 
     def lose(self) -> None:
         """Remember that the lane is lost, so that every thread stops before its next write."""

@@ -1,4 +1,5 @@
 """The error that ends a run at once: another run holds the lane."""
+
 from __future__ import annotations
 
 from sluice.errors import SluiceError

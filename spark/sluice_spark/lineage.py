@@ -1,4 +1,5 @@
 """What a table's rows tell of where they came from, as its configuration wants it, at the moment they are written."""
+
 from __future__ import annotations
 
 from typing import Collection

@@ -1,4 +1,5 @@
 """How long a run with nothing to claim stays: one pure decision, asked each time the lane was looked at."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """Manifests and outcomes as JSON documents in the silver bucket."""
+
 from __future__ import annotations
 
 from typing import Optional

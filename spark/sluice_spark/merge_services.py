@@ -1,4 +1,5 @@
 """What merging one table's part needs of the world around Spark."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

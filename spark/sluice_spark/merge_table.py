@@ -1,4 +1,5 @@
 """One table's part of a batch, whole: from its objects to its commit, or to the reason why there is none."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -46,7 +47,13 @@ BROADCAST_BYTES = 32 * 1024**2
 
 
 def merge_part(
-    spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool], before: Sequence[Stage] = ()
+    spark: SparkSession,
+    *,
+    manifest: Manifest,
+    table: str,
+    services: MergeServices,
+    still_held: Callable[[], bool],
+    before: Sequence[Stage] = (),
 ) -> Outcome:
     """Read, merge and commit one table's part. `before` is where the part's time went until now.
 
@@ -57,7 +64,9 @@ def merge_part(
     return _Part(spark, manifest, table, services, still_held, before).merge()
 
 
-def resolve_part(spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]) -> Optional[Outcome]:
+def resolve_part(
+    spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]
+) -> Optional[Outcome]:
     """Undo what is unfinished, then look for the batch on the table's timeline (rule 4).
 
     The outcome when it was committed, else None: the part has to be merged again. Raises LaneLost,
@@ -69,7 +78,15 @@ def resolve_part(spark: SparkSession, *, manifest: Manifest, table: str, service
 class _Part:
     """One call's work; nothing of it is shared, so several tables run side by side in threads."""
 
-    def __init__(self, spark: SparkSession, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool], before: Sequence[Stage] = ()) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        manifest: Manifest,
+        table: str,
+        services: MergeServices,
+        still_held: Callable[[], bool],
+        before: Sequence[Stage] = (),
+    ) -> None:
         self._spark = spark
         self._manifest = manifest
         self._part: TablePart = manifest.tables[table]
@@ -100,25 +117,57 @@ class _Part:
         with self._stage("table"):
             facts = self._services.known.take(self._config) or self._first_look()
         with self._stage("schemas"):
-            schemas = writer_schemas(self._services.objects, self._services.silver_bucket, self._part.objects, scan=self._scan, stored=_types(facts.schema))
+            schemas = writer_schemas(
+                self._services.objects,
+                self._services.silver_bucket,
+                self._part.objects,
+                scan=self._scan,
+                stored=_types(facts.schema),
+            )
         planned = self._planned(schemas, facts)
         history, clock = self._services.history, self._services.clock
-        remember_schemas(history, self._config, writers=schemas.in_order, inferred=schemas.inferred.values(), verdicts=planned.verdicts,
-                         at=clock.now_ms(), batch=self._manifest.batch)
+        remember_schemas(
+            history,
+            self._config,
+            writers=schemas.in_order,
+            inferred=schemas.inferred.values(),
+            verdicts=planned.verdicts,
+            at=clock.now_ms(),
+            batch=self._manifest.batch,
+        )
         remember_columns(history, self._config, facts.schema)  # what a run that died after its commit didn't
         self._notes += without_position(schemas.in_order)
         refused = [*schemas.errors, *_refused(planned, self._part.objects, schemas.of_object)]
         left = [item for item in self._part.objects if item.id.hash not in {error.object for error in refused}]
         for error in refused:
-            leave_error(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table, error=error)
+            leave_error(
+                self._services.objects,
+                self._services.silver_bucket,
+                batch=self._manifest.batch,
+                table=self._config.table,
+                error=error,
+            )
         if not left:
             return self._outcome(None, SetAside(tuple(refused)), {})
         return self._merge_rows(planned, left, facts)
 
     def _planned(self, schemas: WriterSchemas, facts: TableFacts) -> PlannedRead:
-        planned = plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=facts.schema, inferred=schemas.inferred)
+        planned = plan_read(
+            self._config,
+            batch=self._manifest.batch,
+            writers=schemas.in_order,
+            stored=facts.schema,
+            inferred=schemas.inferred,
+        )
         if planned.rewritten and self._hudi.size_bytes(facts) > self._config.rewrite_limit_bytes:
-            return plan_read(self._config, batch=self._manifest.batch, writers=schemas.in_order, stored=facts.schema, inferred=schemas.inferred, may_rewrite=False)
+            return plan_read(
+                self._config,
+                batch=self._manifest.batch,
+                writers=schemas.in_order,
+                stored=facts.schema,
+                inferred=schemas.inferred,
+                may_rewrite=False,
+            )
         return planned
 
     def _scan(self, objects: Sequence[ManifestObject]) -> Scanned:
@@ -142,12 +191,21 @@ class _Part:
                 kept = self._kept(objects, seen)
                 if merged.below is not None and len(kept) == len(objects):
                     leave_below_floor(
-                        merged.below, objects=objects, batch=self._manifest.batch, table=self._config.table, columns=planned.target.names,
-                        limit=self._config.limits.quarantined_rows, source=self._services.source)
+                        merged.below,
+                        objects=objects,
+                        batch=self._manifest.batch,
+                        table=self._config.table,
+                        columns=planned.target.names,
+                        limit=self._config.limits.quarantined_rows,
+                        source=self._services.source,
+                    )
                 aside = self._set_aside()
             if len(kept) < len(objects):
                 return self._merge_rows(planned, kept, facts) if kept else self._outcome(None, aside, {})
-            counts = {**merged.counts, "bytes_read": sum(item.size for item in objects)}  # beside the changes read: what the next claim goes by
+            counts = {
+                **merged.counts,
+                "bytes_read": sum(item.size for item in objects),
+            }  # beside the changes read: what the next claim goes by
             if counts.get("mostly_losing"):
                 self._notes += (LOG_BEGAN_AGAIN.format(batch=self._manifest.batch),)
             if merged.truncated_at is not None:
@@ -170,9 +228,19 @@ class _Part:
         watched = self._watched = judge_seen(KafkaWatch.from_dict(self._part.watch), seen.take(objects), self._config)
         where = {"batch": self._manifest.batch, "table": self._config.table}
         for named, refusal in watched.refused.items():
-            leave_error(self._services.objects, self._services.silver_bucket, error=ObjectError(named, refusal.code, str(refusal)), **where)
+            leave_error(
+                self._services.objects,
+                self._services.silver_bucket,
+                error=ObjectError(named, refusal.code, str(refusal)),
+                **where,
+            )
         for named, reason in watched.parked.items():
-            leave_parked(self._services.objects, self._services.silver_bucket, error=ObjectError(named, LOG_RESTARTED, reason), **where)
+            leave_parked(
+                self._services.objects,
+                self._services.silver_bucket,
+                error=ObjectError(named, LOG_RESTARTED, reason),
+                **where,
+            )
         if watched.parked:
             reason = watched.parked[min(watched.parked)]
             self._notes += (f"{len(watched.parked)} objects of batch {self._manifest.batch} are parked: {reason}",)
@@ -185,14 +253,21 @@ class _Part:
             self._hudi.raise_floor(position)
             self._event("floor_raised", position=position)
 
-    def _commit(self, rows: DataFrame, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> CommitResult:
+    def _commit(
+        self, rows: DataFrame, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts
+    ) -> CommitResult:
         self._check_held()
         operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
         size_bytes = sum(item.size for item in objects)
         rows = with_lineage(rows, words=self._config.lineage, batch=self._manifest.batch)
         if planned.rewritten:
             operation, size_bytes = hudi_options.REWRITE, self._hudi.size_bytes(facts)
-            rows = merging.replacing(self._hudi.stored(facts, *_columns_of(facts)), rows, target=planned.target, record_key=self._config.record_key)
+            rows = merging.replacing(
+                self._hudi.stored(facts, *_columns_of(facts)),
+                rows,
+                target=planned.target,
+                record_key=self._config.record_key,
+            )
             self._event("table_rewritten", columns=list(planned.rewritten), bytes=size_bytes)
         elif planned.widened and self._config.table_type == MOR:
             compacted = self._hudi.compact_all()
@@ -205,7 +280,12 @@ class _Part:
         self._hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
         self._check_held()
         return self._hudi.write(
-            rows, operation=operation, batch=self._manifest.batch, run=self._manifest.run, facts=facts, size_bytes=size_bytes,
+            rows,
+            operation=operation,
+            batch=self._manifest.batch,
+            run=self._manifest.run,
+            facts=facts,
+            size_bytes=size_bytes,
         )
 
     def _keep_known(self, commit: CommitResult) -> None:
@@ -222,19 +302,33 @@ class _Part:
         self._check_held()
         try:
             with self._stage("housekeeping"):
-                done = keep_house(self._hudi, HudiJvm(self._spark), now_ms=self._services.clock.now_ms(), known=self._services.known)
+                done = keep_house(
+                    self._hudi, HudiJvm(self._spark), now_ms=self._services.clock.now_ms(), known=self._services.known
+                )
                 self._services.known.keep(self._config, self._hudi.look())
-        except (Py4JJavaError, PySparkException, CleaningUnfinished) as failure:  # Java's exceptions, some under Spark's own names
+        except (
+            Py4JJavaError,
+            PySparkException,
+            CleaningUnfinished,
+        ) as failure:  # Java's exceptions, some under Spark's own names
             self._event("housekeeping_failed", level="error", error=describe(failure))
             return
-        self._event("housekept", cleaning=done.cleaning, files=done.files, archived=done.archived, compacted=done.compacted)
+        self._event(
+            "housekept", cleaning=done.cleaning, files=done.files, archived=done.archived, compacted=done.compacted
+        )
 
     def _set_aside(self) -> SetAside:
-        return read_set_aside(self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table)
+        return read_set_aside(
+            self._services.objects, self._services.silver_bucket, batch=self._manifest.batch, table=self._config.table
+        )
 
     def _check_held(self) -> None:
         if not self._still_held():
-            raise LaneLost(f"The lane was taken over before {self._config.table} was committed", table=self._config.table, batch=self._manifest.batch)
+            raise LaneLost(
+                f"The lane was taken over before {self._config.table} was committed",
+                table=self._config.table,
+                batch=self._manifest.batch,
+            )
 
     def _outcome(self, commit: Optional[CommitResult], aside: SetAside, counts: Dict[str, int]) -> Outcome:
         self._event("merged", seconds={stage.name: stage.ms / 1000 for stage in self._stages}, **counts)
@@ -250,7 +344,13 @@ class _Part:
             committed_at=self._services.clock.now_ms(),
             instant=None if commit is None else commit.instant,
             no_change=commit is None and not whole,
-            counts={"objects": len(self._part.objects), "quarantined_objects": len(errors), "quarantined_rows": sum(found.rows for found in aside.rows), **parked, **counts},
+            counts={
+                "objects": len(self._part.objects),
+                "quarantined_objects": len(errors),
+                "quarantined_rows": sum(found.rows for found in aside.rows),
+                **parked,
+                **counts,
+            },
             quarantined=tuple(sorted(errors, key=lambda error: error.object)),
             reason="every object of this part was quarantined" if whole and commit is None else None,
             quarantined_rows=tuple(sorted(aside.rows, key=lambda found: found.object)),
@@ -283,7 +383,11 @@ LOG_BEGAN_AGAIN = (
 
 def without_position(writers: Sequence[WriterSchema]) -> Tuple[str, ...]:
     """What to change at the connectors whose changes carry no log position, each once. Plain records have none to carry."""
-    return tuple(sorted({writer.meta.position.advice for writer in writers if writer.shape != PLAIN and writer.meta.position.advice}))
+    return tuple(
+        sorted(
+            {writer.meta.position.advice for writer in writers if writer.shape != PLAIN and writer.meta.position.advice}
+        )
+    )
 
 
 def _columns_of(facts: TableFacts) -> Tuple[str, ...]:
@@ -291,7 +395,9 @@ def _columns_of(facts: TableFacts) -> Tuple[str, ...]:
     return tuple(facts.schema.names) if facts.schema is not None else ()
 
 
-def _refused(planned: PlannedRead, objects: Tuple[ManifestObject, ...], schemas_of: Mapping[str, Tuple[str, ...]]) -> List[ObjectError]:
+def _refused(
+    planned: PlannedRead, objects: Tuple[ManifestObject, ...], schemas_of: Mapping[str, Tuple[str, ...]]
+) -> List[ObjectError]:
     """The objects of which a writer schema fits neither the table's nor the rest of the batch's."""
     errors = []
     for item in objects:

@@ -1,4 +1,5 @@
 """Decides which changes of a batch become rows: the latest per key, newer than what is stored and than the last truncate, deletes as tombstones."""
+
 from __future__ import annotations
 
 from typing import Optional, Sequence
@@ -37,11 +38,13 @@ def latest_changes(changes: DataFrame, *, record_key: Sequence[str], ignore_dele
     of_key = Window.partitionBy(*[quoted(name) for name in record_key])
     newest_first = of_key.orderBy(quoted(hidden.POSITION).desc())
     all_of_key = newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    ranked = changes.withColumns({
-        _RANK: F.row_number().over(newest_first),
-        _INCOMPLETE: F.first(_incomplete(ignore_deletes)).over(all_of_key),
-        CHANGES: F.count(F.lit(1)).over(all_of_key),
-    })
+    ranked = changes.withColumns(
+        {
+            _RANK: F.row_number().over(newest_first),
+            _INCOMPLETE: F.first(_incomplete(ignore_deletes)).over(all_of_key),
+            CHANGES: F.count(F.lit(1)).over(all_of_key),
+        }
+    )
     kept = ranked.where((F.col(_RANK) == 1) | F.col(_INCOMPLETE) | of_no_row())
     return kept.withColumn(NEWEST, F.col(_RANK) == 1).drop(_RANK)
 
@@ -67,11 +70,14 @@ def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values:
     if keep_values:
         return changes
     kept = {*record_key, *hidden.NAMES, hidden.UNCHANGED, CHANGES, NEWEST, UNHELD, _INCOMPLETE}
-    return changes.select(*[
-        quoted(field.name) if field.name in kept
-        else F.when(~quoted(hidden.DELETED), quoted(field.name)).alias(field.name)
-        for field in changes.schema.fields
-    ])
+    return changes.select(
+        *[
+            quoted(field.name)
+            if field.name in kept
+            else F.when(~quoted(hidden.DELETED), quoted(field.name)).alias(field.name)
+            for field in changes.schema.fields
+        ]
+    )
 
 
 def beside_stored(latest: DataFrame, *, stored: Optional[DataFrame], record_key: Sequence[str], few: bool) -> DataFrame:
@@ -82,13 +88,16 @@ def beside_stored(latest: DataFrame, *, stored: Optional[DataFrame], record_key:
     every task of that read.
     """
     if stored is None:
-        return latest.withColumns({STORED_POSITION: F.lit(None).cast("string"), STORED_OWED: F.lit(None).cast("string")})
+        return latest.withColumns(
+            {STORED_POSITION: F.lit(None).cast("string"), STORED_OWED: F.lit(None).cast("string")}
+        )
     names = [f"{_KEY}{number}" for number in range(len(record_key))]
     keys = latest.where(F.col(NEWEST)).select(*[quoted(name).alias(alias) for name, alias in zip(record_key, names)])
     types = {field.name: field.dataType for field in latest.schema.fields}
     held = stored.select(
         *[quoted(name).cast(types[name]).alias(alias) for name, alias in zip(record_key, names)],
-        quoted(hidden.POSITION).alias(STORED_POSITION), quoted(hidden.OWED).alias(STORED_OWED),
+        quoted(hidden.POSITION).alias(STORED_POSITION),
+        quoted(hidden.OWED).alias(STORED_OWED),
     ).join(F.broadcast(keys) if few else keys, names, "left_semi")
     joined = latest.join(held, [quoted(name) == held[alias] for name, alias in zip(record_key, names)], "left")
     return joined.select(*[quoted(name) for name in latest.columns], STORED_POSITION, STORED_OWED)
@@ -106,13 +115,17 @@ def marked(beside: DataFrame, *, floor: str, purged: str, purged_partition: Opti
     above = F.col(NEWEST) & ~of_no_row() & (position > F.lit(floor))
     below = above & stored.isNull() & (position <= F.lit(purged))
     if purged_partition is not None and is_by_offset_alone(purged):
-        elsewhere = (quoted(hidden.PARTITION) != F.lit(purged_partition)) & (F.substring(position, 1, 4) == F.lit(purged[:4]))
+        elsewhere = (quoted(hidden.PARTITION) != F.lit(purged_partition)) & (
+            F.substring(position, 1, 4) == F.lit(purged[:4])
+        )
         below = below & ~F.coalesce(elsewhere, F.lit(False))
     alive = above & ~below
     newer = stored.isNull() | (position > stored)
     # A change that loses still supplies columns that the row owes; one that is stored already may have older ones with it.
     supplies = ~newer & owed.isNotNull() & (F.col(_INCOMPLETE) | (position < stored))
-    return beside.withColumns({BELOW: below, WINS: alive & newer, FILLS: alive & ((newer & F.col(_INCOMPLETE)) | supplies)})
+    return beside.withColumns(
+        {BELOW: below, WINS: alive & newer, FILLS: alive & ((newer & F.col(_INCOMPLETE)) | supplies)}
+    )
 
 
 def winners(rows: DataFrame, *, target: StructType) -> DataFrame:
@@ -120,7 +133,9 @@ def winners(rows: DataFrame, *, target: StructType) -> DataFrame:
     return rows.where(F.col(WINS) & ~F.col(FILLS)).select(*[quoted(name) for name in target.names])
 
 
-def keys_of(rows: DataFrame, condition: SparkColumn, *, record_key: Sequence[str], beside: Sequence[str] = ()) -> DataFrame:
+def keys_of(
+    rows: DataFrame, condition: SparkColumn, *, record_key: Sequence[str], beside: Sequence[str] = ()
+) -> DataFrame:
     """The keys of some newest changes, each once, under the names that `same_key` compares; with the columns of `beside`."""
     keys = [quoted(name).alias(f"{_KEY}{number}") for number, name in enumerate(record_key)]
     return rows.where(F.col(NEWEST) & condition).select(*keys, *beside)
@@ -140,7 +155,10 @@ def replacing(stored: DataFrame, rows: DataFrame, *, target: StructType, record_
     keys = rows.select(*[quoted(name).alias(alias) for name, alias in zip(record_key, names)])
     same = [quoted(name).eqNullSafe(keys[alias]) for name, alias in zip(record_key, names)]
     held = set(stored.columns)
-    kept = stored.join(keys, same, "left_anti").select(*[
-        (quoted(field.name) if field.name in held else F.lit(None)).cast(field.dataType).alias(field.name) for field in target.fields
-    ])
+    kept = stored.join(keys, same, "left_anti").select(
+        *[
+            (quoted(field.name) if field.name in held else F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in target.fields
+        ]
+    )
     return kept.unionByName(rows)

@@ -1,4 +1,5 @@
 """Gives raw columns their meaning: from what Avro decodes to, to the types that the table stores."""
+
 from __future__ import annotations
 
 from functools import reduce
@@ -41,7 +42,9 @@ def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataF
             value = F.lit(None).cast(field.dataType)
         chosen.append(value.alias(field.name))
     unheld = [_unheld(quoted(column.name), column) for column in plan.columns if _may_be_unheld(column)]
-    return raw.select(*chosen, quoted(hidden_columns.UNCHANGED), (reduce(add, unheld) if unheld else F.lit(0)).alias(UNHELD))
+    return raw.select(
+        *chosen, quoted(hidden_columns.UNCHANGED), (reduce(add, unheld) if unheld else F.lit(0)).alias(UNHELD)
+    )
 
 
 def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
@@ -107,8 +110,12 @@ def _long_time(count: SparkColumn, unit: int, digits: int) -> SparkColumn:
     size = F.abs(count)
     seconds = _whole(size, unit)
     text = F.format_string(
-        f"%s%02d:%02d:%02d.%0{digits}d", F.when(count < 0, "-").otherwise(""), _whole(seconds, 3600),
-        F.pmod(_whole(seconds, 60), F.lit(60)), F.pmod(seconds, F.lit(60)), F.pmod(size, F.lit(unit)),
+        f"%s%02d:%02d:%02d.%0{digits}d",
+        F.when(count < 0, "-").otherwise(""),
+        _whole(seconds, 3600),
+        F.pmod(_whole(seconds, 60), F.lit(60)),
+        F.pmod(seconds, F.lit(60)),
+        F.pmod(size, F.lit(unit)),
     )
     return F.when(count.isNotNull(), text)
 

@@ -1,4 +1,5 @@
 """What could not be merged of a batch and why, left in S3 beside it before it commits: whole objects, and rows of others."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,15 @@ from typing import List, Optional, Sequence, Tuple
 
 from sluice.outcome import ObjectError, RowErrorCount
 from sluice.row_errors import RowError, counted, to_lines
-from sluice.silver_keys import PARKED_SUFFIX, ROW_COUNT_SUFFIX, error_key, error_prefix, parked_key, row_count_key, rows_key
+from sluice.silver_keys import (
+    PARKED_SUFFIX,
+    ROW_COUNT_SUFFIX,
+    error_key,
+    error_prefix,
+    parked_key,
+    row_count_key,
+    rows_key,
+)
 from sluice_aws.objects import Document, Objects
 
 READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver's 32 connections
@@ -24,17 +33,34 @@ class SetAside:
 
 def leave_error(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
     """Put one object's reason where a take-over finds it. The same error gives the same bytes."""
-    objects.put(silver_bucket, error_key(batch, table, error.object), error.to_json().encode("utf-8"), content_type="application/json")
+    objects.put(
+        silver_bucket,
+        error_key(batch, table, error.object),
+        error.to_json().encode("utf-8"),
+        content_type="application/json",
+    )
 
 
 def leave_parked(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
     """Put why one object is to be parked where a take-over finds it."""
-    objects.put(silver_bucket, parked_key(batch, table, error.object), error.to_json().encode("utf-8"), content_type="application/json")
+    objects.put(
+        silver_bucket,
+        parked_key(batch, table, error.object),
+        error.to_json().encode("utf-8"),
+        content_type="application/json",
+    )
 
 
-def leave_rows(objects: Objects, silver_bucket: str, *, batch: str, table: str, object_hash: str, rows: Sequence[RowError]) -> None:
+def leave_rows(
+    objects: Objects, silver_bucket: str, *, batch: str, table: str, object_hash: str, rows: Sequence[RowError]
+) -> None:
     """Put one object's rows that can't be merged, then their number: who finds the number finds the rows."""
-    objects.put(silver_bucket, rows_key(batch, table, object_hash), to_lines(rows).encode("utf-8"), content_type="application/jsonl")
+    objects.put(
+        silver_bucket,
+        rows_key(batch, table, object_hash),
+        to_lines(rows).encode("utf-8"),
+        content_type="application/jsonl",
+    )
     count = counted(object_hash, rows).to_json().encode("utf-8")
     objects.put(silver_bucket, row_count_key(batch, table, object_hash), count, content_type="application/json")
 

@@ -1,4 +1,5 @@
 """What a decoded object says of its place in Kafka and in its source's log, gathered chunk by chunk."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Set
@@ -35,7 +36,11 @@ class ObjectView:
             return
         self._kind = writer.meta.position.kind
         highest = pc.max(batch.column(batch.schema.get_field_index(hidden.POSITION))).as_py()
-        newest = pc.max(batch.column(batch.schema.get_field_index(hidden.SOURCE_TS_MS))).as_py() if _of_source(writer) else None
+        newest = (
+            pc.max(batch.column(batch.schema.get_field_index(hidden.SOURCE_TS_MS))).as_py()
+            if _of_source(writer)
+            else None
+        )
         self._highest = max(filter(None, (self._highest, highest)), default=None)
         self._newest = max((each for each in (self._newest, newest) if each is not None), default=None)
         if self._kind == MYSQL:
@@ -47,8 +52,16 @@ class ObjectView:
         partition = item.kafka_partition if offset is not None else None
         first = offset or 0
         return SeenObject(
-            item.id.hash, item.key, partition, first, first + max(records - 1, 0), self._kind, self._highest, self._newest,
-            tuple(sorted(self._logs)[:MOST_NAMES]), tuple(sorted(self._servers)[:MOST_NAMES]),
+            item.id.hash,
+            item.key,
+            partition,
+            first,
+            first + max(records - 1, 0),
+            self._kind,
+            self._highest,
+            self._newest,
+            tuple(sorted(self._logs)[:MOST_NAMES]),
+            tuple(sorted(self._servers)[:MOST_NAMES]),
         )
 
     def _take_server(self, records: List[Dict[str, Any]], writer: WriterSchema) -> None:

@@ -1,4 +1,5 @@
 """Reads the records of a Parquet file, its logical types undone into what Avro would have decoded."""
+
 from __future__ import annotations
 
 import json
@@ -29,7 +30,11 @@ def parquet_records(body: bytes, limits: Limits) -> Records:
     """The file's records. Raises NotParquet, UnsupportedParquet, DamagedParquet, ExpansionLimit, UnusableSchema or UnsupportedType."""
     footer = read_footer(body, True)
     if footer.unpacked_bytes > limits.decoded_bytes:
-        raise ExpansionLimit(f"The object's columns take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes")
+        raise ExpansionLimit(
+            f"The object's columns take more than {limits.decoded_bytes:,} bytes",
+            limit=limits.decoded_bytes,
+            unit="bytes",
+        )
     text = json.dumps(footer.schema)
     return Records(lambda: footer.rows, _chunks(body, footer, _understood(text), text, limits))
 
@@ -47,14 +52,25 @@ def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limi
         names = set(pq.read_schema(pa.BufferReader(body)).names)
         written = {field["name"] for field in json.loads(schema)["fields"]}
         if not written <= names:
-            raise DamagedParquet("The file lacks columns of the schema that it names", columns=sorted(written - names)[:10])
-        for batch in bounded_batches(body, footer, limits, most_rows(len(writer.row.columns)), weight_of(json.loads(schema))):
+            raise DamagedParquet(
+                "The file lacks columns of the schema that it names", columns=sorted(written - names)[:10]
+            )
+        for batch in bounded_batches(
+            body, footer, limits, most_rows(len(writer.row.columns)), weight_of(json.loads(schema))
+        ):
             in_order = batch.schema.names
-            columns = [_readable(column, known.get(name), name in uuids) for name, column in zip(in_order, batch.columns)]
+            columns = [
+                _readable(column, known.get(name), name in uuids) for name, column in zip(in_order, batch.columns)
+            ]
             if batch.num_rows:
                 yield Chunk(writer, [_record(in_order, row, first + at) for at, row in enumerate(zip(*columns))])
             first += batch.num_rows
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+    ) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
         raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
 
 
@@ -71,7 +87,9 @@ def _readable(column: pa.Array, written: Optional[Column], is_uuid: bool) -> Lis
     try:
         return _as_written(column, written, is_uuid)
     except (pa.ArrowException, ValueError, OverflowError):
-        return [_one(column.take(pa.array([at])), written, is_uuid) for at in range(len(column))]  # a slice would hold the other rows' items
+        return [
+            _one(column.take(pa.array([at])), written, is_uuid) for at in range(len(column))
+        ]  # a slice would hold the other rows' items
 
 
 def _one(single: pa.Array, written: Optional[Column], is_uuid: bool) -> Any:
@@ -85,7 +103,13 @@ def _bare(single: pa.Array) -> Any:
     """A value's bytes or its count of whatever unit, of a struct each member's; None where neither can be had."""
     if pa.types.is_struct(single.type):
         return {single.type.field(at).name: _bare(member) for at, member in enumerate(single.flatten())}
-    bare = pa.int64() if pa.types.is_temporal(single.type) else pa.list_(pa.binary()) if pa.types.is_list(single.type) else pa.binary()
+    bare = (
+        pa.int64()
+        if pa.types.is_temporal(single.type)
+        else pa.list_(pa.binary())
+        if pa.types.is_list(single.type)
+        else pa.binary()
+    )
     try:
         return single.cast(bare).to_pylist()[0]
     except (pa.ArrowException, ValueError, OverflowError):
@@ -96,7 +120,15 @@ def _record(names: List[str], row: Sequence[Any], number: int) -> Record:
     for name, value in zip(names, row):
         if isinstance(value, _Unreadable):
             kept = {each: held.kept if isinstance(held, _Unreadable) else held for each, held in zip(names, row)}
-            return BrokenRecord(kept, UndecodableValue(f"Column {name[:100]} holds a value that is not what its type says", column=name[:100], record=number, cause=value.why))
+            return BrokenRecord(
+                kept,
+                UndecodableValue(
+                    f"Column {name[:100]} holds a value that is not what its type says",
+                    column=name[:100],
+                    record=number,
+                    cause=value.why,
+                ),
+            )
     return dict(zip(names, row))
 
 
@@ -156,7 +188,10 @@ def _decimals(column: Any) -> List[Optional[bytes]]:
     """From Arrow's little-endian buffer: a Decimal's arithmetic would round to its context."""
     width = column.type.byte_width
     buffer, begin = memoryview(column.buffers()[1]), column.offset * width
-    numbers = (int.from_bytes(buffer[at:at + width], "little", signed=True) for at in range(begin, begin + len(column) * width, width))
+    numbers = (
+        int.from_bytes(buffer[at : at + width], "little", signed=True)
+        for at in range(begin, begin + len(column) * width, width)
+    )
     return [_octets(number) if there else None for number, there in zip(numbers, column.is_valid().to_pylist())]
 
 

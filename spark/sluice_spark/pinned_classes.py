@@ -1,4 +1,5 @@
 """The pinned Hudi bundle (1.0.2) and Spark, and the engine's classes that the one links to and the other has. Made by `make pinned-classes`."""
+
 from __future__ import annotations
 
 from typing import FrozenSet

@@ -1,4 +1,5 @@
 """Where a batch's time went: seconds by stage, added up from several threads."""
+
 from __future__ import annotations
 
 import threading

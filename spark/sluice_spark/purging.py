@@ -1,4 +1,5 @@
 """Purge in slices: rows deleted longer ago than the horizon are removed for good, behind a floor that keeps them from coming back."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -35,7 +36,15 @@ class _Dead:
 
 
 def purge(
-    hudi: HudiTable, jvm: HudiJvm, *, spark: SparkSession, facts: TableFacts, now_ms: int, budget_bytes: int, check_held: Callable[[], None], raise_floor: RaiseFloor,
+    hudi: HudiTable,
+    jvm: HudiJvm,
+    *,
+    spark: SparkSession,
+    facts: TableFacts,
+    now_ms: int,
+    budget_bytes: int,
+    check_held: Callable[[], None],
+    raise_floor: RaiseFloor,
     only_partition: Optional[int],
 ) -> SliceDone:
     """Remove the rows of as many files as the budget holds that were deleted before the horizon, by the time at which their tombstones were committed.
@@ -68,7 +77,14 @@ def purge(
     if merges:
         hudi.set_purging(facts.newest or "")
     check_held()
-    report = _remove(hudi, jvm, due.where(F.col(_FILE).isin([dead.file for dead in chosen])), facts=facts, positions=positions, chosen=chosen)
+    report = _remove(
+        hudi,
+        jvm,
+        due.where(F.col(_FILE).isin([dead.file for dead in chosen])),
+        facts=facts,
+        positions=positions,
+        chosen=chosen,
+    )
     if merges:
         hudi.compact_all()
         hudi.set_purging("")
@@ -81,14 +97,20 @@ def _comparable(columns: Sequence[str], only_partition: Optional[int], *, genera
     if only_partition is None:
         return in_log
     of_generation = F.split(quoted(hidden.POSITION), r"\.").getItem(0).cast("int") == F.lit(generation)
-    of_partition = F.coalesce(quoted(hidden.PARTITION) == F.lit(only_partition), F.lit(True)) if hidden.PARTITION in columns else F.lit(True)
+    of_partition = (
+        F.coalesce(quoted(hidden.PARTITION) == F.lit(only_partition), F.lit(True))
+        if hidden.PARTITION in columns
+        else F.lit(True)
+    )
     return in_log | (of_generation & of_partition)
 
 
 def _dead(due: DataFrame) -> List[_Dead]:
     """The files with rows that are due, the ones with the most first: one row each comes to the driver."""
     generation = F.split(quoted(hidden.POSITION), r"\.").getItem(0)
-    counted = due.groupBy(F.col(_FILE), generation.alias("generation")).agg(F.count(F.lit(1)).alias("rows"), F.max(quoted(hidden.POSITION)).alias("position"))
+    counted = due.groupBy(F.col(_FILE), generation.alias("generation")).agg(
+        F.count(F.lit(1)).alias("rows"), F.max(quoted(hidden.POSITION)).alias("position")
+    )
     files = counted.groupBy(_FILE).agg(F.sum("rows").alias("rows"), F.collect_list("position").alias("positions"))
     found = [_Dead(row[_FILE], row["rows"], tuple(row["positions"])) for row in files.toLocalIterator()]
     return sorted(found, key=lambda dead: (-dead.rows, dead.file))
@@ -113,23 +135,44 @@ def _by_generation(positions: Sequence[str]) -> Dict[int, str]:
     return highest
 
 
-def _remove(hudi: HudiTable, jvm: HudiJvm, due: DataFrame, *, facts: TableFacts, positions: Mapping[int, str], chosen: Sequence[_Dead]) -> ServiceReport:
+def _remove(
+    hudi: HudiTable,
+    jvm: HudiJvm,
+    due: DataFrame,
+    *,
+    facts: TableFacts,
+    positions: Mapping[int, str],
+    chosen: Sequence[_Dead],
+) -> ServiceReport:
     """One commit that removes rows: each is written with its own position, so that nothing newer is touched, and with the mark of what is purged."""
     assert facts.schema is not None  # there are rows
-    rows = due.select(*[
-        (F.lit(hudi_options.PURGED_OP) if name == hidden.OP else quoted(name)).alias(name) for name in facts.schema.names
-    ])
+    rows = due.select(
+        *[
+            (F.lit(hudi_options.PURGED_OP) if name == hidden.OP else quoted(name)).alias(name)
+            for name in facts.schema.names
+        ]
+    )
     sizes = jvm.file_bytes(facts.meta_client, [dead.file for dead in chosen])
     options = hudi_options.write_options(
-        hudi.config, operation=hudi_options.UPSERT, parallelism=write_sizes.shuffle_tasks(sum(sizes.values()), hudi.cores),
-        timestamp_key=has_timestamp_key(hudi.config, rows), record_index=hudi.finds_by_record_index(facts))
+        hudi.config,
+        operation=hudi_options.UPSERT,
+        parallelism=write_sizes.shuffle_tasks(sum(sizes.values()), hudi.cores),
+        timestamp_key=has_timestamp_key(hudi.config, rows),
+        record_index=hudi.finds_by_record_index(facts),
+    )
     metadata = hudi_options.purge_metadata(hudi.config.table, positions)
-    rows.write.format("hudi").options(**options).options(**hudi_options.purge_options()).options(**metadata).mode("append").save(hudi.path)
+    rows.write.format("hudi").options(**options).options(**hudi_options.purge_options()).options(**metadata).mode(
+        "append"
+    ).save(hudi.path)
     instant, statistics = _committed(hudi, jvm, facts.newest)
     removed = sum(stat["numDeletes"] for stat in statistics)
     return ServiceReport(
-        files_before=len(chosen), files_after=len(statistics), bytes_before=sum(sizes.values()),
-        bytes_after=sum(stat["fileSizeInBytes"] for stat in statistics), rows=removed, instant=instant,
+        files_before=len(chosen),
+        files_after=len(statistics),
+        bytes_before=sum(sizes.values()),
+        bytes_after=sum(stat["fileSizeInBytes"] for stat in statistics),
+        rows=removed,
+        instant=instant,
     )
 
 
@@ -137,5 +180,9 @@ def _committed(hudi: HudiTable, jvm: HudiJvm, newest_before: Optional[str]) -> T
     timeline = jvm.meta_client(hudi.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
     last = timeline.lastInstant()
     if not last.isPresent() or str(last.get().requestedTime()) <= (newest_before or ""):
-        raise ServiceUnfinished(f"{hudi.config.table}: no commit of the purge is on the timeline", table=hudi.config.table, instant=newest_before)
+        raise ServiceUnfinished(
+            f"{hudi.config.table}: no commit of the purge is on the timeline",
+            table=hudi.config.table,
+            instant=newest_before,
+        )
     return str(last.get().requestedTime()), written_files(timeline.readCommitMetadata(last.get()))

@@ -1,4 +1,5 @@
 """The raw form in which a column leaves a read task: Arrow arrays built from decoded Avro values."""
+
 from __future__ import annotations
 
 import base64
@@ -18,29 +19,58 @@ from sluice.value_text import Unrepresentable, stored_text
 # Raw means: what Avro decodes to, without the meaning of its logical type. Spark's built-ins give it
 # that meaning (normalizing.py); they are faster than Python objects and have no year 9999.
 _ARROW: Dict[str, pa.DataType] = {
-    kinds.BOOLEAN: pa.bool_(), kinds.INT: pa.int32(), kinds.LONG: pa.int64(),
-    kinds.FLOAT: pa.float32(), kinds.DOUBLE: pa.float64(),
-    kinds.STRING: pa.string(), kinds.BYTES: pa.binary(), kinds.DATE: pa.int32(),
-    kinds.TIME_MILLIS: pa.int64(), kinds.TIME_MICROS: pa.int64(), kinds.TIME_NANOS: pa.int64(),
-    kinds.TIMESTAMP_MILLIS: pa.int64(), kinds.TIMESTAMP_MICROS: pa.int64(), kinds.TIMESTAMP_NANOS: pa.int64(),
-    kinds.ZONED_TIMESTAMP: pa.string(), kinds.ISO_DATE: pa.string(),
-    kinds.VARIABLE_DECIMAL: pa.string(), kinds.DECIMAL_TEXT: pa.string(), kinds.JSON: pa.string(),
-    kinds.DURATION_MICROS: pa.int64(), kinds.DURATION_NANOS: pa.int64(),
+    kinds.BOOLEAN: pa.bool_(),
+    kinds.INT: pa.int32(),
+    kinds.LONG: pa.int64(),
+    kinds.FLOAT: pa.float32(),
+    kinds.DOUBLE: pa.float64(),
+    kinds.STRING: pa.string(),
+    kinds.BYTES: pa.binary(),
+    kinds.DATE: pa.int32(),
+    kinds.TIME_MILLIS: pa.int64(),
+    kinds.TIME_MICROS: pa.int64(),
+    kinds.TIME_NANOS: pa.int64(),
+    kinds.TIMESTAMP_MILLIS: pa.int64(),
+    kinds.TIMESTAMP_MICROS: pa.int64(),
+    kinds.TIMESTAMP_NANOS: pa.int64(),
+    kinds.ZONED_TIMESTAMP: pa.string(),
+    kinds.ISO_DATE: pa.string(),
+    kinds.VARIABLE_DECIMAL: pa.string(),
+    kinds.DECIMAL_TEXT: pa.string(),
+    kinds.JSON: pa.string(),
+    kinds.DURATION_MICROS: pa.int64(),
+    kinds.DURATION_NANOS: pa.int64(),
 }
 _SPARK: Dict[str, str] = {
-    kinds.BOOLEAN: "boolean", kinds.INT: "int", kinds.LONG: "bigint", kinds.FLOAT: "float", kinds.DOUBLE: "double",
-    kinds.STRING: "string", kinds.BYTES: "binary", kinds.DATE: "int",
-    kinds.TIME_MILLIS: "bigint", kinds.TIME_MICROS: "bigint", kinds.TIME_NANOS: "bigint",
-    kinds.TIMESTAMP_MILLIS: "bigint", kinds.TIMESTAMP_MICROS: "bigint", kinds.TIMESTAMP_NANOS: "bigint",
-    kinds.ZONED_TIMESTAMP: "string", kinds.ISO_DATE: "string",
-    kinds.VARIABLE_DECIMAL: "string", kinds.DECIMAL_TEXT: "string", kinds.JSON: "string",
-    kinds.DURATION_MICROS: "bigint", kinds.DURATION_NANOS: "bigint",
+    kinds.BOOLEAN: "boolean",
+    kinds.INT: "int",
+    kinds.LONG: "bigint",
+    kinds.FLOAT: "float",
+    kinds.DOUBLE: "double",
+    kinds.STRING: "string",
+    kinds.BYTES: "binary",
+    kinds.DATE: "int",
+    kinds.TIME_MILLIS: "bigint",
+    kinds.TIME_MICROS: "bigint",
+    kinds.TIME_NANOS: "bigint",
+    kinds.TIMESTAMP_MILLIS: "bigint",
+    kinds.TIMESTAMP_MICROS: "bigint",
+    kinds.TIMESTAMP_NANOS: "bigint",
+    kinds.ZONED_TIMESTAMP: "string",
+    kinds.ISO_DATE: "string",
+    kinds.VARIABLE_DECIMAL: "string",
+    kinds.DECIMAL_TEXT: "string",
+    kinds.JSON: "string",
+    kinds.DURATION_MICROS: "bigint",
+    kinds.DURATION_NANOS: "bigint",
 }
 # Text that is made here, value by value; where one of these meets another in a batch, all that is text is made here.
 _MADE_TEXT = frozenset((kinds.VARIABLE_DECIMAL, kinds.DECIMAL_TEXT, kinds.JSON))
 _TEXT = _MADE_TEXT | {kinds.STRING}
 _COUNTED = frozenset((kinds.TIMESTAMP_MILLIS, kinds.TIMESTAMP_MICROS, kinds.TIMESTAMP_NANOS))
-_AGREED = frozenset((kinds.TIMESTAMP_MICROS, kinds.ZONED_TIMESTAMP))  # what timestamps of several kinds are in one batch (schema_evolution.py)
+_AGREED = frozenset(
+    (kinds.TIMESTAMP_MICROS, kinds.ZONED_TIMESTAMP)
+)  # what timestamps of several kinds are in one batch (schema_evolution.py)
 _MILLIS_LIMIT = (2**63 - 1) // 1000  # Spark counts microseconds in 64 bits
 _DAY = r"[+-]?\d{4,6}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 _ZONE = r"(Z|[+-]\d\d:\d\d)"
@@ -93,7 +123,9 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
             return _nothing_told(values, wanted)
         if written.kind in _COUNTED and wanted.kind in _AGREED and written.kind != wanted.kind:
             values = _recounted(values, written, wanted)
-        if wanted.kind in _TEXT and (written.kind in _MADE_TEXT or written.kind in kinds.TEXT_KINDS and written.kind not in _TEXT):
+        if wanted.kind in _TEXT and (
+            written.kind in _MADE_TEXT or written.kind in kinds.TEXT_KINDS and written.kind not in _TEXT
+        ):
             values = _texts(values, written, room)
         elif wanted.kind == kinds.STRING and written.kind == kinds.BYTES:  # of a key (table_rows.py)
             values = [None if value is None else base64.b64encode(value).decode("ascii") for value in values]
@@ -101,7 +133,11 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
             values = [None if value is None else days_of(value) for value in values]
         made = pa.array(values, type=_ARROW[wanted.kind])
     except (pa.ArrowInvalid, OverflowError, Unrepresentable, NoTime) as error:
-        raise ValueOutOfRange(f"Column {wanted.name} holds a value that {wanted.spark_type} can't", column=wanted.name, cause=str(error)[:200]) from error
+        raise ValueOutOfRange(
+            f"Column {wanted.name} holds a value that {wanted.spark_type} can't",
+            column=wanted.name,
+            cause=str(error)[:200],
+        ) from error
     if wanted.kind == kinds.TIMESTAMP_MILLIS:
         _within_millis(made, wanted)
     elif wanted.kind in _WELL_FORMED and not _well_formed(made, wanted):
@@ -119,7 +155,9 @@ def nulls(column: Column, count: int) -> pa.Array:
 def _nothing_told(values: Sequence[Any], wanted: Column) -> pa.Array:
     """Text that stands for nothing of another type (table_rows.py)."""
     if any(value is not None for value in values):
-        raise ValueOutOfRange(f"Column {wanted.name} holds text, and the others' are {wanted.spark_type}", column=wanted.name)
+        raise ValueOutOfRange(
+            f"Column {wanted.name} holds text, and the others' are {wanted.spark_type}", column=wanted.name
+        )
     return nulls(wanted, len(values))
 
 
@@ -138,7 +176,9 @@ def _decimals(values: Sequence[Optional[bytes]], written: Column, wanted: Column
             continue
         number = int.from_bytes(value, "big", signed=True) * factor
         if not -limit < number < limit:
-            raise ValueOutOfRange(f"Column {wanted.name} holds more digits than {wanted.spark_type}", column=wanted.name)
+            raise ValueOutOfRange(
+                f"Column {wanted.name} holds more digits than {wanted.spark_type}", column=wanted.name
+            )
         parts.append(number.to_bytes(16, "little", signed=True))
     valid = None
     if None in values:
@@ -157,7 +197,9 @@ def _texts(values: Sequence[Any], written: Column, room: int) -> List[Optional[s
         text = None if value is None else stored_text(value, written)
         left -= len(text) if text is not None else 0
         if left < 0:
-            raise ExpansionLimit(f"The texts of column {written.name} take more than {room:,} bytes", limit=room, unit="bytes")
+            raise ExpansionLimit(
+                f"The texts of column {written.name} take more than {room:,} bytes", limit=room, unit="bytes"
+            )
         made.append(text)
     return made
 

@@ -1,4 +1,5 @@
 """What one batch's part of a table is read as: the columns its objects agree on, and those the table will have."""
+
 from __future__ import annotations
 
 import re
@@ -6,8 +7,20 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from pyspark.sql.types import (
-    ArrayType, BinaryType, BooleanType, DataType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType,
-    StringType, StructField, StructType, TimestampType,
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
 )
 
 from sluice import hidden_columns
@@ -22,8 +35,15 @@ from sluice.table_rows import evolve_nothing, evolve_table, row_with_types, type
 from sluice_spark.task_plan import ReaderPlan, reader_plan
 
 _TYPES: Dict[str, DataType] = {
-    "boolean": BooleanType(), "int": IntegerType(), "bigint": LongType(), "float": FloatType(), "double": DoubleType(),
-    "string": StringType(), "binary": BinaryType(), "date": DateType(), "timestamp": TimestampType(),
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
 }
 
 
@@ -45,8 +65,13 @@ class PlannedRead:
 
 
 def plan_read(
-    config: TableConfig, *, batch: str, writers: Sequence[WriterSchema], stored: Optional[StructType], may_rewrite: bool = True,
-    inferred: Optional[Mapping[str, str]] = None
+    config: TableConfig,
+    *,
+    batch: str,
+    writers: Sequence[WriterSchema],
+    stored: Optional[StructType],
+    may_rewrite: bool = True,
+    inferred: Optional[Mapping[str, str]] = None,
 ) -> PlannedRead:
     """Agree on columns, writer schema by writer schema in their order; one that doesn't fit is refused, the rest go on.
 
@@ -103,7 +128,10 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 def _without_rewriting(before: Mapping[str, str], after: Mapping[str, str], config: TableConfig) -> None:
     for name in rewritten_columns(before, after):
         raise incompatible(
-            name, before[name], after[name], f"the whole table would have to be written anew, and it is larger than its rewrite_limit of {config.rewrite_limit_bytes:,} bytes",
+            name,
+            before[name],
+            after[name],
+            f"the whole table would have to be written anew, and it is larger than its rewrite_limit of {config.rewrite_limit_bytes:,} bytes",
             "Raise the table's rewrite_limit and retry what waits, or give the topic a table of another name",
         )
 

@@ -1,4 +1,5 @@
 """Reads change objects by exact version in Spark tasks: each whole, or not at all with its reason in S3."""
+
 from __future__ import annotations
 
 import heapq
@@ -26,7 +27,9 @@ TASK_BYTES, TASK_OBJECTS, TASKS_PER_CORE = 4 * 1024**2, 25, 4
 LONGEST_REASON = 2_000  # characters
 
 
-def read_changes(spark: SparkSession, *, objects: Sequence[ManifestObject], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects) -> DataFrame:
+def read_changes(
+    spark: SparkSession, *, objects: Sequence[ManifestObject], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
+) -> DataFrame:
     """The changes in the objects, columns raw (see raw_columns.py), hidden columns beside.
 
     An object that can't be decoded gives no row, nor does a record that can't be merged; the task
@@ -67,7 +70,9 @@ def _task(
     return run
 
 
-def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str, seen: SeenObjects) -> Iterator[pa.RecordBatch]:
+def _read_share(
+    s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str, seen: SeenObjects
+) -> Iterator[pa.RecordBatch]:
     for item, body in bodies(s3, share, plan.limits.object_bytes):
         try:
             decoded = decode(body(), item, plan)
@@ -77,12 +82,16 @@ def _read_share(s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, 
             _leave_error(s3, silver_bucket, plan, item, error)
             continue
         if decoded.rows:  # before any row of the object goes on: what is counted is there to be seen
-            leave_rows(s3, silver_bucket, batch=plan.batch, table=plan.table, object_hash=item.id.hash, rows=decoded.rows)
+            leave_rows(
+                s3, silver_bucket, batch=plan.batch, table=plan.table, object_hash=item.id.hash, rows=decoded.rows
+            )
         seen.add(decoded.seen)
         yield from decoded.batches
 
 
-def bodies(s3: Objects, share: Sequence[ManifestObject], limit: int) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:
+def bodies(
+    s3: Objects, share: Sequence[ManifestObject], limit: int
+) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:
     """Every object with its bytes to come, in order, read ahead within bounds."""
     waiting: Deque[Tuple[ManifestObject, "Future[bytes]"]] = deque()
     ahead = 0
@@ -100,9 +109,13 @@ def bodies(s3: Objects, share: Sequence[ManifestObject], limit: int) -> Iterator
 
 
 def _leave_error(s3: Objects, silver_bucket: str, plan: ReaderPlan, item: ManifestObject, error: SluiceError) -> None:
-    leave_error(s3, silver_bucket, batch=plan.batch, table=plan.table, error=ObjectError(item.id.hash, error.code, told(error)))
+    leave_error(
+        s3, silver_bucket, batch=plan.batch, table=plan.table, error=ObjectError(item.id.hash, error.code, told(error))
+    )
 
 
 def told(error: SluiceError) -> str:
     """An error and its facts in one line."""
-    return "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])[:LONGEST_REASON]
+    return "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])[
+        :LONGEST_REASON
+    ]

@@ -1,4 +1,5 @@
 """Turns records into Arrow batches of raw and hidden columns, whatever format they came in."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -17,7 +18,12 @@ from sluice_spark.raw_columns import arrow_type, nulls, raw_array, spark_type
 from sluice_spark.task_plan import ReaderPlan
 from sluice_spark.unchanged_values import without_placeholders
 
-_HIDDEN_ARROW: Dict[str, pa.DataType] = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64(), "int": pa.int32()}
+_HIDDEN_ARROW: Dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+}
 _NAMES = pa.list_(pa.string())
 _OF_NO_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
 
@@ -53,11 +59,21 @@ def batch_schema(plan: ReaderPlan) -> pa.Schema:
 def spark_fields(plan: ReaderPlan) -> Tuple[Tuple[str, str], ...]:
     """Name and Spark type of every column of `batch_schema`, in order."""
     data = tuple((column.name, spark_type(column)) for column in plan.columns)
-    return data + tuple((column.name, column.spark_type) for column in hidden.HIDDEN) + ((hidden.UNCHANGED, "array<string>"),)
+    return (
+        data
+        + tuple((column.name, column.spark_type) for column in hidden.HIDDEN)
+        + ((hidden.UNCHANGED, "array<string>"),)
+    )
 
 
 def record_batch(
-    records: Sequence[Dict[str, Any]], *, numbers: Sequence[int], first_offset: int, writer: WriterSchema, item: ManifestObject, plan: ReaderPlan
+    records: Sequence[Dict[str, Any]],
+    *,
+    numbers: Sequence[int],
+    first_offset: int,
+    writer: WriterSchema,
+    item: ManifestObject,
+    plan: ReaderPlan,
 ) -> pa.RecordBatch:
     """One chunk of an object's records. `numbers` are their places in the object (from 0), `first_offset` the Kafka offset
     of the object's first record."""
@@ -70,7 +86,11 @@ def record_batch(
     ops = _column(records, meta.op)
     _known_operations(ops, numbers)
     if plan.append_only and ops is not None and hidden.TRUNCATE in ops:
-        raise UnsupportedOperation("A truncate takes nothing out of an append-only table", op=hidden.TRUNCATE, record=numbers[ops.index(hidden.TRUNCATE)])
+        raise UnsupportedOperation(
+            "A truncate takes nothing out of an append-only table",
+            op=hidden.TRUNCATE,
+            record=numbers[ops.index(hidden.TRUNCATE)],
+        )
     if ops is not None and not _OF_NO_ROW.isdisjoint(ops):
         rows = [_NO_ROW if op in _OF_NO_ROW else row for row, op in zip(rows, ops)]
     # An append-only table holds what happened, deletes among it: nothing of it is ever gone.
@@ -114,17 +134,30 @@ def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema,
 
 
 def _positions(
-    rows: Sequence[Any], source: Sequence[Any], ops: Optional[Sequence[Any]], offsets: Sequence[int], writer: WriterSchema, plan: ReaderPlan
+    rows: Sequence[Any],
+    source: Sequence[Any],
+    ops: Optional[Sequence[Any]],
+    offsets: Sequence[int],
+    writer: WriterSchema,
+    plan: ReaderPlan,
 ) -> List[str]:
     ordering = writer.row.column(plan.position) if plan.position is not None else None
     if ordering is not None:
-        return [encode_watermark(plan.generation, ordering, row[ordering.written_name], offset) for row, offset in zip(rows, offsets)]
+        return [
+            encode_watermark(plan.generation, ordering, row[ordering.written_name], offset)
+            for row, offset in zip(rows, offsets)
+        ]
     kind, names = writer.meta.position.kind, writer.meta.position.names
-    components: List[Sequence[Any]] = list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
+    components: List[Sequence[Any]] = (
+        list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
+    )
     if names and ops is None:  # what names no place in the log was read by a snapshot: nothing else comes without
         components = [of_snapshot(kind, parts) for parts in components]
     elif names and ops is not None and hidden.SNAPSHOT_READ in ops:
-        components = [of_snapshot(kind, parts) if op == hidden.SNAPSHOT_READ and not parts[0] else parts for parts, op in zip(components, ops)]
+        components = [
+            of_snapshot(kind, parts) if op == hidden.SNAPSHOT_READ and not parts[0] else parts
+            for parts, op in zip(components, ops)
+        ]
     return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
 
 
@@ -153,10 +186,20 @@ def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: S
     return found
 
 
-def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], writer: WriterSchema, plan: ReaderPlan) -> Tuple[List[pa.Array], Optional[pa.Array]]:
+def _data(
+    rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], writer: WriterSchema, plan: ReaderPlan
+) -> Tuple[List[pa.Array], Optional[pa.Array]]:
     if None in rows:
-        raise NullRecordKey("A change has neither a row before nor one after", column=plan.record_key[0], record=numbers[rows.index(None)])
-    empty = next((number for number, row in zip(numbers, rows) if row is not _NO_ROW), None) if not writer.row.columns else None
+        raise NullRecordKey(
+            "A change has neither a row before nor one after",
+            column=plan.record_key[0],
+            record=numbers[rows.index(None)],
+        )
+    empty = (
+        next((number for number, row in zip(numbers, rows) if row is not _NO_ROW), None)
+        if not writer.row.columns
+        else None
+    )
     if empty is not None:
         raise NullRecordKey("A change has a row without columns", column=plan.record_key[0], record=empty)
     arrays: List[pa.Array] = []
@@ -172,18 +215,34 @@ def _data(rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], wri
         name, own_name = wanted.name, written.written_name
         values = [row[own_name] for row in rows]
         if name in plan.record_key and None in values:
-            missing = next((number for number, row in zip(numbers, rows) if row is not _NO_ROW and row[own_name] is None), None)
+            missing = next(
+                (number for number, row in zip(numbers, rows) if row is not _NO_ROW and row[own_name] is None), None
+            )
             if missing is not None:
                 raise NullRecordKey(f"The key column {name} is null", column=name, record=missing)
         arrays.append(raw_array(values, written, wanted, room))
         room -= arrays[-1].nbytes
         if room < 0:
-            raise ExpansionLimit(f"{len(rows):,} rows of the object take more than {plan.limits.decoded_bytes:,} bytes", limit=plan.limits.decoded_bytes, unit="bytes")
+            raise ExpansionLimit(
+                f"{len(rows):,} rows of the object take more than {plan.limits.decoded_bytes:,} bytes",
+                limit=plan.limits.decoded_bytes,
+                unit="bytes",
+            )
     made = dict(zip((column.name for column in plan.columns), arrays))
-    check_key_texts({name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_by))
-    check_key_times({column.name: (made[column.name], column.kind) for column in plan.columns if column.name in plan.record_key}, numbers)
+    check_key_texts(
+        {name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_by)
+    )
+    check_key_times(
+        {column.name: (made[column.name], column.kind) for column in plan.columns if column.name in plan.record_key},
+        numbers,
+    )
     check_folder_texts({name: made[name] for name in plan.partition_by if name in made}, numbers)
-    return without_placeholders(arrays, [column.name for column in plan.columns], found=placeholders(plan.unavailable_value), never=plan.record_key)
+    return without_placeholders(
+        arrays,
+        [column.name for column in plan.columns],
+        found=placeholders(plan.unavailable_value),
+        never=plan.record_key,
+    )
 
 
 def _column(records: Sequence[Any], name: Optional[str]) -> Optional[List[Any]]:
@@ -205,7 +264,9 @@ def _part(records: Sequence[Any], name: str) -> List[Any]:
 def _known_operations(ops: Optional[List[Any]], numbers: Sequence[int]) -> None:
     for op in set(ops or ()):
         if op is not None and op not in hidden.OPS:
-            raise UnsupportedOperation(f"The operation {op[:20]!r} is not known", op=op[:20], record=numbers[(ops or []).index(op)])
+            raise UnsupportedOperation(
+                f"The operation {op[:20]!r} is not known", op=op[:20], record=numbers[(ops or []).index(op)]
+            )
 
 
 def _deleted(records: Sequence[Any], ops: Optional[List[Any]], name: Optional[str]) -> List[bool]:

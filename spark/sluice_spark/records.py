@@ -1,4 +1,5 @@
 """What every format's reader gives: the writer's schema, how many records there are, and the records in chunks."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

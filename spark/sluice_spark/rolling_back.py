@@ -1,4 +1,5 @@
 """Undoes what somebody left unfinished on a table's timeline, which fences a writer that wakes up late (rule 4)."""
+
 from __future__ import annotations
 
 from typing import Any, Tuple
@@ -29,13 +30,19 @@ def roll_back_unfinished(hudi: HudiTable) -> Tuple[str, ...]:
         client.close()
     left = _unfinished(hudi)
     if left:
-        raise StillUnfinished(f"{hudi.config.table} still has unfinished instants", table=hudi.config.table, instants=[_text(item) for item in left])
+        raise StillUnfinished(
+            f"{hudi.config.table} still has unfinished instants",
+            table=hudi.config.table,
+            instants=[_text(item) for item in left],
+        )
     return tuple(str(instant.requestedTime()) for instant in found)
 
 
 def _unfinished(hudi: HudiTable) -> Tuple[Any, ...]:
     pending = instants(hudi.jvm.meta_client(hudi.path).getActiveTimeline().filterInflightsAndRequested())
-    return tuple(item for item in pending if not (item.getAction() == _COMPACTION and str(item.getState()) == _REQUESTED))
+    return tuple(
+        item for item in pending if not (item.getAction() == _COMPACTION and str(item.getState()) == _REQUESTED)
+    )
 
 
 def _roll_back(hudi: HudiTable, client: Any, instant: Any) -> None:
@@ -50,7 +57,9 @@ def _roll_back(hudi: HudiTable, client: Any, instant: Any) -> None:
     elif action == _ROLLBACK:
         # Carried on by the rollback of the instant that it undoes; alone, that instant is gone and so is its purpose.
         timeline = hudi.jvm.meta_client(hudi.path).getActiveTimeline()
-        if any(item.requestedTime() == instant.requestedTime() for item in instants(timeline.filterInflightsAndRequested())):
+        if any(
+            item.requestedTime() == instant.requestedTime() for item in instants(timeline.filterInflightsAndRequested())
+        ):
             timeline.deletePending(instant)
 
 

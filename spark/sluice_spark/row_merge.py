@@ -1,4 +1,5 @@
 """The rows that a part's changes make of a table: what wins, what is folded, what a truncate empties, each counted."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -50,7 +51,9 @@ class MergedRows:
 class RowMerge:
     """One part's merge up to the rows. A context: frames are cached inside it, and computed when they are first counted."""
 
-    def __init__(self, hudi: HudiTable, config: TableConfig, *, target: StructType, facts: TableFacts, few: bool) -> None:
+    def __init__(
+        self, hudi: HudiTable, config: TableConfig, *, target: StructType, facts: TableFacts, few: bool
+    ) -> None:
         """`few` says that the batch's keys are few enough to send them to every task of a scan."""
         self._hudi = hudi
         self._key = config.record_key
@@ -64,7 +67,9 @@ class RowMerge:
     def __enter__(self) -> RowMerge:
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
         for frame in self._held:
             frame.unpersist()
 
@@ -84,7 +89,9 @@ class RowMerge:
         decided = merging.marked(beside, floor=floor, purged=purged, purged_partition=self._facts.purged_partition)
         counts, found, truncate = _counted(decided)
         if truncate is not None and truncate.position > floor:
-            decided = merging.marked(beside, floor=truncate.position, purged=purged, purged_partition=self._facts.purged_partition)
+            decided = merging.marked(
+                beside, floor=truncate.position, purged=purged, purged_partition=self._facts.purged_partition
+            )
             counts, found, _ = _counted(decided)
             floor = truncate.position
         rows = merging.winners(decided, target=self._target)
@@ -108,10 +115,16 @@ class RowMerge:
         A replay, and objects that come late, bring what was written before. Where the newer has the lower position,
         the source's log began again lower. Rows of a snapshot that stand before the log mean to lose.
         """
-        placed = ~F.coalesce((quoted(hidden.OP) == hidden.SNAPSHOT_READ) & quoted(hidden.POSITION).rlike(BEFORE_THE_LOG), F.lit(False))
+        placed = ~F.coalesce(
+            (quoted(hidden.OP) == hidden.SNAPSHOT_READ) & quoted(hidden.POSITION).rlike(BEFORE_THE_LOG), F.lit(False)
+        )
         lost = beside.where(F.col(merging.NEWEST) & ~merging.of_no_row() & placed)
-        lost = lost.where((quoted(hidden.POSITION) < F.col(merging.STORED_POSITION)) | (quoted(hidden.POSITION) <= F.lit(floor)))
-        newer = F.when(F.col(merging.STORED_POSITION).isNull(), True).otherwise(quoted(hidden.OFFSET) > F.col(_STORED_OFFSET))
+        lost = lost.where(
+            (quoted(hidden.POSITION) < F.col(merging.STORED_POSITION)) | (quoted(hidden.POSITION) <= F.lit(floor))
+        )
+        newer = F.when(F.col(merging.STORED_POSITION).isNull(), True).otherwise(
+            quoted(hidden.OFFSET) > F.col(_STORED_OFFSET)
+        )
         if self._facts.empty:
             outdated = lost.count()
         else:
@@ -119,13 +132,26 @@ class RowMerge:
             held = stored.select(*[quoted(name) for name in self._key], quoted(hidden.OFFSET).alias(_STORED_OFFSET))
             keys = merging.keys_of(lost, F.lit(True), record_key=self._key)
             held = held.join(keys, merging.same_key(held, keys, record_key=self._key), "left_semi")
-            renamed = merging.keys_of(held.withColumn(merging.NEWEST, F.lit(True)), F.lit(True), record_key=self._key, beside=(_STORED_OFFSET,))
-            outdated = lost.join(renamed, merging.same_key(lost, renamed, record_key=self._key), "left").where(newer).count()
+            renamed = merging.keys_of(
+                held.withColumn(merging.NEWEST, F.lit(True)),
+                F.lit(True),
+                record_key=self._key,
+                beside=(_STORED_OFFSET,),
+            )
+            outdated = (
+                lost.join(renamed, merging.same_key(lost, renamed, record_key=self._key), "left").where(newer).count()
+            )
         mostly = is_mostly(outdated, counts["losing"] + counts["winning"])
         return {**counts, "outdated": outdated, **({"mostly_losing": 1} if mostly else {})}
 
     def _with_folded(
-        self, rows: DataFrame, decided: DataFrame, counts: Dict[str, int], found: _Found, floor: str, truncate: Optional[Truncate]
+        self,
+        rows: DataFrame,
+        decided: DataFrame,
+        counts: Dict[str, int],
+        found: _Found,
+        floor: str,
+        truncate: Optional[Truncate],
     ) -> Tuple[DataFrame, Dict[str, int]]:
         every = filling.unavailable_columns(self._target, self._key)
         narrow = not (found.supplying or truncate is not None or self._ignore)
@@ -133,15 +159,31 @@ class RowMerge:
         stored = None
         if not self._facts.empty and self._facts.schema is not None:
             # A winner tells all columns but these itself; a stored row that is kept is written again whole.
-            wanted = [name for name in self._facts.schema.names if not narrow or name in {*self._key, *hidden.NAMES, *columns}]
+            wanted = [
+                name for name in self._facts.schema.names if not narrow or name in {*self._key, *hidden.NAMES, *columns}
+            ]
             stored = self._hudi.stored(self._facts, *wanted)
         history = filling.history(
-            decided, fills=F.col(merging.FILLS), taken=F.col(merging.FILLS) | F.col(merging.WINS), stored=stored,
-            touched=None if truncate is None else owing_from_before(truncate), target=self._target, record_key=self._key,
-            floor=floor, ignore_deletes=self._ignore,
+            decided,
+            fills=F.col(merging.FILLS),
+            taken=F.col(merging.FILLS) | F.col(merging.WINS),
+            stored=stored,
+            touched=None if truncate is None else owing_from_before(truncate),
+            target=self._target,
+            record_key=self._key,
+            floor=floor,
+            ignore_deletes=self._ignore,
         )
-        folded = self._cached(filling.folded(
-            history, target=self._target, record_key=self._key, columns=columns, floor=floor, ignore_deletes=self._ignore))
+        folded = self._cached(
+            filling.folded(
+                history,
+                target=self._target,
+                record_key=self._key,
+                columns=columns,
+                floor=floor,
+                ignore_deletes=self._ignore,
+            )
+        )
         done = folded.agg(
             F.count(F.when(~F.col(filling.SUPPLIED), 1)).alias("new"),
             F.count(F.when(~F.col(filling.SUPPLIED) & quoted(hidden.DELETED), 1)).alias("deleted"),
@@ -150,8 +192,12 @@ class RowMerge:
         ).first()
         assert done is not None
         counts = {
-            **counts, "winning": counts["winning"] + done["new"], "deleted": counts["deleted"] + done["deleted"],
-            "losing": counts["losing"] - done["new"] - done["supplied"], "supplied": done["supplied"], "owed": done["owed"],
+            **counts,
+            "winning": counts["winning"] + done["new"],
+            "deleted": counts["deleted"] + done["deleted"],
+            "losing": counts["losing"] - done["new"] - done["supplied"],
+            "supplied": done["supplied"],
+            "owed": done["owed"],
         }
         return rows.unionByName(folded.select(*[quoted(name) for name in self._target.names])), counts
 
@@ -179,7 +225,12 @@ class _Found:
 
 def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Truncate]]:
     """What the part's changes came to, in one pass that also computes the rows."""
-    wins, fills, deleted, newest = F.col(merging.WINS), F.col(merging.FILLS), quoted(hidden.DELETED), F.col(merging.NEWEST)
+    wins, fills, deleted, newest = (
+        F.col(merging.WINS),
+        F.col(merging.FILLS),
+        quoted(hidden.DELETED),
+        F.col(merging.NEWEST),
+    )
     op, position = quoted(hidden.OP), quoted(hidden.POSITION)
     row, truncates = newest & ~merging.of_no_row(), op == hidden.TRUNCATE
     found = decided.agg(
@@ -200,14 +251,24 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
     read, keys, winning = found["read"] or 0, found["keys"], found["winning"]
     counts = {
         # Changes that lost to another of the same batch, and keys whose latest change was not newer than the table's.
-        "read": read, "winning": winning, "deleted": found["deleted"], "overtaken": read - keys - of_no_row, "losing": keys - winning,
+        "read": read,
+        "winning": winning,
+        "deleted": found["deleted"],
+        "overtaken": read - keys - of_no_row,
+        "losing": keys - winning,
         "repeated": found["repeated"],
     }
     # Values of the written rows that no date or timestamp holds: infinities, stored as null, and digits below a microsecond, cut.
-    counts.update({name: found[name] for name in ("truncates", "messages", "inexact", "below_purge_floor") if found[name]})
+    counts.update(
+        {name: found[name] for name in ("truncates", "messages", "inexact", "below_purge_floor") if found[name]}
+    )
     # Only counts in the first pass, one hash aggregation; what batches of every day don't need is asked for after it.
     unchanged = _unchanged(decided) if found["filling"] else ()
-    return counts, _Found(found["filling"], found["supplying"], unchanged), _newest_truncate(decided) if found["truncates"] else None
+    return (
+        counts,
+        _Found(found["filling"], found["supplying"], unchanged),
+        _newest_truncate(decided) if found["truncates"] else None,
+    )
 
 
 def _unchanged(decided: DataFrame) -> Tuple[str, ...]:
@@ -219,8 +280,11 @@ def _unchanged(decided: DataFrame) -> Tuple[str, ...]:
 
 def _newest_truncate(decided: DataFrame) -> Truncate:
     chosen = [
-        quoted(hidden.POSITION).alias("position"), quoted(hidden.SOURCE_TS_MS).alias("source_ts_ms"), quoted(hidden.OBJECT).alias("object"),
-        quoted(hidden.OFFSET).alias("offset"), (quoted(hidden.PARTITION) if hidden.PARTITION in decided.columns else F.lit(None)).alias("partition"),
+        quoted(hidden.POSITION).alias("position"),
+        quoted(hidden.SOURCE_TS_MS).alias("source_ts_ms"),
+        quoted(hidden.OBJECT).alias("object"),
+        quoted(hidden.OFFSET).alias("offset"),
+        (quoted(hidden.PARTITION) if hidden.PARTITION in decided.columns else F.lit(None)).alias("partition"),
     ]
     found = decided.where(quoted(hidden.OP) == hidden.TRUNCATE).select(*chosen).orderBy(F.desc("position")).first()
     assert found is not None

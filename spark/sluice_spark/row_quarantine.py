@@ -1,4 +1,5 @@
 """Takes out of a chunk of records those that can't be merged, so that each costs itself and not its object."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -36,14 +37,20 @@ class BadRow:
     value: Any
 
 
-def sound_batch(records: Sequence[Record], numbers: Sequence[int], make: Make, *, limit: int, before: int = 0) -> Tuple[Optional[pa.RecordBatch], List[BadRow]]:
+def sound_batch(
+    records: Sequence[Record], numbers: Sequence[int], make: Make, *, limit: int, before: int = 0
+) -> Tuple[Optional[pa.RecordBatch], List[BadRow]]:
     """The batch of all records that `make` takes, and the others. `numbers` are the records' places in the object.
 
     A chunk without trouble costs one call. Else halves are tried, so that one bad record costs about two
     calls more. Raises TooManyBadRows beyond `limit`, of which the object's earlier chunks had `before`,
     and what may pass by itself.
     """
-    broken = [BadRow(number, record.error, record.content) for record, number in zip(records, numbers) if isinstance(record, BrokenRecord)]
+    broken = [
+        BadRow(number, record.error, record.content)
+        for record, number in zip(records, numbers)
+        if isinstance(record, BrokenRecord)
+    ]
     _within(broken, before, limit)
     if broken:
         pairs = [(record, number) for record, number in zip(records, numbers) if not isinstance(record, BrokenRecord)]
@@ -62,7 +69,9 @@ def sound_batch(records: Sequence[Record], numbers: Sequence[int], make: Make, *
     return make([record for record, _ in kept], [number for _, number in kept]), bad
 
 
-def _bad(records: Sequence[Dict[str, Any]], numbers: Sequence[int], make: Make, before: int, limit: int) -> List[BadRow]:
+def _bad(
+    records: Sequence[Dict[str, Any]], numbers: Sequence[int], make: Make, before: int, limit: int
+) -> List[BadRow]:
     """The bad ones among records of which at least one is bad."""
     found: List[BadRow] = []
     pending = [(0, len(records))]
@@ -96,4 +105,9 @@ def _made(records: Sequence[Dict[str, Any]], numbers: Sequence[int], make: Make)
 def _within(found: Sequence[BadRow], before: int, limit: int) -> None:
     if found and before + len(found) > limit:
         last = found[-1]
-        raise TooManyBadRows(f"More than {limit} records can't be merged; one of them: {last.error.message}", limit=limit, last_code=last.error.code, record=last.record)
+        raise TooManyBadRows(
+            f"More than {limit} records can't be merged; one of them: {last.error.message}",
+            limit=limit,
+            last_code=last.error.code,
+            record=last.record,
+        )

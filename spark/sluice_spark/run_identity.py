@@ -1,4 +1,5 @@
 """Who this driver is: the lane, the run, and the job run and attempt that EMR Serverless gave it."""
+
 from __future__ import annotations
 
 import re

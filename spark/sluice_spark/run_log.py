@@ -1,4 +1,5 @@
 """The driver's log: one JSON object per line, with the run and the lane on every one."""
+
 from __future__ import annotations
 
 import json
@@ -36,8 +37,15 @@ class RunLog:
         if isinstance(error, SluiceError):
             facts = {"code": error.code, "retriable": error.retriable, "facts": error.facts}
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        self.event(name, level="error", error=describe(error), error_type=type(error).__name__,
-                   trace=trace[-_LONGEST_TRACE:], **facts, **fields)
+        self.event(
+            name,
+            level="error",
+            error=describe(error),
+            error_type=type(error).__name__,
+            trace=trace[-_LONGEST_TRACE:],
+            **facts,
+            **fields,
+        )
 
 
 def describe(error: BaseException) -> str:

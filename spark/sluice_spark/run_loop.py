@@ -1,4 +1,5 @@
 """The life of a run: hold the lane, finish what was left, claim and merge, serve tables in between, release."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -34,8 +35,21 @@ class RunEnd:
 class RunLoop:
     """One run of one lane. `run` is called once."""
 
-    def __init__(self, *, ledger: Ledger, hold: LaneHold, takeover: Takeover, claims: ClaimStep, batches: BatchStep, services: ServiceStep, merger: Merger,
-                 configuration: ConfigurationInForce, clock: Clock, log: Log, poll_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        hold: LaneHold,
+        takeover: Takeover,
+        claims: ClaimStep,
+        batches: BatchStep,
+        services: ServiceStep,
+        merger: Merger,
+        configuration: ConfigurationInForce,
+        clock: Clock,
+        log: Log,
+        poll_s: float,
+    ) -> None:
         """`poll_s` is the seconds between two looks at the lane while nothing is claimable."""
         self._ledger = ledger
         self._hold = hold
@@ -53,7 +67,9 @@ class RunLoop:
         self._idle: Optional[IdleLane] = None
         self._unresolved: Dict[Tuple[str, str], int] = {}
         self._closed = 0
-        self._ingest_next = False  # whether a slice was done since the last claim: nothing overdue goes before claimable work twice
+        self._ingest_next = (
+            False  # whether a slice was done since the last claim: nothing overdue goes before claimable work twice
+        )
 
     def run(self) -> RunEnd:
         """Hold the lane and work until it is released, refused or lost. Other errors are raised: the run died."""
@@ -84,7 +100,9 @@ class RunLoop:
             lane = self._hold.read()
             now = self._clock.now_ms()
             staying = self._staying()
-            decision = linger.decide(self._idle, staying, arrivals=lane.arrivals, pause_requested=lane.pause_requested, now=now)
+            decision = linger.decide(
+                self._idle, staying, arrivals=lane.arrivals, pause_requested=lane.pause_requested, now=now
+            )
             if decision == linger.LOOK:
                 self._look(lane)
             elif decision == linger.RELEASE:
@@ -133,8 +151,13 @@ class RunLoop:
         for table, retry_at in end.unresolved.items():
             self._unresolved[end.batch, table] = retry_at
         self._closed += end.closed
-        self._log.event("profile", batch=end.batch, objects=len(taken.objects), seconds=taken.profile.seconds(),
-                        oldest_waited_s=waited_ms / 1000)
+        self._log.event(
+            "profile",
+            batch=end.batch,
+            objects=len(taken.objects),
+            seconds=taken.profile.seconds(),
+            oldest_waited_s=waited_ms / 1000,
+        )
         return end
 
     def _finish_unsettled(self) -> None:
@@ -144,7 +167,9 @@ class RunLoop:
 
     def _release(self, lane: LaneState, now: int) -> bool:
         # What this run found unclaimable may be claimable under the configuration that outgrew it.
-        due_at = now if self._configuration.outgrown else linger.due_at_release(self._idle, arrivals=lane.arrivals, now=now)
+        due_at = (
+            now if self._configuration.outgrown else linger.due_at_release(self._idle, arrivals=lane.arrivals, now=now)
+        )
         released = self._hold.release(lane.arrivals, due_at)
         if not released:
             self._log.event("release_refused", arrivals=lane.arrivals)

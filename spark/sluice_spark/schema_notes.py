@@ -1,4 +1,5 @@
 """Writes down what a merge learns of a table's schemas: each writer schema's verdict, and the table's own columns."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +20,14 @@ _NOTHING_NEW = (SAME, DROPPED, NARROWER)
 
 
 def remember_schemas(
-    history: SchemaHistory, config: TableConfig, *, writers: Sequence[WriterSchema], inferred: Iterable[str], verdicts: Mapping[str, Evolution], at: int, batch: str
+    history: SchemaHistory,
+    config: TableConfig,
+    *,
+    writers: Sequence[WriterSchema],
+    inferred: Iterable[str],
+    verdicts: Mapping[str, Evolution],
+    at: int,
+    batch: str,
 ) -> None:
     """Note every schema with its verdict. Before the commit: what is merged is then never without its schema.
 
@@ -37,4 +45,6 @@ def remember_schemas(
 def remember_columns(history: SchemaHistory, config: TableConfig, stored: Optional[StructType]) -> None:
     """Tell the table's columns as its newest commit has them; admission compares with them."""
     if stored is not None:
-        history.keep_columns(StoredColumns(config.table, {field.name: field.dataType.simpleString() for field in stored.fields}))
+        history.keep_columns(
+            StoredColumns(config.table, {field.name: field.dataType.simpleString() for field in stored.fields})
+        )

@@ -1,4 +1,5 @@
 """Finds out, in Spark tasks, which schemas the objects have whose heads don't tell."""
+
 from __future__ import annotations
 
 import json
@@ -19,8 +20,16 @@ from sluice_spark.json_records import json_schemas
 from sluice_spark.reading import balanced, bodies, task_count, told
 
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
-_ARROW = pa.schema([
-    ("object", pa.string()), ("fingerprint", pa.string()), ("schema", pa.string()), ("inferred", pa.bool_()), ("code", pa.string()), ("reason", pa.string())])
+_ARROW = pa.schema(
+    [
+        ("object", pa.string()),
+        ("fingerprint", pa.string()),
+        ("schema", pa.string()),
+        ("inferred", pa.bool_()),
+        ("code", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,9 @@ class Scanned:
     errors: Tuple[ObjectError, ...]
 
 
-def scan_schemas(spark: SparkSession, *, objects: Sequence[ManifestObject], config: TableConfig, source: ObjectSource) -> Scanned:
+def scan_schemas(
+    spark: SparkSession, *, objects: Sequence[ManifestObject], config: TableConfig, source: ObjectSource
+) -> Scanned:
     """Read JSON objects for their schemas alone; a few lines per object come back, never data.
 
     An object that can't be read is in `errors`; S3's passing troubles raise, and Spark runs the task again.
@@ -69,11 +80,15 @@ def _task(
     return run
 
 
-def _scan(item: ManifestObject, body: Callable[[], bytes], config: TableConfig, sent: Set[str]) -> Iterator[Dict[str, Any]]:
+def _scan(
+    item: ManifestObject, body: Callable[[], bytes], config: TableConfig, sent: Set[str]
+) -> Iterator[Dict[str, Any]]:
     """One row per schema of the object; its text only the first time that a task meets it."""
     try:
         text = body()
-        schemas, inferred = read_or_refused(lambda: json_schemas(text, config.json_types, config.limits, config.unavailable_value))
+        schemas, inferred = read_or_refused(
+            lambda: json_schemas(text, config.json_types, config.limits, config.unavailable_value)
+        )
     except SluiceError as error:
         if error.retriable:
             raise

@@ -1,4 +1,5 @@
 """S3 under a prefix: what merging writes beside its tables goes into a trial's own folder."""
+
 from __future__ import annotations
 
 from typing import Any, Iterator, Optional
@@ -24,4 +25,4 @@ class ScratchObjects(Objects):
 
     def keys(self, bucket: str, prefix: str) -> Iterator[str]:
         """As Objects.keys; what is listed can be asked for."""
-        return (key[len(self._prefix):] for key in super().keys(bucket, self._prefix + prefix))
+        return (key[len(self._prefix) :] for key in super().keys(bucket, self._prefix + prefix))

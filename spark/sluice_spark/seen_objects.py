@@ -1,4 +1,5 @@
 """Brings what read tasks saw of their objects back to the driver, beside the rows."""
+
 from __future__ import annotations
 
 from typing import Dict, List, Sequence
@@ -37,5 +38,8 @@ class SeenObjects:
         """What was seen of these objects, in the order of their admission. It is forgotten here: Spark keeps accumulators for ever."""
         seen = dict(self._seen.value)
         self._seen.value.clear()
-        return [seen[item.id.hash] for item in sorted(objects, key=lambda item: (item.admitted_at, item.id)) if item.id.hash in seen]
-
+        return [
+            seen[item.id.hash]
+            for item in sorted(objects, key=lambda item: (item.admitted_at, item.id))
+            if item.id.hash in seen
+        ]

@@ -1,4 +1,5 @@
 """Table services between batches: which request is next, one bounded slice of it, and what becomes of the request."""
+
 from __future__ import annotations
 
 from typing import Dict, FrozenSet, Optional, Tuple
@@ -21,7 +22,16 @@ LOOK_FOR_OVERDUE_MS = 60_000  # under load that never ends the requests are read
 class ServiceStep:
     """Does the lane's service requests, one slice at a time. A failed slice stays with its request (invariant 5)."""
 
-    def __init__(self, *, ledger: Ledger, merger: Merger, configuration: ConfigurationInForce, hold: LaneHold, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        merger: Merger,
+        configuration: ConfigurationInForce,
+        hold: LaneHold,
+        clock: Clock,
+        log: Log,
+    ) -> None:
         self._ledger = ledger
         self._merger = merger
         self._configuration = configuration
@@ -75,39 +85,80 @@ class ServiceStep:
                 self._hold.check()
             return  # it was changed since the look
         slice_s = self._configuration.current.lane(me.lane).service_slice_s
-        self._log.event("service_began", table=request.table, service=request.service, request=request.request, slice=request.slices + 1)
+        self._log.event(
+            "service_began",
+            table=request.table,
+            service=request.service,
+            request=request.request,
+            slice=request.slices + 1,
+        )
         try:
-            done = self._merger.serve(self._configs[request.table], request.service, self._hold.still_held, slice_s,
-                                      lambda positions: self._ledger.raise_purge_floor(request.table, positions),
-                                      self._ledger.table_state(request.table).watch)
+            done = self._merger.serve(
+                self._configs[request.table],
+                request.service,
+                self._hold.still_held,
+                slice_s,
+                lambda positions: self._ledger.raise_purge_floor(request.table, positions),
+                self._ledger.table_state(request.table).watch,
+            )
         except (LaneLost, *ENDS_RUN) as ended:
             if isinstance(ended, LaneLost):
                 self._hold.lose()
             raise
-        except Exception as failure:  # whatever Spark or Hudi made of it: ingest goes on, and the request says what it was
+        except (
+            Exception
+        ) as failure:  # whatever Spark or Hudi made of it: ingest goes on, and the request says what it was
             self._failed(started, failure)
             return
         end = self._ledger.service_slice_done if done.more else self._ledger.finish_service
         after = end(started, me.run, done.report, self._clock.now_ms())
         self._ledger.progressed(me.lane, me.run)
-        self._log.event("service_slice_done" if done.more else "service_done", table=request.table, service=request.service, request=request.request,
-                        recorded=after is not None, **done.report.to_dict())
+        self._log.event(
+            "service_slice_done" if done.more else "service_done",
+            table=request.table,
+            service=request.service,
+            request=request.request,
+            recorded=after is not None,
+            **done.report.to_dict(),
+        )
 
     def _failed(self, started: ServiceRequest, failure: Exception) -> None:
         code = failure.code if isinstance(failure, SluiceError) else "service_failed"
-        error = ServiceError(code, describe(failure), retriable=failure.retriable if isinstance(failure, SluiceError) else True)
+        error = ServiceError(
+            code, describe(failure), retriable=failure.retriable if isinstance(failure, SluiceError) else True
+        )
         after = self._ledger.fail_service(started, self._hold.identity.run, error, self._clock.now_ms())
-        self._log.failure("service_failed", failure, table=started.table, service=started.service, request=started.request,
-                          state=None if after is None else after.state, retry_at=after.not_before if after is not None and after.open else None)
+        self._log.failure(
+            "service_failed",
+            failure,
+            table=started.table,
+            service=started.service,
+            request=started.request,
+            state=None if after is None else after.state,
+            retry_at=after.not_before if after is not None and after.open else None,
+        )
 
     def _settled(self, request: ServiceRequest) -> Optional[ServiceRequest]:
         """The request, or what it becomes where a run died in a slice of it."""
         me = self._hold.identity
         if request.state != RUNNING or request.run == me.run:
             return request
-        self._log.event("service_interrupted", table=request.table, service=request.service, request=request.request, from_run=request.run)
+        self._log.event(
+            "service_interrupted",
+            table=request.table,
+            service=request.service,
+            request=request.request,
+            from_run=request.run,
+        )
         return self._ledger.interrupt_service(request, me.run, self._clock.now_ms())
 
     def _withdraw(self, request: ServiceRequest, error: ServiceError) -> None:
         self._ledger.withdraw_service(request, error, self._clock.now_ms())
-        self._log.event("service_withdrawn", level="warning", table=request.table, service=request.service, request=request.request, code=error.code)
+        self._log.event(
+            "service_withdrawn",
+            level="warning",
+            table=request.table,
+            service=request.service,
+            request=request.request,
+            code=error.code,
+        )

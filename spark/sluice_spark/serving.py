@@ -1,4 +1,5 @@
 """One slice of a table service: the table looked at, the work done under the hold, and what it came to."""
+
 from __future__ import annotations
 
 import threading
@@ -54,20 +55,40 @@ class Pace:
 
 
 def serve_table(
-    spark: SparkSession, *, config: TableConfig, service: str, services: MergeServices, pace: Pace, still_held: Callable[[], bool], slice_s: int,
-    raise_floor: RaiseFloor, watch: Mapping[str, Any] = MappingProxyType({}),
+    spark: SparkSession,
+    *,
+    config: TableConfig,
+    service: str,
+    services: MergeServices,
+    pace: Pace,
+    still_held: Callable[[], bool],
+    slice_s: int,
+    raise_floor: RaiseFloor,
+    watch: Mapping[str, Any] = MappingProxyType({}),
 ) -> SliceDone:
     """Do one slice of a service. Each is idempotent: what an earlier attempt left is undone or carried out first, what is done isn't done again.
 
     `raise_floor` writes the highest positions of rows that are about to be purged into the ledger; `watch` is KafkaWatch.to_dict() of the table. Raises LaneLost before the next write when `still_held` says no, ServiceNotForTable where a service doesn't apply, and
     whatever Spark and Hudi raise: then the table is looked at anew, and rolled back, before it is next written (rule 4).
     """
-    return _Slice(spark, config, service, services, pace, still_held, slice_s, raise_floor, KafkaWatch.from_dict(watch)).done()
+    return _Slice(
+        spark, config, service, services, pace, still_held, slice_s, raise_floor, KafkaWatch.from_dict(watch)
+    ).done()
 
 
 class _Slice:
-    def __init__(self, spark: SparkSession, config: TableConfig, service: str, services: MergeServices, pace: Pace, still_held: Callable[[], bool], slice_s: int,
-                 raise_floor: RaiseFloor, watch: KafkaWatch) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: TableConfig,
+        service: str,
+        services: MergeServices,
+        pace: Pace,
+        still_held: Callable[[], bool],
+        slice_s: int,
+        raise_floor: RaiseFloor,
+        watch: KafkaWatch,
+    ) -> None:
         self._spark = spark
         self._raise_floor = raise_floor
         self._watch = watch
@@ -95,7 +116,11 @@ class _Slice:
         done = self._do(facts)
         after = self._hudi.look()
         if done.report.instant is not None and (after.newest or "") < done.report.instant:
-            raise CommitNotNewest(f"{self._config.table}: {self._service} {done.report.instant} is not on the timeline", table=self._config.table, instant=done.report.instant)
+            raise CommitNotNewest(
+                f"{self._config.table}: {self._service} {done.report.instant} is not on the timeline",
+                table=self._config.table,
+                instant=done.report.instant,
+            )
         known.keep(self._config, after)
         report = replace(done.report, ms=clock.now_ms() - began)
         self._pace.saw(self._config, self._service, report, self._slice_s)
@@ -110,8 +135,16 @@ class _Slice:
         if self._service == PURGE:
             now_ms = self._services.clock.now_ms()
             return purge(
-                self._hudi, self._jvm, spark=self._spark, facts=facts, now_ms=now_ms, budget_bytes=budget, check_held=self._check_held,
-                raise_floor=self._raise_floor, only_partition=only_partition(self._watch, generation=self._config.generation))
+                self._hudi,
+                self._jvm,
+                spark=self._spark,
+                facts=facts,
+                now_ms=now_ms,
+                budget_bytes=budget,
+                check_held=self._check_held,
+                raise_floor=self._raise_floor,
+                only_partition=only_partition(self._watch, generation=self._config.generation),
+            )
         if self._service == CLEANING:
             return self._clean()
         return self._archive()
@@ -128,12 +161,21 @@ class _Slice:
 
     def _refuse_what_does_not_apply(self) -> None:
         applies = {
-            COMPACTION: self._config.table_type == MOR, CLUSTERING: bool(self._config.services.cluster_by),
-            PURGE: self._config.delete_mode == HARD, CLEANING: True, ARCHIVAL: True,
+            COMPACTION: self._config.table_type == MOR,
+            CLUSTERING: bool(self._config.services.cluster_by),
+            PURGE: self._config.delete_mode == HARD,
+            CLEANING: True,
+            ARCHIVAL: True,
         }
         if not applies.get(self._service, False):
-            raise ServiceNotForTable(f"{self._service} has nothing to do with {self._config.table} as it is configured", service=self._service, table=self._config.table)
+            raise ServiceNotForTable(
+                f"{self._service} has nothing to do with {self._config.table} as it is configured",
+                service=self._service,
+                table=self._config.table,
+            )
 
     def _check_held(self) -> None:
         if not self._still_held():
-            raise LaneLost(f"The lane was taken over during {self._service} of {self._config.table}", table=self._config.table)
+            raise LaneLost(
+                f"The lane was taken over during {self._service} of {self._config.table}", table=self._config.table
+            )

@@ -1,4 +1,5 @@
 """Spark's settings that this code can't do without, and the session, made in a thread while the lane is looked at."""
+
 from __future__ import annotations
 
 import re
@@ -52,7 +53,9 @@ def task_cores(submitted: Mapping[str, str]) -> int:
     local = _LOCAL_MASTER.match(submitted.get("spark.master", ""))
     if local:
         return max(1, int(local[1]))
-    executors = int(submitted.get("spark.dynamicAllocation.maxExecutors") or submitted.get("spark.executor.instances") or 1)
+    executors = int(
+        submitted.get("spark.dynamicAllocation.maxExecutors") or submitted.get("spark.executor.instances") or 1
+    )
     return max(2, executors * int(submitted.get("spark.executor.cores") or 1))
 
 

@@ -1,4 +1,5 @@
 """The errors that end a run because Spark is gone or isn't fit for it: no table's fault, so no table is blamed for them."""
+
 from __future__ import annotations
 
 from sluice.engine_report import EngineDoesNotFit, NoBundle

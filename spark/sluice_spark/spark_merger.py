@@ -1,4 +1,5 @@
 """The Merger port on Spark: merge, resolve and serve in the calling thread's own scheduler pool."""
+
 from __future__ import annotations
 
 import threading
@@ -49,21 +50,39 @@ class SparkMerger:
         asked_at, ready = self._services.clock.now_ms(), self._spark.ready()
         with self._pool(table, manifest.batch) as spark:
             waited = () if ready else (Stage(SPARK_STAGE, asked_at, self._services.clock.now_ms() - asked_at),)
-            return merge_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held, before=waited)
+            return merge_part(
+                spark, manifest=manifest, table=table, services=self._services, still_held=still_held, before=waited
+            )
 
     def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
         """Roll back what is unfinished and look the part up."""
         with self._pool(table, manifest.batch) as spark:
             return resolve_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
 
-    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None],
-              watch: Mapping[str, Any] = MappingProxyType({})) -> SliceDone:
+    def serve(
+        self,
+        config: TableConfig,
+        service: str,
+        still_held: Callable[[], bool],
+        slice_s: int,
+        raise_floor: Callable[[Mapping[int, str]], None],
+        watch: Mapping[str, Any] = MappingProxyType({}),
+    ) -> SliceDone:
         """Do one slice of a table service."""
         with self._pool(config.table, service) as spark:
             if self._pace is None:
                 self._pace = Pace(cores=spark.sparkContext.defaultParallelism)
-            return serve_table(spark, config=config, service=service, services=self._services, pace=self._pace, still_held=still_held, slice_s=slice_s,
-                               raise_floor=raise_floor, watch=watch)
+            return serve_table(
+                spark,
+                config=config,
+                service=service,
+                services=self._services,
+                pace=self._pace,
+                still_held=still_held,
+                slice_s=slice_s,
+                raise_floor=raise_floor,
+                watch=watch,
+            )
 
     def abandon(self) -> None:
         """Cancel all jobs. What a cancelled write left is rolled back by whoever takes over."""

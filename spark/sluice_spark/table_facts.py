@@ -1,4 +1,5 @@
 """What one look at a Hudi table tells, and what a commit to it came to."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
 """One table's part of one batch, to its end: merged and settled, or returned to pending after a failure."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ class PartEnd:
 class TableParts:
     """Runs parts. Called from several threads, one table each; a failure stays with its table."""
 
-    def __init__(self, *, ledger: Ledger, manifests: Manifests, merger: Merger, hold: LaneHold, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, *, ledger: Ledger, manifests: Manifests, merger: Merger, hold: LaneHold, clock: Clock, log: Log
+    ) -> None:
         self._ledger = ledger
         self._manifests = manifests
         self._merger = merger
@@ -96,7 +99,9 @@ class TableParts:
             return stored  # it counts more than a timeline tells, and it alone knows of a part without a commit
         return found
 
-    def _after_failure(self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], failure: Exception, profile: Profile) -> PartEnd:
+    def _after_failure(
+        self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], failure: Exception, profile: Profile
+    ) -> PartEnd:
         """A write may fail after its commit is there: look, and only then give the objects back.
 
         The merge ran in this thread, so it has ended; nothing of it can still commit.
@@ -117,7 +122,12 @@ class TableParts:
         retry_at = self._back_off(table, failure)  # before the objects are pending again: nothing claims them early
         me = self._hold.identity
         generation = manifest.tables[table].table_config.generation
-        if self._ledger.return_to_pending(manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id, generation) is None:
+        if (
+            self._ledger.return_to_pending(
+                manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id, generation
+            )
+            is None
+        ):
             self._hold.lose()
             self._hold.check()
         self._log.event("part_returned", batch=manifest.batch, table=table, objects=len(claimed), retry_at=retry_at)
@@ -134,16 +144,28 @@ class TableParts:
         self._ledger.record_table_error(table, describe(failure), retry_at)
         return retry_at
 
-    def _settle(self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], outcome: Outcome, profile: Profile) -> PartEnd:
+    def _settle(
+        self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], outcome: Outcome, profile: Profile
+    ) -> PartEnd:
         """Outcome to S3 first, so that the commit's record outlives the ledger; then the ledger (invariant 8)."""
         self._hold.check()
         with profile.stage("outcome"):
             self._manifests.put_outcome(outcome)
         with profile.stage("settle"):
             self._pin(manifest, table, outcome)
-            self._ledger.settle(manifest.lane, manifest.batch, outcome, sorted(claimed), self._hold.identity.run, self._clock.now_ms())
-        self._log.event("part_settled", batch=manifest.batch, table=table, state=outcome.state, instant=outcome.instant,
-                        no_change=outcome.no_change or None, counts=outcome.counts, quarantined=len(outcome.quarantined) or None)
+            self._ledger.settle(
+                manifest.lane, manifest.batch, outcome, sorted(claimed), self._hold.identity.run, self._clock.now_ms()
+            )
+        self._log.event(
+            "part_settled",
+            batch=manifest.batch,
+            table=table,
+            state=outcome.state,
+            instant=outcome.instant,
+            no_change=outcome.no_change or None,
+            counts=outcome.counts,
+            quarantined=len(outcome.quarantined) or None,
+        )
         return PartEnd(table, SETTLED, outcome)
 
     def _pin(self, manifest: Manifest, table: str, outcome: Outcome) -> None:

@@ -1,4 +1,5 @@
 """Finishing what was left: every unsettled manifest of the lane, each under its own batch id, before anything is claimed."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -32,8 +33,16 @@ class TakenOver:
 class Takeover:
     """Resolves a lane's unsettled manifests, oldest first (rule 4)."""
 
-    def __init__(self, *, ledger: Ledger, manifests: Manifests, batches: BatchStep, hold: LaneHold, log: Log,
-                 new_profile: Callable[[], Profile] = Profile) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        manifests: Manifests,
+        batches: BatchStep,
+        hold: LaneHold,
+        log: Log,
+        new_profile: Callable[[], Profile] = Profile,
+    ) -> None:
         self._ledger = ledger
         self._manifests = manifests
         self._batches = batches
@@ -58,13 +67,25 @@ class Takeover:
         with profile.stage("manifest"):
             manifest = self._manifests.manifest(pointer.s3_key)
         if manifest is None:
-            raise ManifestMissing(f"Manifest {pointer.s3_key} of batch {pointer.batch} is missing", key=pointer.s3_key, batch=pointer.batch)
+            raise ManifestMissing(
+                f"Manifest {pointer.s3_key} of batch {pointer.batch} is missing",
+                key=pointer.s3_key,
+                batch=pointer.batch,
+            )
         # Only the open parts: a part that was returned has objects that are pending again, for another batch.
-        manifest = replace(manifest, tables={table: part for table, part in manifest.tables.items() if table not in pointer.settled_tables})
+        manifest = replace(
+            manifest,
+            tables={table: part for table, part in manifest.tables.items() if table not in pointer.settled_tables},
+        )
         with profile.stage("claim"):
             claimed = frozenset(self._ledger.claim(manifest))  # its author may have died between two objects
-        self._log.event("taking_over", batch=manifest.batch, from_run=manifest.run, tables=sorted(manifest.tables), settled=sorted(pointer.settled_tables))
+        self._log.event(
+            "taking_over",
+            batch=manifest.batch,
+            from_run=manifest.run,
+            tables=sorted(manifest.tables),
+            settled=sorted(pointer.settled_tables),
+        )
         end = self._batches.resume(restricted(manifest, claimed), claimed, profile)
         self._log.event("profile", batch=manifest.batch, seconds=profile.seconds(), taken_over=True)
         return end
-

@@ -1,4 +1,5 @@
 """What a read task is told of the table and the batch; whoever reads objects without Spark makes one, too."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -30,8 +31,22 @@ class ReaderPlan:
     partition_by: Tuple[str, ...] = ()
 
 
-def reader_plan(config: TableConfig, *, batch: str, columns: Tuple[Column, ...], inferred: Mapping[str, str]) -> ReaderPlan:
+def reader_plan(
+    config: TableConfig, *, batch: str, columns: Tuple[Column, ...], inferred: Mapping[str, str]
+) -> ReaderPlan:
     """The plan of one batch's read into a table."""
     return ReaderPlan(
-        batch, config.table, config.record_key, config.generation, columns, config.limits, inferred, config.position, config.append_only, config.unavailable_value,
-        config.coordinates, config.topic, config.partition_by)
+        batch,
+        config.table,
+        config.record_key,
+        config.generation,
+        columns,
+        config.limits,
+        inferred,
+        config.position,
+        config.append_only,
+        config.unavailable_value,
+        config.coordinates,
+        config.topic,
+        config.partition_by,
+    )

@@ -1,4 +1,5 @@
 """A trial of the engine as a process: what it is told, the steps it takes, and the report that it keeps up to date in S3."""
+
 from __future__ import annotations
 
 import argparse
@@ -45,7 +46,11 @@ class TrialArguments:
 
 def parse(argv: Sequence[str]) -> TrialArguments:
     """Read the command line. Exits with status 2 and the usage when it is wrong, as argparse does."""
-    parser = argparse.ArgumentParser(prog="trial.py", allow_abbrev=False, description="One trial of the engine: small tables written, changed, served, read and removed.")
+    parser = argparse.ArgumentParser(
+        prog="trial.py",
+        allow_abbrev=False,
+        description="One trial of the engine: small tables written, changed, served, read and removed.",
+    )
     parser.add_argument("--trial", required=True, help="the trial's id, which names its folder and its report")
     parser.add_argument("--region", required=True)
     parser.add_argument("--silver", required=True, help="the bucket of tables; the trial stays under _sluice/ in it")
@@ -99,7 +104,12 @@ class Telling:
         """Change fields of the report, and put it."""
         self.report = replace(self.report, told_at=self.clock.now_ms(), **changes)
         self.log.event("trial", state=self.report.state, doing=self.report.doing)
-        self.objects.put(self._given.silver, trial_report_key(self._given.trial), self.report.to_json().encode("ascii"), content_type="application/json")
+        self.objects.put(
+            self._given.silver,
+            trial_report_key(self._given.trial),
+            self.report.to_json().encode("ascii"),
+            content_type="application/json",
+        )
 
     def failed(self, error: Exception) -> None:
         """Tell what ended the trial, beside what it was doing then."""
@@ -111,7 +121,9 @@ class Telling:
 class Trial:
     """The steps of one trial, in a session."""
 
-    def __init__(self, spark: SparkSession, s3: Any, given: TrialArguments, source: ObjectSource, telling: Telling) -> None:
+    def __init__(
+        self, spark: SparkSession, s3: Any, given: TrialArguments, source: ObjectSource, telling: Telling
+    ) -> None:
         self._spark = spark
         self._given = given
         self._telling = telling
@@ -119,14 +131,22 @@ class Trial:
         self._folder = f"s3://{given.silver}/{self._prefix}".rstrip("/")
         scratch = ScratchObjects(s3, self._prefix)
         self._services = MergeServices(
-            objects=scratch, source=source, silver_bucket=given.silver, tables_uri=f"{self._folder}/tables", clock=telling.clock, log=telling.log,
-            history=SchemaHistory(scratch, given.silver))
+            objects=scratch,
+            source=source,
+            silver_bucket=given.silver,
+            tables_uri=f"{self._folder}/tables",
+            clock=telling.clock,
+            log=telling.log,
+            history=SchemaHistory(scratch, given.silver),
+        )
 
     def run(self) -> None:
         """Versions, links, and both table types; each is told as soon as it is known, and so is what fails."""
         try:
             self._steps()
-        except Exception as error:  # whatever Spark, Hudi and S3 make of an engine: finding that out is what this is for
+        except (
+            Exception
+        ) as error:  # whatever Spark, Hudi and S3 make of an engine: finding that out is what this is for
             self._telling.failed(error)
 
     def _steps(self) -> None:
@@ -136,7 +156,9 @@ class Trial:
         tell(doing="versions", versions=versions(self._spark))
         tell(doing="links of the Hudi bundle")
         began = time.monotonic()
-        links = EngineCheck(self._telling.objects, self._given.silver, self._telling.clock, self._telling.log).afresh(self._spark)
+        links = EngineCheck(self._telling.objects, self._given.silver, self._telling.clock, self._telling.log).afresh(
+            self._spark
+        )
         seconds = round(time.monotonic() - began, 3)
         hudi = {"hudi": links.hudi or "unknown"} if links is not None else {}
         tell(links=links, links_seconds=seconds, versions={**self._telling.report.versions, **hudi})
@@ -167,8 +189,14 @@ def versions(spark: SparkSession) -> Dict[str, str]:
     engine = EngineReflection(spark).engine()
     worker = json.loads(spark.range(0, 1, 1, 1).mapInArrow(_worker, "told string").first()["told"])
     return {
-        "spark": engine.spark, "hadoop": engine.hadoop, "scala": engine.scala, "java": engine.java, "python": platform.python_version(), "machine": platform.machine(),
-        **{name: _version(name) for name in ("pyspark", "boto3", "fastavro")}, **{f"worker {name}": version for name, version in worker.items()},
+        "spark": engine.spark,
+        "hadoop": engine.hadoop,
+        "scala": engine.scala,
+        "java": engine.java,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        **{name: _version(name) for name in ("pyspark", "boto3", "fastavro")},
+        **{f"worker {name}": version for name, version in worker.items()},
     }
 
 

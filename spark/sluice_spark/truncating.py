@@ -1,4 +1,5 @@
 """What a truncate of the source's table does to the stored rows: those that are older become deleted rows at its position."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -27,13 +28,20 @@ class Truncate:
 def tombstones(stored: DataFrame, *, truncate: Truncate, target: StructType) -> DataFrame:
     """The stored rows that a truncate deletes, as it leaves them: what `stored` has of values is kept, the rest is null."""
     own: Dict[str, Any] = {
-        hidden.POSITION: truncate.position, hidden.DELETED: True, hidden.OP: hidden.TRUNCATE, hidden.SOURCE_TS_MS: truncate.source_ts_ms,
-        hidden.OBJECT: truncate.object, hidden.OFFSET: truncate.offset, hidden.PARTITION: truncate.partition, hidden.OWED: None,
+        hidden.POSITION: truncate.position,
+        hidden.DELETED: True,
+        hidden.OP: hidden.TRUNCATE,
+        hidden.SOURCE_TS_MS: truncate.source_ts_ms,
+        hidden.OBJECT: truncate.object,
+        hidden.OFFSET: truncate.offset,
+        hidden.PARTITION: truncate.partition,
+        hidden.OWED: None,
     }
     present = set(stored.columns)
     chosen = [
         (F.lit(own[field.name]) if field.name in own else quoted(field.name) if field.name in present else F.lit(None))
-        .cast(field.dataType).alias(field.name)
+        .cast(field.dataType)
+        .alias(field.name)
         for field in target.fields
     ]
     return stored.where((quoted(hidden.POSITION) < F.lit(truncate.position)) & ~quoted(hidden.DELETED)).select(*chosen)

@@ -1,4 +1,5 @@
 """Finds the columns of each raw row that its change left unchanged without telling their value, and makes them null."""
+
 from __future__ import annotations
 
 from typing import Any, Collection, Dict, List, Optional, Sequence, Tuple

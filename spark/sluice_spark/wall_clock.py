@@ -1,4 +1,5 @@
 """The driver's clock."""
+
 from __future__ import annotations
 
 import time

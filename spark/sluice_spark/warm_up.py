@@ -1,4 +1,5 @@
 """Keeps Python workers alive while nothing arrives: Spark ends idle ones after a minute, and a new one costs a second."""
+
 from __future__ import annotations
 
 import importlib

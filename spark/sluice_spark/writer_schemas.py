@@ -1,4 +1,5 @@
 """Which writer schemas each object of a part has, as understood by the core."""
+
 from __future__ import annotations
 
 import json
@@ -35,7 +36,12 @@ class WriterSchemas:
 
 
 def writer_schemas(
-    objects: Objects, silver_bucket: str, items: Sequence[ManifestObject], *, scan: Scan, stored: Optional[Mapping[str, str]] = None
+    objects: Objects,
+    silver_bucket: str,
+    items: Sequence[ManifestObject],
+    *,
+    scan: Scan,
+    stored: Optional[Mapping[str, str]] = None,
 ) -> WriterSchemas:
     """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
 
@@ -47,7 +53,9 @@ def writer_schemas(
     of_object: Dict[str, Tuple[str, ...]] = {}
     errors: List[ObjectError] = []
     in_order = sorted(items, key=lambda item: (item.admitted_at, item.offset or 0, item.id))
-    texts, inferred = _by_scan(objects, silver_bucket, [item for item in in_order if item.format == JSON], scan, stored or {}, errors)
+    texts, inferred = _by_scan(
+        objects, silver_bucket, [item for item in in_order if item.format == JSON], scan, stored or {}, errors
+    )
     refused = {error.object for error in errors}
     for item in in_order:
         if item.id.hash in refused:
@@ -59,7 +67,13 @@ def writer_schemas(
                 found = [known[item.schema or ""]]
             else:
                 text = _stored(objects, silver_bucket, item.schema) if item.schema else None
-                found = [_understood(text if text is not None else json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True))]
+                found = [
+                    _understood(
+                        text
+                        if text is not None
+                        else json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True)
+                    )
+                ]
         except SluiceError as error:
             if error.retriable:
                 raise
@@ -72,7 +86,12 @@ def writer_schemas(
 
 
 def _by_scan(
-    objects: Objects, silver_bucket: str, items: Sequence[ManifestObject], scan: Scan, stored: Mapping[str, str], errors: List[ObjectError]
+    objects: Objects,
+    silver_bucket: str,
+    items: Sequence[ManifestObject],
+    scan: Scan,
+    stored: Mapping[str, str],
+    errors: List[ObjectError],
 ) -> Tuple[Dict[str, List[str]], Dict[str, str]]:
     """The schemas of JSON objects as JSON, by the object's hash: all of them, and those that had to be inferred."""
     if not items:
@@ -83,7 +102,15 @@ def _by_scan(
     guessed = [mark for mark in marks if mark in scanned.inferred]
     # One text per schema, shared: what is pickled into tasks holds it once, however many objects have it.
     texts = {mark: json.dumps(schema, sort_keys=True) for mark, schema in scanned.schemas.items()}
-    texts.update(zip(guessed, (json.dumps(schema, sort_keys=True) for schema in agreed([scanned.schemas[mark] for mark in guessed], stored))))
+    texts.update(
+        zip(
+            guessed,
+            (
+                json.dumps(schema, sort_keys=True)
+                for schema in agreed([scanned.schemas[mark] for mark in guessed], stored)
+            ),
+        )
+    )
     store = SchemaStore(objects, silver_bucket)
     for item in items:
         for mark in scanned.of_object.get(item.id.hash, ()):

@@ -1,4 +1,5 @@
 """A clock that only waiting moves, and on which the rest of the world can be put."""
+
 from __future__ import annotations
 
 import threading

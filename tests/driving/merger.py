@@ -1,4 +1,5 @@
 """A merger that records commits instead of making them, and fails as told."""
+
 from __future__ import annotations
 
 import threading
@@ -42,7 +43,14 @@ class FakeMerger:
     `slices` is how many slices a service of a table still takes; `slice_ms` how long each lasts, `floors` what a purge raises.
     """
 
-    def __init__(self, tables: Tables, now_ms: Callable[[], int], *, takes_ms: int = 0, advance: Callable[[int], None] = lambda ms: None) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        now_ms: Callable[[], int],
+        *,
+        takes_ms: int = 0,
+        advance: Callable[[int], None] = lambda ms: None,
+    ) -> None:
         self.tables = tables
         self.before: DefaultDict[str, List[BaseException]] = defaultdict(list)
         self.after: DefaultDict[str, List[BaseException]] = defaultdict(list)
@@ -76,7 +84,9 @@ class FakeMerger:
         if not still_held():
             raise LaneLost("not held", table=table)
         good = frozenset(item.id for item in part.objects) - self.quarantined
-        bad = tuple(ObjectError(item.id.hash, "corrupt", "told to be") for item in part.objects if item.id in self.quarantined)
+        bad = tuple(
+            ObjectError(item.id.hash, "corrupt", "told to be") for item in part.objects if item.id in self.quarantined
+        )
         instant = None
         if table not in self.no_change and good:
             with self._lock:
@@ -84,8 +94,16 @@ class FakeMerger:
                 instant = self.tables.instant(manifest.batch, table)
         self.tables.unfinished.remove((manifest.batch, table))
         _raise_next(self.after[table])
-        return Outcome(manifest.batch, table, "committed", self._now_ms(), instant=instant, no_change=instant is None,
-                       counts={"objects": len(part.objects)}, quarantined=bad)
+        return Outcome(
+            manifest.batch,
+            table,
+            "committed",
+            self._now_ms(),
+            instant=instant,
+            no_change=instant is None,
+            counts={"objects": len(part.objects)},
+            quarantined=bad,
+        )
 
     def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
         self.calls.append(f"resolve {table}")
@@ -97,12 +115,29 @@ class FakeMerger:
         instant = self.tables.instant(manifest.batch, table)
         if instant is None:
             return None
-        return Outcome(manifest.batch, table, "committed", self._now_ms(), instant=instant, counts={"objects": len(manifest.tables[table].objects)},
-                       quarantined=tuple(ObjectError(item.id.hash, "corrupt", "told to be")
-                                         for item in manifest.tables[table].objects if item.id in self.quarantined))
+        return Outcome(
+            manifest.batch,
+            table,
+            "committed",
+            self._now_ms(),
+            instant=instant,
+            counts={"objects": len(manifest.tables[table].objects)},
+            quarantined=tuple(
+                ObjectError(item.id.hash, "corrupt", "told to be")
+                for item in manifest.tables[table].objects
+                if item.id in self.quarantined
+            ),
+        )
 
-    def serve(self, config: TableConfig, service: str, still_held: Callable[[], bool], slice_s: int, raise_floor: Callable[[Mapping[int, str]], None],
-              watch: Mapping[str, Any] = MappingProxyType({})) -> SliceDone:
+    def serve(
+        self,
+        config: TableConfig,
+        service: str,
+        still_held: Callable[[], bool],
+        slice_s: int,
+        raise_floor: Callable[[Mapping[int, str]], None],
+        watch: Mapping[str, Any] = MappingProxyType({}),
+    ) -> SliceDone:
         self.calls.append(f"serve {config.table} {service}")
         self._advance(self.slice_ms)
         if service in self.during:
@@ -114,7 +149,10 @@ class FakeMerger:
             raise LaneLost("not held", table=config.table)
         self.tables.served.append((config.table, service))
         self.slices[config.table] -= 1
-        return SliceDone(ServiceReport(files_before=2, files_after=1, ms=self.slice_ms, instant=str(len(self.tables.served))), more=self.slices[config.table] > 0)
+        return SliceDone(
+            ServiceReport(files_before=2, files_after=1, ms=self.slice_ms, instant=str(len(self.tables.served))),
+            more=self.slices[config.table] > 0,
+        )
 
     def abandon(self) -> None:
         self.calls.append("abandon")

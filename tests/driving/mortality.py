@@ -1,4 +1,5 @@
 """A process that dies at a chosen step: the call's effect is there, its answer never comes, and nothing follows."""
+
 from __future__ import annotations
 
 import threading

@@ -1,4 +1,5 @@
 """Everything a run needs around it: the real ledger on an emulated DynamoDB, documents in memory, a clock, tables."""
+
 from __future__ import annotations
 
 import io
@@ -116,7 +117,9 @@ def configuration(freshness_s: int = 0, rules: Optional[List[TableRule]] = None,
 class World:
     """One deployment. Runs come and go in it; the ledger, documents and tables stay."""
 
-    def __init__(self, client: Any, configured: Configuration, *, ledger_table: str = "ledger", threads: int = 1) -> None:
+    def __init__(
+        self, client: Any, configured: Configuration, *, ledger_table: str = "ledger", threads: int = 1
+    ) -> None:
         self._client = client
         self._ledger_table = ledger_table
         self._threads = threads
@@ -140,9 +143,23 @@ class World:
         for _ in range(n):
             self._objects += 1
             identity = ObjectId("bronze", f"topics/{table}/{table}+0+{self._objects:010d}.avro", f"v{self._objects}")
-            self.ledger.admit(AdmittedObject(
-                identity, items.PENDING, self.clock.now_ms(), size=100, noticed_at=self.clock.now_ms(), table=table, lane=LANE,
-                topic=topic or table, kafka_partition=0, offset=self._objects, format="avro", etag=f"e{self._objects}", via="s3"))
+            self.ledger.admit(
+                AdmittedObject(
+                    identity,
+                    items.PENDING,
+                    self.clock.now_ms(),
+                    size=100,
+                    noticed_at=self.clock.now_ms(),
+                    table=table,
+                    lane=LANE,
+                    topic=topic or table,
+                    kafka_partition=0,
+                    offset=self._objects,
+                    format="avro",
+                    etag=f"e{self._objects}",
+                    via="s3",
+                )
+            )
             arrived.append(identity)
         if wake:
             self.ledger.wake(LANE)
@@ -156,15 +173,28 @@ class World:
         assert self.ledger.started(LANE, identity.run, identity.job_run_id)
         return identity
 
-    def loop(self, identity: RunIdentity, *, around: Callable[[str, Any], Any] = lambda name, port: port, executor: Any = None,
-             poll_s: float = 5.0, scope: str = "") -> RunLoop:
+    def loop(
+        self,
+        identity: RunIdentity,
+        *,
+        around: Callable[[str, Any], Any] = lambda name, port: port,
+        executor: Any = None,
+        poll_s: float = 5.0,
+        scope: str = "",
+    ) -> RunLoop:
         """The run's loop; `around` may put something between it and a port, or between the ledger and its client."""
         client = around("dynamodb", self._client)
         ledger = around("ledger", self.ledger if client is self._client else self.ledger_through(client))
         ports = Ports(
-            ledger=ledger, manifests=around("documents", self.documents), merger=around("merger", self.merger),
-            configurations=around("file", ConfigurationReader(self.file)), clock=self.clock, log=RunLog(self.out, self.clock.now_ms, run=identity.run),
-            tables_at_once=executor or InThisThread(), background=InThisThread())
+            ledger=ledger,
+            manifests=around("documents", self.documents),
+            merger=around("merger", self.merger),
+            configurations=around("file", ConfigurationReader(self.file)),
+            clock=self.clock,
+            log=RunLog(self.out, self.clock.now_ms, run=identity.run),
+            tables_at_once=executor or InThisThread(),
+            background=InThisThread(),
+        )
         return run_loop(ports, LaneHold(ledger, identity, self.clock), poll_s=poll_s, scope=scope)
 
     def run(self, **how: Any) -> RunEnd:

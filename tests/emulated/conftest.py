@@ -1,4 +1,5 @@
 """What the tests on AWS emulated in this process share."""
+
 from collections.abc import Iterator
 from typing import Any
 

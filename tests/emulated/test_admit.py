@@ -1,4 +1,5 @@
 """admit: every announced object is in the ledger once, in the right state, before its message leaves the queue."""
+
 import gzip
 import io
 import json
@@ -11,7 +12,20 @@ import pytest
 from admit.handler import handler
 from botocore.exceptions import ClientError
 from function_world import (  # noqa: F401
-    ARTIFACTS, BRONZE, LEDGER, REGION, SCHEMA, SILVER, TOPIC, avro, context, failed_items, key, s3_body, sqs_event, world,
+    ARTIFACTS,
+    BRONZE,
+    LEDGER,
+    REGION,
+    SCHEMA,
+    SILVER,
+    TOPIC,
+    avro,
+    context,
+    failed_items,
+    key,
+    s3_body,
+    sqs_event,
+    world,
 )
 
 from sluice.avro_schema import fingerprint
@@ -48,8 +62,16 @@ def test_an_announced_object_is_pending_its_lane_is_woken_and_a_run_is_started(w
     id = world.land(key(7), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
     record = world.record(id)
-    assert (record.state, record.table, record.lane, record.topic, record.kafka_partition, record.offset, record.format, record.via) == (
-        "pending", "public.orders", "main", TOPIC, 0, 7, "avro", "s3")
+    assert (
+        record.state,
+        record.table,
+        record.lane,
+        record.topic,
+        record.kafka_partition,
+        record.offset,
+        record.format,
+        record.via,
+    ) == ("pending", "public.orders", "main", TOPIC, 0, 7, "avro", "s3")
     assert record.schema == fingerprint(SCHEMA)
     lane = world.ledger.lane("main")
     (job,) = world.job_runs()
@@ -109,10 +131,15 @@ def test_the_wake_comes_after_the_last_object_write(world):
 
 
 def test_two_lanes_are_woken_each(world):
-    world.configure(TableRule("a.x", ("id",), topic="t.x", lane="one"), TableRule("a.y", ("id",), topic="t.y", lane="two"))
+    world.configure(
+        TableRule("a.x", ("id",), topic="t.x", lane="one"), TableRule("a.y", ("id",), topic="t.y", lane="two")
+    )
     ids = [world.land(key(1, "t.x"), avro()), world.land(key(1, "t.y"), avro())]
     handler(sqs_event(s3_body(*ids)), context())
-    assert [(lane.lane, lane.arrivals, lane.state) for lane in world.ledger.lanes()] == [("one", 1, STARTING), ("two", 1, STARTING)]
+    assert [(lane.lane, lane.arrivals, lane.state) for lane in world.ledger.lanes()] == [
+        ("one", 1, STARTING),
+        ("two", 1, STARTING),
+    ]
 
 
 def test_a_topic_without_a_rule_is_parked_with_the_reason_and_wakes_nothing(world, capsys):
@@ -120,7 +147,11 @@ def test_a_topic_without_a_rule_is_parked_with_the_reason_and_wakes_nothing(worl
     id = world.land(key(1, "shop.public.unknown"), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
     record = world.record(id)
-    assert (record.state, record.reason, record.topic) == ("parked", "no rule of tables.yaml takes this topic", "shop.public.unknown")
+    assert (record.state, record.reason, record.topic) == (
+        "parked",
+        "no rule of tables.yaml takes this topic",
+        "shop.public.unknown",
+    )
     assert record.schema == fingerprint(SCHEMA)  # so that it can become pending later without another look
     assert world.ledger.lanes() == []
     assert metrics(capsys)["ObjectsParked"] == 1
@@ -180,9 +211,15 @@ def test_a_key_that_tells_no_topic_is_parked_unread(world):
 
 def test_side_files_are_ignored_with_their_rule_and_recorded(world, capsys):
     world.configure()
-    ids = [world.land(f"topics/{TOPIC}/partition=0/{TOPIC}+0+0000000001.keys.avro", b"k"), world.land(f"topics/{TOPIC}/tombstone/x.avro", b"t")]
+    ids = [
+        world.land(f"topics/{TOPIC}/partition=0/{TOPIC}+0+0000000001.keys.avro", b"k"),
+        world.land(f"topics/{TOPIC}/tombstone/x.avro", b"t"),
+    ]
     assert failed_items(handler(sqs_event(s3_body(*ids)), context())) == []
-    assert [(world.record(id).state, world.record(id).rule) for id in ids] == [("ignored", "keys_file"), ("ignored", "tombstone_folder")]
+    assert [(world.record(id).state, world.record(id).rule) for id in ids] == [
+        ("ignored", "keys_file"),
+        ("ignored", "tombstone_folder"),
+    ]
     assert metrics(capsys)["ObjectsIgnored"] == 2
 
 
@@ -246,7 +283,10 @@ def test_messages_that_announce_nothing_are_counted_and_listed_and_leave_the_que
     test_event = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BRONZE})
     assert failed_items(handler(sqs_event(test_event, "not json", '{"a": 1}'), context())) == []
     assert sorted((part.message_id, part.reason) for part in world.ledger.ignored_messages()) == [
-        ("m0", "test_event"), ("m1", "not_json"), ("m2", "unknown_message")]
+        ("m0", "test_event"),
+        ("m1", "not_json"),
+        ("m2", "unknown_message"),
+    ]
     assert metrics(capsys)["MessagesIgnored"] == 3
 
 
@@ -331,7 +371,13 @@ def counted_admission(calls):
     for client in (clients.s3, clients.dynamodb):
         client.meta.events.register("before-parameter-build", lambda model, **_: calls.append(model.name))
     objects = Objects(clients.s3)
-    return Admission(ledger=Ledger(clients.dynamodb, LEDGER), heads=Heads(objects), schemas=SchemaStore(objects, SILVER), fit=schema_fit(objects, SILVER, lambda: 1), now=lambda: 1)
+    return Admission(
+        ledger=Ledger(clients.dynamodb, LEDGER),
+        heads=Heads(objects),
+        schemas=SchemaStore(objects, SILVER),
+        fit=schema_fit(objects, SILVER, lambda: 1),
+        now=lambda: 1,
+    )
 
 
 def test_an_object_takes_at_most_three_calls_and_a_schema_and_a_tables_columns_one_more_per_process(world):
@@ -352,20 +398,41 @@ def test_an_object_takes_at_most_three_calls_and_a_schema_and_a_tables_columns_o
 def test_a_schema_that_can_never_fit_its_table_is_quarantined_at_once_with_its_verdict(world):
     world.configure()
     history = SchemaHistory(Objects(world.s3), SILVER)
-    history.keep_columns(StoredColumns("public.orders", {"id": "bigint", "price": "int", "_sluice_position": "string", "__deleted": "boolean"}))
+    history.keep_columns(
+        StoredColumns(
+            "public.orders", {"id": "bigint", "price": "int", "_sluice_position": "string", "__deleted": "boolean"}
+        )
+    )
 
     def with_price(kind):
         return {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "price", "type": ["null", kind], "default": None}]}
 
-    bad, wider, keyless = (world.land(key(n), avro(schema)) for n, schema in enumerate((with_price("string"), with_price("long"), {**SCHEMA, "fields": [{"name": "other", "type": "long", "default": 1}, *SCHEMA["fields"][1:]]})))
+    bad, wider, keyless = (
+        world.land(key(n), avro(schema))
+        for n, schema in enumerate(
+            (
+                with_price("string"),
+                with_price("long"),
+                {**SCHEMA, "fields": [{"name": "other", "type": "long", "default": 1}, *SCHEMA["fields"][1:]]},
+            )
+        )
+    )
     assert failed_items(handler(sqs_event(s3_body(bad, wider, keyless)), context())) == []
     record = world.record(bad)
-    assert (record.state, record.code, record.table, record.schema) == ("quarantined", "incompatible_schema", "public.orders", fingerprint(with_price("string")))
+    assert (record.state, record.code, record.table, record.schema) == (
+        "quarantined",
+        "incompatible_schema",
+        "public.orders",
+        fingerprint(with_price("string")),
+    )
     assert "Column price is string and the table has int. Change it back to int at the source" in record.reason
     assert world.record(wider).state == "pending"
     assert (world.record(keyless).state, world.record(keyless).code) == ("quarantined", "incompatible_schema")
     (seen, other) = history.schemas("public.orders")
-    assert {seen.fingerprint, other.fingerprint} == {record.schema, world.record(keyless).schema} and seen.verdict == "incompatible"
+    assert {seen.fingerprint, other.fingerprint} == {
+        record.schema,
+        world.record(keyless).schema,
+    } and seen.verdict == "incompatible"
 
 
 def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(world):
@@ -428,7 +495,12 @@ def test_objects_of_a_paused_table_are_pending_and_start_nothing(world):
 
 
 def wrapped_json():
-    schema = {"type": "struct", "optional": False, "name": "orders.Value", "fields": [{"type": "int64", "optional": False, "field": "id"}]}
+    schema = {
+        "type": "struct",
+        "optional": False,
+        "name": "orders.Value",
+        "fields": [{"type": "int64", "optional": False, "field": "id"}],
+    }
     return (json.dumps({"schema": schema, "payload": {"id": 1}}) + "\n").encode()
 
 
@@ -442,16 +514,26 @@ def admitted_after_another(world, configuration, ending, body):
     """What is written of an object, and the calls that it takes once the table's columns are at hand."""
     calls = []
     admission = counted_admission(calls)
-    first, second = parse_body(s3_body(world.land(key(0), avro()), world.land(key(1).replace(".avro", ending), body))).notices
+    first, second = parse_body(
+        s3_body(world.land(key(0), avro()), world.land(key(1).replace(".avro", ending), body))
+    ).notices
     admission.admit(first, configuration)
     calls.clear()
     return admission.admit(second, configuration).written, calls
 
 
-@pytest.mark.parametrize("ending, body, known", [
-    (".json", wrapped_json(), True), (".json.gz", gzip.compress(wrapped_json()), True), (".json", gzip.compress(wrapped_json()), True),
-    (".json", b'{"id": 1}\n', False), (".json", b'{"id": 1, "long": "' + b"x" * 100_000, False), (".snappy.parquet", parquet(), True),
-], ids=["wrapped", "gzip", "gzip by another name", "schemaless", "a first record longer than the head", "parquet"])
+@pytest.mark.parametrize(
+    "ending, body, known",
+    [
+        (".json", wrapped_json(), True),
+        (".json.gz", gzip.compress(wrapped_json()), True),
+        (".json", gzip.compress(wrapped_json()), True),
+        (".json", b'{"id": 1}\n', False),
+        (".json", b'{"id": 1, "long": "' + b"x" * 100_000, False),
+        (".snappy.parquet", parquet(), True),
+    ],
+    ids=["wrapped", "gzip", "gzip by another name", "schemaless", "a first record longer than the head", "parquet"],
+)
 def test_json_and_parquet_are_admitted_by_what_their_heads_tell(world, ending, body, known):
     configuration = world.configure()
     written, calls = admitted_after_another(world, configuration, ending, body)
@@ -462,13 +544,23 @@ def test_a_parquet_footer_longer_than_the_first_read_is_read_again(world):
     configuration = world.configure()
     body = parquet(columns=300)
     written, calls = admitted_after_another(world, configuration, ".parquet", body)
-    assert (written.state, calls.count("GetObject"), len(body) > FIRST_READ_BYTES) == ("pending", 2, True), (written.code, written.reason)
+    assert (written.state, calls.count("GetObject"), len(body) > FIRST_READ_BYTES) == ("pending", 2, True), (
+        written.code,
+        written.reason,
+    )
 
 
-@pytest.mark.parametrize("ending, body, code", [
-    (".json", b"Obj\x01", "not_json_lines"), (".json", b"[]", "not_json_lines"), (".json.gz", b"\x1f\x8b" + b"\x00" * 20, "damaged_gzip"),
-    (".json", b"\n \n", "not_json_lines"), (".parquet", wrapped_json(), "not_parquet"), (".parquet", parquet()[:-9] + b"\x7f" + parquet()[-8:], "damaged_parquet"),
-])
+@pytest.mark.parametrize(
+    "ending, body, code",
+    [
+        (".json", b"Obj\x01", "not_json_lines"),
+        (".json", b"[]", "not_json_lines"),
+        (".json.gz", b"\x1f\x8b" + b"\x00" * 20, "damaged_gzip"),
+        (".json", b"\n \n", "not_json_lines"),
+        (".parquet", wrapped_json(), "not_parquet"),
+        (".parquet", parquet()[:-9] + b"\x7f" + parquet()[-8:], "damaged_parquet"),
+    ],
+)
 def test_json_and_parquet_whose_head_cannot_be_used_are_quarantined(world, ending, body, code):
     configuration = world.configure()
     (notice,) = parse_body(s3_body(world.land(key(1).replace(".avro", ending), body))).notices

@@ -1,4 +1,5 @@
 """announce: every committed batch is told once it is committed, with tables, instants and counts, and nothing else is."""
+
 import json
 
 import pytest
@@ -22,23 +23,43 @@ BATCH = {
     "tables": ["a.x", "a.y"], "claimed_at": 1_714_557_600_000, "committed_at": 1_714_557_601_500,
 }  # fmt: skip
 PARTS = {
-    "a.x": {"state": "committed", "instant": "20240501100001000", "no_change": False, "counts": {"read": 10, "written": 7, "losing": 3}},
+    "a.x": {
+        "state": "committed",
+        "instant": "20240501100001000",
+        "no_change": False,
+        "counts": {"read": 10, "written": 7, "losing": 3},
+    },
     "a.y": {"state": "committed", "no_change": True, "counts": {"read": 2}},
 }
 
 
 def record(new, old=None, number="1"):
-    change = {"Keys": codec.item({"pk": new["pk"], "sk": new["sk"]}), "NewImage": codec.item(new), "SequenceNumber": number, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    change = {
+        "Keys": codec.item({"pk": new["pk"], "sk": new["sk"]}),
+        "NewImage": codec.item(new),
+        "SequenceNumber": number,
+        "StreamViewType": "NEW_AND_OLD_IMAGES",
+    }
     if old is not None:
         change["OldImage"] = codec.item(old)
-    return {"eventID": number, "eventName": "MODIFY", "eventSource": "aws:dynamodb", "awsRegion": REGION, "dynamodb": change, "eventSourceARN": "arn:aws:dynamodb:x"}
+    return {
+        "eventID": number,
+        "eventName": "MODIFY",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": REGION,
+        "dynamodb": change,
+        "eventSourceARN": "arn:aws:dynamodb:x",
+    }
 
 
 @pytest.fixture
 def bus(world, monkeypatch):  # noqa: F811
     """What the event bus was asked to take, in a world where the batch's parts are in the ledger."""
     for table, part in PARTS.items():
-        world.dynamodb.put_item(TableName="sluice-ledger", Item=codec.item({"pk": "batch#b-1", "sk": f"table#{table}", "table": table, **part}))
+        world.dynamodb.put_item(
+            TableName="sluice-ledger",
+            Item=codec.item({"pk": "batch#b-1", "sk": f"table#{table}", "table": table, **part}),
+        )
     asked = []
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(asked)))
     return asked
@@ -64,18 +85,40 @@ def test_a_batch_that_became_committed_is_told_with_its_tables_instants_and_coun
     ((entry, detail),) = bus
     assert (entry["Source"], entry["DetailType"], entry["EventBusName"]) == ("Sluice", "Batch Committed", "default")
     assert detail == {
-        "batch": "b-1", "lane": "main", "run": "run-1", "objects": 3, "bytes": 4096, "left_out": 0,
-        "claimed_at": "2024-05-01T10:00:00.000Z", "committed_at": "2024-05-01T10:00:01.500Z",
+        "batch": "b-1",
+        "lane": "main",
+        "run": "run-1",
+        "objects": 3,
+        "bytes": 4096,
+        "left_out": 0,
+        "claimed_at": "2024-05-01T10:00:00.000Z",
+        "committed_at": "2024-05-01T10:00:01.500Z",
         "tables": [
-            {"table": "a.x", "state": "committed", "instant": "20240501100001000", "no_change": False, "counts": {"read": 10, "written": 7, "losing": 3}},
+            {
+                "table": "a.x",
+                "state": "committed",
+                "instant": "20240501100001000",
+                "no_change": False,
+                "counts": {"read": 10, "written": 7, "losing": 3},
+            },
             {"table": "a.y", "state": "committed", "instant": None, "no_change": True, "counts": {"read": 2}},
         ],
     }
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     metrics = {name: line[name] for line in told if "_aws" in line for name in line if name[0].isupper()}
     assert metrics == {
-        "BatchesCommitted": [1.0], "ObjectsCommitted": [3.0], "BytesCommitted": [4096.0], "TablesCommitted": [2.0], "TablesQuarantined": [0.0], "TablesMostlyLosing": [0.0],
-        "ObjectsSetAside": [0.0], "RowsSetAside": [0.0], "RowsRead": [12.0], "RowsWritten": [7.0], "RowsLosing": [3.0], "BatchSeconds": [1.5],
+        "BatchesCommitted": [1.0],
+        "ObjectsCommitted": [3.0],
+        "BytesCommitted": [4096.0],
+        "TablesCommitted": [2.0],
+        "TablesQuarantined": [0.0],
+        "TablesMostlyLosing": [0.0],
+        "ObjectsSetAside": [0.0],
+        "RowsSetAside": [0.0],
+        "RowsRead": [12.0],
+        "RowsWritten": [7.0],
+        "RowsLosing": [3.0],
+        "BatchSeconds": [1.5],
     }
     assert [line["batch"] for line in told if line.get("message") == "batch_committed"] == ["b-1"]
 
@@ -96,7 +139,12 @@ def test_every_other_change_of_the_ledger_is_no_news(old, new):
 
 
 def test_other_records_that_pass_the_filter_are_not_told(bus):
-    event = {"Records": [record({**BATCH, "state": "claimed"}), record({"pk": "lane#main", "sk": "lane", "state": "idle"}, number="2")]}
+    event = {
+        "Records": [
+            record({**BATCH, "state": "claimed"}),
+            record({"pk": "lane#main", "sk": "lane", "state": "idle"}, number="2"),
+        ]
+    }
     assert failed_items(handler(event, context())) == []
     assert bus == []
 
@@ -125,12 +173,21 @@ OBJECT = ObjectId("sluice-bronze", "topics/shop.orders/0.avro", "v1")
 
 def committed(ledger, batch="b-1", object=OBJECT, now=1_714_557_601_500):
     """A batch that a run settled and closed."""
-    ledger.admit(AdmittedObject(object, PENDING, now, size=1, noticed_at=now, table="a.x", lane="main", topic="a.x", format="avro", via="s3"))
+    ledger.admit(
+        AdmittedObject(
+            object, PENDING, now, size=1, noticed_at=now, table="a.x", lane="main", topic="a.x", format="avro", via="s3"
+        )
+    )
     ledger.request_start("main", "run-1", now)
     ledger.hold("main", "run-1", "job-1", 1, now)
     config = TableConfig("a.x", "a", "x", topic="a.x", record_key=("id",))
-    part = TablePart(config.to_dict(), (ManifestObject(object.bucket, object.key, object.version, 1, None, "avro", "a.x", None, None, now),))
-    manifest = Manifest(batch=batch, lane="main", run="run-1", created_at=now, configuration_version="c", tables={"a.x": part})
+    part = TablePart(
+        config.to_dict(),
+        (ManifestObject(object.bucket, object.key, object.version, 1, None, "avro", "a.x", None, None, now),),
+    )
+    manifest = Manifest(
+        batch=batch, lane="main", run="run-1", created_at=now, configuration_version="c", tables={"a.x": part}
+    )
     assert ledger.open_batch(manifest, "key", "run-1", "job-1") and ledger.claim(manifest) == [object]
     assert ledger.settle("main", batch, Outcome(batch, "a.x", COMMITTED, now), [object], "run-1", now)
     assert ledger.close_batch("main", batch, "run-1", now)
@@ -148,7 +205,9 @@ def test_a_batch_that_the_stream_gave_up_is_announced_by_the_schedule_once(bus, 
 def test_what_the_stream_announced_and_what_it_still_may_is_left_to_it(bus, world):  # noqa: F811
     world.configure()
     committed(world.ledger, "b-2")
-    assert failed_items(handler({"Records": [record(world.ledger.batch("b-2"), {"state": "claimed"})]}, context())) == []
+    assert (
+        failed_items(handler({"Records": [record(world.ledger.batch("b-2"), {"state": "claimed"})]}, context())) == []
+    )
     committed(world.ledger, "b-3", ObjectId("sluice-bronze", "other", "v1"), now=epoch_ms())
     world.environment(RECONCILE_GRACE_SECONDS="900")
     assert reconcile({}, context(400_000))["announced"] == 0
@@ -166,7 +225,14 @@ def test_a_batch_that_cannot_be_announced_now_keeps_no_other_waiting(bus, world,
 
 @pytest.mark.parametrize("tables", [10, 2_000, 20_000])
 def test_an_event_always_fits_and_says_what_it_leaves_out(tables):
-    parts = {f"database.table_{n:05d}": {"state": "committed", "instant": "20240501100001000", "counts": {"read": n, "written": n}} for n in range(tables)}
+    parts = {
+        f"database.table_{n:05d}": {
+            "state": "committed",
+            "instant": "20240501100001000",
+            "counts": {"read": n, "written": n},
+        }
+        for n in range(tables)
+    }
     detail = announcement(BATCH, parts)
     assert len(json.dumps(detail).encode()) <= MAX_DETAIL_BYTES
     assert len(detail["tables"]) + detail["left_out"] == tables
@@ -175,7 +241,13 @@ def test_an_event_always_fits_and_says_what_it_leaves_out(tables):
 def test_metrics_are_sums_over_tables():
     assert lane_metrics(BATCH, {})["TablesCommitted"] == 0
     assert lane_metrics(BATCH, {"a.x": {"state": "quarantined"}})["TablesQuarantined"] == 1
-    aside = lane_metrics(BATCH, {name: {"counts": {"quarantined_objects": 1, "quarantined_rows": rows}} for name, rows in (("a.x", 2), ("a.y", 0))})
+    aside = lane_metrics(
+        BATCH,
+        {
+            name: {"counts": {"quarantined_objects": 1, "quarantined_rows": rows}}
+            for name, rows in (("a.x", 2), ("a.y", 0))
+        },
+    )
     assert (aside["ObjectsSetAside"], aside["RowsSetAside"], aside["ObjectsCommitted"]) == (2, 2, BATCH["objects"] - 2)
     parked = lane_metrics(BATCH, {"a.x": {"counts": {"quarantined_objects": 0, "parked_objects": 2}}})
     assert (parked["ObjectsSetAside"], parked["ObjectsCommitted"]) == (2, BATCH["objects"] - 2)

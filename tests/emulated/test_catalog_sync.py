@@ -1,4 +1,5 @@
 """Catalog sync: what Glue says afterwards, by how many calls, and what of a user's own survives."""
+
 import json
 import time
 
@@ -19,7 +20,10 @@ DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as
 
 def spark_fields(table):
     parameters = table["Parameters"]
-    text = "".join(parameters[f"spark.sql.sources.schema.part.{number}"] for number in range(int(parameters["spark.sql.sources.schema.numParts"])))
+    text = "".join(
+        parameters[f"spark.sql.sources.schema.part.{number}"]
+        for number in range(int(parameters["spark.sql.sources.schema.numParts"]))
+    )
     return {field["name"]: (field["type"], field["nullable"]) for field in json.loads(text)["fields"]}
 
 
@@ -35,26 +39,61 @@ def test_the_published_demonstrations_real_time_table_has_the_properties_that_hu
     assert storage["InputFormat"] == "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
     assert storage["OutputFormat"] == "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
     assert storage["SerdeInfo"]["SerializationLibrary"] == "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-    assert storage["SerdeInfo"]["Parameters"] == {"hoodie.query.as.ro.table": "false", "path": f"s3://{SILVER}/moma/artists", "serialization.format": "1"}
-    assert {name: parameters[name] for name in (
-        "last_commit_time_sync", "spark.sql.sources.provider", "spark.sql.partitionProvider", "spark.sql.sources.schema.numParts", "spark.sql.sources.schema.numPartCols",
-        "spark.sql.sources.schema.partCol.0")} == {
-        "last_commit_time_sync": instant, "spark.sql.sources.provider": "hudi", "spark.sql.partitionProvider": "catalog", "spark.sql.sources.schema.numParts": "1",
-        "spark.sql.sources.schema.numPartCols": "1", "spark.sql.sources.schema.partCol.0": "nationality"}
+    assert storage["SerdeInfo"]["Parameters"] == {
+        "hoodie.query.as.ro.table": "false",
+        "path": f"s3://{SILVER}/moma/artists",
+        "serialization.format": "1",
+    }
+    assert {
+        name: parameters[name]
+        for name in (
+            "last_commit_time_sync",
+            "spark.sql.sources.provider",
+            "spark.sql.partitionProvider",
+            "spark.sql.sources.schema.numParts",
+            "spark.sql.sources.schema.numPartCols",
+            "spark.sql.sources.schema.partCol.0",
+        )
+    } == {
+        "last_commit_time_sync": instant,
+        "spark.sql.sources.provider": "hudi",
+        "spark.sql.partitionProvider": "catalog",
+        "spark.sql.sources.schema.numParts": "1",
+        "spark.sql.sources.schema.numPartCols": "1",
+        "spark.sql.sources.schema.partCol.0": "nationality",
+    }
     fields = spark_fields(table)
-    assert list(fields)[:7] == ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path", "_hoodie_file_name", "artist_id", "name"]
-    assert list(fields)[-1] == "nationality" and fields["artist_id"] == ("integer", True) and fields["__deleted"] == ("boolean", False)
+    assert list(fields)[:7] == [
+        "_hoodie_commit_time",
+        "_hoodie_commit_seqno",
+        "_hoodie_record_key",
+        "_hoodie_partition_path",
+        "_hoodie_file_name",
+        "artist_id",
+        "name",
+    ]
+    assert (
+        list(fields)[-1] == "nationality"
+        and fields["artist_id"] == ("integer", True)
+        and fields["__deleted"] == ("boolean", False)
+    )
     assert table["PartitionKeys"] == [{"Name": "nationality", "Type": "string"}]
     assert "nationality" not in [column["Name"] for column in storage["Columns"]]
     optimized = world.table("moma", "artists_ro")["StorageDescriptor"]
     assert optimized["InputFormat"] == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
     assert optimized["SerdeInfo"]["Parameters"]["hoodie.query.as.ro.table"] == "true"
     for name in ("artists_ro", "artists_rt"):
-        assert world.partitions("moma", name) == {("German",): f"s3://{SILVER}/moma/artists/nationality=German", ("American",): f"s3://{SILVER}/moma/artists/nationality=American"}
+        assert world.partitions("moma", name) == {
+            ("German",): f"s3://{SILVER}/moma/artists/nationality=German",
+            ("American",): f"s3://{SILVER}/moma/artists/nationality=American",
+        }
 
 
 def test_the_names_are_those_of_the_design_unless_told(world):  # noqa: F811
-    for kind, expected in (("cow", ["artists", "artists_all"]), (MOR, ["artists_all_ro", "artists_all_rt", "artists_ro", "artists_rt"])):
+    for kind, expected in (
+        ("cow", ["artists", "artists_all"]),
+        (MOR, ["artists_all_ro", "artists_all_rt", "artists_ro", "artists_rt"]),
+    ):
         config = artists(kind, partition_by=(), catalog=CatalogRule(database=f"lake_{kind}_{{database}}"))
         world.commit(config, 1, action="commit")
         world.process().sync(config)
@@ -63,32 +102,74 @@ def test_the_names_are_those_of_the_design_unless_told(world):  # noqa: F811
 
 def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_types(world):  # noqa: F811
     config = artists(MOR)
-    micros, decimal = {"type": "long", "logicalType": "timestamp-micros"}, {"type": "fixed", "name": "d", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 2}
-    columns = [*ARTIST, ("born", {"type": "int", "logicalType": "date"}), ("Seen", micros), ("worth", decimal), ("tags", {"type": "array", "items": ["null", "string"]}), ("raw", "bytes"), ("odd", "float")]
+    micros, decimal = (
+        {"type": "long", "logicalType": "timestamp-micros"},
+        {"type": "fixed", "name": "d", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 2},
+    )
+    columns = [
+        *ARTIST,
+        ("born", {"type": "int", "logicalType": "date"}),
+        ("Seen", micros),
+        ("worth", decimal),
+        ("tags", {"type": "array", "items": ["null", "string"]}),
+        ("raw", "bytes"),
+        ("odd", "float"),
+    ]
     world.commit(config, 1, columns, ["nationality=German"])
     world.sync.sync(config)
     view = world.table("moma", "artists_ro")
-    assert (view["TableType"], view["Parameters"]["presto_view"], view["ViewExpandedText"]) == ("VIRTUAL_VIEW", "true", "/* Presto View */")
+    assert (view["TableType"], view["Parameters"]["presto_view"], view["ViewExpandedText"]) == (
+        "VIRTUAL_VIEW",
+        "true",
+        "/* Presto View */",
+    )
     document = decoded(view["ViewOriginalText"])
     assert {column["name"]: column["type"] for column in document["columns"]} == {
-        "artist_id": "integer", "name": "varchar", "nationality": "varchar", "birth_year": "integer", "born": "date", "seen": "timestamp(3)", "worth": "decimal(10,2)",
-        "tags": "array(varchar)", "raw": "varbinary", "odd": "real"}
+        "artist_id": "integer",
+        "name": "varchar",
+        "nationality": "varchar",
+        "birth_year": "integer",
+        "born": "date",
+        "seen": "timestamp(3)",
+        "worth": "decimal(10,2)",
+        "tags": "array(varchar)",
+        "raw": "varbinary",
+        "odd": "real",
+    }
     assert (document["catalog"], document["schema"]) == ("awsdatacatalog", "moma")
-    assert document["originalSql"].endswith('CAST("seen" AS timestamp(3)) AS "seen", "worth", "tags", "raw", "odd" FROM "moma"."artists_all_ro" WHERE NOT coalesce("__deleted", false)')
+    assert document["originalSql"].endswith(
+        'CAST("seen" AS timestamp(3)) AS "seen", "worth", "tags", "raw", "odd" FROM "moma"."artists_all_ro" WHERE NOT coalesce("__deleted", false)'
+    )
     real_time = decoded(world.table("moma", "artists_rt")["ViewOriginalText"])
-    assert """date_add('millisecond', "seen" / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS "seen\"""" in real_time["originalSql"]
+    assert (
+        """date_add('millisecond', "seen" / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS "seen\""""
+        in real_time["originalSql"]
+    )
     assert real_time["columns"] == document["columns"]
-    types = {name: {column["Name"]: column["Type"] for column in world.table("moma", f"artists_all_{name}")["StorageDescriptor"]["Columns"]} for name in ("ro", "rt")}
+    types = {
+        name: {
+            column["Name"]: column["Type"]
+            for column in world.table("moma", f"artists_all_{name}")["StorageDescriptor"]["Columns"]
+        }
+        for name in ("ro", "rt")
+    }
     assert (types["ro"]["seen"], types["rt"]["seen"], types["ro"]["tags"]) == ("timestamp", "bigint", "array<string>")
 
 
 def test_two_thousand_partitions_take_thirty_calls_and_nothing_new_takes_two_and_no_second(world):  # noqa: F811
     config = artists()
     world.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
-    world.glue.create_database(DatabaseInput={"Name": "moma"})  # with it missing there is one call less: it is made, and no name is asked for alone
+    world.glue.create_database(
+        DatabaseInput={"Name": "moma"}
+    )  # with it missing there is one call less: it is made, and no name is asked for alone
     world.counting()
     world.sync.sync(config)
-    added = {tuple(one["Values"]) for name, sent in world.sent if name == "BatchCreatePartition" for one in sent["PartitionInputList"]}
+    added = {
+        tuple(one["Values"])
+        for name, sent in world.sent
+        if name == "BatchCreatePartition"
+        for one in sent["PartitionInputList"]
+    }
     assert len(added) == 2000
     first = world.counting()
     assert first["BatchCreatePartition"] == 20 and sum(first.values()) <= 30, first
@@ -106,8 +187,15 @@ def test_of_merge_on_read_each_of_its_two_tables_takes_thirty_calls_at_most_and_
     world.glue.create_database(DatabaseInput={"Name": "moma"})
     world.counting()
     world.sync.sync(config)
-    added = {table: {tuple(one["Values"]) for name, sent in world.sent if name == "BatchCreatePartition" and sent["TableName"] == table for one in sent["PartitionInputList"]}
-             for table in ("artists_all_ro", "artists_all_rt")}
+    added = {
+        table: {
+            tuple(one["Values"])
+            for name, sent in world.sent
+            if name == "BatchCreatePartition" and sent["TableName"] == table
+            for one in sent["PartitionInputList"]
+        }
+        for table in ("artists_all_ro", "artists_all_rt")
+    }
     assert [len(values) for values in added.values()] == [2000, 2000]
     first = world.counting()
     assert first["BatchCreatePartition"] == 2 * 2000 / CREATE_BATCH, "Glue takes so many to a call"
@@ -123,9 +211,16 @@ def test_a_view_that_no_listing_told_of_is_found_when_it_is_to_be_made(world, mo
     world.commit(config, 1)
     world.sync.sync(config)
     world.glue.delete_table(DatabaseName="moma", Name="artists_all")
-    monkeypatch.setattr(world.glue, "get_paginator", lambda name, made=world.glue.get_paginator: Nothing() if name == "get_tables" else made(name))
+    monkeypatch.setattr(
+        world.glue,
+        "get_paginator",
+        lambda name, made=world.glue.get_paginator: Nothing() if name == "get_tables" else made(name),
+    )
     assert world.sync.sync(config).nothing, "the first attempt made the table, met the view, and looked again"
-    assert world.names("moma") == ["artists", "artists_all"] and world.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
+    assert (
+        world.names("moma") == ["artists", "artists_all"]
+        and world.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
+    )
 
 
 class Nothing:
@@ -142,7 +237,13 @@ def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(w
     second = world.commit(config, 2, partitions=["nationality=German"])
     world.counting()
     plan = world.sync.sync(config)
-    assert world.counting() == {"GetTables": 1, "ListObjectsV2": 1, "GetObject": 1, "BatchGetPartition": 1, "UpdateTable": 1}
+    assert world.counting() == {
+        "GetTables": 1,
+        "ListObjectsV2": 1,
+        "GetObject": 1,
+        "BatchGetPartition": 1,
+        "UpdateTable": 1,
+    }
     assert plan.instant == second == world.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
     assert [len(change.told) for change in (plan.tables[0].change,)] == [1] and plan.views == ()
 
@@ -152,7 +253,13 @@ def test_partitions_are_added_and_emptied_ones_dropped_by_what_commits_say(world
     world.commit(config, 1, partitions=["nationality=German", "nationality=Dutch"])
     world.sync.sync(config)
     world.commit(config, 2, partitions=["nationality=C%2FD é"])
-    world.commit(config, 3, partitions=["nationality=German"], operation="INSERT_OVERWRITE_TABLE", replaced={"nationality=German": ["f"], "nationality=Dutch": ["f"], "nationality=C%2FD é": ["f"]})
+    world.commit(
+        config,
+        3,
+        partitions=["nationality=German"],
+        operation="INSERT_OVERWRITE_TABLE",
+        replaced={"nationality=German": ["f"], "nationality=Dutch": ["f"], "nationality=C%2FD é": ["f"]},
+    )
     world.commit(config, 4, partitions=["nationality=__HIVE_DEFAULT_PARTITION__", "nationality=Dutch"])
     world.counting()
     world.sync.sync(config)
@@ -172,7 +279,11 @@ def test_a_sync_that_is_behind_the_active_timeline_lists_the_folders(world):  # 
     world.archive(config, world.commit(config, 2, partitions=["nationality=Dutch"]))
     world.archive(config, first)
     world.commit(config, 3, partitions=["nationality=Danish"])
-    world.glue.batch_create_partition(DatabaseName="moma", TableName="artists_all", PartitionInputList=[{"Values": ["Gone"], "StorageDescriptor": {"Location": "s3://x"}}])
+    world.glue.batch_create_partition(
+        DatabaseName="moma",
+        TableName="artists_all",
+        PartitionInputList=[{"Values": ["Gone"], "StorageDescriptor": {"Location": "s3://x"}}],
+    )
     world.sync.sync(config)
     assert set(world.partitions("moma", "artists_all")) == {("German",), ("Dutch",), ("Danish",)}
 
@@ -182,8 +293,16 @@ def test_a_partition_that_points_elsewhere_is_put_right_and_keeps_what_else_is_s
     world.commit(config, 1, partitions=["nationality=German"])
     world.sync.sync(config)
     (partition,) = world.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
-    elsewhere = {"Values": ["German"], "Parameters": {"mine": "1"}, "StorageDescriptor": {**partition["StorageDescriptor"], "Location": "s3://elsewhere"}}
-    world.glue.batch_update_partition(DatabaseName="moma", TableName="artists_all", Entries=[{"PartitionValueList": ["German"], "PartitionInput": elsewhere}])
+    elsewhere = {
+        "Values": ["German"],
+        "Parameters": {"mine": "1"},
+        "StorageDescriptor": {**partition["StorageDescriptor"], "Location": "s3://elsewhere"},
+    }
+    world.glue.batch_update_partition(
+        DatabaseName="moma",
+        TableName="artists_all",
+        Entries=[{"PartitionValueList": ["German"], "PartitionInput": elsewhere}],
+    )
     world.commit(config, 2, partitions=["nationality=German"])
     assert world.sync.sync(config).to_dict()["tables"][0]["partitions"]["corrected"] == 1
     (mended,) = world.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
@@ -197,17 +316,35 @@ def test_columns_are_added_and_widened_and_partitions_get_the_new_types(world): 
     world.commit(config, 2, [("artist_id", "long"), *ARTIST[1:], ("died", "int")], ["nationality=Dutch"])
     plan = world.sync.sync(config)
     assert {"artist_id int becomes bigint", "adds died int"} <= set(plan.tables[0].change.told)
-    columns = {column["Name"]: column["Type"] for column in world.table("moma", "artists_all")["StorageDescriptor"]["Columns"]}
+    columns = {
+        column["Name"]: column["Type"] for column in world.table("moma", "artists_all")["StorageDescriptor"]["Columns"]
+    }
     assert (columns["artist_id"], columns["died"]) == ("bigint", "int")
     partitions = world.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
-    assert [{column["Name"]: column["Type"] for column in one["StorageDescriptor"]["Columns"]}["artist_id"] for one in partitions] == ["bigint"] * 2
-    assert {column["name"]: column["type"] for column in decoded(world.table("moma", "artists")["ViewOriginalText"])["columns"]}["artist_id"] == "bigint"
+    assert [
+        {column["Name"]: column["Type"] for column in one["StorageDescriptor"]["Columns"]}["artist_id"]
+        for one in partitions
+    ] == ["bigint"] * 2
+    assert {
+        column["name"]: column["type"]
+        for column in decoded(world.table("moma", "artists")["ViewOriginalText"])["columns"]
+    }["artist_id"] == "bigint"
     assert world.process().sync(config).nothing
 
 
 def test_what_the_catalog_tells_as_empty_text_is_not_sent_back_to_it(world, monkeypatch):  # noqa: F811
     config, whole = artists(), GlueCatalog.tables
-    monkeypatch.setattr(GlueCatalog, "tables", lambda self, database, names, **more: {name: {**table, "Owner": "", "Description": ""} for name, table in (whole(self, database, names, **more) or {}).items()} or None)
+    monkeypatch.setattr(
+        GlueCatalog,
+        "tables",
+        lambda self, database, names, **more: (
+            {
+                name: {**table, "Owner": "", "Description": ""}
+                for name, table in (whole(self, database, names, **more) or {}).items()
+            }
+            or None
+        ),
+    )
     world.commit(config, 1, partitions=["nationality=German"])
     world.sync.sync(config)
     newest = world.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"])
@@ -217,20 +354,52 @@ def test_what_the_catalog_tells_as_empty_text_is_not_sent_back_to_it(world, monk
 
 def test_a_users_own_properties_comments_columns_and_description_survive_every_change(world):  # noqa: F811
     config = artists()
-    world.commit(config, 1, partitions=["nationality=German"], docs={"name": "as the source has it\nin two lines", "birth_year": "y" * 300})
+    world.commit(
+        config,
+        1,
+        partitions=["nationality=German"],
+        docs={"name": "as the source has it\nin two lines", "birth_year": "y" * 300},
+    )
     world.sync.sync(config)
-    comments = {column["Name"]: column.get("Comment") for column in world.table("moma", "artists_all")["StorageDescriptor"]["Columns"]}
-    assert (comments["name"], len(comments["birth_year"]), comments["__deleted"]) == ("as the source has it in two lines", 255, "Whether the source deleted the row")
-    world.edit("moma", "artists_all", parameters={"owner_team": "art", "hudi.metadata-listing-enabled": "FALSE"}, description="Our artists", comments={"name": "The name"}, columns=[{"Name": "mine", "Type": "int"}])
-    world.edit("moma", "artists", parameters={"comment": "Living artists"}, description="Ask us", comments={"name": "As painted"})
+    comments = {
+        column["Name"]: column.get("Comment")
+        for column in world.table("moma", "artists_all")["StorageDescriptor"]["Columns"]
+    }
+    assert (comments["name"], len(comments["birth_year"]), comments["__deleted"]) == (
+        "as the source has it in two lines",
+        255,
+        "Whether the source deleted the row",
+    )
+    world.edit(
+        "moma",
+        "artists_all",
+        parameters={"owner_team": "art", "hudi.metadata-listing-enabled": "FALSE"},
+        description="Our artists",
+        comments={"name": "The name"},
+        columns=[{"Name": "mine", "Type": "int"}],
+    )
+    world.edit(
+        "moma",
+        "artists",
+        parameters={"comment": "Living artists"},
+        description="Ask us",
+        comments={"name": "As painted"},
+    )
     world.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"], docs={"name": "another"})
     world.sync.sync(config)
     table, view = world.table("moma", "artists_all"), world.table("moma", "artists")
     columns = {column["Name"]: column for column in table["StorageDescriptor"]["Columns"]}
-    assert (columns["name"]["Comment"], columns["mine"]["Type"], columns["died"]["Type"], table["Description"]) == ("The name", "int", "int", "Our artists")
+    assert (columns["name"]["Comment"], columns["mine"]["Type"], columns["died"]["Type"], table["Description"]) == (
+        "The name",
+        "int",
+        "int",
+        "Our artists",
+    )
     assert {"owner_team": "art", "hudi.metadata-listing-enabled": "FALSE"}.items() <= table["Parameters"].items()
     assert (view["Description"], view["Parameters"]["comment"]) == ("Ask us", "Living artists")
-    assert {column["Name"]: column.get("Comment") for column in view["StorageDescriptor"]["Columns"]}["name"] == "As painted"
+    assert {column["Name"]: column.get("Comment") for column in view["StorageDescriptor"]["Columns"]}[
+        "name"
+    ] == "As painted"
     world.counting()
     assert world.process().sync(config).nothing
     assert not {"UpdateTable", "CreateTable"} & set(world.counting())
@@ -238,15 +407,37 @@ def test_a_users_own_properties_comments_columns_and_description_survive_every_c
 
 def test_the_sources_comments_are_told_with_the_columns_and_not_looked_for_again(world):  # noqa: F811
     config = artists()
-    schema = {"type": "record", "name": "Envelope", "fields": [
-        {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
-            {"name": "artist_id", "type": {"type": "int", "connect.doc": "Who it is"}}, {"name": "name", "type": ["null", "string"], "doc": "As signed"}]}]},
-        {"name": "after", "type": ["null", "Value"]}, {"name": "op", "type": "string"}, {"name": "source", "type": "string"}]}
+    schema = {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {
+                "name": "before",
+                "type": [
+                    "null",
+                    {
+                        "type": "record",
+                        "name": "Value",
+                        "fields": [
+                            {"name": "artist_id", "type": {"type": "int", "connect.doc": "Who it is"}},
+                            {"name": "name", "type": ["null", "string"], "doc": "As signed"},
+                        ],
+                    },
+                ],
+            },
+            {"name": "after", "type": ["null", "Value"]},
+            {"name": "op", "type": "string"},
+            {"name": "source", "type": "string"},
+        ],
+    }
     named = world.keep_schema(config, schema)
     world.commit(config, 1, partitions=["nationality=German"])
     world.sync.sync(config)
     for name in ("artists_all", "artists"):
-        comments = {column["Name"]: column.get("Comment") for column in world.table("moma", name)["StorageDescriptor"]["Columns"]}
+        comments = {
+            column["Name"]: column.get("Comment")
+            for column in world.table("moma", name)["StorageDescriptor"]["Columns"]
+        }
         assert (comments["artist_id"], comments["name"], comments["birth_year"]) == ("Who it is", "As signed", None)
     world.commit(config, 2, partitions=["nationality=German"])
     world.counting()
@@ -258,9 +449,18 @@ def test_what_was_changed_by_hand_of_what_the_sync_keeps_is_put_right(world):  #
     config = artists()
     world.commit(config, 1, partitions=["nationality=German"])
     world.sync.sync(config)
-    world.edit("moma", "artists_all", parameters={"spark.sql.sources.provider": "parquet", "spark.sql.sources.schema.part.7": "}"}, types={"birth_year": "string"})
+    world.edit(
+        "moma",
+        "artists_all",
+        parameters={"spark.sql.sources.provider": "parquet", "spark.sql.sources.schema.part.7": "}"},
+        types={"birth_year": "string"},
+    )
     told = set(world.sync.sync(config).tables[0].change.told)
-    assert {"birth_year string becomes int", "spark.sql.sources.provider: parquet becomes hudi", "spark.sql.sources.schema.part.7 goes"} <= told
+    assert {
+        "birth_year string becomes int",
+        "spark.sql.sources.provider: parquet becomes hudi",
+        "spark.sql.sources.schema.part.7 goes",
+    } <= told
     table = world.table("moma", "artists_all")
     assert "spark.sql.sources.schema.part.7" not in table["Parameters"]
     assert world.process().sync(config).nothing
@@ -270,13 +470,30 @@ def test_a_table_that_hudis_own_sync_made_is_taken_over_with_what_it_has(world):
     config = artists(catalog=DEMONSTRATION)
     first = world.commit(config, 1, partitions=["nationality=German"])
     world.glue.create_database(DatabaseInput={"Name": "moma"})
-    world.glue.create_table(DatabaseName="moma", TableInput={
-        "Name": "artists", "TableType": "EXTERNAL_TABLE", "Parameters": {"EXTERNAL": "TRUE", "last_commit_time_sync": first, "spark.sql.create.version": "3.5.1", "mine": "1"},
-        "PartitionKeys": [{"Name": "nationality", "Type": "string", "Comment": ""}],
-        "StorageDescriptor": {"Columns": [{"Name": "artist_id", "Type": "int", "Comment": ""}], "Location": f"s3a://{SILVER}/moma/artists/", "SerdeInfo": {"Parameters": {"path": "x", "mine": "2"}}}})
+    world.glue.create_table(
+        DatabaseName="moma",
+        TableInput={
+            "Name": "artists",
+            "TableType": "EXTERNAL_TABLE",
+            "Parameters": {
+                "EXTERNAL": "TRUE",
+                "last_commit_time_sync": first,
+                "spark.sql.create.version": "3.5.1",
+                "mine": "1",
+            },
+            "PartitionKeys": [{"Name": "nationality", "Type": "string", "Comment": ""}],
+            "StorageDescriptor": {
+                "Columns": [{"Name": "artist_id", "Type": "int", "Comment": ""}],
+                "Location": f"s3a://{SILVER}/moma/artists/",
+                "SerdeInfo": {"Parameters": {"path": "x", "mine": "2"}},
+            },
+        },
+    )
     world.sync.sync(config)
     table = world.table("moma", "artists")
-    assert {"spark.sql.create.version": "3.5.1", "mine": "1", "last_commit_time_sync": first}.items() <= table["Parameters"].items()
+    assert {"spark.sql.create.version": "3.5.1", "mine": "1", "last_commit_time_sync": first}.items() <= table[
+        "Parameters"
+    ].items()
     assert table["StorageDescriptor"]["SerdeInfo"]["Parameters"]["mine"] == "2"
     assert world.process().sync(config).nothing
 
@@ -285,7 +502,10 @@ def test_a_name_that_something_else_has_is_refused_and_left_as_it_is(world):  # 
     config = artists()
     world.commit(config, 1, partitions=["nationality=German"])
     world.glue.create_database(DatabaseInput={"Name": "moma"})
-    world.glue.create_table(DatabaseName="moma", TableInput={"Name": "artists", "TableType": "EXTERNAL_TABLE", "StorageDescriptor": {"Location": "s3://theirs"}})
+    world.glue.create_table(
+        DatabaseName="moma",
+        TableInput={"Name": "artists", "TableType": "EXTERNAL_TABLE", "StorageDescriptor": {"Location": "s3://theirs"}},
+    )
     with pytest.raises(NameTaken, match="artists"):
         world.sync.sync(config)
     assert world.names("moma") == ["artists"]
@@ -322,8 +542,18 @@ def test_a_plan_tells_everything_and_does_nothing(world):  # noqa: F811
     config = artists()
     world.commit(config, 1, partitions=["nationality=German"])
     told = world.sync.plan(config).to_dict()
-    assert (told["changed"], told["creates_database"], [table["does"] for table in told["tables"]], [view["name"] for view in told["views"]]) == (True, True, ["create"], ["artists"])
-    assert told["tables"][0]["partitions"] == {"added": 1, "dropped": 0, "corrected": 0, "first": ["+ nationality=German"]}
+    assert (
+        told["changed"],
+        told["creates_database"],
+        [table["does"] for table in told["tables"]],
+        [view["name"] for view in told["views"]],
+    ) == (True, True, ["create"], ["artists"])
+    assert told["tables"][0]["partitions"] == {
+        "added": 1,
+        "dropped": 0,
+        "corrected": 0,
+        "first": ["+ nationality=German"],
+    }
     assert world.glue.get_databases()["DatabaseList"] == []
 
 
@@ -338,7 +568,14 @@ def test_an_instant_that_the_catalog_shows_already_is_not_looked_for_in_s3(world
     assert world.sync.sync(config, second).instant == second
 
 
-@pytest.mark.parametrize(("operation", "code"), [("create_table", "AlreadyExistsException"), ("update_table", "ConcurrentModificationException"), ("batch_create_partition", "EntityNotFoundException")])
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        ("create_table", "AlreadyExistsException"),
+        ("update_table", "ConcurrentModificationException"),
+        ("batch_create_partition", "EntityNotFoundException"),
+    ],
+)
 def test_what_somebody_else_changes_meanwhile_is_looked_at_again(world, monkeypatch, operation, code):  # noqa: F811
     config = artists()
     world.commit(config, 1, partitions=["nationality=German"])
@@ -359,10 +596,20 @@ def test_what_is_not_allowed_is_said_with_what_to_do(world, monkeypatch):  # noq
     world.commit(artists(), 1, partitions=["nationality=German"])
 
     def denied(**_):
-        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "Insufficient Lake Formation permission(s): Required Create Table on moma"}}, "CreateTable")
+        raise ClientError(
+            {
+                "Error": {
+                    "Code": "AccessDeniedException",
+                    "Message": "Insufficient Lake Formation permission(s): Required Create Table on moma",
+                }
+            },
+            "CreateTable",
+        )
 
     monkeypatch.setattr(world.glue, "create_table", denied)
-    with pytest.raises(CatalogDenied, match=r"artists_all can't be kept in the catalog: Insufficient Lake Formation .*docs/catalog.md"):
+    with pytest.raises(
+        CatalogDenied, match=r"artists_all can't be kept in the catalog: Insufficient Lake Formation .*docs/catalog.md"
+    ):
         world.sync.sync(artists())
 
 
@@ -372,14 +619,33 @@ def test_a_long_schema_comes_in_parts_of_four_thousand_characters(world):  # noq
     world.sync.sync(config)
     table = world.table("moma", "artists_all")
     parts = int(table["Parameters"]["spark.sql.sources.schema.numParts"])
-    assert parts > 3 and {len(table["Parameters"][f"spark.sql.sources.schema.part.{number}"]) for number in range(parts - 1)} == {4000}
+    assert parts > 3 and {
+        len(table["Parameters"][f"spark.sql.sources.schema.part.{number}"]) for number in range(parts - 1)
+    } == {4000}
     assert len(spark_fields(table)) == 5 + 201 + 3
     world.commit(config, 2, [("artist_id", "int")])
     assert world.sync.sync(config).tables[0].change is not None
     assert f"spark.sql.sources.schema.part.{parts - 1}" not in world.table("moma", "artists_all")["Parameters"]
 
 
-@pytest.mark.parametrize("schema", [None, [], {"type": "string"}, {"type": "record", "name": "r", "fields": [{"name": "a", "type": "Nowhere"}]}, {"type": "record", "name": "r", "fields": [7]},
-                                    {"type": "record", "name": "r", "fields": [{"name": "op", "type": "string"}, {"name": "source", "type": "string"}, {"name": "after", "type": "string"}]}])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        {"type": "string"},
+        {"type": "record", "name": "r", "fields": [{"name": "a", "type": "Nowhere"}]},
+        {"type": "record", "name": "r", "fields": [7]},
+        {
+            "type": "record",
+            "name": "r",
+            "fields": [
+                {"name": "op", "type": "string"},
+                {"name": "source", "type": "string"},
+                {"name": "after", "type": "string"},
+            ],
+        },
+    ],
+)
 def test_a_schema_that_cannot_be_understood_has_no_comments(schema):
     assert source_comments(schema) == {}

@@ -1,4 +1,5 @@
 """`sluice adopt-bucket` on an emulated stack: the bucket's own notifications stay."""
+
 import json
 
 import pytest
@@ -13,7 +14,9 @@ TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Even
 def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys):  # noqa: F811
     queue = SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
     cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": queue}
-    stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]}, SkipDestinationValidation=True)
+    stack.s3.put_bucket_notification_configuration(
+        Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]}, SkipDestinationValidation=True
+    )
     assert run(["adopt-bucket", "--via", "queue", "--dry-run"]) == 0
     planned = json.loads(capsys.readouterr().out)["configuration"]
     assert "QueueConfigurations" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
@@ -21,10 +24,17 @@ def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, 
     assert run(["adopt-bucket", "--json"]) == 0
     assert told(capsys)["changed"]
     found = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
-    assert "EventBridgeConfiguration" in found and found["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
+    assert (
+        "EventBridgeConfiguration" in found
+        and found["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
+    )
 
 
-DEAD = {"Id": "old", "QueueArn": "arn:aws:sqs:eu-central-1:123456789012:s-Notices-deleted", "Events": ["s3:ObjectCreated:*"]}
+DEAD = {
+    "Id": "old",
+    "QueueArn": "arn:aws:sqs:eu-central-1:123456789012:s-Notices-deleted",
+    "Events": ["s3:ObjectCreated:*"],
+}
 
 
 def notices(capsys):
@@ -35,21 +45,36 @@ def notices(capsys):
 
 
 def test_a_bucket_that_a_deleted_stack_left_announces_to_the_new_one_although_the_old_queue_is_gone(stack, capsys):  # noqa: F811
-    cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]}
+    cloudformation().outputs = {
+        **cloudformation().outputs,
+        "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
+    }
     cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
-    stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}, SkipDestinationValidation=True)
+    stack.s3.put_bucket_notification_configuration(
+        Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}, SkipDestinationValidation=True
+    )
     with pytest.raises(ClientError):  # as S3 answers whoever writes back what is there
-        stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]})
+        stack.s3.put_bucket_notification_configuration(
+            Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}
+        )
     assert notices(capsys) == ("warn", "`sluice adopt-bucket`")
     assert run(["adopt-bucket"]) == 0
     capsys.readouterr()
     assert notices(capsys)[0] == "ok"
-    assert DEAD["QueueArn"] in [one["QueueArn"] for one in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")["QueueConfigurations"]]
+    assert DEAD["QueueArn"] in [
+        one["QueueArn"]
+        for one in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")["QueueConfigurations"]
+    ]
 
 
 def test_a_bucket_of_the_stacks_own_has_no_rule_that_takes_its_events_from_eventbridge(stack, capsys):  # noqa: F811
-    cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]}
-    stack.s3.put_bucket_notification_configuration(Bucket="s-bronze", NotificationConfiguration={"EventBridgeConfiguration": {}})
+    cloudformation().outputs = {
+        **cloudformation().outputs,
+        "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
+    }
+    stack.s3.put_bucket_notification_configuration(
+        Bucket="s-bronze", NotificationConfiguration={"EventBridgeConfiguration": {}}
+    )
     assert notices(capsys) == ("warn", "`sluice adopt-bucket --via queue`")
     assert run(["adopt-bucket", "--via", "queue"]) == 0
     capsys.readouterr()

@@ -1,4 +1,5 @@
 """`sluice catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
+
 import pytest
 from emulated_stack import SHARED, stack, told  # noqa: F401  # fixtures
 from silver_tables import put_tables
@@ -12,7 +13,10 @@ from sluice_cli.main import run
 @pytest.fixture
 def moma(stack):  # noqa: F811
     """A stack with two tables of one database, one of them without a rule."""
-    rules = (TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",)), TableRule("moma.works", ("id",), topic="moma.public.works", partition_by=("nationality",), table_type=MOR))
+    rules = (
+        TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",)),
+        TableRule("moma.works", ("id",), topic="moma.public.works", partition_by=("nationality",), table_type=MOR),
+    )
     stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration(rules).to_json().encode())
     for table in ("moma.artists", "moma.works", "crm.user"):
         stack.ledger.pin_table(table, {"topic": table.replace(".", ".public.")})
@@ -23,7 +27,12 @@ def moma(stack):  # noqa: F811
 def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(moma, capsys):
     assert run(["catalog", "sync", "moma.artists", "--dry-run"]) == 0
     shown = capsys.readouterr()
-    assert shown.out.splitlines()[1:] == ["moma\tcreate\tdatabase", "moma.artists_all\tcreate\t", "moma.artists_all\tpartitions\t4 added", "moma.artists\tcreate\t"]
+    assert shown.out.splitlines()[1:] == [
+        "moma\tcreate\tdatabase",
+        "moma.artists_all\tcreate\t",
+        "moma.artists_all\tpartitions\t4 added",
+        "moma.artists\tcreate\t",
+    ]
     assert shown.err.splitlines()[-1] == "1 table would change, 0 as they should be"
     assert SHARED.client("glue").get_databases()["DatabaseList"] == []
     assert run(["catalog", "sync", "moma.artists", "--json"]) == 0
@@ -36,7 +45,9 @@ def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma,
     assert run(["catalog", "sync", "--json"]) == 1
     report = told(capsys)
     assert [table["table"] for table in report["tables"]] == ["moma.artists", "moma.works"]
-    assert [(failure["table"], failure["code"]) for failure in report["failed"]] == [("crm.user", "table_not_configured")]
+    assert [(failure["table"], failure["code"]) for failure in report["failed"]] == [
+        ("crm.user", "table_not_configured")
+    ]
 
 
 def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, capsys):
@@ -47,14 +58,24 @@ def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, 
     assert run(["catalog", "show", "moma.works", "--json"]) == 0
     entries = {entry["name"]: entry for entry in told(capsys)["entries"]}
     assert {name: (entry["is"], entry["untouched"]) for name, entry in entries.items()} == {
-        "works_all_ro": ("table", True), "works_all_rt": ("table", True), "works_ro": ("view", True), "works_rt": ("view", True)}
-    assert entries["works_all_rt"]["synced"] == "20261121080013968" and entries["works_all_rt"]["partition_keys"] == ["nationality"]
+        "works_all_ro": ("table", True),
+        "works_all_rt": ("table", True),
+        "works_ro": ("view", True),
+        "works_rt": ("view", True),
+    }
+    assert entries["works_all_rt"]["synced"] == "20261121080013968" and entries["works_all_rt"]["partition_keys"] == [
+        "nationality"
+    ]
     assert run(["catalog", "show", "moma.works"]) == 0
     assert "moma.works_all_ro\ttable\t20261121080013968" in capsys.readouterr().out
 
 
 def test_statements_are_printed_for_each_engine(moma, capsys):
-    for engine, words in {"spark": "USING hudi LOCATION 's3://s-silver/moma/artists'", "redshift": "WITH NO SCHEMA BINDING", "athena": "PARTITIONED BY (`nationality` string)"}.items():
+    for engine, words in {
+        "spark": "USING hudi LOCATION 's3://s-silver/moma/artists'",
+        "redshift": "WITH NO SCHEMA BINDING",
+        "athena": "PARTITIONED BY (`nationality` string)",
+    }.items():
         assert run(["table", "ddl", "moma.artists", "--engine", engine]) == 0
         assert words in capsys.readouterr().out
     assert run(["table", "ddl", "moma.works", "--engine", "redshift"]) == 1

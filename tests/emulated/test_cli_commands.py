@@ -41,7 +41,10 @@ def test_a_stack_is_named_before_or_after_the_verb(stack, monkeypatch, arguments
 def test_without_any_stack_the_next_step_is_said(stack, monkeypatch, capsys):
     monkeypatch.delenv("SLUICE_STACK")
     assert run(["status"]) == 1
-    assert capsys.readouterr().err == "error: No stack to work on. Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK\n"
+    assert (
+        capsys.readouterr().err
+        == "error: No stack to work on. Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK\n"
+    )
 
 
 def test_a_stack_that_is_not_there_is_said_in_one_line(stack, capsys):
@@ -57,7 +60,9 @@ def test_put_keeps_paths_inside_a_folder_and_the_name_of_a_file(stack, tmp_path,
     assert run(["put", "in", "one.avro", "--prefix", "topics/", "--json"]) == 0
     objects = {item["key"]: item for item in told(capsys)["objects"]}
     assert set(objects) == {"topics/a b/x+0+1.avro", "topics/é.avro", "topics/one.avro"}
-    found = stack.s3.get_object(Bucket="s-bronze", Key="topics/a b/x+0+1.avro", VersionId=objects["topics/a b/x+0+1.avro"]["versionId"])
+    found = stack.s3.get_object(
+        Bucket="s-bronze", Key="topics/a b/x+0+1.avro", VersionId=objects["topics/a b/x+0+1.avro"]["versionId"]
+    )
     assert found["Body"].read() == b"12"
 
 
@@ -94,16 +99,32 @@ def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, capsys, state):
 
 
 PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
-TWO_TOPICS = "defaults: {record_key: [id]}\ntables: [{topic_regex: '[a-z0-9]+[.]public[.](?P<t>user)', table: 'crm.{t}'}]"
+TWO_TOPICS = (
+    "defaults: {record_key: [id]}\ntables: [{topic_regex: '[a-z0-9]+[.]public[.](?P<t>user)', table: 'crm.{t}'}]"
+)
 
 
-@pytest.mark.parametrize(("text", "rebuild", "told_why"), [
-    (TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"), False, "crm.user is paused, and 1 object will wait. Take `paused` out"),
-    (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any more"),
-    (TABLES, True, "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` goes on"),
-    (TWO_TOPICS, False, "crm.user is fed by topic db2.public.user, and these are of crm.public.user, and 1 object will wait. Give their topic a table of its own"),
-], ids=["paused", "without a rule", "being rebuilt", "another topic's"])
-def test_a_table_that_nothing_will_be_claimed_of_ends_the_wait_at_once_with_its_keys_and_the_next_step(stack, tables, capsys, text, rebuild, told_why):
+@pytest.mark.parametrize(
+    ("text", "rebuild", "told_why"),
+    [
+        (
+            TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"),
+            False,
+            "crm.user is paused, and 1 object will wait. Take `paused` out",
+        ),
+        (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any more"),
+        (TABLES, True, "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` goes on"),
+        (
+            TWO_TOPICS,
+            False,
+            "crm.user is fed by topic db2.public.user, and these are of crm.public.user, and 1 object will wait. Give their topic a table of its own",
+        ),
+    ],
+    ids=["paused", "without a rule", "being rebuilt", "another topic's"],
+)
+def test_a_table_that_nothing_will_be_claimed_of_ends_the_wait_at_once_with_its_keys_and_the_next_step(
+    stack, tables, capsys, text, rebuild, told_why
+):
     if rebuild:
         stack.ledger.pause("main")
         stack.ledger.begin_rebuild("crm.user", "main", {"to": "aside"})
@@ -159,7 +180,10 @@ def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(s
     assert run(["wait"]) == 1
     out, err = capsys.readouterr()
     assert "pending\ta\tcrm.user" in out
-    assert "lane main is paused, and 1 object will wait in it until `sluice resume main`" in err and "not settled within" not in err
+    assert (
+        "lane main is paused, and 1 object will wait in it until `sluice resume main`" in err
+        and "not settled within" not in err
+    )
     assert run(["wait", "--json"]) == 1
     assert told(capsys)["paused"] == ["main"]
 
@@ -179,8 +203,17 @@ def test_a_lane_that_halted_over_other_objects_delays_nothing(stack):
 def claim(stack, identity):
     stack.ledger.request_start("main", "run-1", NOW)
     stack.ledger.hold("main", "run-1", "job-1", 1, NOW)
-    part = TablePart(config={}, objects=(ManifestObject(identity.bucket, identity.key, identity.version, 7, None, "avro", "crm.public.user", None, None, NOW),))
-    manifest = Manifest(batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part})
+    part = TablePart(
+        config={},
+        objects=(
+            ManifestObject(
+                identity.bucket, identity.key, identity.version, 7, None, "avro", "crm.public.user", None, None, NOW
+            ),
+        ),
+    )
+    manifest = Manifest(
+        batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}
+    )
     assert stack.ledger.open_batch(manifest, "k", "run-1", "job-1")
     assert stack.ledger.claim(manifest) == [identity]
 
@@ -192,10 +225,19 @@ def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):
     stack.ledger.record_table_error("crm.user", "it broke\nwith a trace", None)
     assert run(["status", "--json"]) == 0
     document = told(capsys)
-    lane, = document["lanes"]
-    table, = document["tables"]
-    assert (lane["state"], lane["run"], lane["pending"]["objects"], lane["unsettled_batches"]) == ("running", "run-1", 1, ["b-1"])
-    assert (table["pending"]["objects"], table["claimed"], table["last_error"]) == (1, {"objects": 1, "bytes": 7}, "it broke\nwith a trace")
+    (lane,) = document["lanes"]
+    (table,) = document["tables"]
+    assert (lane["state"], lane["run"], lane["pending"]["objects"], lane["unsettled_batches"]) == (
+        "running",
+        "run-1",
+        1,
+        ["b-1"],
+    )
+    assert (table["pending"]["objects"], table["claimed"], table["last_error"]) == (
+        1,
+        {"objects": 1, "bytes": 7},
+        "it broke\nwith a trace",
+    )
     assert document["set_aside"]["ignored"]["reasons"] == [{"reason": "zero_bytes", "objects": 1, "examples": ["side"]}]
 
 
@@ -212,20 +254,45 @@ def test_status_is_a_table_for_people(stack, capsys):
 def test_config_push_stores_canonical_json_and_its_history(stack, tables, capsys):
     assert run(["config", "push", tables(), "--json"]) == 0
     version = told(capsys)["version"]
-    stored = [stack.s3.get_object(Bucket="s-artifacts", Key=key)["Body"].read() for key in ("config/tables.json", f"config/history/{version}.json")]
+    stored = [
+        stack.s3.get_object(Bucket="s-artifacts", Key=key)["Body"].read()
+        for key in ("config/tables.json", f"config/history/{version}.json")
+    ]
     assert stored[0] == stored[1]
     assert run(["config", "show"]) == 0
     assert capsys.readouterr().out.strip().encode() == stored[0]
 
 
 def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, tables, invoked, capsys):
-    parked = stack.admit(stack.write("p"), items.PARKED, table=None, topic="shop.orders", lane=None, reason="no rule takes this topic")
-    other = stack.admit(stack.write("o"), items.PARKED, table=None, topic="elsewhere", lane=None, reason="no rule takes this topic")
-    coded = stack.admit(stack.write("r"), items.PARKED, table="shop.orders", topic="shop.orders", lane="side", reason="another one", code="another")
+    parked = stack.admit(
+        stack.write("p"), items.PARKED, table=None, topic="shop.orders", lane=None, reason="no rule takes this topic"
+    )
+    other = stack.admit(
+        stack.write("o"), items.PARKED, table=None, topic="elsewhere", lane=None, reason="no rule takes this topic"
+    )
+    coded = stack.admit(
+        stack.write("r"),
+        items.PARKED,
+        table="shop.orders",
+        topic="shop.orders",
+        lane="side",
+        reason="another one",
+        code="another",
+    )
     assert run(["config", "push", tables(), "--json"]) == 0
-    assert told(capsys) | {"version": ""} == {"version": "", "changed": True, "unparked": 1, "woken": ["side"], "warnings": []}
+    assert told(capsys) | {"version": ""} == {
+        "version": "",
+        "changed": True,
+        "unparked": 1,
+        "woken": ["side"],
+        "warnings": [],
+    }
     records = stack.ledger.get_objects([parked, other, coded])
-    assert {identity.key: records[identity].state for identity in records} == {"p": "pending", "o": "parked", "r": "parked"}
+    assert {identity.key: records[identity].state for identity in records} == {
+        "p": "pending",
+        "o": "parked",
+        "r": "parked",
+    }
     assert (records[parked].table, records[parked].lane) == ("shop.orders", "side")
     assert stack.ledger.lane("side").arrivals == 1
     assert invoked == [("s-supervise", "Event")]
@@ -300,7 +367,9 @@ def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(
 RAISED = TABLES.replace("table: crm.user}", "table: crm.user, generation: 1}")
 
 
-def test_a_generation_rises_only_when_nothing_waits_or_what_waits_follows_a_log_that_began_again(stack, tables, invoked, capsys):
+def test_a_generation_rises_only_when_nothing_waits_or_what_waits_follows_a_log_that_began_again(
+    stack, tables, invoked, capsys
+):
     assert run(["config", "push", tables()]) == 0
     old = stack.admit(stack.write("a"), kafka_partition=0, offset=40)
     stack.admit(stack.write("b"), kafka_partition=0, offset=90)
@@ -312,9 +381,31 @@ def test_a_generation_rises_only_when_nothing_waits_or_what_waits_follows_a_log_
     assert run(["config", "push", tables(TABLES.replace("[id]", "[id], freshness: 5s"))]) == 0, "another change is free"
 
     stack.dynamodb.update_item(
-        TableName="s-ledger", Key={name: {"S": value} for name, value in items.table_key("crm.user").items()}, UpdateExpression="SET watch = :w, #t = :t",
-        ExpressionAttributeNames={"#t": "table"}, ExpressionAttributeValues={":t": {"S": "crm.user"}, ":w": {"M": {"marks": {"M": {"0": {"M": {
-            "generation": {"N": "0"}, "offset": {"N": "70"}, "kind": {"S": "postgres"}, "highest": {"S": "0000.1.1"}, "restarted_at": {"N": "80"}}}}}}}})
+        TableName="s-ledger",
+        Key={name: {"S": value} for name, value in items.table_key("crm.user").items()},
+        UpdateExpression="SET watch = :w, #t = :t",
+        ExpressionAttributeNames={"#t": "table"},
+        ExpressionAttributeValues={
+            ":t": {"S": "crm.user"},
+            ":w": {
+                "M": {
+                    "marks": {
+                        "M": {
+                            "0": {
+                                "M": {
+                                    "generation": {"N": "0"},
+                                    "offset": {"N": "70"},
+                                    "kind": {"S": "postgres"},
+                                    "highest": {"S": "0000.1.1"},
+                                    "restarted_at": {"N": "80"},
+                                }
+                            }
+                        }
+                    }
+                }
+            },
+        },
+    )
     assert run(["config", "push", tables(RAISED)]) == 1
     assert "wait (1)" in capsys.readouterr().err
     assert stack.ledger.quarantine_pending(stack.ledger.get_objects([old])[old], "lost_before_read", "gone", NOW)
@@ -400,7 +491,10 @@ def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_ow
     stack.admit(stack.write("a"), topic="db2.public.user")
     text = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}, {topic: db2.public.user, table: db2.user}]"
     assert run(["config", "push", tables(text)]) == 0
-    assert "objects of topic db2.public.user wait for crm.user, which topic crm.public.user feeds: they move to db2.user" in capsys.readouterr().err
+    assert (
+        "objects of topic db2.public.user wait for crm.user, which topic crm.public.user feeds: they move to db2.user"
+        in capsys.readouterr().err
+    )
 
 
 def test_objects_that_wait_for_a_table_keep_their_topic_from_feeding_another(stack, tables, invoked, capsys):

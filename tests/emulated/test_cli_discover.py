@@ -1,4 +1,5 @@
 """`sluice config discover` on an emulated stack, with objects that real Debezium wrote."""
+
 import shlex
 from pathlib import Path
 
@@ -20,33 +21,69 @@ def parked(stack):
         key = path.relative_to(BRONZE).as_posix()
         route = classify(key, 1)
         if route.topic in TOPICS:
-            stack.admit(stack.write(key, path.read_bytes()), items.PARKED, table=None, lane=None, topic=route.topic, offset=route.offset, reason="no rule")
+            stack.admit(
+                stack.write(key, path.read_bytes()),
+                items.PARKED,
+                table=None,
+                lane=None,
+                topic=route.topic,
+                offset=route.offset,
+                reason="no rule",
+            )
     return stack
 
 
 def test_rules_of_all_waiting_topics_are_proposed_and_written_where_they_are_decided(parked, capsys):
-    parked.admit(parked.write("topics/lone/lone+0+0.avro", b"no Avro"), items.PARKED, table=None, lane=None, topic="lone", reason="no rule")
+    parked.admit(
+        parked.write("topics/lone/lone+0+0.avro", b"no Avro"),
+        items.PARKED,
+        table=None,
+        lane=None,
+        topic="lone",
+        reason="no rule",
+    )
     assert run(["config", "discover", "--write", "--json"]) == 1
     found = {each["topic"]: each for each in told(capsys)["proposals"]}
     assert {topic: (each["record_key"]["value"], each["shape"], each["source"]) for topic, each in found.items()} == {
-        "lone": ([], None, None), "tickit.crm.user": (["userid"], "flattened", "postgres"),
-        "tickit.ems.category": (["catid"], "flattened", "postgres"), "tickit.ems.venue": (["venueid"], "flattened", "postgres")}
+        "lone": ([], None, None),
+        "tickit.crm.user": (["userid"], "flattened", "postgres"),
+        "tickit.ems.category": (["catid"], "flattened", "postgres"),
+        "tickit.ems.venue": (["venueid"], "flattened", "postgres"),
+    }
     assert found["lone"]["open"] == ["table", "record_key"]
     assert "not_avro" in found["lone"]["record_key"]["evidence"][0]
-    assert [rule.table for rule in read_tables(Path("tables.yaml").read_text()).rules] == ["crm.user", "ems.category", "ems.venue"]
+    assert [rule.table for rule in read_tables(Path("tables.yaml").read_text()).rules] == [
+        "crm.user",
+        "ems.category",
+        "ems.venue",
+    ]
     assert run(["config", "check", "tables.yaml"]) == 0
     capsys.readouterr()
     assert run(["wait"]) == 0
     assert "`sluice config discover` proposes rules" in capsys.readouterr().err
 
 
-def test_a_key_that_could_be_no_topics_is_never_in_a_command_that_is_advised_and_files_are_words_of_a_shell(parked, capsys):
+def test_a_key_that_could_be_no_topics_is_never_in_a_command_that_is_advised_and_files_are_words_of_a_shell(
+    parked, capsys
+):
     topic = "it's $(id)"
-    parked.admit(parked.write(f"topics/{topic}/{topic}+0+0.avro", b"no Avro"), items.PARKED, table=None, lane=None, topic=topic, reason="no rule")
+    parked.admit(
+        parked.write(f"topics/{topic}/{topic}+0+0.avro", b"no Avro"),
+        items.PARKED,
+        table=None,
+        lane=None,
+        topic=topic,
+        reason="no rule",
+    )
     assert run(["config", "discover", "--write", "--file", "my $(rules).yaml"]) == 0
     out, err = capsys.readouterr()
     assert "$(id)" not in out + err and "1 parked object whose key tells no topic" in err
-    assert shlex.split(out[out.rindex("`sluice"):].strip().strip("`")) == ["sluice", "config", "push", "my $(rules).yaml"]
+    assert shlex.split(out[out.rindex("`sluice") :].strip().strip("`")) == [
+        "sluice",
+        "config",
+        "push",
+        "my $(rules).yaml",
+    ]
 
 
 def test_what_has_a_rule_already_is_not_proposed_again_and_choices_complete_what_is_open(parked, capsys):
@@ -55,11 +92,28 @@ def test_what_has_a_rule_already_is_not_proposed_again_and_choices_complete_what
     out, err = capsys.readouterr()
     assert out == "Nothing to add to tables.yaml\n" and "3 topics already with a rule in tables.yaml" in err
     Path("tables.yaml").unlink()
-    assert run(["config", "discover", "--write", "--key", "tickit.crm.user=email,phone", "--table", "tickit.ems.venue=a.b"]) == 0
-    assert [(rule.table, rule.record_key) for rule in read_tables(Path("tables.yaml").read_text()).rules][::2] == [("crm.user", ("email", "phone")), ("a.b", ("venueid",))]
+    assert (
+        run(
+            ["config", "discover", "--write", "--key", "tickit.crm.user=email,phone", "--table", "tickit.ems.venue=a.b"]
+        )
+        == 0
+    )
+    assert [(rule.table, rule.record_key) for rule in read_tables(Path("tables.yaml").read_text()).rules][::2] == [
+        ("crm.user", ("email", "phone")),
+        ("a.b", ("venueid",)),
+    ]
 
 
-@pytest.mark.parametrize("arguments", [["--key", "nobody=id"], ["--key", "tickit.crm.user"], ["--key", "tickit.crm.user=a b"], ["--database", "A;"], ["--table", "tickit.crm.user=x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--key", "nobody=id"],
+        ["--key", "tickit.crm.user"],
+        ["--key", "tickit.crm.user=a b"],
+        ["--database", "A;"],
+        ["--table", "tickit.crm.user=x"],
+    ],
+)
 def test_a_choice_that_can_be_none_is_a_wrong_command_line(parked, arguments):
     assert run(["config", "discover", "--write", *arguments]) == 2
     assert not Path("tables.yaml").exists()

@@ -1,4 +1,5 @@
 """`sluice doctor --job` on an emulated stack: one job is started, followed to its end, and told in a line each."""
+
 from __future__ import annotations
 
 import json
@@ -31,27 +32,55 @@ class Emr:
         self.looks += 1
         if self.report is not None:
             trial = self.started[0]["name"]
-            told = replace(self.report, trial=trial, **({} if self.looks > 1 else {"state": RUNNING, "doing": "mor: upsert"}))
+            told = replace(
+                self.report, trial=trial, **({} if self.looks > 1 else {"state": RUNNING, "doing": "mor: upsert"})
+            )
             self.objects.put("s-silver", trial_report_key(trial), told.to_json().encode())
-        return {"jobRun": {"name": self.started[0]["name"], "state": self.state if self.looks > 1 else "RUNNING", "stateDetails": "because"}}
+        return {
+            "jobRun": {
+                "name": self.started[0]["name"],
+                "state": self.state if self.looks > 1 else "RUNNING",
+                "stateDetails": "because",
+            }
+        }
 
     def cancel_job_run(self, **request):
         self.cancelled.append(request["jobRunId"])
 
     def get_application(self, applicationId):
-        return {"application": {"applicationId": applicationId, "releaseLabel": "emr-7.14.0", "type": "Spark", "state": "STARTED"}}
+        return {
+            "application": {
+                "applicationId": applicationId,
+                "releaseLabel": "emr-7.14.0",
+                "type": "Spark",
+                "state": "STARTED",
+            }
+        }
 
 
 @pytest.fixture
 def emr(stack, monkeypatch):  # noqa: F811
     """A deployed release that has trials; gives the application that runs them."""
+
     def made(report=GOOD, state="SUCCESS", files=("ingest.py", "trial.py")):
         objects = Objects(stack.s3)
         objects.put_json("s-artifacts", "releases/abc123/release.json", {"files": dict.fromkeys(files, "")})
         emr = Emr(objects, report, state)
-        names = {"LEDGER_TABLE": "s-ledger", "BRONZE_BUCKET": "s-bronze", "SILVER_BUCKET": "s-silver", "ARTIFACT_BUCKET": "s-artifacts", "APPLICATION_ID": "00a",
-                 "JOB_ROLE_ARN": "arn:aws:iam::1:role/r", "RELEASE": "abc123", "HUDI_JARS": "file:///h.jar"}
-        functions = type("Lambda", (), {"get_function_configuration": lambda self, FunctionName: {"Environment": {"Variables": names}}})()
+        names = {
+            "LEDGER_TABLE": "s-ledger",
+            "BRONZE_BUCKET": "s-bronze",
+            "SILVER_BUCKET": "s-silver",
+            "ARTIFACT_BUCKET": "s-artifacts",
+            "APPLICATION_ID": "00a",
+            "JOB_ROLE_ARN": "arn:aws:iam::1:role/r",
+            "RELEASE": "abc123",
+            "HUDI_JARS": "file:///h.jar",
+        }
+        functions = type(
+            "Lambda",
+            (),
+            {"get_function_configuration": lambda self, FunctionName: {"Environment": {"Variables": names}}},
+        )()
         whole, others = Target.client, {"emr-serverless": emr, "lambda": functions}
         monkeypatch.setattr(Target, "client", lambda self, service: others.get(service) or whole(self, service))
         monkeypatch.setattr(engine_trial, "POLL_S", 0.0)
@@ -71,7 +100,10 @@ def test_one_job_is_started_followed_and_told(emr, capsys):
     assert "job run 00f1: mor: upsert" in output.err
     found = {item["about"]: item for item in json.loads(output.out)}
     assert found["trial job"]["facts"]["trial"] == application.started[0]["name"] and len(application.started) == 1
-    assert {found[about]["result"] for about in ("trial job", "engine", "job run id", "hudi bundle", "copy on write", "merge on read")} == {"ok"}
+    assert {
+        found[about]["result"]
+        for about in ("trial job", "engine", "job run id", "hudi bundle", "copy on write", "merge on read")
+    } == {"ok"}
 
 
 @pytest.mark.parametrize("report, words", [
@@ -82,7 +114,11 @@ def test_a_job_that_fails_is_told_with_where_its_log_is(emr, capsys, report, wor
     emr(report, "FAILED")
     assert run(["doctor", "--job", "--json"]) == 1
     job = results(capsys)["trial job"]
-    assert job["result"] == "fail" and words in job["found"] and job["advice"].endswith("logs/applications/00a/jobs/00f1/SPARK_DRIVER/stderr.gz")
+    assert (
+        job["result"] == "fail"
+        and words in job["found"]
+        and job["advice"].endswith("logs/applications/00a/jobs/00f1/SPARK_DRIVER/stderr.gz")
+    )
 
 
 def test_a_job_that_takes_too_long_is_ended(emr, capsys):
@@ -109,7 +145,10 @@ def test_what_is_missing_is_accepted_only_after_the_tables_came_out_right(emr, s
     assert results(capsys)["hudi bundle"]["result"] == "warn"  # what the runs go by
 
 
-@pytest.mark.parametrize("report, why", [(GOOD, "Nothing is missing"), (replace(GOOD, links=MISSING, state=FAILED), "The trial did not pass")])
+@pytest.mark.parametrize(
+    "report, why",
+    [(GOOD, "Nothing is missing"), (replace(GOOD, links=MISSING, state=FAILED), "The trial did not pass")],
+)
 def test_nothing_is_accepted_of_an_engine_that_lacks_nothing_or_failed(emr, capsys, report, why):
     emr(report)
     assert run(["doctor", "--job", "--accept-missing", "--json"]) == 1

@@ -1,4 +1,5 @@
 """The ways out of quarantine, on an emulated stack: listed with reasons, taken back in, discarded, each on the record."""
+
 import io
 from dataclasses import replace
 
@@ -25,7 +26,11 @@ tables:
   - {topic: "crm.public.user", table: crm.user}
 """
 KEY = "topics/crm.public.user/partition=0/crm.public.user+0+{:010d}.avro"
-SCHEMA = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}, {"name": "__op", "type": "string"}, {"name": "__lsn", "type": "long"}]}
+SCHEMA = {
+    "type": "record",
+    "name": "Value",
+    "fields": [{"name": "id", "type": "long"}, {"name": "__op", "type": "string"}, {"name": "__lsn", "type": "long"}],
+}
 CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
 
 
@@ -49,28 +54,54 @@ def put(stack, n, body=None):  # noqa: F811
 
 
 def in_manifest(identity, attempt=0):
-    return ManifestObject(identity.bucket, identity.key, identity.version, 1, None, "avro", "crm.public.user", 0, 0, NOW, attempt)
+    return ManifestObject(
+        identity.bucket, identity.key, identity.version, 1, None, "avro", "crm.public.user", 0, 0, NOW, attempt
+    )
 
 
 def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):  # noqa: F811
     """A batch of these objects, merged by a run: `bad` ones quarantined, `parked` ones as of a log that began again, `rows` by object set aside."""
     rows = rows or {}
-    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, attempt) for item in objects))})
+    manifest = open_manifest(
+        "main",
+        "run-1",
+        NOW,
+        "c",
+        {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, attempt) for item in objects))},
+    )
     ledger = stack.ledger
     ledger.wake("main")
-    assert ledger.request_start("main", "run-1", NOW) and ledger.started("main", "run-1", "job") and ledger.hold("main", "run-1", "job", 1, NOW)
+    assert (
+        ledger.request_start("main", "run-1", NOW)
+        and ledger.started("main", "run-1", "job")
+        and ledger.hold("main", "run-1", "job", 1, NOW)
+    )
     assert ledger.open_batch(manifest, manifest_key("main", manifest.batch), "run-1", "job")
     assert sorted(ledger.claim(manifest)) == sorted(objects)
     kept = []
     for identity, found in rows.items():
-        stack.s3.put_object(Bucket="s-silver", Key=rows_key(manifest.batch, "crm.user", identity.hash), Body=to_lines(found).encode())
+        stack.s3.put_object(
+            Bucket="s-silver", Key=rows_key(manifest.batch, "crm.user", identity.hash), Body=to_lines(found).encode()
+        )
         codes = {code: sum(row.code == code for row in found) for code in {row.code for row in found}}
         kept.append(RowErrorCount(identity.hash, len(found), codes))
     outcome = Outcome(
-        manifest.batch, "crm.user", COMMITTED, NOW, instant="20260101000000000", counts={"read": 3, "quarantined_rows": sum(count.rows for count in kept)},
-        quarantined=tuple(ObjectError(item.hash, "corrupt_object", "the Avro container ends inside a block") for item in bad), quarantined_rows=tuple(kept),
-        parked=tuple(ObjectError(item.hash, LOG_RESTARTED, "the positions are of another kind") for item in parked), parked_generation=0 if parked else None)
-    assert ledger.settle("main", manifest.batch, outcome, objects, "run-1", NOW) and ledger.close_batch("main", manifest.batch, "run-1", NOW)
+        manifest.batch,
+        "crm.user",
+        COMMITTED,
+        NOW,
+        instant="20260101000000000",
+        counts={"read": 3, "quarantined_rows": sum(count.rows for count in kept)},
+        quarantined=tuple(
+            ObjectError(item.hash, "corrupt_object", "the Avro container ends inside a block") for item in bad
+        ),
+        quarantined_rows=tuple(kept),
+        parked=tuple(ObjectError(item.hash, LOG_RESTARTED, "the positions are of another kind") for item in parked),
+        parked_generation=0 if parked else None,
+    )
+    assert ledger.settle("main", manifest.batch, outcome, objects, "run-1", NOW) and ledger.close_batch(
+        "main", manifest.batch, "run-1", NOW
+    )
     assert ledger.release("main", "run-1", ledger.lane("main").arrivals, None, NOW)
     return manifest.batch
 
@@ -81,19 +112,37 @@ def a_row(record, code="null_record_key"):
 
 def totals(stack):  # noqa: F811
     found = stack.ledger.table_state("crm.user").totals
-    return {name: found.get(name, 0) for name in ("objects", "objects_quarantined", "objects_discarded", "quarantined_rows", "discarded_rows")}
+    return {
+        name: found.get(name, 0)
+        for name in ("objects", "objects_quarantined", "objects_discarded", "quarantined_rows", "discarded_rows")
+    }
 
 
 def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configured, capsys):
     good, bad, holed = (configured.admit(put(configured, n)) for n in range(3))
-    unread = configured.admit(put(configured, 9, b"{}"), items.QUARANTINED, None, code="not_avro", reason="The object is not an Avro container file")
+    unread = configured.admit(
+        put(configured, 9, b"{}"),
+        items.QUARANTINED,
+        None,
+        code="not_avro",
+        reason="The object is not an Avro container file",
+    )
     batch = settled(configured, [good, bad, holed], bad=[bad], rows={holed: [a_row(1), a_row(4)]})
 
     assert run(["quarantine", "list", "--json"]) == 0
     entries = {entry["key"]: entry for entry in told(capsys)["entries"]}
     assert set(entries) == {bad.key, holed.key, unread.key}
-    assert (entries[bad.key]["kind"], entries[bad.key]["codes"], entries[bad.key]["batch"], entries[bad.key]["table"]) == ("object", ["corrupt_object"], batch, "crm.user")
-    assert (entries[holed.key]["kind"], entries[holed.key]["rows"], entries[holed.key]["rows_by_code"]) == ("rows", 2, {"null_record_key": 2})
+    assert (
+        entries[bad.key]["kind"],
+        entries[bad.key]["codes"],
+        entries[bad.key]["batch"],
+        entries[bad.key]["table"],
+    ) == ("object", ["corrupt_object"], batch, "crm.user")
+    assert (entries[holed.key]["kind"], entries[holed.key]["rows"], entries[holed.key]["rows_by_code"]) == (
+        "rows",
+        2,
+        {"null_record_key": 2},
+    )
     assert run(["quarantine", "list", "--code", "not_avro", "--json"]) == 0
     assert [entry["id"] for entry in told(capsys)["entries"]] == [unread.hash]
     assert run(["quarantine", "list", "--table", "crm.user", "--limit", "1", "--json"]) == 0
@@ -108,7 +157,10 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
     assert run(["quarantine", "show", holed.hash[:8], "--json"]) == 0
     document = told(capsys)
-    assert [(row["record"], row["offset"], row["content"]) for row in document["rows_shown"]] == [(2, 72, '{"id":null}'), (7, 77, '{"id":null}')]
+    assert [(row["record"], row["offset"], row["content"]) for row in document["rows_shown"]] == [
+        (2, 72, '{"id":null}'),
+        (7, 77, '{"id":null}'),
+    ]
     assert document["decisions"] == []
     assert run(["quarantine", "show", holed.key, "--rows", "1"]) == 0
     assert capsys.readouterr().out.count("row\t") == 1
@@ -123,18 +175,39 @@ def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_b
 
     assert [entry["id"] for entry in told(capsys)["retried"]] == [bad.hash]
     record = configured.ledger.get_objects([bad])[bad]
-    assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == ("pending", 1, NOW, None, None, None)
+    assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == (
+        "pending",
+        1,
+        NOW,
+        None,
+        None,
+        None,
+    )
     (waiting,) = configured.ledger.pending("main", 10)
     assert (waiting.id, waiting.attempt, waiting.table, waiting.schema) == (bad, 1, "crm.user", record.schema)
     assert configured.ledger.lane("main").arrivals == arrivals + 1 and invoked
     (decision,) = configured.ledger.decisions_about(bad)
-    assert (decision.verb, decision.batch, decision.code, decision.note) == ("retried", before, "corrupt_object", "release 2 reads it")
-    assert decision.command == f"sluice quarantine retry {bad.hash[:12]} --note 'release 2 reads it' --json" and decision.by.startswith("arn:aws:")
+    assert (decision.verb, decision.batch, decision.code, decision.note) == (
+        "retried",
+        before,
+        "corrupt_object",
+        "release 2 reads it",
+    )
+    assert (
+        decision.command == f"sluice quarantine retry {bad.hash[:12]} --note 'release 2 reads it' --json"
+        and decision.by.startswith("arn:aws:")
+    )
 
     after = settled(configured, [bad], attempt=1)
     record = configured.ledger.get_objects([bad])[bad]
     assert (record.state, record.batch, record.code) == ("committed", after, None) and after != before
-    assert totals(configured) == {"objects": 1, "objects_quarantined": 0, "objects_discarded": 0, "quarantined_rows": 0, "discarded_rows": 0}
+    assert totals(configured) == {
+        "objects": 1,
+        "objects_quarantined": 0,
+        "objects_discarded": 0,
+        "quarantined_rows": 0,
+        "discarded_rows": 0,
+    }
     assert run(["wait", "--strict", "--timeout", "0"]) == 0
     assert run(["quarantine", "list", "--decided", "--json"]) == 0
     capsys.readouterr()
@@ -148,9 +221,19 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
     record = configured.ledger.get_objects([holed])[holed]
     assert (record.state, record.quarantined_rows, record.attempt) == ("pending", 0, 1)
     (waiting,) = configured.ledger.pending("main", 10)
-    assert (waiting.merged, waiting.rows_aside) == (record.merged, record.rows_aside) == (True, rows_key(batch, "crm.user", holed.hash))
+    assert (
+        (waiting.merged, waiting.rows_aside)
+        == (record.merged, record.rows_aside)
+        == (True, rows_key(batch, "crm.user", holed.hash))
+    )
     settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=1)
-    assert totals(configured) == {"objects": 1, "objects_quarantined": 0, "objects_discarded": 0, "quarantined_rows": 1, "discarded_rows": 0}
+    assert totals(configured) == {
+        "objects": 1,
+        "objects_quarantined": 0,
+        "objects_discarded": 0,
+        "quarantined_rows": 1,
+        "discarded_rows": 0,
+    }
     assert run(["quarantine", "show", holed.hash]) == 0
     assert "decision\t" in capsys.readouterr().out
 
@@ -168,7 +251,9 @@ def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(config
     assert configured.ledger.get_objects([holed])[holed].rows_aside == rows_key(third, "crm.user", holed.hash)
 
 
-def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_were_merged_under(configured, invoked, tmp_path, capsys):  # noqa: F811
+def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_were_merged_under(
+    configured, invoked, tmp_path, capsys
+):  # noqa: F811
     holed, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
     batch = settled(configured, [holed, other], rows={holed: [a_row(1)], other: [a_row(0)]})
     (tmp_path / "tables.yaml").write_text(TABLES.replace("table: crm.user}", "table: crm.user, generation: 2}"))
@@ -178,7 +263,9 @@ def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_w
     assert run(["quarantine", "retry", holed.hash, "--json"]) == 1
     assert f"the manifest of its batch {batch} is gone" in capsys.readouterr().out
     listed = tuple(in_manifest(identity) for identity in (holed, other))
-    manifest = open_manifest("main", "run-1", NOW, "c", {"crm.user": TablePart(replace(CONFIG, generation=1).to_dict(), listed)})
+    manifest = open_manifest(
+        "main", "run-1", NOW, "c", {"crm.user": TablePart(replace(CONFIG, generation=1).to_dict(), listed)}
+    )
     assert manifest.batch == batch
     configured.s3.put_object(Bucket="s-silver", Key=manifest_key("main", batch), Body=manifest.to_json().encode())
     assert run(["quarantine", "retry", holed.hash]) == 0
@@ -195,7 +282,9 @@ def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_w
 
 
 def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, invoked, capsys):  # noqa: F811
-    garbage = configured.admit(put(configured, 1, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged")
+    garbage = configured.admit(
+        put(configured, 1, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged"
+    )
     lost = configured.admit(put(configured, 2), items.QUARANTINED, code="lost_before_read", reason="gone")
     configured.s3.delete_object(Bucket="s-bronze", Key=lost.key, VersionId=lost.version)
     assert run(["quarantine", "retry", "--all", "--json"]) == 1
@@ -213,7 +302,13 @@ def test_what_is_discarded_is_ignored_by_that_rule_and_the_record_says_by_which_
     records = configured.ledger.get_objects([bad, holed])
     assert (records[bad].state, records[bad].rule, records[bad].code) == ("ignored", "discarded", "corrupt_object")
     assert (records[holed].state, records[holed].quarantined_rows, records[holed].discarded_rows) == ("committed", 0, 1)
-    assert totals(configured) == {"objects": 1, "objects_quarantined": 0, "objects_discarded": 1, "quarantined_rows": 0, "discarded_rows": 1}
+    assert totals(configured) == {
+        "objects": 1,
+        "objects_quarantined": 0,
+        "objects_discarded": 1,
+        "quarantined_rows": 0,
+        "discarded_rows": 1,
+    }
     assert run(["wait", "--strict", "--timeout", "0"]) == 0
     capsys.readouterr()
     assert run(["quarantine", "list", "--decided", "--json"]) == 0
@@ -224,7 +319,9 @@ def test_what_is_discarded_is_ignored_by_that_rule_and_the_record_says_by_which_
     assert told(capsys)["entries"] == []
 
 
-def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_higher_generation_takes_it_in(configured, invoked, capsys):  # noqa: F811
+def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_higher_generation_takes_it_in(
+    configured, invoked, capsys
+):  # noqa: F811
     good, odd, behind = (configured.admit(put(configured, n)) for n in range(3))
     batch = settled(configured, [good, odd, behind], parked=[odd, behind])
     untaken = configured.admit(put(configured, 7), items.PARKED, None, topic="other", reason="no rule takes this topic")
@@ -233,9 +330,18 @@ def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_hi
     assert run(["quarantine", "list", "--code", "log_restarted", "--json"]) == 0
     entries = {entry["key"]: entry for entry in told(capsys)["entries"]}
     assert set(entries) == {odd.key, behind.key}
-    assert (entries[odd.key]["kind"], entries[odd.key]["codes"], entries[odd.key]["batch"], entries[odd.key]["parked_at"]) == ("parked", ["log_restarted"], batch, NOW)
+    assert (
+        entries[odd.key]["kind"],
+        entries[odd.key]["codes"],
+        entries[odd.key]["batch"],
+        entries[odd.key]["parked_at"],
+    ) == ("parked", ["log_restarted"], batch, NOW)
     assert run(["quarantine", "list", "--parked", "--json"]) == 0
-    assert {entry["key"]: entry["codes"] for entry in told(capsys)["entries"]} == {odd.key: ["log_restarted"], behind.key: ["log_restarted"], untaken.key: []}
+    assert {entry["key"]: entry["codes"] for entry in told(capsys)["entries"]} == {
+        odd.key: ["log_restarted"],
+        behind.key: ["log_restarted"],
+        untaken.key: [],
+    }
     assert run(["quarantine", "list", "--parked", "--table", "crm.user"]) == 0
     assert untaken.hash[:12] not in capsys.readouterr().out
 
@@ -243,9 +349,18 @@ def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_hi
     assert run(["quarantine", "discard", odd.hash[:12], "--note", "not of this connector"]) == 0
     record = configured.ledger.get_objects([odd])[odd]
     assert (record.state, record.rule, record.code) == ("ignored", "discarded", "log_restarted")
-    assert totals(configured) == {**before, "objects_discarded": 1} and (before["objects"], before["objects_quarantined"]) == (1, 0)
+    assert totals(configured) == {**before, "objects_discarded": 1} and (
+        before["objects"],
+        before["objects_quarantined"],
+    ) == (1, 0)
     (decision,) = configured.ledger.decisions_about(odd)
-    assert (decision.verb, decision.state, decision.code, decision.batch, decision.note) == ("discarded", "parked", "log_restarted", batch, "not of this connector")
+    assert (decision.verb, decision.state, decision.code, decision.batch, decision.note) == (
+        "discarded",
+        "parked",
+        "log_restarted",
+        batch,
+        "not of this connector",
+    )
     raised = Configuration((TableRule("crm.user", ("id",), "crm.public.user", generation=1),))
     assert unpark(configured.ledger, raised, lambda: NOW + 1) == Unparked(1, frozenset({"main"}))
     assert [item.id for item in configured.ledger.pending("main", 10)] == [behind]
@@ -255,7 +370,10 @@ def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, c
     untaken = configured.admit(put(configured, 1), items.PARKED, None, topic="other", reason="no rule takes this topic")
     bad = configured.admit(put(configured, 2), items.QUARANTINED, code="not_avro", reason="no")
     assert run(["quarantine", "discard", "--all"]) == 0
-    assert {identity: record.state for identity, record in configured.ledger.get_objects([untaken, bad]).items()} == {untaken: "parked", bad: "ignored"}
+    assert {identity: record.state for identity, record in configured.ledger.get_objects([untaken, bad]).items()} == {
+        untaken: "parked",
+        bad: "ignored",
+    }
     assert run(["quarantine", "show", untaken.hash[:8]]) == 0
     assert "kind\tparked" in capsys.readouterr().out
     assert run(["quarantine", "discard", untaken.key]) == 0
@@ -269,7 +387,9 @@ def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, inv
     assert run(["quarantine", "retry", restarted.hash, untaken.key, "--json"]) == 1
     left = {entry["key"]: entry["because"] for entry in told(capsys)["left"]}
     assert "raise its table's `generation`" in left[restarted.key] and "a rule for its topic" in left[untaken.key]
-    assert {record.state for record in configured.ledger.get_objects([restarted, untaken]).values()} == {"parked"} and not invoked
+    assert {record.state for record in configured.ledger.get_objects([restarted, untaken]).values()} == {
+        "parked"
+    } and not invoked
 
 
 def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
@@ -278,7 +398,10 @@ def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
     assert configured.ledger.unpark(stale, CONFIG, NOW + 1)
     decision = Decision(waiting, "discarded", NOW, "sluice", "me", "parked")
     assert not configured.ledger.discard(stale, decision) and not configured.ledger.retry(stale, stale, decision)
-    assert configured.ledger.get_objects([waiting])[waiting].state == "pending" and configured.ledger.decisions_about(waiting) == []
+    assert (
+        configured.ledger.get_objects([waiting])[waiting].state == "pending"
+        and configured.ledger.decisions_about(waiting) == []
+    )
 
 
 def test_two_commands_about_one_entry_decide_once(configured):
@@ -304,32 +427,56 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
     rows = document["quarantined_rows"]
     assert (rows["rows"], rows["objects"], rows["more"]) == (2, 1, False)
     assert {item["reason"]: (item["rows"], item["examples"]) for item in rows["reasons"]} == {
-        "null_record_key": (1, [holed.key]), "value_out_of_range": (1, [holed.key])}
-    assert {table["table"]: table["quarantined"] for table in document["tables"]}["crm.user"] == {"objects": 0, "rows": 2}
+        "null_record_key": (1, [holed.key]),
+        "value_out_of_range": (1, [holed.key]),
+    }
+    assert {table["table"]: table["quarantined"] for table in document["tables"]}["crm.user"] == {
+        "objects": 0,
+        "rows": 2,
+    }
     assert run(["wait", "--timeout", "0", "--json"]) == 0
     document = told(capsys)
-    assert (document["succeeded"], document["quarantined_rows"], document["with_quarantined_rows"][0]["rows_by_code"]) == (True, 2, {"null_record_key": 1, "value_out_of_range": 1})
+    assert (
+        document["succeeded"],
+        document["quarantined_rows"],
+        document["with_quarantined_rows"][0]["rows_by_code"],
+    ) == (True, 2, {"null_record_key": 1, "value_out_of_range": 1})
     assert run(["wait", "--timeout", "0", "--strict"]) == 1
     assert "rows quarantined\t" in capsys.readouterr().out and run(["status"]) == 0
 
 
-def test_status_counts_for_a_table_what_admission_set_aside_too_and_names_its_lane_where_nothing_of_it_waits(configured, capsys):
+def test_status_counts_for_a_table_what_admission_set_aside_too_and_names_its_lane_where_nothing_of_it_waits(
+    configured, capsys
+):
     good, bad = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
     settled(configured, [good, bad], bad=[bad])
     configured.admit(put(configured, 3), items.QUARANTINED, code="not_avro", reason="no")
     configured.ledger.pin_table("crm.user", CONFIG.pinned)
     assert run(["status", "--json"]) == 0
     (table,) = told(capsys)["tables"]
-    assert table["quarantined"] == {"objects": 2, "rows": 0} and table["pending"]["objects"] == 0 and table["lane"] == "main"
+    assert (
+        table["quarantined"] == {"objects": 2, "rows": 0}
+        and table["pending"]["objects"] == 0
+        and table["lane"] == "main"
+    )
 
 
 def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configured, capsys):
     key = "topics/crm.public.user/<b>&amp; %2B+é=\u202e\ttab\nline 'q\" $(x).avro"
     configured.admit(configured.write(key), items.QUARANTINED, code="not_avro", reason=f"no: \x1b[2J {key}")
     waiting = configured.admit(configured.write(key + "2"))
-    for arguments, code in ((["wait", "--timeout", "0"], 1), (["status"], 0), (["quarantine", "show", key], 0), (["history"], 0), (["quarantine", "list"], 0), (["trace", waiting.key], 0)):
+    for arguments, code in (
+        (["wait", "--timeout", "0"], 1),
+        (["status"], 0),
+        (["quarantine", "show", key], 0),
+        (["history"], 0),
+        (["quarantine", "list"], 0),
+        (["trace", waiting.key], 0),
+    ):
         assert run(arguments) == code
         printed = capsys.readouterr().out
         shown = [line for line in printed.splitlines() if "(x).avro" in line]
         assert shown and all("line 'q\" $(x).avro" in line for line in shown), arguments
-        assert arguments[0] == "quarantine" and arguments[1] == "list" or not {"\x1b", "\u202e"} & set(printed), arguments
+        assert arguments[0] == "quarantine" and arguments[1] == "list" or not {"\x1b", "\u202e"} & set(printed), (
+            arguments
+        )

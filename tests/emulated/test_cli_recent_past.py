@@ -1,4 +1,5 @@
 """The status page and `sluice top` on an emulated stack."""
+
 import io
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -47,7 +48,11 @@ def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, t
     page = Elements(text)
     assert hostile in page.texts and "<b onload=x>" in page.texts
     assert {"script", "img", "link", "iframe", "b onload"} & set(page.names) == set()
-    assert not [name for name, _ in page.attributes if name in ("src", "href", "onload", "style")] and "url(" not in text and "@import" not in text
+    assert (
+        not [name for name, _ in page.attributes if name in ("src", "href", "onload", "style")]
+        and "url(" not in text
+        and "@import" not in text
+    )
     assert "prefers-color-scheme:dark" in text and ("name", "viewport") in page.attributes
     assert run(["status", "--html", "no/folder/page.html"]) == 2
 

@@ -1,4 +1,5 @@
 """What is remembered of tables' schemas in an emulated bucket, and what the `schema` verbs say of it."""
+
 import json
 
 import pytest
@@ -63,15 +64,23 @@ def remembered(stack, history, tmp_path, capsys):  # noqa: F811
 
 def test_tables_are_listed_with_their_last_verdict(remembered, capsys):
     assert run(["schema", "list", "--json"]) == 0
-    assert told(capsys) == {"tables": [{"table": TABLE, "columns": 3, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}]}
+    assert told(capsys) == {
+        "tables": [{"table": TABLE, "columns": 3, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}]
+    }
 
 
 def test_the_history_tells_each_schemas_verdict_and_what_it_changes(remembered, capsys):
     assert run(["schema", "history", TABLE, "--json"]) == 0
     found = told(capsys)
     assert found["columns"] == {"id": "bigint", "price": "decimal(18,4)", "gone": "string"}
-    assert [(schema["fingerprint"], schema["verdict"]) for schema in found["schemas"]] == list(zip(remembered, ["new_table", "rewritten", "incompatible"]))
-    assert [(change["column"], change["change"]) for change in found["schemas"][1]["judged"][0]["changes"]] == [("price", "rewritten"), ("gone", "dropped"), ("added", "added")]
+    assert [(schema["fingerprint"], schema["verdict"]) for schema in found["schemas"]] == list(
+        zip(remembered, ["new_table", "rewritten", "incompatible"])
+    )
+    assert [(change["column"], change["change"]) for change in found["schemas"][1]["judged"][0]["changes"]] == [
+        ("price", "rewritten"),
+        ("gone", "dropped"),
+        ("added", "added"),
+    ]
     assert run(["schema", "history", TABLE]) == 0
     printed = capsys.readouterr().out
     assert "Column price is string and the table has decimal(18,4)" in printed and remembered[0][:12] in printed
@@ -79,19 +88,28 @@ def test_the_history_tells_each_schemas_verdict_and_what_it_changes(remembered, 
 
 def test_two_schemas_are_told_apart_column_by_column(remembered, capsys):
     assert run(["schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
-    assert [(change["column"], change["change"]) for change in told(capsys)["changes"]] == [("price", "incompatible"), ("gone", "dropped")]
+    assert [(change["column"], change["change"]) for change in told(capsys)["changes"]] == [
+        ("price", "incompatible"),
+        ("gone", "dropped"),
+    ]
     assert run(["schema", "diff", TABLE, "--json"]) == 0
     document = told(capsys)
     assert (document["old"], document["new"]) == ("stored", remembered[2])
     assert run(["schema", "diff", TABLE, "stored", remembered[0]]) == 0
-    assert capsys.readouterr().out == f"no column differs between the table's own columns and the schema {remembered[0][:12]}\n"
+    assert (
+        capsys.readouterr().out
+        == f"no column differs between the table's own columns and the schema {remembered[0][:12]}\n"
+    )
 
 
 def test_the_verdict_on_a_file_says_what_would_become_of_the_table(remembered, tmp_path, capsys):
     (tmp_path / "next.avsc").write_text(json.dumps(avro(id="long", price=decimal(18, 4), gone="string", more="int")))
     assert run(["schema", "verdict", TABLE, "next.avsc", "--json"]) == 0
     document = told(capsys)
-    assert (document["verdict"], [change["told"] for change in document["judged"][0]["changes"]]) == ("added", ["more is new (int): null in rows from before"])
+    assert (document["verdict"], [change["told"] for change in document["judged"][0]["changes"]]) == (
+        "added",
+        ["more is new (int): null in rows from before"],
+    )
     assert run(["schema", "verdict", TABLE, remembered[1][:10]]) == 0
     assert "the whole table is written anew" in capsys.readouterr().out
 
@@ -101,10 +119,16 @@ def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered
     assert "Change it back to decimal(18,4) at the source" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["history", "no.table"], "No schema came for no.table"), (["diff", "no.table"], "No schema came for no.table"), (["diff", TABLE, "zz"], "No schemas of crm.user begin with 'zz'"),
-    (["verdict", TABLE, ""], "3 schemas of crm.user begin with ''"), (["verdict", TABLE, "nothing.avsc"], "No schemas of crm.user begin with 'nothing.avsc'"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["history", "no.table"], "No schema came for no.table"),
+        (["diff", "no.table"], "No schema came for no.table"),
+        (["diff", TABLE, "zz"], "No schemas of crm.user begin with 'zz'"),
+        (["verdict", TABLE, ""], "3 schemas of crm.user begin with ''"),
+        (["verdict", TABLE, "nothing.avsc"], "No schemas of crm.user begin with 'nothing.avsc'"),
+    ],
+)
 def test_what_is_not_there_is_said_with_the_next_step(remembered, capsys, arguments, message):
     assert run(["schema", *arguments]) == 1
     error = capsys.readouterr().err

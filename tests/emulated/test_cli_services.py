@@ -1,4 +1,5 @@
 """`sluice services` and what `sluice status` tells of them."""
+
 import pytest
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401
 
@@ -22,7 +23,13 @@ def served(stack):  # noqa: F811
     stack.ledger.pin_table(TABLE, {"topic": "orders"})
     settling = stack.ledger._settling
     for _ in range(2):
-        settling._table.transact([settling._table_action(Outcome("b", TABLE, COMMITTED, instant="20240101", committed_at=NOW), {"commits": 1})])
+        settling._table.transact(
+            [
+                settling._table_action(
+                    Outcome("b", TABLE, COMMITTED, instant="20240101", committed_at=NOW), {"commits": 1}
+                )
+            ]
+        )
     return stack
 
 
@@ -33,13 +40,19 @@ def lane_does(stack, service, error=None):  # noqa: F811
     begun = stack.ledger.start_service(stack.ledger.service_request("main", TABLE, service), "run-1", "job1", 2 * NOW)
     if error is not None:
         return stack.ledger.fail_service(begun, "run-1", error, 2 * NOW)
-    return stack.ledger.finish_service(begun, "run-1", ServiceReport(4, 1, 4_096, 1_024, 10, 1_500, "20240102"), 2 * NOW)
+    return stack.ledger.finish_service(
+        begun, "run-1", ServiceReport(4, 1, 4_096, 1_024, 10, 1_500, "20240102"), 2 * NOW
+    )
 
 
 def test_a_service_is_asked_for_by_hand_whatever_the_policy_says_and_the_lane_is_looked_after(served, invoked, capsys):  # noqa: F811
     assert run(["services", "run", TABLE, "--service", "cleaning", "--json"]) == 0
     (entry,) = told(capsys)["services"]
-    assert (entry["service"], entry["state"], entry["requested_by"]) == ("cleaning", "requested", "sluice services run shop.orders --service cleaning --json")
+    assert (entry["service"], entry["state"], entry["requested_by"]) == (
+        "cleaning",
+        "requested",
+        "sluice services run shop.orders --service cleaning --json",
+    )
     assert invoked == [("s-supervise", "Event")]
     assert run(["services", "run", TABLE, "-s", "cleaning"]) == 0
     assert "cleaning of shop.orders is requested already" in capsys.readouterr().err
@@ -50,8 +63,15 @@ def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked
     assert [entry["service"] for entry in told(capsys)["services"]] == ["archival", "cleaning", "compaction"]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["shop.other"], "There is no table"), ([TABLE, "-s", "vacuum"], "'vacuum' is no service"), ([TABLE, "-s", "clustering"], "names no columns"), ([TABLE, "-s", "purge"], "delete_mode isn't hard")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["shop.other"], "There is no table"),
+        ([TABLE, "-s", "vacuum"], "'vacuum' is no service"),
+        ([TABLE, "-s", "clustering"], "names no columns"),
+        ([TABLE, "-s", "purge"], "delete_mode isn't hard"),
+    ],
+)
 def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsys, arguments, message):  # noqa: F811
     assert run(["services", "run", *arguments]) == 2
     assert message in capsys.readouterr().err and invoked == []
@@ -69,28 +89,50 @@ def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys): 
     lane_does(served, "compaction")
     capsys.readouterr()
     assert run(["services", "list", TABLE]) == 0
-    assert "compaction\tdone" in (out := capsys.readouterr().out) and "4 files of 4.0 KiB -> 1 file of 1.0 KiB, 10 rows, 1.5 s" in out
+    assert (
+        "compaction\tdone" in (out := capsys.readouterr().out)
+        and "4 files of 4.0 KiB -> 1 file of 1.0 KiB, 10 rows, 1.5 s" in out
+    )
 
 
 def test_list_says_what_is_due_by_the_policy_and_why(served, capsys):
     assert run(["services", "list", "--json"]) == 0
     document = told(capsys)
-    assert document == {"services": [], "due": [
-        {"table": TABLE, "service": "catalog", "reason": "2 commits since the last one"}, {"table": TABLE, "service": "compaction", "reason": "2 commits since the last one"}]}
+    assert document == {
+        "services": [],
+        "due": [
+            {"table": TABLE, "service": "catalog", "reason": "2 commits since the last one"},
+            {"table": TABLE, "service": "compaction", "reason": "2 commits since the last one"},
+        ],
+    }
     assert run(["services", "list", "shop.none"]) == 2
 
 
 def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):  # noqa: F811
     run(["services", "run", TABLE, "-s", "compaction"])
     lane_does(served, "compaction", ServiceError("broken", "no space left\nmore", retriable=False))
-    served.dynamodb.update_item(TableName="s-ledger", Key={"pk": {"S": f"table#{TABLE}"}, "sk": {"S": "table"}}, UpdateExpression="SET catalog_failed = :f",
-                                ExpressionAttributeValues={":f": {"M": {"at": {"N": str(NOW)}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}})
+    served.dynamodb.update_item(
+        TableName="s-ledger",
+        Key={"pk": {"S": f"table#{TABLE}"}, "sk": {"S": "table"}},
+        UpdateExpression="SET catalog_failed = :f",
+        ExpressionAttributeValues={
+            ":f": {"M": {"at": {"N": str(NOW)}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
+        },
+    )
     capsys.readouterr()
     assert run(["status"]) == 0
     out = capsys.readouterr().out
-    assert "compaction\tfailed" in out and "broken: no space left\n" in out and "catalog\tfailed" in out and "NameTaken" in out
+    assert (
+        "compaction\tfailed" in out
+        and "broken: no space left\n" in out
+        and "catalog\tfailed" in out
+        and "NameTaken" in out
+    )
     assert run(["status", "--json"]) == 0
-    assert {(entry["service"], entry["state"]) for entry in told(capsys)["services"]} == {("compaction", "failed"), ("catalog", "failed")}
+    assert {(entry["service"], entry["state"]) for entry in told(capsys)["services"]} == {
+        ("compaction", "failed"),
+        ("catalog", "failed"),
+    }
 
 
 def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, invoked, capsys, tmp_path):  # noqa: F811
@@ -99,7 +141,7 @@ def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, 
     run(["services", "run", TABLE, "-s", "archival"])
     assert run(["status", "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    section = page[page.index("<h2>Table services</h2>"):page.index("<h2>Commits</h2>")]
+    section = page[page.index("<h2>Table services</h2>") : page.index("<h2>Commits</h2>")]
     places = [section.index(f">{word}</span>") for word in ("failed", "requested", "due")]
     assert places == sorted(places), "what needs somebody comes first"
     assert "no_space: &lt;b&gt;the disk is full&lt;/b&gt;" in section and "2 commits since the last one" in section

@@ -1,4 +1,5 @@
 """`sluice standstill` on an emulated stack: it comes to rest without losing anything, and what was paused for that goes on."""
+
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 def emr(stack, monkeypatch):  # noqa: F811
     monkeypatch.setattr(standstill_command, "POLL_S", 0.0)
     client = SHARED.client("emr-serverless")
-    application = client.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")["applicationId"]
+    application = client.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")[
+        "applicationId"
+    ]
     cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": application}
     client.start_application(applicationId=application)
     # One that is over: the emulator doesn't know applications that never had one.
-    client.start_job_run(applicationId=application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r")
+    client.start_job_run(
+        applicationId=application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r"
+    )
     stack.application = application
     return client
 
@@ -39,7 +44,9 @@ def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(sta
     assert not note.exists() and invoked
 
 
-def test_what_a_deployment_that_failed_left_at_rest_goes_on_after_the_next_also_where_that_changes_nothing(stack, emr, invoked, tmp_path, monkeypatch):  # noqa: F811
+def test_what_a_deployment_that_failed_left_at_rest_goes_on_after_the_next_also_where_that_changes_nothing(
+    stack, emr, invoked, tmp_path, monkeypatch
+):  # noqa: F811
     stack.ledger.wake("main")
     note = tmp_path / "note.json"
     assert run(["standstill", "begin", "--note", str(note)]) == 0
@@ -78,13 +85,34 @@ def test_a_lane_that_is_paused_or_resumed_by_hand_meanwhile_is_left_as_it_is_the
     assert {state.lane: state.state for state in stack.ledger.lanes()} == {"main": PAUSED, "big": IDLE}
 
 
-def test_an_application_that_the_stack_was_given_goes_on_with_others_jobs_while_the_lanes_rest(stack, emr, invoked, tmp_path):  # noqa: F811
+def test_an_application_that_the_stack_was_given_goes_on_with_others_jobs_while_the_lanes_rest(
+    stack, emr, invoked, tmp_path
+):  # noqa: F811
     cloudformation().parameters = {"ApplicationId": stack.application, "MaximumCpu": "16 vCPU"}
     stack.ledger.wake("main")
-    emr.start_job_run(applicationId=stack.application, clientToken="other", name="nightly-report", executionRoleArn="arn:aws:iam::123456789012:role/r")
+    emr.start_job_run(
+        applicationId=stack.application,
+        clientToken="other",
+        name="nightly-report",
+        executionRoleArn="arn:aws:iam::123456789012:role/r",
+    )
     emrserverless_backends[DEFAULT_ACCOUNT_ID][emr.meta.region_name].job_runs[stack.application][-1].state = "RUNNING"
     note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note), "--before-deploy", str(ROOT / "template.yaml"), "--parameter-overrides", "MaximumCpu='32 vCPU'"]) == 0
+    assert (
+        run(
+            [
+                "standstill",
+                "begin",
+                "--note",
+                str(note),
+                "--before-deploy",
+                str(ROOT / "template.yaml"),
+                "--parameter-overrides",
+                "MaximumCpu='32 vCPU'",
+            ]
+        )
+        == 0
+    )
     assert stack.ledger.lane("main").state == IDLE and not note.exists(), "no deployment changes it"
     assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 0
     assert stack.ledger.lane("main").state == PAUSED
@@ -98,7 +126,9 @@ def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):  # noqa: F81
         stack.ledger.lapse("main", f"run-{n}", (n + 1) * 10**9, job_run_id=None)
     assert stack.ledger.lane("main").state == HALTED
     note = tmp_path / "note.json"
-    assert run(["standstill", "begin", "--note", str(note)]) == 0 and run(["standstill", "end", "--note", str(note)]) == 0
+    assert (
+        run(["standstill", "begin", "--note", str(note)]) == 0 and run(["standstill", "end", "--note", str(note)]) == 0
+    )
     assert stack.ledger.lane("main").state == HALTED
 
 

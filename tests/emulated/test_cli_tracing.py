@@ -1,4 +1,5 @@
 """`sluice history`, `trace` and `row` on an emulated stack, over batches whose documents lie in S3 as a run leaves them."""
+
 import json
 import xml.etree.ElementTree as ET
 
@@ -15,12 +16,25 @@ from sluice_cli.main import run
 from sluice_cli.points_in_time import iso
 
 CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"), ("v",))
-NASTY = ['', "NULL", 'qu"o\'te', "東京/=+& ", "<b>\x1b[2J", "-5"]
+NASTY = ["", "NULL", "qu\"o'te", "東京/=+& ", "<b>\x1b[2J", "-5"]
 
 
 def lines(*rows):
     """Plain flattened change records as newline-delimited JSON: (lsn, op, id, name, value)."""
-    return "".join(json.dumps({"id": id, "name": name, "v": value, "__op": op, "__lsn": lsn, "__deleted": "true" if op == "d" else "false"}) + "\n" for lsn, op, id, name, value in rows).encode()
+    return "".join(
+        json.dumps(
+            {
+                "id": id,
+                "name": name,
+                "v": value,
+                "__op": op,
+                "__lsn": lsn,
+                "__deleted": "true" if op == "d" else "false",
+            }
+        )
+        + "\n"
+        for lsn, op, id, name, value in rows
+    ).encode()
 
 
 class World:
@@ -31,7 +45,11 @@ class World:
         self.at = NOW
         ledger = stack.ledger
         ledger.wake("main")
-        assert ledger.request_start("main", "run-1", NOW) and ledger.started("main", "run-1", "job") and ledger.hold("main", "run-1", "job", 1, NOW)
+        assert (
+            ledger.request_start("main", "run-1", NOW)
+            and ledger.started("main", "run-1", "job")
+            and ledger.hold("main", "run-1", "job", 1, NOW)
+        )
         ledger.run_started("run-1", "main", NOW - 5_000)
         ledger.run_started("run-1", "main", NOW - 1_000, "job")
 
@@ -42,28 +60,69 @@ class World:
         return identity
 
     def merged(self, *objects, read, bad=(), instant="20260101000000000"):
-        manifest = open_manifest("main", "run-1", self.at, "c", {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, self.stack) for item in objects))})
+        manifest = open_manifest(
+            "main",
+            "run-1",
+            self.at,
+            "c",
+            {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, self.stack) for item in objects))},
+        )
         key = manifest_key("main", manifest.batch)
         self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=manifest.to_json().encode())
         ledger = self.stack.ledger
         assert ledger.open_batch(manifest, key, "run-1", "job") and sorted(ledger.claim(manifest)) == sorted(objects)
         outcome = Outcome(
-            manifest.batch, "crm.user", COMMITTED, self.at + 900, instant, counts={"objects": len(objects), "quarantined_objects": len(bad), "read": read},
+            manifest.batch,
+            "crm.user",
+            COMMITTED,
+            self.at + 900,
+            instant,
+            counts={"objects": len(objects), "quarantined_objects": len(bad), "read": read},
             quarantined=tuple(ObjectError(item.hash, "corrupt_object", "a block is damaged") for item in bad),
-            stages=(Stage("read", self.at + 100, 300), Stage("commit", self.at + 400, 400)))
-        self.stack.s3.put_object(Bucket="s-silver", Key=outcome_key(manifest.batch, "crm.user"), Body=outcome.to_json().encode())
-        assert ledger.settle("main", manifest.batch, outcome, list(objects), "run-1", self.at + 950) and ledger.close_batch("main", manifest.batch, "run-1", self.at + 960)
+            stages=(Stage("read", self.at + 100, 300), Stage("commit", self.at + 400, 400)),
+        )
+        self.stack.s3.put_object(
+            Bucket="s-silver", Key=outcome_key(manifest.batch, "crm.user"), Body=outcome.to_json().encode()
+        )
+        assert ledger.settle(
+            "main", manifest.batch, outcome, list(objects), "run-1", self.at + 950
+        ) and ledger.close_batch("main", manifest.batch, "run-1", self.at + 960)
         self.at += 10_000
         return manifest.batch
 
 
 def admitted(identity, state, at, table="crm.user", **more):
-    return AdmittedObject(identity, state, at, size=10, table=table, lane="main", topic="crm.public.user", format="json", offset=0, kafka_partition=0, noticed_at=at - 200, etag=identity.version, **more)
+    return AdmittedObject(
+        identity,
+        state,
+        at,
+        size=10,
+        table=table,
+        lane="main",
+        topic="crm.public.user",
+        format="json",
+        offset=0,
+        kafka_partition=0,
+        noticed_at=at - 200,
+        etag=identity.version,
+        **more,
+    )
 
 
 def in_manifest(identity, stack):  # noqa: F811
     record = stack.ledger.get_objects([identity])[identity]
-    return ManifestObject(identity.bucket, identity.key, identity.version, record.size, None, "json", "crm.public.user", 0, 0, record.admitted_at)
+    return ManifestObject(
+        identity.bucket,
+        identity.key,
+        identity.version,
+        record.size,
+        None,
+        "json",
+        "crm.public.user",
+        0,
+        0,
+        record.admitted_at,
+    )
 
 
 @pytest.fixture
@@ -85,9 +144,25 @@ def test_objects_are_listed_oldest_first_with_their_batch_run_and_the_changes_of
     assert [entry["key"] for entry in document["objects"]] == [item.key for item in (first, second, aside, waiting)]
     assert [entry["state"] for entry in document["objects"]] == ["committed", "committed", "parked", "pending"]
     (claim,) = document["objects"][0]["claims"]
-    assert (claim["batch"], claim["run"], claim["state"], claim["part"]["read"], claim["part_objects"]) == (batch, "run-1", "committed", 2, 2)
-    assert [moment["name"] for moment in document["objects"][0]["moments"]] == ["noticed", "admitted", "claimed", "committed", "put"], "S3's own clock is today's"
-    assert document["totals"]["counts"]["read"] == 2 and document["totals"]["states"] == {"committed": 2, "parked": 1, "pending": 1}
+    assert (claim["batch"], claim["run"], claim["state"], claim["part"]["read"], claim["part_objects"]) == (
+        batch,
+        "run-1",
+        "committed",
+        2,
+        2,
+    )
+    assert [moment["name"] for moment in document["objects"][0]["moments"]] == [
+        "noticed",
+        "admitted",
+        "claimed",
+        "committed",
+        "put",
+    ], "S3's own clock is today's"
+    assert document["totals"]["counts"]["read"] == 2 and document["totals"]["states"] == {
+        "committed": 2,
+        "parked": 1,
+        "pending": 1,
+    }
     assert run(["history"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert len(out) == 5 and "2 / 2" in out[1] and "no rule of tables.yaml takes" in out[3]
@@ -95,7 +170,9 @@ def test_objects_are_listed_oldest_first_with_their_batch_run_and_the_changes_of
 
 def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(world, capsys):
     for number in range(7):
-        world.merged(world.put(f"{number}.json", (number, "c", number, "x", "v")), read=1, instant=f"2026010100000000{number}")
+        world.merged(
+            world.put(f"{number}.json", (number, "c", number, "x", "v")), read=1, instant=f"2026010100000000{number}"
+        )
     seen = []
     before = []
     while True:
@@ -114,19 +191,33 @@ def test_one_table_and_one_key_are_told_apart_from_the_rest(world, capsys):
     world.put("a.json", (1, "c", 1, "x", "other"), table="crm.other")
     assert [entry["version"] for entry in history(capsys, "--table", "crm.user")["objects"]] == [one.version]
     versions = history(capsys, "--key", "a.json")["objects"]
-    assert [entry["state"] for entry in versions] == ["committed", "pending"] and versions[0]["claims"][0]["part"]["read"] == 1
+    assert [entry["state"] for entry in versions] == ["committed", "pending"] and versions[0]["claims"][0]["part"][
+        "read"
+    ] == 1
     assert run(["history", "--key", "a.json", "--table", "crm.user"]) == 2
     assert run(["history", "--key", "nowhere"]) == 2
 
 
 def test_an_object_is_also_named_by_its_address_and_by_the_end_of_its_key_where_only_one_ends_so(world, capsys):
-    one, other = world.put("topics/a/x+0+1.json", (1, "c", 1, "x", "a")), world.put("topics/b/x+0+1.json", (2, "c", 2, "x", "b"))
+    one, other = (
+        world.put("topics/a/x+0+1.json", (1, "c", 1, "x", "a")),
+        world.put("topics/b/x+0+1.json", (2, "c", 2, "x", "b")),
+    )
     world.put("topics/b/x+0+2.json", (3, "c", 3, "x", "c"))
     world.merged(one, other, read=2)
-    for name, key in ((f"s3://s-bronze/{one.key}", one.key), ("x+0+2.json", "topics/b/x+0+2.json"), ("b/x+0+1.json", other.key)):
+    for name, key in (
+        (f"s3://s-bronze/{one.key}", one.key),
+        ("x+0+2.json", "topics/b/x+0+2.json"),
+        ("b/x+0+1.json", other.key),
+    ):
         assert run(["trace", name]) == 0 and capsys.readouterr().out.splitlines()[0] == key
         assert [entry["key"] for entry in history(capsys, "--key", name)["objects"]] == [key]
-    for name, told_so in (("x+0+1.json", f"Keys that end so: {one.key}, {other.key}"), ("+0+2.json", "sluice history"), ("topics/b", "Keys that begin so: topics/b/x+0+1.json"), ("s3://elsewhere/k", "s3://s-bronze")):
+    for name, told_so in (
+        ("x+0+1.json", f"Keys that end so: {one.key}, {other.key}"),
+        ("+0+2.json", "sluice history"),
+        ("topics/b", "Keys that begin so: topics/b/x+0+1.json"),
+        ("s3://elsewhere/k", "s3://s-bronze"),
+    ):
         assert run(["trace", name]) == 2 and told_so in capsys.readouterr().err
 
 
@@ -153,7 +244,15 @@ def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(world, tmp_path, capsys
     assert run(["trace", identity.key, "--svg", "w.svg"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("topics/<é> \\u202e.json\ncrm.user · committed · readable 2.000 s after its put")
-    assert [line.split()[0] for line in out.split("\n\n")[1].splitlines()[1:]] == ["notice", "wait", "open", "read", "commit", "settle", "readable"]
+    assert [line.split()[0] for line in out.split("\n\n")[1].splitlines()[1:]] == [
+        "notice",
+        "wait",
+        "open",
+        "read",
+        "commit",
+        "settle",
+        "readable",
+    ]
     assert "\\u202e" in "".join(ET.parse(tmp_path / "w.svg").getroot().itertext())
     assert run(["trace", identity.key, "--json"]) == 0
     assert told(capsys)["to_readable_ms"] == 2_000
@@ -173,7 +272,10 @@ def test_an_unseen_object_has_a_trace_that_says_so(world, capsys):
 
 
 def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(world, capsys):
-    created, updated = world.put("1.json", (1, "c", 7, "x", "a"), (1, "c", 8, "x", "other")), world.put("2.json", (3, "u", 7, "x", "c"))
+    created, updated = (
+        world.put("1.json", (1, "c", 7, "x", "a"), (1, "c", 8, "x", "other")),
+        world.put("2.json", (3, "u", 7, "x", "c")),
+    )
     late, gone = world.put("3.json", (2, "u", 7, "x", "b")), world.put("4.json", (9, "u", 8, "x", "z"))
     world.merged(created, updated, read=3, instant="20260101000000001")
     world.merged(late, gone, read=2, instant="20260101000000002")
@@ -181,11 +283,17 @@ def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(wo
     world.put("5.json", (4, "d", 7, "x", None))
     assert run(["row", "crm.user", "7", "x", "--json"]) == 0
     document = told(capsys)
-    assert [[(change["key"], change["verdict"]) for change in chapter["changes"]] for chapter in document["chapters"]] == [
-        [("1.json", "overtaken"), ("2.json", "won")], [("3.json", "lost")]]
+    assert [
+        [(change["key"], change["verdict"]) for change in chapter["changes"]] for chapter in document["chapters"]
+    ] == [[("1.json", "overtaken"), ("2.json", "won")], [("3.json", "lost")]]
     assert [chapter["row"]["values"] for chapter in document["chapters"]] == [{"v": "c"}, {"v": "c"}]
     assert [change["key"] for change in document["waiting"]] == ["5.json"]
-    assert (document["objects_read"], document["records_read"], [item["key"] for item in document["gone"]], document["complete"]) == (5, 5, ["4.json"], False)
+    assert (
+        document["objects_read"],
+        document["records_read"],
+        [item["key"] for item in document["gone"]],
+        document["complete"],
+    ) == (5, 5, ["4.json"], False)
     assert run(["row", "crm.user", "7", "x", "--max-objects", "2"]) == 0
     out, err = capsys.readouterr()
     assert "newest" in out and "won" not in out and "2 objects of older batches not read" in err

@@ -1,4 +1,5 @@
 """The job's role allows what the driver's Python calls and no action more; what its JVM asks for is tried by `make test-job-permissions`."""
+
 import pytest
 from driving.world import LANE, World, configuration
 from function_world import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key, world  # noqa: F401
@@ -29,7 +30,9 @@ class Driven:
         etag = deployment.s3.head_object(Bucket=BRONZE, Key=named.key)["ETag"].strip('"')
         self.landed = [named, ObjectId(BRONZE, named.key, f"etag:{etag}")]
         self.world.merger.during[TABLE] = self._tasks
-        names = job_names(deployment.application, region=REGION, ledger=LEDGER, bronze=BRONZE, silver=SILVER, artifacts=ARTIFACTS)
+        names = job_names(
+            deployment.application, region=REGION, ledger=LEDGER, bronze=BRONZE, silver=SILVER, artifacts=ARTIFACTS
+        )
         self.role = Role("JobRole", names, without)
         self.deaths = []
 

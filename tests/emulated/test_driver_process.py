@@ -1,4 +1,5 @@
 """What a driver process is told, who it finds itself to be, what it logs, and what it asks of Spark."""
+
 from __future__ import annotations
 
 import io
@@ -26,16 +27,43 @@ from sluice_spark.run_identity import UnknownJobRun, job_run_id_from, job_run_id
 from sluice_spark.run_log import RunLog
 from sluice_spark.session import SparkProcess, required_settings, task_cores
 
-TOLD = ["--lane", "main", "--run", "run-1", "--region", "eu-central-1", "--ledger", "ledger", "--silver", "silver",
-        "--artifacts", "artifacts", "--bronze", "bronze"]
+TOLD = [
+    "--lane",
+    "main",
+    "--run",
+    "run-1",
+    "--region",
+    "eu-central-1",
+    "--ledger",
+    "ledger",
+    "--silver",
+    "silver",
+    "--artifacts",
+    "artifacts",
+    "--bronze",
+    "bronze",
+]
 
 
 def test_the_command_line_is_what_the_start_request_writes():
-    assert parse(TOLD) == Arguments("main", "run-1", "eu-central-1", "ledger", "silver", "artifacts", "bronze",
-                                    job_run_id=None, attempt=1, tables_at_once=2, poll_seconds=0.1)
+    assert parse(TOLD) == Arguments(
+        "main",
+        "run-1",
+        "eu-central-1",
+        "ledger",
+        "silver",
+        "artifacts",
+        "bronze",
+        job_run_id=None,
+        attempt=1,
+        tables_at_once=2,
+        poll_seconds=0.1,
+    )
 
 
-@pytest.mark.parametrize("wrong", [[], ["--tables-at-once", "0"], ["--poll-seconds", "0"], ["--poll-seconds", "61"], ["--lan", "x"]])
+@pytest.mark.parametrize(
+    "wrong", [[], ["--tables-at-once", "0"], ["--poll-seconds", "0"], ["--poll-seconds", "61"], ["--lan", "x"]]
+)
 def test_a_wrong_command_line_is_refused_with_the_usage(wrong, capsys):
     with pytest.raises(SystemExit) as refused:
         parse(TOLD + wrong if wrong else [])
@@ -58,7 +86,11 @@ def test_an_application_of_another_cluster_manager_is_no_job_run(other):
 
 def test_an_emulator_is_reached_by_the_environment_and_everything_else_is_told():
     settings = settings_of(parse(TOLD), {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"})
-    assert (settings.region, settings.ledger_table, settings.endpoint_url) == ("eu-central-1", "ledger", "http://127.0.0.1:4566")
+    assert (settings.region, settings.ledger_table, settings.endpoint_url) == (
+        "eu-central-1",
+        "ledger",
+        "http://127.0.0.1:4566",
+    )
     assert settings_of(parse(TOLD), {}).endpoint_url == ""
 
 
@@ -134,14 +166,17 @@ def test_a_profile_adds_up_stages_also_of_those_that_fail():
     assert profile.seconds() == {"merge": 3.5, "settle": 0.25, "wall": 10.0}
 
 
-@pytest.mark.parametrize("submitted, cores", [
-    ({"spark.master": "local[2]"}, 2),
-    ({"spark.master": "local[8,1]"}, 8),
-    ({"spark.master": "local[*]"}, 2),
-    ({"spark.dynamicAllocation.maxExecutors": "5", "spark.executor.cores": "2"}, 10),
-    ({"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
-    ({}, 2),
-])
+@pytest.mark.parametrize(
+    "submitted, cores",
+    [
+        ({"spark.master": "local[2]"}, 2),
+        ({"spark.master": "local[8,1]"}, 8),
+        ({"spark.master": "local[*]"}, 2),
+        ({"spark.dynamicAllocation.maxExecutors": "5", "spark.executor.cores": "2"}, 10),
+        ({"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+        ({}, 2),
+    ],
+)
 def test_shuffles_have_as_many_partitions_as_there_can_be_cores(submitted, cores):
     assert task_cores(submitted) == cores
     assert required_settings(task_cores(submitted))["spark.sql.shuffle.partitions"] == str(cores)
@@ -190,8 +225,15 @@ def test_a_session_that_cannot_be_made_fails_whoever_needs_it():
 def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put():
     config = TableConfig("shop.orders", "shop", "orders", topic="shop.orders", record_key=("id",))
     manifest = open_manifest(LANE, "run-1", 1, "c1", {"shop.orders": TablePart(config.to_dict())})
-    outcome = Outcome(manifest.batch, "shop.orders", "committed", 2, instant="20260101", counts={"read": 1},
-                      quarantined=(ObjectError("h", "corrupt", "because"),))
+    outcome = Outcome(
+        manifest.batch,
+        "shop.orders",
+        "committed",
+        2,
+        instant="20260101",
+        counts={"read": 1},
+        quarantined=(ObjectError("h", "corrupt", "because"),),
+    )
     with mock_aws():
         s3 = boto3.client("s3", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
         s3.create_bucket(Bucket="silver")
@@ -200,7 +242,9 @@ def test_manifests_and_outcomes_come_back_from_s3_as_they_were_put():
         assert key == f"_sluice/manifests/main/{manifest.batch}.json"
         assert store.manifest(key) == manifest and store.manifest("_sluice/manifests/main/other.json") is None
         store.put_outcome(outcome)
-        assert store.outcome(manifest.batch, "shop.orders") == outcome and store.outcome("b-other", "shop.orders") is None
+        assert (
+            store.outcome(manifest.batch, "shop.orders") == outcome and store.outcome("b-other", "shop.orders") is None
+        )
         s3.put_object(Bucket="silver", Key=key, Body=b"{}")
         with pytest.raises(UnreadableManifest):
             store.manifest(key)

@@ -1,4 +1,5 @@
 """The EMR Serverless stand-in, by its HTTP API and botocore's own client, with a program of a few lines in Spark's place."""
+
 import json
 import os
 import sys
@@ -95,7 +96,14 @@ class Rules:
         return self
 
     def paginate(self) -> list[dict[str, Any]]:
-        return [{"Rules": [{"Name": "ends", "State": "ENABLED", "EventPattern": "SUCCESS FAILED CANCELLED"}, {"Name": "schedule", "State": "ENABLED"}]}]
+        return [
+            {
+                "Rules": [
+                    {"Name": "ends", "State": "ENABLED", "EventPattern": "SUCCESS FAILED CANCELLED"},
+                    {"Name": "schedule", "State": "ENABLED"},
+                ]
+            }
+        ]
 
     def test_event_pattern(self, *, EventPattern: str, Event: str) -> dict[str, bool]:
         return {"Result": json.loads(Event)["detail"]["state"] in EventPattern.split()}
@@ -127,22 +135,52 @@ class Stand:
         java.chmod(0o755)
         self.packages = folder / "packages"
         self.packages.mkdir()
-        image = SparkImage(Java(folder / "java", "17.0.1", "test"), PythonImage(Path(sys.executable), self.packages), (), (), folder / "log4j2.properties")
-        settings = RunnerSettings(folder / "runs", folder / "cache", image, Cloud("http://127.0.0.1:1", "us-east-1", "test", "secret"), Machine(), concurrent=2)
-        self.standing: StandIn = start_stand_in(settings, s3=self.s3, events=self.rules, functions=self.rules, account="000000000000")
+        image = SparkImage(
+            Java(folder / "java", "17.0.1", "test"),
+            PythonImage(Path(sys.executable), self.packages),
+            (),
+            (),
+            folder / "log4j2.properties",
+        )
+        settings = RunnerSettings(
+            folder / "runs",
+            folder / "cache",
+            image,
+            Cloud("http://127.0.0.1:1", "us-east-1", "test", "secret"),
+            Machine(),
+            concurrent=2,
+        )
+        self.standing: StandIn = start_stand_in(
+            settings, s3=self.s3, events=self.rules, functions=self.rules, account="000000000000"
+        )
         self.client = boto3.client(
-            "emr-serverless", endpoint_url=self.standing.endpoint, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test",
+            "emr-serverless",
+            endpoint_url=self.standing.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
             config=Config(retries={"total_max_attempts": 1}),
         )
-        self.application = self.client.create_application(name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="one")["applicationId"]
+        self.application = self.client.create_application(
+            name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="one"
+        )["applicationId"]
 
     def job(self, source: str) -> str:
         self.s3.put_object(Bucket="artifacts", Key="releases/1/job.py", Body=source.encode())
         return "s3://artifacts/releases/1/job.py"
 
     def start(self, source: str, token: str = "run-1", **more: Any) -> str:
-        driver = {"entryPoint": self.job(source), "entryPointArguments": ["--lane", "main"], "sparkSubmitParameters": more.pop("parameters", "--conf spark.driver.cores=2")}
-        request = {"applicationId": self.application, "clientToken": token, "name": token, "executionRoleArn": "arn:aws:iam::000000000000:role/job"}
+        driver = {
+            "entryPoint": self.job(source),
+            "entryPointArguments": ["--lane", "main"],
+            "sparkSubmitParameters": more.pop("parameters", "--conf spark.driver.cores=2"),
+        }
+        request = {
+            "applicationId": self.application,
+            "clientToken": token,
+            "name": token,
+            "executionRoleArn": "arn:aws:iam::000000000000:role/job",
+        }
         return str(self.client.start_job_run(**request, jobDriver={"sparkSubmit": driver}, **more)["jobRunId"])
 
     def run(self, run: str) -> dict[str, Any]:
@@ -165,10 +203,16 @@ def _until(read: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
         time.sleep(0.01)
 
 
-def test_a_client_that_ends_within_a_request_is_no_error_and_anything_else_is(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_ends_within_a_request_is_no_error_and_anything_else_is(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     server = serve(None, 0)  # type: ignore[arg-type]  # it is asked for nothing
     try:
-        for error, told in ((ConnectionResetError(104, "Connection reset by peer"), []), (BrokenPipeError(), []), (ValueError("x"), ["ERROR"])):
+        for error, told in (
+            (ConnectionResetError(104, "Connection reset by peer"), []),
+            (BrokenPipeError(), []),
+            (ValueError("x"), ["ERROR"]),
+        ):
             try:
                 raise error
             except type(error):
@@ -194,7 +238,9 @@ def _zip(path: Path, **files: str) -> bytes:
 
 
 def test_a_job_runs_from_its_request_alone(stand: Stand, tmp_path: Path) -> None:
-    stand.s3.put_object(Bucket="artifacts", Key="releases/1/environment.tar.gz", Body=tar_gz_bytes({"carried.py": b"WORD = 'carried'"}))
+    stand.s3.put_object(
+        Bucket="artifacts", Key="releases/1/environment.tar.gz", Body=tar_gz_bytes({"carried.py": b"WORD = 'carried'"})
+    )
     stand.s3.put_object(Bucket="artifacts", Key="releases/1/sluice.zip", Body=_zip(tmp_path / "z", some="X = 1"))
     parameters = (
         "--conf spark.submit.pyFiles=s3://artifacts/releases/1/sluice.zip --conf spark.archives=s3://artifacts/releases/1/environment.tar.gz#environment "
@@ -215,7 +261,11 @@ def test_a_job_runs_from_its_request_alone(stand: Stand, tmp_path: Path) -> None
     assert settings["spark.master"] == "local[2]"
     assert settings["spark.test.appId"] == run
     assert settings["spark.hadoop.fs.s3.impl"].endswith("S3AFileSystem")
-    assert not [key for key in settings if key.startswith(("spark.emr-serverless", "spark.executor.memory", "spark.dynamicAllocation.max"))]
+    assert not [
+        key
+        for key in settings
+        if key.startswith(("spark.emr-serverless", "spark.executor.memory", "spark.dynamicAllocation.max"))
+    ]
     assert "-Xmx4096m" in command, "no more heap than the machine gives"
     environment = seen["environment"]
     assert environment["EMR_SERVERLESS_JOB_RUN_ID"] == run
@@ -224,11 +274,15 @@ def test_a_job_runs_from_its_request_alone(stand: Stand, tmp_path: Path) -> None
 
 
 def test_a_job_reaches_only_the_services_that_a_job_without_a_vpc_reaches(stand: Stand) -> None:
-    run = stand.start("import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AWS_ENDPOINT_URL')}))")
+    run = stand.start(
+        "import json, os; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AWS_ENDPOINT_URL')}))"
+    )
     stand.until(run, "SUCCESS")
     endpoints = json.loads(stand.output(run))
     refused = {name for name, value in endpoints.items() if value == "http://127.0.0.1:9"}
-    assert {f"AWS_ENDPOINT_URL_{name}" for name in ("SQS", "EVENTBRIDGE", "EMR_SERVERLESS", "LAMBDA", "CLOUDWATCH")} <= refused
+    assert {
+        f"AWS_ENDPOINT_URL_{name}" for name in ("SQS", "EVENTBRIDGE", "EMR_SERVERLESS", "LAMBDA", "CLOUDWATCH")
+    } <= refused
     assert "AWS_ENDPOINT_URL" not in endpoints
 
 
@@ -278,14 +332,20 @@ def test_a_file_that_is_missing_fails_the_run_and_not_the_stand_in(stand: Stand)
     assert "releases/none/sluice.zip" in stand.until(run, "FAILED")["stateDetails"]
 
 
-def test_every_end_reaches_the_rules_that_match_it_in_the_shape_of_aws(stand: Stand, shared_sample: dict[str, Any]) -> None:
+def test_every_end_reaches_the_rules_that_match_it_in_the_shape_of_aws(
+    stand: Stand, shared_sample: dict[str, Any]
+) -> None:
     run = stand.start("pass")
     stand.until(run, "SUCCESS")
     (event,) = stand.rules.wait_for(1)
     assert event.keys() == shared_sample.keys()
     assert event["detail"].keys() == shared_sample["detail"].keys()
     assert (event["source"], event["detail-type"]) == (shared_sample["source"], shared_sample["detail-type"])
-    assert (event["detail"]["jobRunId"], event["detail"]["state"], event["detail"]["previousState"]) == (run, "SUCCESS", "RUNNING")
+    assert (event["detail"]["jobRunId"], event["detail"]["state"], event["detail"]["previousState"]) == (
+        run,
+        "SUCCESS",
+        "RUNNING",
+    )
 
 
 def test_dropped_events_reach_nobody(stand: Stand) -> None:
@@ -330,11 +390,17 @@ def test_runs_are_listed_by_state_and_time_in_pages(stand: Stand) -> None:
     runs = [stand.start("pass", f"run-{number}") for number in range(3)]
     for run in runs:
         stand.until(run, "SUCCESS")
-    pages = stand.client.get_paginator("list_job_runs").paginate(applicationId=stand.application, states=["SUCCESS"], PaginationConfig={"PageSize": 2})
+    pages = stand.client.get_paginator("list_job_runs").paginate(
+        applicationId=stand.application, states=["SUCCESS"], PaginationConfig={"PageSize": 2}
+    )
     assert [found["id"] for page in pages for found in page["jobRuns"]] == runs[::-1]
     later = datetime.now(timezone.utc) + timedelta(hours=1)
     assert stand.client.list_job_runs(applicationId=stand.application, createdAtAfter=later)["jobRuns"] == []
-    assert {found["name"] for found in stand.client.list_job_runs(applicationId=stand.application)["jobRuns"]} == {"run-0", "run-1", "run-2"}
+    assert {found["name"] for found in stand.client.list_job_runs(applicationId=stand.application)["jobRuns"]} == {
+        "run-0",
+        "run-1",
+        "run-2",
+    }
 
 
 def test_what_is_not_there_is_not_found(stand: Stand) -> None:
@@ -344,7 +410,9 @@ def test_what_is_not_there_is_not_found(stand: Stand) -> None:
         stand.client.get_application(applicationId="00f0000000000000")
 
 
-@pytest.mark.parametrize("parameters", ["--conf spark.jars.packages=a:b:1", "--deploy-mode cluster", "--conf nonsense", "--conf 'open"])
+@pytest.mark.parametrize(
+    "parameters", ["--conf spark.jars.packages=a:b:1", "--deploy-mode cluster", "--conf nonsense", "--conf 'open"]
+)
 def test_parameters_that_can_not_run_here_are_refused_at_once(stand: Stand, parameters: str) -> None:
     with pytest.raises(ClientError, match="ValidationException"):
         stand.start("pass", parameters=parameters)
@@ -364,7 +432,9 @@ def test_logs_are_put_where_the_request_says(stand: Stand) -> None:
     overrides = {"monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": "s3://artifacts/logs/"}}}
     run = stand.start("print('kept')", configurationOverrides=overrides)
     stand.until(run, "SUCCESS")
-    assert (stand.s3.folder / f"artifacts/logs/applications/{stand.application}/jobs/{run}/SPARK_DRIVER/stdout.gz").exists()
+    assert (
+        stand.s3.folder / f"artifacts/logs/applications/{stand.application}/jobs/{run}/SPARK_DRIVER/stdout.gz"
+    ).exists()
 
 
 def test_stopping_the_stand_in_ends_its_runs(tmp_path: Path) -> None:
@@ -384,4 +454,8 @@ def _behave(stand: Stand, **behaviour: Any) -> None:
 @pytest.fixture()
 def shared_sample() -> dict[str, Any]:
     """The documented event."""
-    return dict(json.loads((Path(__file__).parents[1] / "data" / "aws" / "emr-job-run-state-change.documented.json").read_text()))
+    return dict(
+        json.loads(
+            (Path(__file__).parents[1] / "data" / "aws" / "emr-job-run-state-change.documented.json").read_text()
+        )
+    )

@@ -1,4 +1,5 @@
 """Every sample event is used: given to its function, it is answered as the catalogue says."""
+
 import json
 import re
 from pathlib import Path
@@ -18,7 +19,14 @@ from sluice.lane import IDLE, STARTING
 from sluice.table_rule import TableRule
 
 EVENTS = Path(__file__).resolve().parents[2] / "events"
-FUNCTIONS = {"admit": ("AdmitFunction", admit), "supervise": ("SuperviseFunction", supervise), "reconcile": ("ReconcileFunction", reconcile), "announce": ("AnnounceFunction", announce), "sync": ("SyncCatalogFunction", sync_catalog), "plan": ("PlanServicesFunction", plan_services)}
+FUNCTIONS = {
+    "admit": ("AdmitFunction", admit),
+    "supervise": ("SuperviseFunction", supervise),
+    "reconcile": ("ReconcileFunction", reconcile),
+    "announce": ("AnnounceFunction", announce),
+    "sync": ("SyncCatalogFunction", sync_catalog),
+    "plan": ("PlanServicesFunction", plan_services),
+}
 BRONZE = "sluice-bronze-123456789012-us-west-2"
 PLAIN_KEY = "topics/shop.public.orders/partition=0/shop.public.orders+0+0000000042.avro"
 SPECIAL_KEY = "topics/shop.public.orders/a b/red flower + 100% é.avro"
@@ -31,7 +39,11 @@ def sample(name):
 
 
 def catalogue():
-    rows = [line.split("|")[1:-1] for line in (EVENTS / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    rows = [
+        line.split("|")[1:-1]
+        for line in (EVENTS / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `")
+    ]
     return {re.sub(r"[` ]|\.json", "", row[0]): [cell.strip() for cell in row] for row in rows}
 
 
@@ -107,7 +119,10 @@ def test_a_side_file_is_ignored_by_its_rule(stack):
     assert (stack.record(notice.id).state, stack.record(notice.id).rule) == ("ignored", "keys_file")
 
 
-@pytest.mark.parametrize("name, reason", [("admit-s3-delete", "not_a_creation"), ("admit-s3-test-event", "test_event"), ("admit-unknown-body", "not_json")])
+@pytest.mark.parametrize(
+    "name, reason",
+    [("admit-s3-delete", "not_a_creation"), ("admit-s3-test-event", "test_event"), ("admit-unknown-body", "not_json")],
+)
 def test_a_message_that_announces_nothing_is_listed_with_its_reason(stack, name, reason):
     assert admit(sample(name), context()) == NOTHING_FAILED
     assert [part.reason for part in stack.ledger.ignored_messages()] == [reason]
@@ -119,7 +134,9 @@ def test_the_end_of_a_job_run_takes_the_lane_from_it(stack, name):
     stack.ledger.wake("main")
     stack.ledger.request_start("main", run_id, 1_714_557_600_000)
     stack.ledger.hold("main", run_id, JOB_RUN, 1, 1_714_557_600_000)
-    stack.emr.start_job_run(applicationId=stack.application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r")
+    stack.emr.start_job_run(
+        applicationId=stack.application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r"
+    )
     event = sample(name)
     (job,) = stack.job_runs()
     job.id, job.state = JOB_RUN, event["detail"]["state"]
@@ -155,7 +172,9 @@ def test_a_committed_batch_is_announced(stack, monkeypatch):
 
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus()))
     assert announce(sample("announce-batch-committed"), context()) == NOTHING_FAILED
-    assert [(entry["DetailType"], json.loads(entry["Detail"])["batch"]) for entry in told] == [("Batch Committed", "b-0f5c1de2a4b34a6f9d5e8c7b6a594837")]
+    assert [(entry["DetailType"], json.loads(entry["Detail"])["batch"]) for entry in told] == [
+        ("Batch Committed", "b-0f5c1de2a4b34a6f9d5e8c7b6a594837")
+    ]
 
 
 def test_a_table_without_a_commit_leaves_the_catalog_as_it_is(stack):
@@ -164,7 +183,10 @@ def test_a_table_without_a_commit_leaves_the_catalog_as_it_is(stack):
 
 
 def test_the_table_services_gather_look_and_follow(stack):
-    assert plan_services(sample("plan-gather"), context()) == {"go": True, "wait_s": 30} and not plan_services(sample("plan-gather"), context())["go"]
+    assert (
+        plan_services(sample("plan-gather"), context()) == {"go": True, "wait_s": 30}
+        and not plan_services(sample("plan-gather"), context())["go"]
+    )
     plan = plan_services(sample("plan-look"), context())
     assert (plan["syncs"], plan["runs"], plan["follow"]["open"]) == ([], [], 0)
     followed = plan_services(sample("plan-follow"), context())

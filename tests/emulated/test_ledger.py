@@ -1,4 +1,5 @@
 """The ledger on an emulated DynamoDB: admission, the lane, claiming and settling, and what races do to them."""
+
 from __future__ import annotations
 
 import threading
@@ -82,7 +83,18 @@ def an_object(n=0, table="shop.orders", state=items.PENDING, version=None, **mor
 def a_manifest(admitted, run="run-1", created_at=NOW):
     parts = {}
     for one in admitted:
-        found = ManifestObject(one.id.bucket, one.id.key, one.id.version, one.size, one.schema, one.format, one.topic, one.kafka_partition, one.offset, one.admitted_at)
+        found = ManifestObject(
+            one.id.bucket,
+            one.id.key,
+            one.id.version,
+            one.size,
+            one.schema,
+            one.format,
+            one.topic,
+            one.kafka_partition,
+            one.offset,
+            one.admitted_at,
+        )
         parts.setdefault(one.table, []).append(found)
     tables = {
         table: TablePart(TableConfig(table, *table.split("."), topic=table, record_key=("id",)).to_dict(), tuple(found))
@@ -112,7 +124,15 @@ def claimed(ledger, admitted, run="run-1"):
 
 
 def committed(manifest, table="shop.orders", **more):
-    return Outcome(manifest.batch, table, COMMITTED, committed_at=NOW + 5, instant="20260101000000000", counts={"read": 3, "written": 2}, **more)
+    return Outcome(
+        manifest.batch,
+        table,
+        COMMITTED,
+        committed_at=NOW + 5,
+        instant="20260101000000000",
+        counts={"read": 3, "written": 2},
+        **more,
+    )
 
 
 def settle_all(ledger, manifest, run="run-1"):
@@ -128,7 +148,9 @@ class TestAdmission:
         (waiting,) = ledger.pending(LANE, 10)
         assert (waiting.id, waiting.table, waiting.size) == (an_object().id, "shop.orders", 10)
         record = ledger.get_objects([an_object().id])[an_object().id]
-        assert replace(record, batch=None) == type(record)(**{name: getattr(an_object(), name) for name in an_object().__dataclass_fields__})
+        assert replace(record, batch=None) == type(record)(
+            **{name: getattr(an_object(), name) for name in an_object().__dataclass_fields__}
+        )
 
     def test_a_redelivered_object_is_told_from_a_new_one_and_wakes_only_while_it_is_pending(self, ledger):
         one = an_object()
@@ -168,34 +190,68 @@ class TestAdmission:
         assert (record.id, record.reason) == (one.id, "because")
         assert ledger.pending(LANE, 10) == []
 
-    def test_an_object_of_a_log_that_began_again_waits_for_a_higher_generation_and_is_then_of_another_batch(self, ledger):
+    def test_an_object_of_a_log_that_began_again_waits_for_a_higher_generation_and_is_then_of_another_batch(
+        self, ledger
+    ):
         one, two = an_object(0), an_object(1)
         manifest = claimed(ledger, [one, two])
-        watch = {"marks": {"0": {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1", "restarted_at": 5}}}
-        outcome = committed(manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3, watch=watch)
+        watch = {
+            "marks": {"0": {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1", "restarted_at": 5}}
+        }
+        outcome = committed(
+            manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3, watch=watch
+        )
         assert ledger.settle(LANE, manifest.batch, outcome, [one.id, two.id], "run-1", NOW)
         ledger.close_batch(LANE, manifest.batch, "run-1", NOW + 6)
         record = ledger.get_objects([two.id])[two.id]
-        assert (record.state, record.code, record.reason, record.parked_generation) == ("parked", LOG_RESTARTED, "fell", 3)
+        assert (record.state, record.code, record.reason, record.parked_generation) == (
+            "parked",
+            LOG_RESTARTED,
+            "fell",
+            3,
+        )
         state = ledger.table_state("shop.orders")
         assert state.watch == watch and (state.totals["objects"], state.totals.get("objects_quarantined", 0)) == (1, 0)
         for generation, moved in ((3, 0), (4, 1), (4, 0)):
-            configuration = Configuration((TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=generation),))
+            configuration = Configuration(
+                (TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=generation),)
+            )
             assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(moved, frozenset({LANE} if moved else ()))
         (waiting,) = ledger.pending(LANE, 10)
         freed = ledger.get_objects([two.id])[two.id]
-        assert (waiting.id, waiting.attempt) == (two.id, 1) and (freed.attempt, freed.batch, freed.code, freed.parked_generation) == (1, None, None, None)
+        assert (waiting.id, waiting.attempt) == (two.id, 1) and (
+            freed.attempt,
+            freed.batch,
+            freed.code,
+            freed.parked_generation,
+        ) == (1, None, None, None)
 
-    def test_an_object_of_such_a_log_that_is_gone_is_quarantined_of_no_batch_and_takes_nothing_from_the_totals_when_it_is_discarded(self, ledger):
+    def test_an_object_of_such_a_log_that_is_gone_is_quarantined_of_no_batch_and_takes_nothing_from_the_totals_when_it_is_discarded(
+        self, ledger
+    ):
         one, two = an_object(0), an_object(1)
         manifest = claimed(ledger, [one, two])
-        assert ledger.settle(LANE, manifest.batch, committed(manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3), [one.id, two.id], "run-1", NOW)
+        assert ledger.settle(
+            LANE,
+            manifest.batch,
+            committed(manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3),
+            [one.id, two.id],
+            "run-1",
+            NOW,
+        )
         record = ledger.get_objects([two.id])[two.id]
-        assert ledger.quarantine_parked(record, "lost_before_read", "gone", NOW + 7) and not ledger.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
+        assert ledger.quarantine_parked(record, "lost_before_read", "gone", NOW + 7) and not ledger.quarantine_parked(
+            record, "lost_before_read", "gone", NOW + 8
+        )
         raised = Configuration((TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=4),))
         assert unpark(ledger, raised, lambda: NOW + 9) == Unparked(0, frozenset())
         found = ledger.get_objects([two.id])[two.id]
-        assert (found.state, found.code, found.batch, found.parked_generation) == ("quarantined", "lost_before_read", None, None)
+        assert (found.state, found.code, found.batch, found.parked_generation) == (
+            "quarantined",
+            "lost_before_read",
+            None,
+            None,
+        )
         totals = ledger.table_state("shop.orders").totals
         assert ledger.discard(found, Decision(two.id, "discarded", NOW + 10, "sluice", "me", "quarantined"))
         assert ledger.table_state("shop.orders").totals == totals
@@ -247,7 +303,11 @@ class TestPending:
         for n in range(20):
             ledger.admit(an_object(n, "shop.a" if n % 2 else "shop.b"))
         counts = ledger.pending_counts(LANE)
-        assert (counts["shop.a"].objects, counts["shop.a"].bytes, counts["shop.a"].oldest) == (10, sum(10 + n for n in range(1, 20, 2)), NOW + 1)
+        assert (counts["shop.a"].objects, counts["shop.a"].bytes, counts["shop.a"].oldest) == (
+            10,
+            sum(10 + n for n in range(1, 20, 2)),
+            NOW + 1,
+        )
         assert counts["shop.b"].objects == 10
 
 
@@ -285,7 +345,13 @@ class TestLane:
         assert not ledger.release(LANE, "run-1", seen, None, NOW)
         assert ledger.release(LANE, "run-1", seen + 1, NOW + 60, NOW)
         state = ledger.lane(LANE)
-        assert (state.state, state.due_at, state.arrivals_seen, state.run_id, state.last_run_id) == ("idle", NOW + 60, 1, None, "run-1")
+        assert (state.state, state.due_at, state.arrivals_seen, state.run_id, state.last_run_id) == (
+            "idle",
+            NOW + 60,
+            1,
+            None,
+            "run-1",
+        )
 
     def test_releases_racing_wakes_lose_none(self, ledger):
         held(ledger)
@@ -315,7 +381,9 @@ class TestLane:
         stop = threading.Event()
 
         def pour():
-            while not stop.wait(0.001):  # the client's lock lets nobody in who is not waiting for it at the right moment
+            while not stop.wait(
+                0.001
+            ):  # the client's lock lets nobody in who is not waiting for it at the right moment
                 ledger.wake(LANE)
 
         with ThreadPoolExecutor(1) as threads:
@@ -354,7 +422,12 @@ class TestClaiming:
         assert not opened(ledger, manifest, job="job-2")
         assert opened(ledger, manifest) and opened(ledger, manifest)
         (pointer,) = ledger.unsettled(LANE)
-        assert (pointer.batch, pointer.s3_key, pointer.tables, pointer.settled_tables) == (manifest.batch, manifest_key(LANE, manifest.batch), ("shop.orders",), frozenset())
+        assert (pointer.batch, pointer.s3_key, pointer.tables, pointer.settled_tables) == (
+            manifest.batch,
+            manifest_key(LANE, manifest.batch),
+            ("shop.orders",),
+            frozenset(),
+        )
 
     def test_a_claim_takes_objects_out_of_pending_and_repeats_harmlessly(self, ledger, client):
         admitted = [an_object(n, f"shop.t{n % 2}") for n in range(52)]
@@ -377,7 +450,7 @@ class TestClaiming:
         for one in admitted:
             ledger.admit(one)
         held(ledger)
-        manifests = [a_manifest(admitted[start:start + 20]) for start in (0, 5, 10)]
+        manifests = [a_manifest(admitted[start : start + 20]) for start in (0, 5, 10)]
         with ThreadPoolExecutor(3) as threads:
             taken = list(threads.map(ledger.claim, manifests))
         assert Counter(identity for ids in taken for identity in ids) == {one.id: 1 for one in admitted}
@@ -385,7 +458,9 @@ class TestClaiming:
             assert {ledger.get_objects([identity])[identity].batch for identity in ids} <= {manifest.batch}
 
     @pytest.mark.parametrize("table", ["shop.people", "shop.orders"])
-    def test_an_object_that_went_to_another_table_or_lane_meanwhile_is_left_out_of_a_claim_and_waits_there(self, ledger, table):
+    def test_an_object_that_went_to_another_table_or_lane_meanwhile_is_left_out_of_a_claim_and_waits_there(
+        self, ledger, table
+    ):
         gone, stays = an_object(1), an_object(2)
         for one in (gone, stays):
             ledger.admit(one)
@@ -396,7 +471,9 @@ class TestClaiming:
         gone_before = ledger.get_objects([gone.id])[gone.id]
         assert ledger.reroute(gone_before, other, NOW)
         assert ledger.claim(manifest) == [stays.id]
-        assert [(item.id, item.table, item.admitted_at) for item in ledger.pending("side", 10)] == [(gone.id, table, gone.admitted_at)]
+        assert [(item.id, item.table, item.admitted_at) for item in ledger.pending("side", 10)] == [
+            (gone.id, table, gone.admitted_at)
+        ]
         assert ledger.pending(LANE, 10) == []
         assert not ledger.reroute(ledger.get_objects([stays.id])[stays.id], other, NOW)
         assert not ledger.quarantine_pending(gone_before, "lost_before_read", "gone", NOW)
@@ -426,7 +503,11 @@ class TestSettling:
         assert ledger.settle(LANE, manifest.batch, committed(manifest), [one.id for one in admitted], "run-1", NOW)
         assert {record.state for record in ledger.get_objects(one.id for one in admitted).values()} == {"committed"}
         state = ledger.table_state("shop.orders")
-        assert (state.last_commit_at, state.last_instant, state.last_batch) == (NOW + 5, "20260101000000000", manifest.batch)
+        assert (state.last_commit_at, state.last_instant, state.last_batch) == (
+            NOW + 5,
+            "20260101000000000",
+            manifest.batch,
+        )
         assert state.totals == {"read": 3, "written": 2, "objects": 3, "commits": 1}
         assert ledger.unsettled(LANE)[0].settled_tables == {"shop.orders"}
 
@@ -435,7 +516,11 @@ class TestSettling:
         manifest = claimed(ledger, admitted)
         ids = [one.id for one in admitted]
         with ThreadPoolExecutor(4) as threads:
-            answers = list(threads.map(lambda _: ledger.settle(LANE, manifest.batch, committed(manifest), ids, "run-1", NOW), range(4)))
+            answers = list(
+                threads.map(
+                    lambda _: ledger.settle(LANE, manifest.batch, committed(manifest), ids, "run-1", NOW), range(4)
+                )
+            )
         assert sorted(answers) == [False, False, False, True]
         assert ledger.table_state("shop.orders").totals["objects"] == 3
 
@@ -443,8 +528,12 @@ class TestSettling:
         admitted = [an_object(n) for n in range(3)]
         manifest = claimed(ledger, admitted)
         client._client.update_item(
-            TableName="ledger", Key={name: {"S": value} for name, value in items.object_key(admitted[0].id).items()},
-            UpdateExpression="SET #s = :s", ExpressionAttributeNames={"#s": "state"}, ExpressionAttributeValues={":s": {"S": "committed"}})
+            TableName="ledger",
+            Key={name: {"S": value} for name, value in items.object_key(admitted[0].id).items()},
+            UpdateExpression="SET #s = :s",
+            ExpressionAttributeNames={"#s": "state"},
+            ExpressionAttributeValues={":s": {"S": "committed"}},
+        )
         assert ledger.settle(LANE, manifest.batch, committed(manifest), [one.id for one in admitted], "run-2", NOW)
 
     def test_one_bad_object_is_quarantined_and_the_others_commit(self, ledger):
@@ -453,7 +542,12 @@ class TestSettling:
         outcome = committed(manifest, quarantined=(ObjectError(admitted[1].id.hash, "corrupt", "a block ends early"),))
         ledger.settle(LANE, manifest.batch, outcome, [one.id for one in admitted], "run-1", NOW)
         (bad,) = ledger.objects_in_state("quarantined")
-        assert (bad.id, bad.code, bad.reason, bad.batch) == (admitted[1].id, "corrupt", "a block ends early", manifest.batch)
+        assert (bad.id, bad.code, bad.reason, bad.batch) == (
+            admitted[1].id,
+            "corrupt",
+            "a block ends early",
+            manifest.batch,
+        )
         assert ledger.table_state("shop.orders").totals["objects_quarantined"] == 1
 
     def test_a_part_quarantined_whole_leaves_the_tables_pace_alone(self, ledger):
@@ -497,7 +591,11 @@ class TestSettling:
         manifest = claimed(ledger, admitted)
         ids = [one.id for one in admitted]
         assert ledger.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1", 3) == ids
-        assert {item.generation for item in ledger.pending(LANE, 10)} == {record.generation for record in ledger.get_objects(ids).values()} == {3}
+        assert (
+            {item.generation for item in ledger.pending(LANE, 10)}
+            == {record.generation for record in ledger.get_objects(ids).values()}
+            == {3}
+        )
 
     def test_a_split_part_returns_its_objects_as_old_as_they_were_and_may_be_claimed_again(self, ledger):
         admitted = [an_object(n) for n in range(3)]
@@ -542,7 +640,12 @@ class TestHistory:
         assert (part.message_id, part.reason, len(part.excerpt)) == ("m1", "unknown", 1000)
 
     def test_counters_add_up_and_checkpoints_come_back(self, ledger):
-        assert [ledger.count("ignored"), ledger.count("ignored", 4), ledger.counter("ignored"), ledger.counter("none")] == [1, 5, 5, 0]
+        assert [
+            ledger.count("ignored"),
+            ledger.count("ignored", 4),
+            ledger.counter("ignored"),
+            ledger.counter("none"),
+        ] == [1, 5, 5, 0]
         assert ledger.checkpoint() is None
         ledger.put_checkpoint({"bucket": "bronze", "key": "a b"}, NOW)
         assert ledger.checkpoint() == {"bucket": "bronze", "key": "a b"}
@@ -552,16 +655,31 @@ class TestHistory:
         ledger.run_started("run-1", LANE, NOW + 1, "job-1")
         ledger.run_ended("run-1", "released", None, 3, NOW + 2)
         run = ledger.run("run-1")
-        assert (run["requested_at"], run["started_at"], run["ended_at"], run["batches"], run["state"]) == (NOW, NOW + 1, NOW + 2, 3, "released")
+        assert (run["requested_at"], run["started_at"], run["ended_at"], run["batches"], run["state"]) == (
+            NOW,
+            NOW + 1,
+            NOW + 2,
+            3,
+            "released",
+        )
 
 
 class TestTrouble:
     @staticmethod
     def cancelled(*codes):
-        return ClientError({"Error": {"Code": "TransactionCanceledException", "Message": ""}, "CancellationReasons": [{"Code": code} for code in codes]}, "TransactWriteItems")
+        return ClientError(
+            {
+                "Error": {"Code": "TransactionCanceledException", "Message": ""},
+                "CancellationReasons": [{"Code": code} for code in codes],
+            },
+            "TransactWriteItems",
+        )
 
     def test_conflicts_and_throttling_of_a_transaction_are_waited_out(self, ledger, client, waits):
-        client.failures["transact_write_items"] = [self.cancelled("TransactionConflict", "None"), self.cancelled("ThrottlingError", "None")]
+        client.failures["transact_write_items"] = [
+            self.cancelled("TransactionConflict", "None"),
+            self.cancelled("ThrottlingError", "None"),
+        ]
         assert ledger.admit(an_object()) == "new"
         assert len(waits) == 2
 
@@ -577,7 +695,9 @@ class TestTrouble:
             ledger.admit(an_object())
 
     def test_a_wake_that_meets_a_transaction_is_repeated(self, ledger, client):
-        client.failures["update_item"] = [ClientError({"Error": {"Code": "TransactionConflictException", "Message": ""}}, "UpdateItem")]
+        client.failures["update_item"] = [
+            ClientError({"Error": {"Code": "TransactionConflictException", "Message": ""}}, "UpdateItem")
+        ]
         assert ledger.wake(LANE).arrivals == 1
 
     def test_keys_left_unread_are_read_again(self, ledger, client, monkeypatch):

@@ -1,4 +1,5 @@
 """The transactions of LocalStack's DynamoDB, as its plugin has moto undo them, with the moto of the tests."""
+
 from __future__ import annotations
 
 import copy
@@ -14,7 +15,13 @@ from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.dynamodb.models import DynamoDBBackend, dynamodb_backends
 
-MODULE = Path(__file__).resolve().parents[2] / "local" / "localstack_executor" / "sluice_localstack_executor" / "transactions.py"  # its package needs LocalStack, it does not
+MODULE = (
+    Path(__file__).resolve().parents[2]
+    / "local"
+    / "localstack_executor"
+    / "sluice_localstack_executor"
+    / "transactions.py"
+)  # its package needs LocalStack, it does not
 TABLE, REGION = "of-a-test", "eu-central-1"
 
 
@@ -29,9 +36,13 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     names = {"HASH": "pk", "RANGE": "sk"}
     with mock_aws():
         client = boto3.client("dynamodb", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
-        client.create_table(TableName=TABLE, KeySchema=[{"AttributeName": name, "KeyType": of} for of, name in names.items()], BillingMode="PAY_PER_REQUEST",
-                            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names.values()],
-                            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"})
+        client.create_table(
+            TableName=TABLE,
+            KeySchema=[{"AttributeName": name, "KeyType": of} for of, name in names.items()],
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names.values()],
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        )
         for name in ("kept", "gone"):
             client.put_item(TableName=TABLE, Item={**key(name), "n": {"N": "1"}, "m": {"M": {"of_it": {"S": name}}}})
         yield client
@@ -45,8 +56,22 @@ def actions(condition: str) -> list[dict[str, Any]]:
     """One action of each kind, of which the last holds or doesn't."""
     return [
         {"Put": {"TableName": TABLE, "Item": {**key("new"), "n": {"N": "1"}}}},
-        {"Update": {"TableName": TABLE, "Key": key("kept"), "UpdateExpression": "SET n = :n, m.of_it = :s", "ExpressionAttributeValues": {":n": {"N": "2"}, ":s": {"S": "other"}}}},
-        {"Update": {"TableName": TABLE, "Key": key("made by an update"), "UpdateExpression": "SET n = :n", "ExpressionAttributeValues": {":n": {"N": "2"}}}},
+        {
+            "Update": {
+                "TableName": TABLE,
+                "Key": key("kept"),
+                "UpdateExpression": "SET n = :n, m.of_it = :s",
+                "ExpressionAttributeValues": {":n": {"N": "2"}, ":s": {"S": "other"}},
+            }
+        },
+        {
+            "Update": {
+                "TableName": TABLE,
+                "Key": key("made by an update"),
+                "UpdateExpression": "SET n = :n",
+                "ExpressionAttributeValues": {":n": {"N": "2"}},
+            }
+        },
         {"Delete": {"TableName": TABLE, "Key": key("gone")}},
         {"ConditionCheck": {"TableName": TABLE, "Key": key("absent"), "ConditionExpression": condition}},
     ]
@@ -57,12 +82,19 @@ def rows(client: Any) -> list[dict[str, Any]]:
 
 
 def records() -> list[str]:
-    return [record.to_json()["eventName"] for record in dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables[TABLE].stream_shard.items]
+    return [
+        record.to_json()["eventName"]
+        for record in dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables[TABLE].stream_shard.items
+    ]
 
 
 def test_a_transaction_that_holds_is_made_whole_and_told_by_the_stream(table: Any) -> None:
     table.transact_write_items(TransactItems=actions("attribute_not_exists(pk)"))
-    assert [(row["sk"]["S"], row["n"]["N"]) for row in rows(table)] == [("kept", "2"), ("made by an update", "2"), ("new", "1")]
+    assert [(row["sk"]["S"], row["n"]["N"]) for row in rows(table)] == [
+        ("kept", "2"),
+        ("made by an update", "2"),
+        ("new", "1"),
+    ]
     assert {"INSERT", "MODIFY", "REMOVE"} == set(records()[2:])
 
 
@@ -78,7 +110,12 @@ def test_a_refused_transaction_leaves_items_and_stream_as_they_were(table: Any) 
 def test_a_transaction_without_a_key_is_refused_and_nothing_of_it_stays(table: Any) -> None:
     before = rows(table)
     with pytest.raises(ClientError):
-        table.transact_write_items(TransactItems=[*actions("attribute_not_exists(pk)")[:2], {"Put": {"TableName": TABLE, "Item": {"pk": {"S": "p"}}}}])
+        table.transact_write_items(
+            TransactItems=[
+                *actions("attribute_not_exists(pk)")[:2],
+                {"Put": {"TableName": TABLE, "Item": {"pk": {"S": "p"}}}},
+            ]
+        )
     assert rows(table) == before
 
 
@@ -91,6 +128,17 @@ def test_what_a_transaction_copies_does_not_grow_with_the_table(table: Any, monk
         for number in range(more):
             table.put_item(TableName=TABLE, Item=key(f"{more}-{number}"))
         copied.clear()
-        table.transact_write_items(TransactItems=[{"Update": {"TableName": TABLE, "Key": key("kept"), "UpdateExpression": "SET n = :n", "ExpressionAttributeValues": {":n": {"N": "3"}}}}])
+        table.transact_write_items(
+            TransactItems=[
+                {
+                    "Update": {
+                        "TableName": TABLE,
+                        "Key": key("kept"),
+                        "UpdateExpression": "SET n = :n",
+                        "ExpressionAttributeValues": {":n": {"N": "3"}},
+                    }
+                }
+            ]
+        )
         counts.append(len(copied))
     assert counts[0] == counts[1] > 0

@@ -1,4 +1,5 @@
 """What waits and what runs cost is measured, and every alarm and widget of the template watches a metric that the code really emits."""
+
 import json
 import re
 from dataclasses import replace
@@ -30,27 +31,45 @@ from sluice_aws.telemetry import telemetry_of
 
 NOW = 1_700_000_000_000
 TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
-ALARMS = {name: resource["Properties"] for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == "AWS::CloudWatch::Alarm"}
+ALARMS = {
+    name: resource["Properties"]
+    for name, resource in TEMPLATE["Resources"].items()
+    if resource["Type"] == "AWS::CloudWatch::Alarm"
+}
 OURS = {"Fn::Sub": "Sluice/${AWS::StackName}"}
-CONFIGURATION = Configuration((TableRule("shop.orders", ("id",), topic="o", freshness_s=60), TableRule("shop.slow", ("id",), topic="s", freshness_s=7200), TableRule("shop.held", ("id",), topic="h", paused=True)))
+CONFIGURATION = Configuration(
+    (
+        TableRule("shop.orders", ("id",), topic="o", freshness_s=60),
+        TableRule("shop.slow", ("id",), topic="s", freshness_s=7200),
+        TableRule("shop.held", ("id",), topic="h", paused=True),
+    )
+)
 
 
 def waiting(table, topic, seconds):
-    return PendingObject(ObjectId("b", f"{table}{seconds}", "v"), table, 1, NOW - seconds * 1000, None, "avro", topic, 0, 0, 0)
+    return PendingObject(
+        ObjectId("b", f"{table}{seconds}", "v"), table, 1, NOW - seconds * 1000, None, "avro", topic, 0, 0, 0
+    )
 
 
 def test_what_waits_is_measured_by_its_age_and_by_its_tables_freshness():
-    assert backlog(CONFIGURATION, "main", [waiting("shop.orders", "o", 100), waiting("shop.slow", "s", 3600)], {}, NOW) == Backlog(2, 3600.0, 40.0)
+    assert backlog(
+        CONFIGURATION, "main", [waiting("shop.orders", "o", 100), waiting("shop.slow", "s", 3600)], {}, NOW
+    ) == Backlog(2, 3600.0, 40.0)
 
 
 def test_what_is_paused_or_unconfigured_waits_without_an_age():
     items = [waiting("shop.held", "h", 100), waiting("shop.gone", "g", 100), waiting("shop.orders", "o", 100)]
-    assert backlog(CONFIGURATION, "main", items, {"shop.orders": TableState("shop.orders", paused=True)}, NOW) == Backlog(3, 0.0, 0.0)
+    assert backlog(
+        CONFIGURATION, "main", items, {"shop.orders": TableState("shop.orders", paused=True)}, NOW
+    ) == Backlog(3, 0.0, 0.0)
     assert backlog(None, "main", items, {}, NOW) == Backlog(3, 0.0, 0.0)
 
 
 def test_a_batch_that_is_not_closed_has_an_age_though_its_objects_are_no_longer_pending():
-    assert backlog(CONFIGURATION, "main", [waiting("shop.orders", "o", 50)], {}, NOW, (NOW - 4_000_000, NOW - 10_000)) == Backlog(1, 4000.0, 0.0)
+    assert backlog(
+        CONFIGURATION, "main", [waiting("shop.orders", "o", 50)], {}, NOW, (NOW - 4_000_000, NOW - 10_000)
+    ) == Backlog(1, 4000.0, 0.0)
 
 
 def test_a_batch_that_a_run_left_open_shows_in_its_lanes_age_until_the_lane_is_paused(world):  # noqa: F811
@@ -59,11 +78,20 @@ def test_a_batch_that_a_run_left_open_shows_in_its_lanes_age_until_the_lane_is_p
     ledger.wake("main")
     assert ledger.request_start("main", "run-1", NOW) and ledger.hold("main", "run-1", "job-1", 1, NOW)
     part = TablePart(config={}, objects=(ManifestObject("b", "k", "v", 7, None, "avro", "t", None, None, NOW),))
-    assert ledger.open_batch(Manifest(batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}), "k", "run-1", "job-1")
+    assert ledger.open_batch(
+        Manifest(
+            batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}
+        ),
+        "k",
+        "run-1",
+        "job-1",
+    )
     found = {}
     for paused in (False, True):
         report = Recorder()
-        Measures(ledger=ledger, job_runs=JobRuns(Emr(), "a"), architecture="ARM64", report=report, now=lambda: NOW + 90_000).lanes([replace(ledger.lane("main"), state=PAUSED) if paused else ledger.lane("main")], configuration)
+        Measures(
+            ledger=ledger, job_runs=JobRuns(Emr(), "a"), architecture="ARM64", report=report, now=lambda: NOW + 90_000
+        ).lanes([replace(ledger.lane("main"), state=PAUSED) if paused else ledger.lane("main")], configuration)
         found[paused] = report.metrics["OldestPendingSeconds"]
     assert found == {False: 90.0, True: 0.0}
 
@@ -92,7 +120,13 @@ class Told:
 
 def ended(ledger=None, **run):
     report = Recorder()
-    Measures(ledger=ledger or Told(), job_runs=JobRuns(Emr(**run), "a"), architecture="X86_64", report=report, now=lambda: NOW).ended("00f1")
+    Measures(
+        ledger=ledger or Told(),
+        job_runs=JobRuns(Emr(**run), "a"),
+        architecture="X86_64",
+        report=report,
+        now=lambda: NOW,
+    ).ended("00f1")
     return report
 
 
@@ -111,16 +145,25 @@ def test_what_a_run_cost_is_told_once_whichever_event_finds_its_bill_first(world
     assert ended(world.ledger, **bill).events == [], "a job of somebody else's on the same application"
     world.ledger.run_started("run-main-1", "main", NOW)
     reports = [ended(world.ledger), ended(world.ledger, **bill), ended(world.ledger, **bill)]
-    assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []] and [bool(report.metrics) for report in reports] == [False, True, False]
+    assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []] and [
+        bool(report.metrics) for report in reports
+    ] == [False, True, False]
 
 
 def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
     """Each metric by each of its dimensions is paid for by the month, and tables may be thousands: the event tells the table."""
     told = []
-    report = SimpleNamespace(event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: told.append((metric, n, dimensions)))
+    report = SimpleNamespace(
+        event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: told.append((metric, n, dimensions))
+    )
     plan = SimpleNamespace(to_dict=lambda: {"changed": True, "tables": [{"partitions": {"added": 2}}]})
     monkeypatch.setattr("sluice_aws.catalog_requests.configured_table", lambda *_: None)
-    CatalogRequests(sync=SimpleNamespace(sync=lambda *_: plan), configuration=SimpleNamespace(load_or_last=lambda _: None), ledger=None, report=report).answer({"table": "a.b"})
+    CatalogRequests(
+        sync=SimpleNamespace(sync=lambda *_: plan),
+        configuration=SimpleNamespace(load_or_last=lambda _: None),
+        ledger=None,
+        report=report,
+    ).answer({"table": "a.b"})
     assert told == [("CatalogSyncs", 1, {}), ("PartitionsAdded", 2, {})]
 
 
@@ -132,7 +175,9 @@ def emitted(text):
         for directive in blob.get("_aws", {}).get("CloudWatchMetrics", ()):
             for dimensions in directive["Dimensions"]:
                 values = tuple(sorted((name, blob[name]) for name in dimensions))
-                found |= {(directive["Namespace"], metric["Name"], values, metric["Unit"]) for metric in directive["Metrics"]}
+                found |= {
+                    (directive["Namespace"], metric["Name"], values, metric["Unit"]) for metric in directive["Metrics"]
+                }
     return found
 
 
@@ -149,7 +194,12 @@ def metrics(world, monkeypatch, capsys):  # noqa: F811
     monkeypatch.setattr("sluice_aws.telemetry.Logger", NoLogger)
     world.environment(POWERTOOLS_METRICS_NAMESPACE="Sluice/s", RECONCILE_GRACE_SECONDS="0")
     world.configure()
-    ids = [world.land(key(0), avro()), world.land(key(1, topic="nobodys"), avro()), world.land(key(2), b"no avro"), world.land(key(3).replace(".avro", ".keys.avro"), b"")]
+    ids = [
+        world.land(key(0), avro()),
+        world.land(key(1, topic="nobodys"), avro()),
+        world.land(key(2), b"no avro"),
+        world.land(key(3).replace(".avro", ".keys.avro"), b""),
+    ]
     missing = ObjectId(ids[0].bucket, key(9), "gone")
     assert admit(sqs_event(s3_body(*ids, missing)), context()) == {"batchItemFailures": []}
 
@@ -158,10 +208,14 @@ def metrics(world, monkeypatch, capsys):  # noqa: F811
         job.state, job.state_details = "FAILED", "exceeded the maximum vCPU quota of your account"
     supervise({"detail-type": "Scheduled Event"}, context())
     for n in range(HALT_AFTER):
-        world.ledger.lapse("main", world.ledger.lane("main").run_id or "", 0, job_run_id=world.ledger.lane("main").job_run_id)
+        world.ledger.lapse(
+            "main", world.ledger.lane("main").run_id or "", 0, job_run_id=world.ledger.lane("main").job_run_id
+        )
         world.ledger.wake("main")
         world.ledger.request_start("main", f"run-{n}", NOW * 2)
-        job_run = world.emr.start_job_run(applicationId=world.application, clientToken=f"t{n}", executionRoleArn="arn:aws:iam::123456789012:role/r")["jobRunId"]
+        job_run = world.emr.start_job_run(
+            applicationId=world.application, clientToken=f"t{n}", executionRoleArn="arn:aws:iam::123456789012:role/r"
+        )["jobRunId"]
         world.ledger.started("main", f"run-{n}", job_run)
         world.job_runs()[-1].state = "FAILED"
         supervise({"detail-type": "Scheduled Event"}, context())
@@ -173,11 +227,36 @@ def metrics(world, monkeypatch, capsys):  # noqa: F811
     supervise({"detail-type": "Scheduled Event"}, context())
 
     telemetry = telemetry_of("supervise")
-    Measures(ledger=Told(), job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"), architecture="ARM64", report=telemetry, now=lambda: NOW).ended("00f1")
-    telemetry.observe(lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context())  # test_supervise has starts that fail
+    Measures(
+        ledger=Told(),
+        job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"),
+        architecture="ARM64",
+        report=telemetry,
+        now=lambda: NOW,
+    ).ended("00f1")
+    telemetry.observe(
+        lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context()
+    )  # test_supervise has starts that fail
 
-    batch = {"batch": "b", "lane": "main", "run": "r", "objects": 3, "bytes": 9, "claimed_at": NOW, "committed_at": NOW + 1000, "state": "committed"}
-    counts = {"read": 4, "written": 2, "losing": 3, "deleted": 1, "mostly_losing": True, "quarantined_objects": 1, "quarantined_rows": 2}
+    batch = {
+        "batch": "b",
+        "lane": "main",
+        "run": "r",
+        "objects": 3,
+        "bytes": 9,
+        "claimed_at": NOW,
+        "committed_at": NOW + 1000,
+        "state": "committed",
+    }
+    counts = {
+        "read": 4,
+        "written": 2,
+        "losing": 3,
+        "deleted": 1,
+        "mostly_losing": True,
+        "quarantined_objects": 1,
+        "quarantined_rows": 2,
+    }
 
     class Batches:
         def batch_parts(self, name):
@@ -194,7 +273,13 @@ def metrics(world, monkeypatch, capsys):  # noqa: F811
             return {"FailedEntryCount": 0}
 
     telemetry = telemetry_of("announce")
-    telemetry.observe(lambda *_: Announcer(ledger=Batches(), events=Bus(), bus="default", report=telemetry, now=lambda: NOW).tell_forgotten(NOW), {}, context())
+    telemetry.observe(
+        lambda *_: Announcer(
+            ledger=Batches(), events=Bus(), bus="default", report=telemetry, now=lambda: NOW
+        ).tell_forgotten(NOW),
+        {},
+        context(),
+    )
     return emitted(capsys.readouterr().out)
 
 
@@ -202,7 +287,12 @@ def watched():
     """Every metric of ours that an alarm or a widget names: (where, metric, dimensions, unit or None)."""
     for name, alarm in ALARMS.items():
         if alarm["Namespace"] == OURS:
-            yield name, alarm["MetricName"], tuple((one["Name"], one["Value"]) for one in alarm["Dimensions"]), alarm["Unit"]
+            yield (
+                name,
+                alarm["MetricName"],
+                tuple((one["Name"], one["Value"]) for one in alarm["Dimensions"]),
+                alarm["Unit"],
+            )
     for widget in dashboard()["widgets"]:
         for row in widget["properties"]["metrics"]:
             if row[0] == "Sluice/s":
@@ -234,7 +324,9 @@ def test_every_alarm_reaches_somebody_and_says_what_it_means():
 
 def test_every_alarm_is_explained_to_whom_it_wakes():
     text = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
-    explained = {name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+Alarm)`", row)}
+    explained = {
+        name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+Alarm)`", row)
+    }
     assert explained == set(ALARMS)
 
 
@@ -243,8 +335,12 @@ def test_a_schedule_that_no_longer_runs_is_an_alarm_too():
 
 
 def test_every_function_has_an_alarm_on_its_errors():
-    functions = {name for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == "AWS::Serverless::Function"}
-    assert functions == {alarm["Dimensions"][0]["Value"]["Ref"] for alarm in ALARMS.values() if alarm["Namespace"] == "AWS/Lambda"}
+    functions = {
+        name for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == "AWS::Serverless::Function"
+    }
+    assert functions == {
+        alarm["Dimensions"][0]["Value"]["Ref"] for alarm in ALARMS.values() if alarm["Namespace"] == "AWS/Lambda"
+    }
 
 
 def test_the_dashboard_names_nothing_that_the_stack_does_not_have():

@@ -1,4 +1,5 @@
 """plan_services: one look for a burst of commits, requests for what is due, idle lanes taken once, and outcomes followed."""
+
 import json
 from dataclasses import replace
 
@@ -21,7 +22,17 @@ from sluice_aws.starting import Starter
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000
-ENVIRONMENT = JobEnvironment("00f1982r1uukb925", "arn:aws:iam::123456789012:role/job", "us-west-2", "r1", "ledger", "b", "s", "a", "file:///hudi.jar")
+ENVIRONMENT = JobEnvironment(
+    "00f1982r1uukb925",
+    "arn:aws:iam::123456789012:role/job",
+    "us-west-2",
+    "r1",
+    "ledger",
+    "b",
+    "s",
+    "a",
+    "file:///hudi.jar",
+)
 POLICY = ServicePolicy(compaction=Pace(commits=2, age_s=600), cleaning=Pace(on=False), archival=Pace(on=False))
 
 
@@ -32,14 +43,27 @@ class Looking:
         self.world, self.ledger, self.now, self.report = world, world.ledger, NOW, Recorder()
         numbers = iter(range(1, 1_000))
         entropy = lambda: f"{next(numbers):08x}"  # noqa: E731
-        starter = Starter(ledger=self.ledger, job_runs=None, environment=ENVIRONMENT, report=self.report, now=lambda: self.now, entropy=entropy)
-        self.planner = ServicePlanner(ledger=self.ledger, starter=starter, report=self.report, now=lambda: self.now, entropy=entropy, pause_s=30)
-        self.configuration = world.configure(TableRule("shop.orders", ("id",), topic=TOPIC, table_type="mor", services=POLICY))
+        starter = Starter(
+            ledger=self.ledger,
+            job_runs=None,
+            environment=ENVIRONMENT,
+            report=self.report,
+            now=lambda: self.now,
+            entropy=entropy,
+        )
+        self.planner = ServicePlanner(
+            ledger=self.ledger, starter=starter, report=self.report, now=lambda: self.now, entropy=entropy, pause_s=30
+        )
+        self.configuration = world.configure(
+            TableRule("shop.orders", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
+        )
         self.ledger.pin_table("shop.orders", {"topic": TOPIC})
 
     def commit(self, times=1, table="shop.orders", **counts):
         for _ in range(times):
-            outcome = Outcome(f"b{self.now}", table, COMMITTED, instant=f"{self.now}", committed_at=self.now, counts=counts)
+            outcome = Outcome(
+                f"b{self.now}", table, COMMITTED, instant=f"{self.now}", committed_at=self.now, counts=counts
+            )
             settling = self.ledger._settling
             settling._table.transact([settling._table_action(outcome, {"commits": 1, **counts})])
 
@@ -73,7 +97,12 @@ def test_what_is_due_is_asked_for_once_and_the_idle_lane_is_taken_once_for_all_o
     looking.commit(2)
     plan = looking.plan()
     (request,), (run,) = plan["follow"]["requests"], plan["runs"]
-    assert (request["lane"], request["table"], request["service"], plan["follow"]["open"]) == ("main", "shop.orders", COMPACTION, 1)
+    assert (request["lane"], request["table"], request["service"], plan["follow"]["open"]) == (
+        "main",
+        "shop.orders",
+        COMPACTION,
+        1,
+    )
     lane = looking.ledger.lane("main")
     assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run["run"], None)
     assert run["job"]["ClientToken"] == run["job"]["Tags"]["sluice:run"] == run["run"]
@@ -99,7 +128,9 @@ def test_a_lane_that_takes_no_run_is_asked_for_nothing(looking, stop):
     if stop == "pause":
         looking.ledger.pause("main")
     else:
-        looking.ledger._lanes._table.update({"pk": "lane#main", "sk": "lane"}, {"state": "halted", "listed_as": "lane", "listed_at": "0"})
+        looking.ledger._lanes._table.update(
+            {"pk": "lane#main", "sk": "lane"}, {"state": "halted", "listed_as": "lane", "listed_at": "0"}
+        )
     plan = looking.plan()
     assert plan["runs"] == plan["follow"]["requests"] == [] and "service_waits_for_lane" in looking.report.names()
     assert plan["syncs"], "the catalog needs no lane"
@@ -111,7 +142,9 @@ def test_nothing_is_due_without_commits_or_configuration_or_for_a_topic_that_goe
     assert looking.plan()["follow"]["requests"] == []
     looking.commit(2)
     assert looking.planner.plan(None)["follow"]["requests"] == []
-    elsewhere = looking.world.configure(TableRule("shop.other", ("id",), topic=TOPIC, table_type="mor", services=POLICY))
+    elsewhere = looking.world.configure(
+        TableRule("shop.other", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
+    )
     assert looking.planner.plan(elsewhere)["syncs"] == looking.planner.plan(elsewhere)["follow"]["requests"] == []
 
 
@@ -126,16 +159,26 @@ def test_the_catalog_is_behind_until_a_sync_of_the_last_commit_is_remembered(loo
     looking.commit()
     (sync,) = looking.plan()["syncs"]
     assert sync == {"table": "shop.orders", "instant": f"{NOW}", "commits": "1", "at": f"{NOW}"}
-    synced = {"M": {"instant": {"S": sync["instant"]}, "commits": {"N": sync["commits"]}, "at": {"N": sync["at"]}}}  # as the state machine writes it
-    looking.world.dynamodb.update_item(TableName="sluice-ledger", Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}}, UpdateExpression="SET service_catalog = :synced",
-                                       ExpressionAttributeValues={":synced": synced})
+    synced = {
+        "M": {"instant": {"S": sync["instant"]}, "commits": {"N": sync["commits"]}, "at": {"N": sync["at"]}}
+    }  # as the state machine writes it
+    looking.world.dynamodb.update_item(
+        TableName="sluice-ledger",
+        Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}},
+        UpdateExpression="SET service_catalog = :synced",
+        ExpressionAttributeValues={":synced": synced},
+    )
     looking.now += 5 * MINUTE
     assert looking.plan()["syncs"] == []
     looking.commit()
     assert len(looking.plan()["syncs"]) == 1
     failed = {"M": {"at": {"N": f"{looking.now}"}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
-    looking.world.dynamodb.update_item(TableName="sluice-ledger", Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}}, UpdateExpression="SET catalog_failed = :failed",
-                                       ExpressionAttributeValues={":failed": failed})
+    looking.world.dynamodb.update_item(
+        TableName="sluice-ledger",
+        Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}},
+        UpdateExpression="SET catalog_failed = :failed",
+        ExpressionAttributeValues={":failed": failed},
+    )
     looking.now += 9 * MINUTE
     assert looking.plan()["syncs"] == []
     looking.now += MINUTE
@@ -193,7 +236,9 @@ def test_the_pauses_grow_to_ten_minutes(looking):
 
 
 def test_without_a_release_services_are_asked_for_and_no_lane_is_taken(looking):
-    looking.planner = ServicePlanner(ledger=looking.ledger, starter=None, report=looking.report, now=lambda: NOW, entropy=lambda: "0" * 8, pause_s=30)
+    looking.planner = ServicePlanner(
+        ledger=looking.ledger, starter=None, report=looking.report, now=lambda: NOW, entropy=lambda: "0" * 8, pause_s=30
+    )
     looking.commit(2)
     assert looking.plan()["runs"] == [] and looking.ledger.lane("main").state == IDLE
 
@@ -206,20 +251,42 @@ def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking,
     for name in ("a", "b"):
         looking.ledger.pin_table(f"shop.{name}", {"topic": name})
         looking.commit(2, table=f"shop.{name}")
-    looking.world.dynamodb.update_item(TableName="sluice-ledger", Key={"pk": {"S": "table#shop.a"}, "sk": {"S": "table"}}, UpdateExpression="SET service_catalog = :s",
-                                       ExpressionAttributeValues={":s": {"M": {"instant": {"S": "1"}, "commits": {"N": "1"}, "at": {"N": "1"}}}})
+    looking.world.dynamodb.update_item(
+        TableName="sluice-ledger",
+        Key={"pk": {"S": "table#shop.a"}, "sk": {"S": "table"}},
+        UpdateExpression="SET service_catalog = :s",
+        ExpressionAttributeValues={":s": {"M": {"instant": {"S": "1"}, "commits": {"N": "1"}, "at": {"N": "1"}}}},
+    )
     first = looking.plan()
-    assert [sync["table"] for sync in first["syncs"]] == ["shop.b"] and [each["table"] for each in first["follow"]["requests"]] == ["shop.a"]
+    assert [sync["table"] for sync in first["syncs"]] == ["shop.b"] and [
+        each["table"] for each in first["follow"]["requests"]
+    ] == ["shop.a"]
     assert [each["table"] for each in looking.plan()["follow"]["requests"]] == ["shop.b"]
 
 
 def test_the_largest_plan_fits_into_what_a_state_machine_may_carry():
     lane, table = "l" * 32, f"{'d' * 128}.{'t' * 128}"
-    job = state_machine_parameters(start_job_run(ENVIRONMENT, LaneConfig(lane), "r" * 64, Scope("s" * 64, tuple(f"{'d' * 100}{n}/" for n in range(4)))))
+    job = state_machine_parameters(
+        start_job_run(
+            ENVIRONMENT, LaneConfig(lane), "r" * 64, Scope("s" * 64, tuple(f"{'d' * 100}{n}/" for n in range(4)))
+        )
+    )
     sync = {"table": table, "instant": "2" * 17, "commits": "9" * 12, "at": "1" * 13}
     request = Asked(lane, table, "compaction", new_request_id("compaction", NOW, "0" * 8)).to_dict()
-    plan = {"syncs": [sync] * service_planner.SYNCED_AT_ONCE, "runs": [{"lane": lane, "run": "r" * 64, "wait_s": 600, "looks": 0, "job": job}] * service_planner.STARTED_AT_ONCE,
-            "follow": {"requests": [request] * service_planner.ASKED_AT_ONCE, "open": 200, "done": 0, "failed": 0, "given_up": 0, "wait_s": 600, "until": NOW}}
+    plan = {
+        "syncs": [sync] * service_planner.SYNCED_AT_ONCE,
+        "runs": [{"lane": lane, "run": "r" * 64, "wait_s": 600, "looks": 0, "job": job}]
+        * service_planner.STARTED_AT_ONCE,
+        "follow": {
+            "requests": [request] * service_planner.ASKED_AT_ONCE,
+            "open": 200,
+            "done": 0,
+            "failed": 0,
+            "given_up": 0,
+            "wait_s": 600,
+            "until": NOW,
+        },
+    }
     assert len(json.dumps(plan)) < 256 * 1024
 
 
@@ -235,7 +302,9 @@ def test_a_table_is_first_looked_at_when_it_has_data(looking):
 
 def test_the_function_does_each_step_that_the_machine_asks_for(world):  # noqa: F811
     world.environment(SERVICES_PAUSE_SECONDS="7")
-    configuration = world.configure(TableRule("shop.orders", ("id",), topic=TOPIC, services=replace(POLICY, compaction=Pace())))
+    configuration = world.configure(
+        TableRule("shop.orders", ("id",), topic=TOPIC, services=replace(POLICY, compaction=Pace()))
+    )
     assert handler({"step": "gather"}, context()) == {"go": True, "wait_s": 7}
     plan = handler({"step": "plan"}, context())
     assert configuration.rules and plan["runs"] == plan["syncs"] == []

@@ -1,4 +1,5 @@
 """`sluice rebuild table`: what is moved aside, what is merged again, what stands in the way, and how it goes on after it was cut off."""
+
 import json
 
 import pytest
@@ -34,24 +35,44 @@ class Merged:
     def __init__(self, stack, tmp_path):  # noqa: F811
         assert push(tmp_path) == 0
         self.stack = stack
-        self.old, self.new = stack.admit(stack.write("old"), items.COMMITTED), stack.admit(stack.write("new"), items.COMMITTED)
-        self.waits, self.bad = stack.admit(stack.write("waits")), stack.admit(stack.write("bad"), items.QUARANTINED, code="not_avro", reason="not Avro")
+        self.old, self.new = (
+            stack.admit(stack.write("old"), items.COMMITTED),
+            stack.admit(stack.write("new"), items.COMMITTED),
+        )
+        self.waits, self.bad = (
+            stack.admit(stack.write("waits")),
+            stack.admit(stack.write("bad"), items.QUARANTINED, code="not_avro", reason="not Avro"),
+        )
         self.other = stack.admit(stack.write("other"), items.COMMITTED, table="crm.other", topic="crm.public.other")
         self.batch("b-1", self.old, generation=0, at=NOW)
         self.batch("b-2", self.new, generation=1, at=NOW + 1)
         stack.ledger.pin_table(TABLE, {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": TOPIC})
         stack.ledger.raise_purge_floor(TABLE, {0: "0000.9"})
-        for name in ("crm/user/.hoodie/hoodie.properties", "crm/user/a.parquet", "crm/user_2/b.parquet", stored_key(TABLE)):
+        for name in (
+            "crm/user/.hoodie/hoodie.properties",
+            "crm/user/a.parquet",
+            "crm/user_2/b.parquet",
+            stored_key(TABLE),
+        ):
             stack.s3.put_object(Bucket="s-silver", Key=name, Body=name.encode())
 
     def batch(self, batch, *objects, generation, at):
-        listed = tuple(ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", TOPIC, 0, 0, NOW) for item in objects)
+        listed = tuple(
+            ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", TOPIC, 0, 0, NOW) for item in objects
+        )
         manifest = Manifest(batch, "main", "r", at, "v", {TABLE: TablePart({"generation": generation}, listed)})
-        for key, text in ((manifest_key("main", batch), manifest.to_json()), (outcome_key(batch, TABLE), Outcome(batch, TABLE, COMMITTED, at, instant=batch).to_json())):
+        for key, text in (
+            (manifest_key("main", batch), manifest.to_json()),
+            (outcome_key(batch, TABLE), Outcome(batch, TABLE, COMMITTED, at, instant=batch).to_json()),
+        ):
             self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
 
     def silver(self):
-        return {entry["Key"] for entry in self.stack.s3.list_objects_v2(Bucket="s-silver")["Contents"] if "/manifests/" not in entry["Key"] and "/outcomes/" not in entry["Key"]}
+        return {
+            entry["Key"]
+            for entry in self.stack.s3.list_objects_v2(Bucket="s-silver")["Contents"]
+            if "/manifests/" not in entry["Key"] and "/outcomes/" not in entry["Key"]
+        }
 
     def record(self, identity):
         return self.stack.ledger.get_objects([identity])[identity]
@@ -70,7 +91,12 @@ def test_a_dry_run_says_what_would_be_done_and_what_stands_in_the_way_and_change
     assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
     document = told(capsys)
     assert document["objects"] == {"replayed": 1, "pending_already": 1, "quarantined": 1, "parked": 0, "gone": 1}
-    assert (document["bytes"], document["silver_bytes"], document["changed"], document["lane"]) == (2, len("crm/user/.hoodie/hoodie.properties") + len("crm/user/a.parquet"), False, "main")
+    assert (document["bytes"], document["silver_bytes"], document["changed"], document["lane"]) == (
+        2,
+        len("crm/user/.hoodie/hoodie.properties") + len("crm/user/a.parquet"),
+        False,
+        "main",
+    )
     assert document["gone"] == [{"key": "new", "version": merged.new.version}]
     idle, gone = document["obstacles"]
     assert "lane main is idle" in idle and "no longer in bronze" in gone
@@ -80,7 +106,9 @@ def test_a_dry_run_says_what_would_be_done_and_what_stands_in_the_way_and_change
     assert merged.silver() == before and merged.record(merged.old).state == "committed"
 
 
-def test_a_rebuild_moves_the_data_aside_forgets_it_and_makes_every_object_pending_as_it_was_merged(merged, tmp_path, invoked, capsys):  # noqa: F811
+def test_a_rebuild_moves_the_data_aside_forgets_it_and_makes_every_object_pending_as_it_was_merged(
+    merged, tmp_path, invoked, capsys
+):  # noqa: F811
     ledger = merged.stack.ledger
     assert push(tmp_path, key="uid") == 1
     assert "sluice rebuild table" in capsys.readouterr().err
@@ -89,19 +117,39 @@ def test_a_rebuild_moves_the_data_aside_forgets_it_and_makes_every_object_pendin
     capsys.readouterr()
     assert run(["rebuild", "table", TABLE, "--yes", "--json"]) == 0
     kept = told(capsys)["kept_in"].removeprefix("s3://s-silver/")
-    assert merged.silver() == {f"{kept}table/.hoodie/hoodie.properties", f"{kept}table/a.parquet", f"{kept}stored.json", f"{kept}rebuild.json", f"{kept}finished.json", "crm/user_2/b.parquet"}
-    assert json.loads(merged.stack.s3.get_object(Bucket="s-silver", Key=f"{kept}rebuild.json")["Body"].read())["table"] == TABLE
+    assert merged.silver() == {
+        f"{kept}table/.hoodie/hoodie.properties",
+        f"{kept}table/a.parquet",
+        f"{kept}stored.json",
+        f"{kept}rebuild.json",
+        f"{kept}finished.json",
+        "crm/user_2/b.parquet",
+    }
+    assert (
+        json.loads(merged.stack.s3.get_object(Bucket="s-silver", Key=f"{kept}rebuild.json")["Body"].read())["table"]
+        == TABLE
+    )
     state = ledger.table_state(TABLE)
     assert (state.pinned, state.purge_floors, state.rebuild) == (None, {}, None)
     waiting = {item.id: item for item in ledger.pending("main", 10)}
     assert {identity: (item.attempt, item.generation, item.admitted_at) for identity, item in waiting.items()} == {
-        merged.old: (1, 0, NOW), merged.new: (1, 1, NOW), merged.waits: (0, None, NOW)}
-    assert [merged.record(identity).state for identity in (merged.old, merged.new, merged.bad, merged.other)] == ["pending", "pending", "quarantined", "committed"]
+        merged.old: (1, 0, NOW),
+        merged.new: (1, 1, NOW),
+        merged.waits: (0, None, NOW),
+    }
+    assert [merged.record(identity).state for identity in (merged.old, merged.new, merged.bad, merged.other)] == [
+        "pending",
+        "pending",
+        "quarantined",
+        "committed",
+    ]
     assert push(tmp_path, key="uid") == 0
     assert run(["resume", "main"]) == 0
 
 
-def test_what_a_manifest_names_and_another_table_took_is_not_gone_and_what_the_ledger_has_lost_stands_in_the_way(merged, capsys):
+def test_what_a_manifest_names_and_another_table_took_is_not_gone_and_what_the_ledger_has_lost_stands_in_the_way(
+    merged, capsys
+):
     merged.stack.ledger.pause("main")
     merged.batch("b-3", merged.other, generation=1, at=NOW + 2)  # it went to crm.other between plan and claim
     capsys.readouterr()
@@ -126,18 +174,28 @@ def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_o
     assert run(["resume", "main"]) == 1
     assert "goes on with it" in capsys.readouterr().err
     assert run(["status", "--json"]) == 0
-    assert [table["notes"] for table in told(capsys)["tables"] if table["table"] == TABLE][0][0].startswith("its data is being moved aside")
+    assert [table["notes"] for table in told(capsys)["tables"] if table["table"] == TABLE][0][0].startswith(
+        "its data is being moved aside"
+    )
     assert not ledger.pending("main", 1) or ledger.table_state(TABLE).rebuild
     assert run(["rebuild", "table", TABLE, "--yes"]) == 0
     assert "crm/user/a.parquet" in was and not any(key.startswith("crm/user/") for key in merged.silver())
     assert len({key.split("/")[3] for key in merged.silver() if "/replaced/" in key}) == 1  # in one place
-    assert {item.id for item in ledger.pending("main", 10)} == {merged.old, merged.new, merged.waits} and ledger.table_state(TABLE).rebuild is None
+    assert {item.id for item in ledger.pending("main", 10)} == {
+        merged.old,
+        merged.new,
+        merged.waits,
+    } and ledger.table_state(TABLE).rebuild is None
 
 
 def test_nothing_is_changed_where_the_lane_was_resumed_meanwhile(merged):
     ledger = merged.stack.ledger
     record = merged.record(merged.old)
-    for call in (lambda: ledger.begin_rebuild(TABLE, "main", {"to": "x"}), lambda: ledger.replay_objects([record], "main", {}, NOW), lambda: ledger.end_rebuild(TABLE, "main")):
+    for call in (
+        lambda: ledger.begin_rebuild(TABLE, "main", {"to": "x"}),
+        lambda: ledger.replay_objects([record], "main", {}, NOW),
+        lambda: ledger.end_rebuild(TABLE, "main"),
+    ):
         with pytest.raises(LaneNotPaused):
             call()
     assert merged.record(merged.old).state == "committed" and ledger.table_state(TABLE).pinned
@@ -145,19 +203,33 @@ def test_nothing_is_changed_where_the_lane_was_resumed_meanwhile(merged):
 
 def test_the_objects_of_a_rebuilt_table_are_merged_again_each_under_its_own_generation_the_lowest_first():
     with emulated_dynamodb() as client:
-        world = World(client, configuration(rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)]))
+        world = World(
+            client,
+            configuration(
+                rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)]
+            ),
+        )
         first, second, later = world.put(n=2), world.put(n=1), None
         assert world.run().batches == 1
         world.ledger.pause(LANE)
         records = world.ledger.get_objects(first + second).values()
         world.ledger.begin_rebuild("shop.orders", LANE, {"to": "x"})
         assert world.ledger.replay_objects(list(records), LANE, dict.fromkeys(first, 0), world.clock.now_ms()) == 3
-        assert world.ledger.replay_objects(list(records), LANE, {}, world.clock.now_ms()) == 0  # again, it changes nothing
+        assert (
+            world.ledger.replay_objects(list(records), LANE, {}, world.clock.now_ms()) == 0
+        )  # again, it changes nothing
         later = world.put()
         world.ledger.end_rebuild("shop.orders", LANE)
         world.ledger.resume(LANE)
         assert world.run().batches == 2
         assert world.states(first + second + later) == {"committed": 4}
-        manifests = sorted((Manifest.from_json(text) for key, text in world.documents.stored.items() if "/manifests/" in key), key=lambda found: found.created_at)
-        assert [(found.tables["shop.orders"].config["generation"], len(found.objects)) for found in manifests] == [(1, 3), (0, 2), (1, 2)]
+        manifests = sorted(
+            (Manifest.from_json(text) for key, text in world.documents.stored.items() if "/manifests/" in key),
+            key=lambda found: found.created_at,
+        )
+        assert [(found.tables["shop.orders"].config["generation"], len(found.objects)) for found in manifests] == [
+            (1, 3),
+            (0, 2),
+            (1, 2),
+        ]
         assert len({found.batch for found in manifests}) == 3

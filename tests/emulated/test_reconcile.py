@@ -1,4 +1,5 @@
 """reconcile: what no notice announced is admitted, records outlive their objects by no more than a notice, passes resume."""
+
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
@@ -66,7 +67,9 @@ def test_a_version_younger_than_the_grace_is_not_missing_yet(settled):
 def test_a_pass_goes_on_where_the_last_one_stopped(settled, monkeypatch):
     ids = [settled.land(key(n), avro()) for n in range(5)]
     page = Objects.version_page
-    monkeypatch.setattr(Objects, "version_page", lambda self, bucket, marker=None: page(self, bucket, marker, page_size=2))
+    monkeypatch.setattr(
+        Objects, "version_page", lambda self, bucket, marker=None: page(self, bucket, marker, page_size=2)
+    )
     turns = iter([1.0, 1.0, 0.0] + [1.0] * 10)  # time for one page, then none
     monkeypatch.setattr("reconcile.handler.milliseconds_left", lambda _: int(next(turns) * 1000) + 30_000)
     first = handler({}, context())
@@ -97,7 +100,17 @@ def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled
 def written(world, state, number, **more):  # noqa: F811
     """A record of an object in a state, and the object."""
     id = world.land(key(number), avro(rows=number + 1))
-    world.ledger.admit(AdmittedObject(id=id, state="ignored" if state in ("committed", "claimed") else state, admitted_at=1, table="public.orders", lane="main", topic=TOPIC, **more))
+    world.ledger.admit(
+        AdmittedObject(
+            id=id,
+            state="ignored" if state in ("committed", "claimed") else state,
+            admitted_at=1,
+            table="public.orders",
+            lane="main",
+            topic=TOPIC,
+            **more,
+        )
+    )
     if state in ("committed", "claimed"):
         world.dynamodb.update_item(
             TableName=LEDGER, Key={"pk": {"S": f"object#{BRONZE}/{id.key}"}, "sk": {"S": id.version}},
@@ -148,7 +161,11 @@ def test_a_parked_object_whose_version_is_gone_is_told_once_and_stays_listed_unt
     gone(settled, lost)
     assert [handler({}, context(LONG))["lost"] for _ in range(3)] == [1, 0, 0]
     record = settled.record(lost)
-    assert (record.state, record.code, record.reason) == ("quarantined", "lost_before_read", "the object was gone while it was parked: no rule takes this topic")
+    assert (record.state, record.code, record.reason) == (
+        "quarantined",
+        "lost_before_read",
+        "the object was gone while it was parked: no rule takes this topic",
+    )
     assert [found.id for found in settled.ledger.objects_in_state("quarantined")] == [lost]
     assert [found.id for found in settled.ledger.objects_in_state("parked")] == [kept]
     assert settled.ledger.discard(record, Decision(lost, "discarded", 1, "sluice", "me", record.state))
@@ -197,14 +214,23 @@ def test_an_object_that_was_parked_by_a_configuration_that_a_push_had_just_repla
 ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")
 
 
-def test_an_object_that_was_admitted_by_a_configuration_that_a_push_had_just_replaced_goes_to_the_table_that_takes_it_now(settled):
+def test_an_object_that_was_admitted_by_a_configuration_that_a_push_had_just_replaced_goes_to_the_table_that_takes_it_now(
+    settled,
+):
     id = settled.land(key(1), avro())
     admit(sqs_event(s3_body(id)), context())
     before = settled.record(id)
-    settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))  # as if the push had looked for what waits just before
+    settled.configure(
+        ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side"))
+    )  # as if the push had looked for what waits just before
     assert handler({}, context(LONG))["rerouted"] == 1
     after = settled.record(id)
-    assert (after.state, after.table, after.lane, after.admitted_at) == ("pending", "public.people", "side", before.admitted_at)
+    assert (after.state, after.table, after.lane, after.admitted_at) == (
+        "pending",
+        "public.people",
+        "side",
+        before.admitted_at,
+    )
     assert settled.ledger.pending("main", 10) == []
     assert [(item.id, item.table) for item in settled.ledger.pending("side", 10)] == [(id, "public.people")]
     assert settled.ledger.lane("side").state == STARTING

@@ -1,4 +1,5 @@
 """A lost ledger, and one that was restored to an older point, are made what they were from bronze, manifests and outcomes."""
+
 from __future__ import annotations
 
 import json
@@ -20,7 +21,16 @@ from sluice_aws.ledger import Ledger
 
 TABLES = ("shop.orders", "shop.customers", "shop.lines")
 # What only notices and people knew; and the generation that a part was claimed under which returned: the manifest of the batch that merged it has it.
-UNKNOWN = {"noticed_at": None, "via": None, "sequencer": None, "etag": None, "unparked_at": None, "replayed_at": None, "listed_at": None, "generation": None}
+UNKNOWN = {
+    "noticed_at": None,
+    "via": None,
+    "sequencer": None,
+    "etag": None,
+    "unparked_at": None,
+    "replayed_at": None,
+    "listed_at": None,
+    "generation": None,
+}
 
 
 @pytest.fixture
@@ -28,7 +38,13 @@ def world():
     with emulated_dynamodb() as client:
         create_ledger_table(client, "other")
         create_ledger_table(client, "third")
-        yield World(client, configuration(linger_s=2, rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)]))
+        yield World(
+            client,
+            configuration(
+                linger_s=2,
+                rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)],
+            ),
+        )
 
 
 def recovery(world, rebuilt=None):
@@ -71,7 +87,9 @@ def test_an_empty_ledger_gets_back_what_became_of_every_object_and_what_was_know
     lost, empty = world.ledger, Ledger(world._client, "other", threads=1)
     done = recover(world, empty, listing + late)
     assert (done.added, done.corrected, done.kept, done.raced) == (7, 0, 0, 0)
-    assert known(empty, listing) == known(lost, listing) and late[0] not in known(empty, late)  # the listing's own pass admits it
+    assert known(empty, listing) == known(lost, listing) and late[0] not in known(
+        empty, late
+    )  # the listing's own pass admits it
     for table in TABLES:
         was, now = lost.table_state(table), empty.table_state(table)
         assert now == replace(was, failures=0, backoff_until=None, services_since=was.services_since), table
@@ -107,17 +125,32 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
         (text,) = (text for key, text in world.documents.stored.items() if "/manifests/" in key)
         manifest = Manifest.from_json(text)
         rows, parked, plain = listing
-        outcome = Outcome(manifest.batch, "shop.orders", "committed", 5, instant="1", counts={"objects": 3}, parked=(ObjectError(parked.hash, LOG_RESTARTED, "fell"),), parked_generation=0,
-                          quarantined_rows=(RowErrorCount(rows.hash, 2, {"null_record_key": 2}),))
+        outcome = Outcome(
+            manifest.batch,
+            "shop.orders",
+            "committed",
+            5,
+            instant="1",
+            counts={"objects": 3},
+            parked=(ObjectError(parked.hash, LOG_RESTARTED, "fell"),),
+            parked_generation=0,
+            quarantined_rows=(RowErrorCount(rows.hash, 2, {"null_record_key": 2}),),
+        )
         found.add(manifest, {"shop.orders": outcome})
         create_ledger_table(client, "other")
         ledger = Ledger(client, "other", threads=1)
         assert ledger.recover_objects([found.settled(each) for each in listing], {plain: "etag"}).added == 3
         got = ledger.get_objects(listing)
-        assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == ("committed", 2, {"null_record_key": 2})
+        assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == (
+            "committed",
+            2,
+            {"null_record_key": 2},
+        )
         assert (got[parked].state, got[parked].code, got[parked].parked_generation) == ("parked", LOG_RESTARTED, 0)
         assert (got[plain].state, got[plain].etag) == ("committed", "etag")
-        assert [record.id for record in ledger.objects_with_quarantined_rows()] == [rows] and [record.id for record in ledger.objects_in_state("parked")] == [parked]
+        assert [record.id for record in ledger.objects_with_quarantined_rows()] == [rows] and [
+            record.id for record in ledger.objects_in_state("parked")
+        ] == [parked]
 
 
 def test_what_was_merged_before_its_table_was_rebuilt_is_merged_again_under_the_generation_of_then(world):
@@ -129,19 +162,30 @@ def test_what_was_merged_before_its_table_was_rebuilt_is_merged_again_under_the_
     world.run()
     ledger = Ledger(world._client, "other", threads=1)
     recover(world, ledger, before + after, rebuilt={"shop.orders": rebuilt})
-    assert {item.id: (item.attempt, item.generation) for item in ledger.pending(LANE, 10)} == dict.fromkeys(before, (1, 1))
+    assert {item.id: (item.attempt, item.generation) for item in ledger.pending(LANE, 10)} == dict.fromkeys(
+        before, (1, 1)
+    )
     assert ledger.get_objects(after)[after[0]].state == "committed"
 
 
 def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merged_again(world):
     taken, left = world.put("shop.orders"), world.put("shop.orders")
     world.run()
-    (key, text), = [(key, text) for key, text in world.documents.stored.items() if "/manifests/" in key]
+    ((key, text),) = [(key, text) for key, text in world.documents.stored.items() if "/manifests/" in key]
     manifest = Manifest.from_json(text)
     outcome = world.documents.outcome(manifest.batch, "shop.orders")
-    world.documents.put_outcome(replace(outcome, counts={"objects": 1}))  # one of the two was gone elsewhere between plan and claim
+    world.documents.put_outcome(
+        replace(outcome, counts={"objects": 1})
+    )  # one of the two was gone elsewhere between plan and claim
     elsewhere = Manifest.from_json(text.replace(manifest.batch, "b-later"))
-    elsewhere = replace(elsewhere, tables={"shop.orders": replace(elsewhere.tables["shop.orders"], objects=tuple(item for item in elsewhere.objects if item.id in left))})
+    elsewhere = replace(
+        elsewhere,
+        tables={
+            "shop.orders": replace(
+                elsewhere.tables["shop.orders"], objects=tuple(item for item in elsewhere.objects if item.id in left)
+            )
+        },
+    )
     ledger = Ledger(world._client, "other", threads=1)
     assert recover(world, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
     assert {item.id for item in ledger.pending(LANE, 10)} == set(taken + left)
@@ -151,23 +195,47 @@ def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merge
     assert recover(world, Ledger(world._client, "third", threads=1), taken + left).added == 2
     assert world.states(left) == {"committed": 1}
     third = Ledger(world._client, "third", threads=1).get_objects(taken + left)
-    assert [third[identity].state for identity in taken + left] == ["pending", "committed"]  # the one that another batch surely had
+    assert [third[identity].state for identity in taken + left] == [
+        "pending",
+        "committed",
+    ]  # the one that another batch surely had
 
 
-def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, capsys):  # noqa: F811
+def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_lane_may_run(
+    stack, invoked, tmp_path, capsys
+):  # noqa: F811
     (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
     assert run(["config", "push", str(tmp_path / "tables.yaml")]) == 0
     merged, fresh, again = stack.write("merged"), stack.write("fresh"), stack.write("again")
     batch(stack, "b-1", "crm.user", (merged,), at=10)
     batch(stack, "b-2", "crm.other", (again,), at=10)
-    stack.s3.put_object(Bucket="s-silver", Key="crm/user/.hoodie/hoodie.properties", Body=b"sluice.purged_below=0002.7\n")
-    stack.s3.put_object(Bucket="s-silver", Key="_sluice/replaced/crm.other/0000000000020/rebuild.json", Body=json.dumps(
-        {"at": 20, "lane": "main", "to": "_sluice/replaced/crm.other/0000000000020/", "topic": "t", "table": "crm.other", "gone": []}).encode())
+    stack.s3.put_object(
+        Bucket="s-silver", Key="crm/user/.hoodie/hoodie.properties", Body=b"sluice.purged_below=0002.7\n"
+    )
+    stack.s3.put_object(
+        Bucket="s-silver",
+        Key="_sluice/replaced/crm.other/0000000000020/rebuild.json",
+        Body=json.dumps(
+            {
+                "at": 20,
+                "lane": "main",
+                "to": "_sluice/replaced/crm.other/0000000000020/",
+                "topic": "t",
+                "table": "crm.other",
+                "gone": [],
+            }
+        ).encode(),
+    )
     capsys.readouterr()
     assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
     document = told(capsys)
-    assert document == {"changed": False, "objects": {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}, "tables": ["crm.user"], "rebuilds_unfinished": ["crm.other"],
-                        "lanes_that_may_run": ["main"]}
+    assert document == {
+        "changed": False,
+        "objects": {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0},
+        "tables": ["crm.user"],
+        "rebuilds_unfinished": ["crm.other"],
+        "lanes_that_may_run": ["main"],
+    }
     assert run(["rebuild", "ledger", "--yes"]) == 1
     assert "sluice pause main" in capsys.readouterr().err and stack.ledger.get_objects([merged]) == {}
     assert run(["pause", "main"]) == 0
@@ -175,15 +243,27 @@ def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_la
     assert run(["rebuild", "ledger", "--yes", "--json"]) == 0
     assert told(capsys)["objects"] == {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}
     records = stack.ledger.get_objects([merged, fresh, again])
-    assert {identity.key: (record.state, record.batch, bool(record.etag)) for identity, record in records.items()} == {"merged": ("committed", "b-1", True), "again": ("pending", None, True)}
+    assert {identity.key: (record.state, record.batch, bool(record.etag)) for identity, record in records.items()} == {
+        "merged": ("committed", "b-1", True),
+        "again": ("pending", None, True),
+    }
     user, other = stack.ledger.table_state("crm.user"), stack.ledger.table_state("crm.other")
-    assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == ("b-1", {"objects": 1, "commits": 1}, {"2": "0002.7"}, ["id"])
-    assert other.rebuild["to"] == "_sluice/replaced/crm.other/0000000000020/"  # half moved: nothing claims it before it was finished
+    assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == (
+        "b-1",
+        {"objects": 1, "commits": 1},
+        {"2": "0002.7"},
+        ["id"],
+    )
+    assert (
+        other.rebuild["to"] == "_sluice/replaced/crm.other/0000000000020/"
+    )  # half moved: nothing claims it before it was finished
 
 
 def batch(stack, name, table, objects, *, at):  # noqa: F811
     config = TableRule(table=table, record_key=("id",), topic="t").apply("t")
-    listed = tuple(ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", "t", 0, 0, at) for item in objects)
+    listed = tuple(
+        ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", "t", 0, 0, at) for item in objects
+    )
     manifest = Manifest(name, "main", "r", at, "v", {table: TablePart(config.to_dict(), listed)})
     outcome = Outcome(name, table, "committed", at, instant="1", counts={"objects": len(objects)})
     for key, text in ((manifest_key("main", name), manifest.to_json()), (outcome_key(name, table), outcome.to_json())):

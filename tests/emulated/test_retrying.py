@@ -1,4 +1,5 @@
 """What is taken back in from quarantine, through a driver's whole run: another batch, merged once, nothing lost by a death in between."""
+
 from __future__ import annotations
 
 import pytest
@@ -16,7 +17,16 @@ def world():
 
 def retried(world, identity):
     record = world.ledger.get_objects([identity])[identity]
-    decision = Decision(identity, RETRIED, world.clock.now_ms(), "sluice quarantine retry", "me", record.state, batch=record.batch, attempt=record.attempt)
+    decision = Decision(
+        identity,
+        RETRIED,
+        world.clock.now_ms(),
+        "sluice quarantine retry",
+        "me",
+        record.state,
+        batch=record.batch,
+        attempt=record.attempt,
+    )
     assert world.ledger.retry(record, record, decision)
     world.ledger.wake(LANE)
     return record.batch
@@ -65,4 +75,6 @@ def test_an_object_whose_part_is_returned_keeps_its_attempt(world):
     world.run()
     assert world.state_of(bad) == "committed" and world.tables.times_committed() == {bad: 1}
     record = world.ledger.get_objects([bad])[bad]
-    assert not world.ledger.retry(record, record, Decision(bad, RETRIED, 1, "sluice quarantine retry", "me", record.state)), "nothing of it is set aside"
+    assert not world.ledger.retry(
+        record, record, Decision(bad, RETRIED, 1, "sluice quarantine retry", "me", record.state)
+    ), "nothing of it is set aside"

@@ -1,4 +1,5 @@
 """A run's life over the real ledger on an emulator: claiming, failures, take-over, lingering, letting go."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -148,7 +149,10 @@ def test_a_freshness_of_hours_keeps_no_run_alive_and_the_schedule_starts_one_whe
 
 
 def test_what_comes_due_soon_keeps_the_run_alive_no_longer_than_for_itself(client):
-    rules = [TableRule(table=f"shop.{name}", record_key=("id",), topic=f"shop.{name}", freshness_s=seconds) for name, seconds in (("orders", 200), ("customers", 7_200))]
+    rules = [
+        TableRule(table=f"shop.{name}", record_key=("id",), topic=f"shop.{name}", freshness_s=seconds)
+        for name, seconds in (("orders", 200), ("customers", 7_200))
+    ]
     world = World(client, configuration(rules=rules))
     world.put("shop.orders"), world.put("shop.customers")
     late = []
@@ -177,13 +181,20 @@ def test_a_run_whose_lane_gets_another_table_ends_without_claiming_for_it_and_le
     late = []
 
     def pushed():
-        world.file.content = Configuration(before.rules + (TableRule("shop.customers", ("id",), topic="shop.customers"),), before.lanes)
+        world.file.content = Configuration(
+            before.rules + (TableRule("shop.customers", ("id",), topic="shop.customers"),), before.lanes
+        )
         late.extend(world.put("shop.customers"))
 
     world.clock.at(10, pushed)
     assert world.run(scope=scope_of(before, LANE).name).how == RELEASED
     lane = world.ledger.lane(LANE)
-    assert (lane.state, lane.due_at, world.states(merged), world.states(late)) == (IDLE, world.clock.now_ms(), {"committed": 1}, {"pending": 1})
+    assert (lane.state, lane.due_at, world.states(merged), world.states(late)) == (
+        IDLE,
+        world.clock.now_ms(),
+        {"committed": 1},
+        {"pending": 1},
+    )
     assert world.clock.seconds < 20
     assert len(world.events("configuration_outgrown")) == 1
     assert world.run(scope=scope_of(world.file.content, LANE).name).how == RELEASED
@@ -258,7 +269,9 @@ def test_a_run_whose_lane_is_lost_before_it_gives_objects_back_gives_none_back(w
     def watched(name, port):
         if name == "ledger":
             note = port.record_table_error
-            port.record_table_error = lambda *noted: (note(*noted), world.lapse(identity))[0]  # behind the last check, before the first object
+            port.record_table_error = lambda *noted: (note(*noted), world.lapse(identity))[
+                0
+            ]  # behind the last check, before the first object
         return port
 
     assert world.loop(identity, around=watched).run().how == LOST
@@ -362,8 +375,14 @@ def test_a_table_is_pinned_to_what_its_first_commit_was_written_with(world):
 
 def test_a_changed_key_of_a_table_with_data_is_refused_and_its_objects_wait(world):
     world.put()
-    world.clock.at(5, lambda: setattr(world.file, "content", configuration(rules=[
-        TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)])))
+    world.clock.at(
+        5,
+        lambda: setattr(
+            world.file,
+            "content",
+            configuration(rules=[TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)]),
+        ),
+    )
     late = []
     world.clock.at(6, lambda: late.extend(world.put("shop.orders") + world.put("shop.customers")))
     assert world.run().how == RELEASED
@@ -374,20 +393,33 @@ def test_a_changed_key_of_a_table_with_data_is_refused_and_its_objects_wait(worl
 
 
 def test_objects_of_a_second_topic_that_a_rule_gives_a_table_wait_and_are_told_while_the_table_goes_on(world):
-    world.file.content = configuration(rules=[TableRule(table="shop.{t}", record_key=("id",), topic_regex=r"[a-z]+\.(?P<t>orders)", freshness_s=0)])
+    world.file.content = configuration(
+        rules=[TableRule(table="shop.{t}", record_key=("id",), topic_regex=r"[a-z]+\.(?P<t>orders)", freshness_s=0)]
+    )
     first = world.put()
     world.run()
     other, more = world.put(topic="archive.orders"), world.put()
     world.run()
     assert (world.states(first + more), world.states(other)) == ({"committed": 2}, {"pending": 1})
-    assert "archive.orders wait for shop.orders, which topic shop.orders feeds" in world.ledger.table_state("shop.orders").last_error
+    assert (
+        "archive.orders wait for shop.orders, which topic shop.orders feeds"
+        in world.ledger.table_state("shop.orders").last_error
+    )
     assert world.ledger.lane(LANE).due_at is None
 
 
 def test_a_changed_configuration_is_used_by_the_next_batch(world):
     world.put()
-    world.clock.at(5, lambda: setattr(world.file, "content", configuration(rules=[
-        TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, time_travel_h=1)])))
+    world.clock.at(
+        5,
+        lambda: setattr(
+            world.file,
+            "content",
+            configuration(
+                rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, time_travel_h=1)]
+            ),
+        ),
+    )
     world.clock.at(6, lambda: world.put())
     world.run()
     assert [config["time_travel_h"] for config in world.merger.merged_with.values()] == [168, 1]
@@ -404,7 +436,9 @@ def test_a_broken_configuration_changes_nothing_and_is_reported_once(world):
 
 
 def test_objects_of_a_table_that_another_lane_has_now_are_not_claimed(client):
-    world = World(client, configuration(rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", lane="big")]))
+    world = World(
+        client, configuration(rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", lane="big")])
+    )
     orders = world.put()
     assert world.run().batches == 0
     assert world.states(orders) == {"pending": 1}
@@ -433,7 +467,9 @@ def test_the_configuration_of_a_taken_over_batch_is_the_one_it_was_claimed_under
     with pytest.raises(KeyboardInterrupt):
         world.loop(dying).run()
     world.lapse(dying)
-    world.file.content = configuration(rules=[TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)])
+    world.file.content = configuration(
+        rules=[TableRule(table="shop.{1}", record_key=("other",), topic="shop.*", freshness_s=0)]
+    )
     world.run()
     (config,) = world.merger.merged_with.values()
     assert config["record_key"] == ("id",) or config["record_key"] == ["id"]
@@ -467,7 +503,9 @@ def test_every_batch_says_where_its_time_went(world):
     world.put()
     world.run()
     (event,) = world.events("profile")
-    assert {"pending", "plan", "manifest", "open", "claim", "merge", "outcome", "settle", "close", "wall"} <= set(event["seconds"])
+    assert {"pending", "plan", "manifest", "open", "claim", "merge", "outcome", "settle", "close", "wall"} <= set(
+        event["seconds"]
+    )
     assert event["batch"] and event["run"] == "run-1" and event["oldest_waited_s"] >= 0
 
 

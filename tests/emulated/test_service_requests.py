@@ -1,4 +1,5 @@
 """Requests for table services: their transitions, whose turn it is, and the ledger's conditional writes of them."""
+
 from __future__ import annotations
 
 import pytest
@@ -12,8 +13,24 @@ from sluice.lane import HALT_AFTER
 from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
 from sluice.outcome import COMMITTED, Outcome
 from sluice.service_requests import (
-    CLEANING, COMPACTION, DONE, FAILED, GIVEN_UP_AFTER, PURGE, REQUESTED, RUNNING, Refused, ServiceError, ServiceReport, fail, finish, interrupt, opened,
-    slice_done, start, withdraw,
+    CLEANING,
+    COMPACTION,
+    DONE,
+    FAILED,
+    GIVEN_UP_AFTER,
+    PURGE,
+    REQUESTED,
+    RUNNING,
+    Refused,
+    ServiceError,
+    ServiceReport,
+    fail,
+    finish,
+    interrupt,
+    opened,
+    slice_done,
+    start,
+    withdraw,
 )
 from sluice.service_turns import executable_at, impossible, plan_services
 from sluice.silver_keys import manifest_key
@@ -27,7 +44,9 @@ PASSING, LASTING = ServiceError("spark_failed", "a task died"), ServiceError("ta
 
 
 def a_request(before=None, service=COMPACTION, request="q-1", now=NOW, table=TABLE, **more):
-    return opened(before, lane=LANE, table=table, service=service, request=request, requested_by="schedule", now=now, **more)
+    return opened(
+        before, lane=LANE, table=table, service=service, request=request, requested_by="schedule", now=now, **more
+    )
 
 
 def begun(now=NOW, **more):
@@ -45,7 +64,9 @@ def config(**more):
 class TestTransitions:
     def test_a_table_has_one_open_request_for_a_service(self):
         first = a_request()
-        assert isinstance(a_request(first, request="q-2"), Refused) and isinstance(a_request(begun(), request="q-2"), Refused)
+        assert isinstance(a_request(first, request="q-2"), Refused) and isinstance(
+            a_request(begun(), request="q-2"), Refused
+        )
         done = finish(begun(), "run-1", ServiceReport(), NOW + 1)
         assert a_request(done, request="q-2").state == REQUESTED
 
@@ -58,9 +79,16 @@ class TestTransitions:
 
     def test_slices_add_up_in_the_report(self):
         one = ServiceReport(4, 1, 400, 90, 7, 1_500, "i1", {"plans": 1})
-        after = finish(begun_again(slice_done(begun(), "run-1", one, NOW + 1)), "run-1", one.plus(ServiceReport(instant="i2")), NOW + 2)
+        after = finish(
+            begun_again(slice_done(begun(), "run-1", one, NOW + 1)),
+            "run-1",
+            one.plus(ServiceReport(instant="i2")),
+            NOW + 2,
+        )
         assert (after.state, after.slices, after.ended_at) == (DONE, 2, NOW + 2)
-        assert after.report == ServiceReport(8, 2, 800, 180, 14, 3_000, "i2", {"plans": 2}) and after.report.seconds == 3.0
+        assert (
+            after.report == ServiceReport(8, 2, 800, 180, 14, 3_000, "i2", {"plans": 2}) and after.report.seconds == 3.0
+        )
         assert ServiceReport.from_dict(after.report.to_dict()) == after.report
 
     def test_a_failed_slice_is_tried_again_later_and_given_up_in_the_end(self):
@@ -78,7 +106,13 @@ class TestTransitions:
         found = interrupt(left, "run-2", NOW)
         assert (found.state, found.error.code, found.not_before) == (REQUESTED, "run_died", NOW + 30_000)
         taken = start(found, "run-2", NOW + 30_000, {"commits": 8})
-        assert (taken.run, taken.started_at, taken.slices, taken.report.rows, taken.seen) == ("run-2", NOW, 1, 5, {"commits": 3})
+        assert (taken.run, taken.started_at, taken.slices, taken.report.rows, taken.seen) == (
+            "run-2",
+            NOW,
+            1,
+            5,
+            {"commits": 3},
+        )
         for late in (slice_done, finish):
             assert isinstance(late(taken, "run-1", ServiceReport(), NOW), Refused)
         assert isinstance(fail(taken, "run-1", PASSING, NOW), Refused)
@@ -104,14 +138,23 @@ class TestTransitions:
 class TestTurns:
     def test_a_request_waits_for_a_paused_table_and_for_the_tables_back_off(self):
         request, state = a_request(), TableState(TABLE, backoff_until=NOW + 5)
-        assert executable_at(request, config(), TableState(TABLE)) == NOW and executable_at(request, config(), state) == NOW + 5
+        assert (
+            executable_at(request, config(), TableState(TABLE)) == NOW
+            and executable_at(request, config(), state) == NOW + 5
+        )
         assert executable_at(request, config(paused=True), TableState(TABLE)) is None
-        assert executable_at(request, config(), TableState(TABLE, paused=True)) is None and executable_at(request, None, TableState(TABLE)) is None
+        assert (
+            executable_at(request, config(), TableState(TABLE, paused=True)) is None
+            and executable_at(request, None, TableState(TABLE)) is None
+        )
 
     def test_what_can_never_be_done_is_said_to_be_so(self):
         pinned = TableState(TABLE, pinned={"topic": TABLE})
         assert impossible(a_request(), config(), pinned) is None
-        assert impossible(a_request(), None, pinned).code == "not_configured" and impossible(a_request(), config(), TableState(TABLE)).code == "no_data"
+        assert (
+            impossible(a_request(), None, pinned).code == "not_configured"
+            and impossible(a_request(), config(), TableState(TABLE)).code == "no_data"
+        )
 
     def test_the_one_that_waits_longest_is_next_and_an_overdue_one_goes_before_it(self):
         old, young = a_request(now=NOW - 9), a_request(table="shop.items", now=NOW - 5)
@@ -127,13 +170,23 @@ class TestTurns:
         assert plan_services([many, other], {(TABLE, COMPACTION): 0, ("shop.items", COMPACTION): 0}, NOW).now == other
 
     def test_a_run_that_ends_knows_when_the_earliest_of_those_that_wait_is_due(self):
-        plan = plan_services([a_request(), a_request(service=PURGE)], {(TABLE, COMPACTION): NOW + 7, (TABLE, PURGE): NOW + 3}, NOW)
-        assert (plan.now, plan.due_at) == (None, NOW + 3) and plan_services([a_request()], {(TABLE, COMPACTION): None}, NOW).due_at is None
+        plan = plan_services(
+            [a_request(), a_request(service=PURGE)], {(TABLE, COMPACTION): NOW + 7, (TABLE, PURGE): NOW + 3}, NOW
+        )
+        assert (plan.now, plan.due_at) == (None, NOW + 3) and plan_services(
+            [a_request()], {(TABLE, COMPACTION): None}, NOW
+        ).due_at is None
 
     def test_what_happened_since_a_service_is_told_from_the_tables_totals(self):
-        state = TableState(TABLE, totals={"commits": 9, "bytes_written": 700, "deleted": 2}, services={CLEANING: {"at": NOW, "commits": 4, "bytes_written": 500}})
+        state = TableState(
+            TABLE,
+            totals={"commits": 9, "bytes_written": 700, "deleted": 2},
+            services={CLEANING: {"at": NOW, "commits": 4, "bytes_written": 500}},
+        )
         found = since(state, CLEANING)
-        assert (found.commits, found.bytes_written, found.deleted, found.at) == (5, 200, 2, NOW) and since(state, PURGE).commits == 9
+        assert (found.commits, found.bytes_written, found.deleted, found.at) == (5, 200, 2, NOW) and since(
+            state, PURGE
+        ).commits == 9
 
 
 @pytest.fixture
@@ -157,7 +210,9 @@ class TestLedger:
     def test_a_request_wakes_its_lane_once_and_a_second_finds_it_open(self, ledger):
         first, again, other = asked(ledger), asked(ledger), asked(ledger, "q-2")
         assert first.new and not again.new and not other.new and first.request == again.request == other.request
-        assert ledger.lane(LANE).arrivals == 1 and ledger.open_services(LANE) == [first.request] == [ledger.service_request(LANE, TABLE, COMPACTION)]
+        assert ledger.lane(LANE).arrivals == 1 and ledger.open_services(LANE) == [first.request] == [
+            ledger.service_request(LANE, TABLE, COMPACTION)
+        ]
 
     def test_only_the_holder_of_the_lane_begins_a_request(self, ledger):
         request = asked(ledger).request
@@ -185,7 +240,11 @@ class TestLedger:
         held(ledger)
         request = ledger.start_service(asked(ledger).request, "run-1", "job-run-1", NOW)
         failed = ledger.fail_service(request, "run-1", PASSING, NOW)
-        assert (failed.state, failed.error) == (REQUESTED, PASSING) == (ledger.service_request(LANE, TABLE, COMPACTION).state, PASSING)
+        assert (
+            (failed.state, failed.error)
+            == (REQUESTED, PASSING)
+            == (ledger.service_request(LANE, TABLE, COMPACTION).state, PASSING)
+        )
         assert ledger.start_service(request, "run-1", "job-run-1", NOW) is None, "it backs off"
         assert ledger.finish_service(request, "run-2", ServiceReport(), NOW) is None
         again = ledger.start_service(request, "run-1", "job-run-1", failed.not_before)
@@ -200,14 +259,29 @@ class TestLedger:
 
     def test_its_items_lie_where_they_are_said_to(self, ledger, emulated):
         asked(ledger)
-        stored = emulated.get_item(TableName="ledger", Key={name: {"S": value} for name, value in service_key(LANE, TABLE, COMPACTION).items()})["Item"]
-        assert (stored["pk"]["S"], stored["sk"]["S"], stored["state"]["S"]) == ("service#main", "shop.orders#compaction", REQUESTED)
+        stored = emulated.get_item(
+            TableName="ledger", Key={name: {"S": value} for name, value in service_key(LANE, TABLE, COMPACTION).items()}
+        )["Item"]
+        assert (stored["pk"]["S"], stored["sk"]["S"], stored["state"]["S"]) == (
+            "service#main",
+            "shop.orders#compaction",
+            REQUESTED,
+        )
         assert table_key(TABLE)["pk"] == "table#shop.orders"
 
 
 def settle_one(ledger, n=0):
     """One committed batch of the table, through the ledger's own steps."""
-    one = AdmittedObject(ObjectId("bronze", f"part-{n}.avro", "v"), "pending", NOW, table=TABLE, lane=LANE, topic=TABLE, format="avro", size=1)
+    one = AdmittedObject(
+        ObjectId("bronze", f"part-{n}.avro", "v"),
+        "pending",
+        NOW,
+        table=TABLE,
+        lane=LANE,
+        topic=TABLE,
+        format="avro",
+        size=1,
+    )
     ledger.admit(one)
     found = ManifestObject(one.id.bucket, one.id.key, one.id.version, 1, None, "avro", TABLE, None, None, NOW)
     manifest: Manifest = open_manifest(LANE, "run-1", NOW, "c", {TABLE: TablePart(config().to_dict(), (found,))})

@@ -1,4 +1,5 @@
 """Table services in a run: between batches, in slices, behind ingest, and never in its way."""
+
 from __future__ import annotations
 
 import pytest
@@ -28,8 +29,16 @@ def world():
 
 def ask(world, table=ORDERS, service=COMPACTION, *, wait_s=86_400, request=None):
     request = request or f"q-{table}-{service}-{world.clock.seconds}"
-    return world.ledger.request_service(LANE, table, service, request=request, requested_by="test", now=world.clock.now_ms(), min_interval_ms=0,
-                                        max_wait_ms=wait_s * 1000)
+    return world.ledger.request_service(
+        LANE,
+        table,
+        service,
+        request=request,
+        requested_by="test",
+        now=world.clock.now_ms(),
+        min_interval_ms=0,
+        max_wait_ms=wait_s * 1000,
+    )
 
 
 def state(world, table=ORDERS, service=COMPACTION):
@@ -46,7 +55,13 @@ def test_a_run_does_a_requested_service_slice_by_slice_and_reports_it(world):
     world.merger.slices[ORDERS] = 3
     assert world.run().how == RELEASED
     done = state(world)
-    assert (done.state, done.slices, done.report.files_before, done.report.seconds, done.report.instant) == (DONE, 3, 6, 3.0, "3")
+    assert (done.state, done.slices, done.report.files_before, done.report.seconds, done.report.instant) == (
+        DONE,
+        3,
+        6,
+        3.0,
+        "3",
+    )
     assert worked(world) == [f"serve {ORDERS} compaction"] * 3
     assert world.ledger.table_state(ORDERS).services[COMPACTION]["commits"] == 1
     assert world.ledger.lane(LANE).due_at is None
@@ -58,7 +73,12 @@ def test_claimable_work_goes_before_a_service_and_between_its_slices(world):
     world.merger.slices[ORDERS] = 2
     world.merger.during[COMPACTION] = lambda: world.merger.during.pop(COMPACTION) and world.put(CUSTOMERS)
     world.run()
-    assert worked(world) == [f"merge {CUSTOMERS}", f"serve {ORDERS} compaction", f"merge {CUSTOMERS}", f"serve {ORDERS} compaction"]
+    assert worked(world) == [
+        f"merge {CUSTOMERS}",
+        f"serve {ORDERS} compaction",
+        f"merge {CUSTOMERS}",
+        f"serve {ORDERS} compaction",
+    ]
 
 
 def test_a_service_that_has_waited_its_longest_takes_turns_with_ingest_that_never_ends(world):
@@ -101,7 +121,11 @@ def test_what_a_run_leaves_of_its_services_at_its_end_is_due_to_the_next_run_at_
     world.merger.slices[ORDERS] = 2
     world.run()
     lane = world.ledger.lane(LANE)
-    assert (state(world).state, state(world).slices) == (REQUESTED, 1) and lane.due_at is not None and lane.due_at <= world.clock.now_ms()
+    assert (
+        (state(world).state, state(world).slices) == (REQUESTED, 1)
+        and lane.due_at is not None
+        and lane.due_at <= world.clock.now_ms()
+    )
     world.run()
     assert state(world).state == DONE and state(world).failures == 0
 
@@ -113,9 +137,13 @@ def test_a_service_that_fails_backs_off_blocks_no_batch_and_says_why(world):
     world.merger.during[COMPACTION] = lambda: world.put(ORDERS)
     world.run()
     done = state(world)
-    assert (done.state, done.failures, done.error) == (DONE, 0, None) and [call for call in worked(world)].count(f"merge {ORDERS}") == 3 + 1
+    assert (done.state, done.failures, done.error) == (DONE, 0, None) and [call for call in worked(world)].count(
+        f"merge {ORDERS}"
+    ) == 3 + 1
     failed = world.events("service_failed")
-    assert [event["state"] for event in failed] == [REQUESTED, REQUESTED] and failed[1]["retry_at"] > failed[0]["retry_at"]
+    assert [event["state"] for event in failed] == [REQUESTED, REQUESTED] and failed[1]["retry_at"] > failed[0][
+        "retry_at"
+    ]
 
 
 def test_a_lane_with_a_service_in_back_off_is_released_and_due_when_it_is_over(world):
@@ -134,7 +162,10 @@ def test_a_service_that_no_repetition_helps_is_given_up_and_ingest_goes_on(world
     world.merger.serving[ORDERS] = [ServiceNotForTable("not for this table", service=PURGE, table=ORDERS)]
     arrived = world.put(ORDERS)
     world.run()
-    assert (state(world, service=PURGE).state, state(world, service=PURGE).error.code) == (FAILED, "service_not_for_table")
+    assert (state(world, service=PURGE).state, state(world, service=PURGE).error.code) == (
+        FAILED,
+        "service_not_for_table",
+    )
     assert world.states(arrived) == {"committed": 1}
 
 
@@ -151,7 +182,10 @@ def test_a_service_waits_while_its_table_is_paused_and_is_given_up_where_the_tab
     world.ledger.set_table_paused(ORDERS, True)
     world.run()
     assert state(world).state == REQUESTED and world.ledger.lane(LANE).due_at is None and worked(world) == []
-    assert (state(world, "shop.never_committed").state, state(world, "shop.never_committed").error.code) == (FAILED, "no_data")
+    assert (state(world, "shop.never_committed").state, state(world, "shop.never_committed").error.code) == (
+        FAILED,
+        "no_data",
+    )
     world.ledger.set_table_paused(ORDERS, False)
     world.ledger.wake(LANE)
     world.run()
@@ -194,7 +228,11 @@ def test_wherever_a_run_dies_its_services_are_done_by_a_later_one_and_nothing_is
     ask(world, request="q-0")
     world.merger.slices[ORDERS] = 2
     world.loop(world.start(), around=steps.around).run()
-    serving = [at for at, step in enumerate(steps.steps, 1) if "serve" in step or "transact_write" in step or "put_item" in step]
+    serving = [
+        at
+        for at, step in enumerate(steps.steps, 1)
+        if "serve" in step or "transact_write" in step or "put_item" in step
+    ]
     assert sum(steps.steps[at - 1] == "merger.serve" for at in serving) == 2 < len(serving)
     for turn, dies_at in enumerate(serving, 1):
         world.merger.slices[ORDERS] = 2
@@ -214,5 +252,3 @@ def test_wherever_a_run_dies_its_services_are_done_by_a_later_one_and_nothing_is
             world.run()
         assert state(world).state == DONE, f"died behind step {dies_at}"
         assert world.states(arrived) == {"committed": 1}
-
-

@@ -1,9 +1,24 @@
 """The state machine's role allows what its tasks call and no action more, and each refusal ends as it should."""
+
 from collections import Counter
 
 import pytest
 from iam_enforcement import ACCOUNT, REGION, Role, asked_of
-from services_machine import ENVIRONMENT, FREE, FUNCTIONS, GET, HELD, NOTHING, RUN, START, SYNC, TASKS, UPDATE, Machine, open_request
+from services_machine import (
+    ENVIRONMENT,
+    FREE,
+    FUNCTIONS,
+    GET,
+    HELD,
+    NOTHING,
+    RUN,
+    START,
+    SYNC,
+    TASKS,
+    UPDATE,
+    Machine,
+    open_request,
+)
 
 ROLE = "TableServicesRole"
 APPLICATION = f"arn:aws:emr-serverless:{REGION}:{ACCOUNT}:/applications/{ENVIRONMENT.application_id}"
@@ -23,7 +38,11 @@ def asked(resource, data):
     if resource == START:
         start = {"applicationId": data["ApplicationId"], "executionRoleArn": data["ExecutionRoleArn"]}
         followed = {"applicationId": data["ApplicationId"], "jobRunId": "1"}
-        runs = [one for operation, given in (("StartJobRun", start), ("GetJobRun", followed), ("CancelJobRun", followed)) for one in asked_of("emr-serverless", operation, given)]
+        runs = [
+            one
+            for operation, given in (("StartJobRun", start), ("GetJobRun", followed), ("CancelJobRun", followed))
+            for one in asked_of("emr-serverless", operation, given)
+        ]
         return [*runs, *((action, RULE, {}) for action in sorted(WITH_THE_MACHINE))]
     if resource in (GET, UPDATE):
         return asked_of("dynamodb", {GET: "GetItem", UPDATE: "UpdateItem"}[resource], data)
@@ -34,7 +53,11 @@ def refused_by(role):
     def refused(resource, data):
         if all([role.allows(one) for one in asked(resource, data)]):
             return None
-        return {START: "EMRServerless.AccessDeniedException", GET: "DynamoDB.AccessDeniedException", UPDATE: "DynamoDB.AccessDeniedException"}.get(resource, "Lambda.AWSLambdaException")
+        return {
+            START: "EMRServerless.AccessDeniedException",
+            GET: "DynamoDB.AccessDeniedException",
+            UPDATE: "DynamoDB.AccessDeniedException",
+        }.get(resource, "Lambda.AWSLambdaException")
 
     return refused
 
@@ -50,7 +73,11 @@ def play(monkeypatch, without=None):
 
 WHOLE = Counter(gather=1, plan=1, sync=1, remember=1, start=1, lane=2, supervise=1, follow=1)
 DONE = {"done": 1, "failed": 0, "given_up": 0}
-NOT_STARTED = (DONE, {**WHOLE, "start": 0}, "the lane is looked at all the same, and supervise makes the start under its own role")
+NOT_STARTED = (
+    DONE,
+    {**WHOLE, "start": 0},
+    "the lane is looked at all the same, and supervise makes the start under its own role",
+)
 # What is taken away -> how the execution ends, what it called, and why that is right.
 ENDINGS = {
     ("CallFunctions", "lambda:InvokeFunction", NAMES["PlanServicesFunction.Arn"]): ("NotPlanned", {}, "an alarm watches failed executions"),
@@ -64,7 +91,12 @@ ENDINGS = {
 
 
 def test_every_task_is_allowed_and_nothing_is_allowed_that_no_task_asks_for():
-    data = {"ApplicationId": ENVIRONMENT.application_id, "ExecutionRoleArn": ENVIRONMENT.job_role_arn, "TableName": "ledger", "Key": {"pk": {"S": "x"}}}
+    data = {
+        "ApplicationId": ENVIRONMENT.application_id,
+        "ExecutionRoleArn": ENVIRONMENT.job_role_arn,
+        "TableName": "ledger",
+        "Key": {"pk": {"S": "x"}},
+    }
     called = {action for task in TASKS.values() for action, _, _ in asked(task["Resource"], data)}
     granted = {action for sid, action in Role(ROLE, NAMES).grants if sid not in BY_STEP_FUNCTIONS}
     assert called == granted
@@ -81,7 +113,11 @@ def test_without_one_action_the_machine_ends_as_it_should(monkeypatch, without):
     expected, called, _ = ENDINGS[without]
     assert (outcome, calls, role.denied) == (expected, Counter(called), {without[1]})
     if "SyncCatalog" in without[-1]:
-        assert [given["ExpressionAttributeValues"][":failed"]["M"]["error"]["S"] for given in machine.inputs if ":failed" in given.get("ExpressionAttributeValues", {})] == ["Lambda.AWSLambdaException"]
+        assert [
+            given["ExpressionAttributeValues"][":failed"]["M"]["error"]["S"]
+            for given in machine.inputs
+            if ":failed" in given.get("ExpressionAttributeValues", {})
+        ] == ["Lambda.AWSLambdaException"]
 
 
 def test_every_allowed_action_is_taken_away_by_a_test_or_is_used_out_of_the_tasks_reach():

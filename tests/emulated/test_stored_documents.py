@@ -1,4 +1,5 @@
 """What the functions keep in S3 and read from it: the configuration, schemas, objects by their version."""
+
 import pytest
 from function_world import ARTIFACTS, BRONZE, SCHEMA, SILVER, Recorder, avro, key, world  # noqa: F401
 

@@ -1,4 +1,5 @@
 """supervise: dead runs lose their lane, lost starts are repeated or looked up, due lanes are started, and no more."""
+
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,11 @@ SCHEDULE = {"detail-type": "Scheduled Event", "source": "aws.events", "detail": 
 
 
 def state_change(job_run_id, state):
-    return {"detail-type": "EMR Serverless Job Run State Change", "source": "aws.emr-serverless", "detail": {"jobRunId": job_run_id, "state": state}}
+    return {
+        "detail-type": "EMR Serverless Job Run State Change",
+        "source": "aws.emr-serverless",
+        "detail": {"jobRunId": job_run_id, "state": state},
+    }
 
 
 class Clock:
@@ -44,10 +49,16 @@ def deployment(world):  # noqa: F811
     world.runs = JobRuns(Clients(settings).emr_serverless, world.application)
     numbers = iter(range(1, 100))
     world.starter = Starter(
-        ledger=world.ledger, job_runs=world.runs, environment=settings.job_environment(), report=world.report, now=world.clock,
+        ledger=world.ledger,
+        job_runs=world.runs,
+        environment=settings.job_environment(),
+        report=world.report,
+        now=world.clock,
         entropy=lambda: f"{next(numbers):08x}",
     )
-    world.supervisor = Supervisor(ledger=world.ledger, job_runs=world.runs, starter=world.starter, report=world.report, now=world.clock)
+    world.supervisor = Supervisor(
+        ledger=world.ledger, job_runs=world.runs, starter=world.starter, report=world.report, now=world.clock
+    )
     return world
 
 
@@ -146,7 +157,10 @@ def test_failures_for_want_of_capacity_back_off_and_never_halt(deployment):
         deployment.clock.now += 3_600_000
         supervise(deployment)
         job = deployment.job_runs()[-1]
-        job.state, job.state_details = "FAILED", "Worker could not be allocated as the application has exceeded maximumCapacity settings"
+        job.state, job.state_details = (
+            "FAILED",
+            "Worker could not be allocated as the application has exceeded maximumCapacity settings",
+        )
         supervise(deployment)
     lane = deployment.ledger.lane("main")
     assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, HALT_AFTER + 3)
@@ -184,19 +198,37 @@ def test_after_five_minutes_a_start_is_looked_up_by_name_and_adopted(deployment)
 
 def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(deployment):
     run_id = requested(deployment)
-    deployment.emr.start_job_run(applicationId=deployment.application, clientToken="other", executionRoleArn="arn:aws:iam::123456789012:role/r", name="another")
+    deployment.emr.start_job_run(
+        applicationId=deployment.application,
+        clientToken="other",
+        executionRoleArn="arn:aws:iam::123456789012:role/r",
+        name="another",
+    )
     deployment.clock.now = NOW + TOKEN_REPEAT_MS
     supervise(deployment)
     lane = deployment.ledger.lane("main")
-    assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == (IDLE, 0, 1, run_id, "the job run was never started")
+    assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == (
+        IDLE,
+        0,
+        1,
+        run_id,
+        "the job run was never started",
+    )
 
 
 def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(deployment):
-    deployment.emr.start_job_run(applicationId=deployment.application, clientToken="other", executionRoleArn="arn:aws:iam::123456789012:role/r", name="another")
+    deployment.emr.start_job_run(
+        applicationId=deployment.application,
+        clientToken="other",
+        executionRoleArn="arn:aws:iam::123456789012:role/r",
+        name="another",
+    )
     for hour in range(HALT_AFTER + 1):
         deployment.clock.now += 3_600_000
         deployment.ledger.wake("main")
-        assert deployment.ledger.request_start("main", new_run_id("main", deployment.clock.now, "deadbeef"), deployment.clock.now)
+        assert deployment.ledger.request_start(
+            "main", new_run_id("main", deployment.clock.now, "deadbeef"), deployment.clock.now
+        )
         deployment.clock.now += TOKEN_REPEAT_MS
         supervise(deployment)
         lane = deployment.ledger.lane("main")
@@ -205,7 +237,9 @@ def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(dep
 
 def test_a_job_run_that_emr_has_forgotten_is_over(deployment):
     job = running(deployment)
-    deployment.emr.start_job_run(applicationId=deployment.application, clientToken="other", executionRoleArn="arn:aws:iam::123456789012:role/r")
+    deployment.emr.start_job_run(
+        applicationId=deployment.application, clientToken="other", executionRoleArn="arn:aws:iam::123456789012:role/r"
+    )
     deployment.job_runs().remove(job)
     supervise(deployment)
     assert deployment.ledger.lane("main").state == IDLE
@@ -214,7 +248,12 @@ def test_a_job_run_that_emr_has_forgotten_is_over(deployment):
 def test_of_two_job_runs_of_one_name_the_one_that_lives_is_adopted(deployment):
     run_id = requested(deployment)
     for token in ("one", "two", "three"):
-        deployment.emr.start_job_run(applicationId=deployment.application, clientToken=token, executionRoleArn="arn:aws:iam::123456789012:role/r", name=run_id)
+        deployment.emr.start_job_run(
+            applicationId=deployment.application,
+            clientToken=token,
+            executionRoleArn="arn:aws:iam::123456789012:role/r",
+            name=run_id,
+        )
     for job, state in zip(deployment.job_runs(), ("FAILED", "RUNNING", "FAILED")):
         job.state = state
     assert deployment.runs.find_by_name(run_id, since_ms=NOW - 1).job_run_id == deployment.job_runs()[1].id
@@ -237,7 +276,9 @@ def test_one_lane_that_fails_keeps_no_other_waiting(deployment, monkeypatch):
 def test_while_no_release_is_set_dead_runs_lose_their_lane_and_none_is_started(deployment):
     job = running(deployment)
     job.state = "FAILED"
-    supervisor = Supervisor(ledger=deployment.ledger, job_runs=deployment.runs, starter=None, report=deployment.report, now=deployment.clock)
+    supervisor = Supervisor(
+        ledger=deployment.ledger, job_runs=deployment.runs, starter=None, report=deployment.report, now=deployment.clock
+    )
     deployment.clock.now += 3_600_000
     supervisor.supervise(supervisor.lanes(None), None)
     assert deployment.ledger.lane("main").state == IDLE
@@ -250,7 +291,9 @@ def test_a_lane_that_work_was_written_for_and_nobody_woke_is_found_and_woken(dep
     id = deployment.land(key(1), avro())
     admit(sqs_event(s3_body(id)), context())
     assert deployment.ledger.lane("main").arrivals == 1
-    deployment.ledger._lanes._table.update({"pk": "lane#main", "sk": "lane"}, {"arrivals_seen": 1})  # as if the wake had never been
+    deployment.ledger._lanes._table.update(
+        {"pk": "lane#main", "sk": "lane"}, {"arrivals_seen": 1}
+    )  # as if the wake had never been
     idle = [deployment.ledger.lane("main")]
     assert deployment.supervisor.start_due(idle, configuration) == 0
     assert deployment.supervisor.wake_forgotten(idle, configuration) == ("main",)
@@ -304,5 +347,7 @@ def test_pending_work_that_no_run_would_claim_wakes_nothing(deployment):
     lane = replace(deployment.ledger.lane("main"), arrivals_seen=1)
     for changed in (replace(rule, table="public.renamed"), replace(rule, lane="side"), replace(rule, topic="another")):
         assert deployment.supervisor.wake_forgotten([lane], replace(configuration, rules=(changed,))) == ()
-    deployment.ledger.pin_table("public.orders", {"record_key": ["another"], "partition_by": [], "table_type": "cow", "topic": TOPIC})
+    deployment.ledger.pin_table(
+        "public.orders", {"record_key": ["another"], "partition_by": [], "table_type": "cow", "topic": TOPIC}
+    )
     assert deployment.supervisor.wake_forgotten([lane], configuration) == ()

@@ -1,4 +1,5 @@
 """sync_catalog: a request names a table, the answer says what was done, an error says by its name what it is."""
+
 import pytest
 from function_world import SILVER, context, world  # noqa: F401
 from sync_catalog.handler import handler
@@ -23,8 +24,16 @@ def moma(world):  # noqa: F811
 
 def test_a_table_that_spark_wrote_is_in_the_catalog_with_all_its_partitions_and_the_second_time_nothing_is_done(moma):
     answer = handler({"table": "moma.artists"}, context())
-    assert (answer["database"], answer["changed"], answer["tables"][0]["partitions"]["added"], [view["name"] for view in answer["views"]]) == ("moma", True, 4, ["artists"])
-    assert answer["tables"][0]["partitions"]["first"] == [f"+ nationality={value}" for value in ("American", "Côte%2Fd Ivoire%3Dx", "German", "__HIVE_DEFAULT_PARTITION__")]
+    assert (
+        answer["database"],
+        answer["changed"],
+        answer["tables"][0]["partitions"]["added"],
+        [view["name"] for view in answer["views"]],
+    ) == ("moma", True, 4, ["artists"])
+    assert answer["tables"][0]["partitions"]["first"] == [
+        f"+ nationality={value}"
+        for value in ("American", "Côte%2Fd Ivoire%3Dx", "German", "__HIVE_DEFAULT_PARTITION__")
+    ]
     again = handler({"table": "moma.artists", "instant": answer["instant"]}, context())
     assert (again["changed"], again["instant"]) == (False, answer["instant"])
 
@@ -33,7 +42,10 @@ def test_the_topic_of_a_table_that_a_pattern_makes_is_found_in_the_ledger(moma):
     with pytest.raises(NotConfigured):
         handler({"table": "moma.works"}, context())
     moma.ledger.pin_table("moma.works", {"topic": "moma.public.works"})
-    assert [table["name"] for table in handler({"table": "moma.works"}, context())["tables"]] == ["works_all_ro", "works_all_rt"]
+    assert [table["name"] for table in handler({"table": "moma.works"}, context())["tables"]] == [
+        "works_all_ro",
+        "works_all_rt",
+    ]
 
 
 @pytest.mark.parametrize("request_", [{}, {"table": 7}, {"table": "moma.artists", "instant": 20240501}])

@@ -1,4 +1,5 @@
 """The timelines of tables that Spark wrote, read from an emulated bucket without a JVM."""
+
 import pytest
 from emulated_aws import emulated_aws
 from silver_tables import SILVER, put_tables
@@ -37,7 +38,10 @@ def test_a_commit_says_its_operation_schema_batch_partitions_and_files(reader):
 
 def test_log_files_are_told_from_base_files(reader):
     commit = reader.commit("moma.works", reader.timeline("moma.works").newest)
-    assert {file.path.rsplit('/', 1)[-1].startswith('.'): file.log for file in commit.files} == {True: True, False: False}
+    assert {file.path.rsplit("/", 1)[-1].startswith("."): file.log for file in commit.files} == {
+        True: True,
+        False: False,
+    }
 
 
 def test_a_commit_that_was_archived_meanwhile_is_said_to_be_gone(reader):
@@ -47,7 +51,11 @@ def test_a_commit_that_was_archived_meanwhile_is_said_to_be_gone(reader):
 
 def test_partition_folders_are_listed_at_every_level(reader):
     assert list(reader.partition_paths("moma.artists", ("nationality",))) == [
-        "nationality=American", "nationality=Côte%2Fd Ivoire%3Dx", "nationality=German", "nationality=__HIVE_DEFAULT_PARTITION__"]
+        "nationality=American",
+        "nationality=Côte%2Fd Ivoire%3Dx",
+        "nationality=German",
+        "nationality=__HIVE_DEFAULT_PARTITION__",
+    ]
     assert list(reader.partition_paths("crm.user", ("a", "b"))) == []
 
 

@@ -1,4 +1,5 @@
 """Wherever a process dies, every object is committed exactly once, under the batch that the ledger names."""
+
 from __future__ import annotations
 
 import random
@@ -31,7 +32,11 @@ def new_world(client):
         name = f"ledger-{next(numbers)}"
         create_ledger_table(client, name)
         world = World(client, configuration(linger_s=2, batch_objects=6), ledger_table=name, threads=threads)
-        orders, customers, lines = world.put("shop.orders", 2), world.put("shop.customers", 2), world.put("shop.lines", 1)
+        orders, customers, lines = (
+            world.put("shop.orders", 2),
+            world.put("shop.customers", 2),
+            world.put("shop.lines", 1),
+        )
         world.good, world.bad = [orders[0], *customers, *lines], [orders[1]]
         world.merger.quarantined = frozenset(world.bad)
         world.merger.before["shop.lines"].append(ValueError("the first time"))
@@ -94,7 +99,12 @@ def steps_of_a_whole_life(new_world):
 
 def test_a_run_that_dies_behind_any_step_loses_nothing_and_doubles_nothing(new_world):
     steps = steps_of_a_whole_life(new_world)
-    assert len(steps) > 60 and {"merger.merge", "merger.resolve", "documents.put_manifest", "documents.put_outcome"} <= set(steps)
+    assert len(steps) > 60 and {
+        "merger.merge",
+        "merger.resolve",
+        "documents.put_manifest",
+        "documents.put_outcome",
+    } <= set(steps)
     for dies_at in range(1, len(steps) + 1):
         world = new_world()
         live(world, Mortality(dies_at))
@@ -102,7 +112,9 @@ def test_a_run_that_dies_behind_any_step_loses_nothing_and_doubles_nothing(new_w
         try:
             check(world)
         except AssertionError as wrong:
-            raise AssertionError(f"died behind step {dies_at}: {' '.join(steps[max(0, dies_at - 4):dies_at])}") from wrong
+            raise AssertionError(
+                f"died behind step {dies_at}: {' '.join(steps[max(0, dies_at - 4) : dies_at])}"
+            ) from wrong
 
 
 def test_runs_that_die_one_after_the_other_lose_nothing_and_double_nothing(new_world):

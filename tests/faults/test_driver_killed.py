@@ -1,4 +1,5 @@
 """kill -9 of a driver between two tables' commits, on the local stack with real Spark."""
+
 from __future__ import annotations
 
 import os
@@ -30,9 +31,16 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
 
 def batch_items(stack: RunningStack) -> list[dict]:
     read = TypeDeserializer().deserialize
-    pages = stack.target.client("dynamodb").get_paginator("scan").paginate(
-        TableName=stack.target.ledger_table, ConsistentRead=True, FilterExpression="begins_with(pk, :batch)",
-        ExpressionAttributeValues={":batch": {"S": "batch#"}})
+    pages = (
+        stack.target.client("dynamodb")
+        .get_paginator("scan")
+        .paginate(
+            TableName=stack.target.ledger_table,
+            ConsistentRead=True,
+            FilterExpression="begins_with(pk, :batch)",
+            ExpressionAttributeValues={":batch": {"S": "batch#"}},
+        )
+    )
     return [{name: read(value) for name, value in item.items()} for page in pages for item in page["Items"]]
 
 
@@ -70,7 +78,9 @@ def kill_between_two_commits(stack: RunningStack) -> set[str]:
     pytest.fail(f"no batch was caught half committed: {parts(stack)}")
 
 
-def test_the_next_run_finishes_the_batch_of_a_killed_driver_and_nothing_is_lost_or_doubled(stack: RunningStack, tmp_path: Path):
+def test_the_next_run_finishes_the_batch_of_a_killed_driver_and_nothing_is_lost_or_doubled(
+    stack: RunningStack, tmp_path: Path
+):
     fixtures = find_set(CASE.set_name, os.environ)
     stack.configure(CASE.rules(fixtures.plan.topics))
     for _, objects in CASE.steps(fixtures):
@@ -88,6 +98,8 @@ def test_the_next_run_finishes_the_batch_of_a_killed_driver_and_nothing_is_lost_
     assert {item["state"] for item in batch_items(stack)} == {"committed"}
     rows = tmp_path / "rows"
     rows.mkdir()
-    RustReader(stack.target).write_rows({CASE.table(topic): rows / f"{topic.rsplit('.', 1)[1]}.jsonl" for topic in fixtures.plan.topics})
+    RustReader(stack.target).write_rows(
+        {CASE.table(topic): rows / f"{topic.rsplit('.', 1)[1]}.jsonl" for topic in fixtures.plan.topics}
+    )
     verdict = judge(fixtures, rows, fixtures.phases[-1], os.environ)
     assert verdict.equal, verdict.differences()

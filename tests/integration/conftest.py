@@ -1,4 +1,5 @@
 """One local stack for the integration tests of a session: started once, ended whatever happens. SLUICE_EMULATOR says what it runs on."""
+
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,5 @@
 """A burst: what is put at once into an idle system costs one Spark application and few commits, and is all there afterwards."""
+
 import datetime as dt
 import re
 import secrets
@@ -43,7 +44,11 @@ def burst(dataset: Dataset) -> tuple[list[tuple[str, bytes]], dict[str, dict[int
         number, change = 1 + turn % ROWS, 1 + turn
         first = turn < ROWS
         changed = {} if first else changed_column(table, change)
-        objects.append(change_object(dataset, table, number, change=change, op="c" if first else "u", ts_ms=1_795_300_000_000 + n, **changed))
+        objects.append(
+            change_object(
+                dataset, table, number, change=change, op="c" if first else "u", ts_ms=1_795_300_000_000 + n, **changed
+            )
+        )
         values = row(table, number, seed=dataset.seed, sizes=dataset.sizes) | changed
         rows[table][int(str(values[SOURCES[table].key]))] = values
     return objects, rows
@@ -51,15 +56,28 @@ def burst(dataset: Dataset) -> tuple[list[tuple[str, bytes]], dict[str, dict[int
 
 def changed_column(table: str, change: int) -> Row:
     """One column that says which change of the table the row had last."""
-    return {"user": {"city": f"city {change}"}, "venue": {"venuename": f"venue {change}"}, "event": {"eventname": f"event {change}"},
-            "category": {"catdesc": f"text {change}"}, "date": {"week": 100 + change}, "listing": {"numtickets": 100 + change},
-            "sale": {"qtysold": 100 + change}}[table]
+    return {
+        "user": {"city": f"city {change}"},
+        "venue": {"venuename": f"venue {change}"},
+        "event": {"eventname": f"event {change}"},
+        "category": {"catdesc": f"text {change}"},
+        "date": {"week": 100 + change},
+        "listing": {"numtickets": 100 + change},
+        "sale": {"qtysold": 100 + change},
+    }[table]
 
 
 def as_read(table: str, values: Row) -> Row:
     """A generated row in the values that a reader of silver gives."""
-    meaning = {field["name"]: MEANING[name] for field in writer_schema(table)["fields"] if (name := connect_name(field["type"])) in MEANING}
-    return {column: meaning[column](value) if column in meaning and value is not None else value for column, value in values.items()}
+    meaning = {
+        field["name"]: MEANING[name]
+        for field in writer_schema(table)["fields"]
+        if (name := connect_name(field["type"])) in MEANING
+    }
+    return {
+        column: meaning[column](value) if column in meaning and value is not None else value
+        for column, value in values.items()
+    }
 
 
 def connect_name(kind: Any) -> str | None:
@@ -70,20 +88,35 @@ def connect_name(kind: Any) -> str | None:
 
 def commits(stack: RunningStack, database: str) -> Counter[str]:
     """The completed instants on each table's own timeline, of this database."""
-    pages = stack.target.client("s3").get_paginator("list_objects_v2").paginate(Bucket=stack.target.silver, Prefix=f"{database}/")
-    return Counter(found.string.split("/")[1] for page in pages for item in page.get("Contents", ()) if (found := COMPLETED.search(item["Key"])))
+    pages = (
+        stack.target.client("s3")
+        .get_paginator("list_objects_v2")
+        .paginate(Bucket=stack.target.silver, Prefix=f"{database}/")
+    )
+    return Counter(
+        found.string.split("/")[1]
+        for page in pages
+        for item in page.get("Contents", ())
+        if (found := COMPLETED.search(item["Key"]))
+    )
 
 
 def test_two_hundred_objects_put_at_once_make_one_application_at_most_three_batches_and_at_most_twenty_one_commits(
-        stack: RunningStack, record_property: Callable[[str, object], None]) -> None:
+    stack: RunningStack, record_property: Callable[[str, object], None]
+) -> None:
     target = stack.target
     dynamodb, s3, emr = target.client("dynamodb"), target.client("s3"), target.client("emr-serverless")
     database = f"burst{secrets.token_hex(3)}"
     dataset = Dataset(Sizes(*[ROWS] * TABLES), prefix=f"{database}.")
     objects, expected = burst(dataset)
-    stack.configure(table_rules(dataset.prefix, database), defaults={"freshness": 0})  # no pacing that would gather what arrives
+    stack.configure(
+        table_rules(dataset.prefix, database), defaults={"freshness": 0}
+    )  # no pacing that would gather what arrives
     ledger_times.await_until(
-        lambda: ledger_times.lane_item(dynamodb, target.ledger_table, LANE).get("state", "idle") == "idle", timeout_s=120, what="an idle lane")
+        lambda: ledger_times.lane_item(dynamodb, target.ledger_table, LANE).get("state", "idle") == "idle",
+        timeout_s=120,
+        what="an idle lane",
+    )
     before = runs(emr, target.outputs["ApplicationId"])
 
     with ThreadPoolExecutor(8) as pool:
@@ -93,8 +126,11 @@ def test_two_hundred_objects_put_at_once_make_one_application_at_most_three_batc
     mine = stack.ledger_objects(target.bronze, prefix=f"topics/{database}.")
     assert Counter(item["state"] for item in mine) == {"committed": OBJECTS}
     batches = {str(item["batch"]) for item in mine}
-    parts = [item for item in ledger_times.batch_items(dynamodb, target.ledger_table)
-             if item["pk"].removeprefix("batch#") in batches and str(item["sk"]).startswith("table#")]
+    parts = [
+        item
+        for item in ledger_times.batch_items(dynamodb, target.ledger_table)
+        if item["pk"].removeprefix("batch#") in batches and str(item["sk"]).startswith("table#")
+    ]
     timeline = commits(stack, database)
     seen = f"{len(batches)} batches, parts {sorted(Counter(part['pk'] for part in parts).values())}, commits {dict(timeline)}"
     record_property("seen", seen)
@@ -104,7 +140,9 @@ def test_two_hundred_objects_put_at_once_make_one_application_at_most_three_batc
     assert len(timeline) == TABLES and sum(timeline.values()) <= COMMITS, seen
     assert sum(timeline.values()) == sum(not part["no_change"] for part in parts), "the ledger tells of every commit"
     for table in SOURCES:
-        rows = sorted(read_table(target, f"{database}.{table}").to_pylist(), key=lambda found: found[SOURCES[table].key])
+        rows = sorted(
+            read_table(target, f"{database}.{table}").to_pylist(), key=lambda found: found[SOURCES[table].key]
+        )
         assert rows == [as_read(table, values) for _, values in sorted(expected[table].items())], table
 
 

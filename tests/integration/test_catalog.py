@@ -1,4 +1,5 @@
 """The catalog after a commit, through the deployed function: what the emulated Glue says is what the table's timeline says."""
+
 import json
 from typing import Any
 
@@ -15,28 +16,60 @@ TOPIC = "tickit.ems.category"
 
 def synced(stack: RunningStack, table: str) -> dict[str, Any]:
     """The answer of the deployed function."""
-    answer = stack.target.client("lambda").invoke(FunctionName=stack.target.outputs["SyncCatalogFunction"], Payload=json.dumps({"table": table}).encode())
+    answer = stack.target.client("lambda").invoke(
+        FunctionName=stack.target.outputs["SyncCatalogFunction"], Payload=json.dumps({"table": table}).encode()
+    )
     content = answer["Payload"].read()
     assert "FunctionError" not in answer, content
     return dict(json.loads(content))
 
 
-def test_after_a_commit_the_deployed_function_tells_the_catalog_the_tables_columns_partitions_and_views(stack: RunningStack) -> None:
-    stack.configure([{"topic": TOPIC, "table": "catalogued.category", "record_key": "catid", "partition_by": "catgroup", "table_type": "mor", "catalog": {"database": "lake_{database}"}}])
+def test_after_a_commit_the_deployed_function_tells_the_catalog_the_tables_columns_partitions_and_views(
+    stack: RunningStack,
+) -> None:
+    stack.configure(
+        [
+            {
+                "topic": TOPIC,
+                "table": "catalogued.category",
+                "record_key": "catid",
+                "partition_by": "catgroup",
+                "table_type": "mor",
+                "catalog": {"database": "lake_{database}"},
+            }
+        ]
+    )
     for file in sorted(BRONZE.rglob(f"{TOPIC}+*.avro")):
         stack.put(file.relative_to(BRONZE).as_posix(), file)
     stack.wait(120)
     report = synced(stack, "catalogued.category")
     glue, s3 = stack.target.client("glue"), stack.target.client("s3")
-    found = {name: glue.get_table(DatabaseName="lake_catalogued", Name=name)["Table"] for name in ("category_all_ro", "category_all_rt", "category_ro", "category_rt")}
-    assert {found[name]["Parameters"]["last_commit_time_sync"] for name in ("category_all_ro", "category_all_rt")} == {report["instant"]}
-    folders = {item["Prefix"] for item in s3.list_objects_v2(Bucket=stack.target.silver, Prefix="catalogued/category/catgroup=", Delimiter="/")["CommonPrefixes"]}
+    found = {
+        name: glue.get_table(DatabaseName="lake_catalogued", Name=name)["Table"]
+        for name in ("category_all_ro", "category_all_rt", "category_ro", "category_rt")
+    }
+    assert {found[name]["Parameters"]["last_commit_time_sync"] for name in ("category_all_ro", "category_all_rt")} == {
+        report["instant"]
+    }
+    folders = {
+        item["Prefix"]
+        for item in s3.list_objects_v2(
+            Bucket=stack.target.silver, Prefix="catalogued/category/catgroup=", Delimiter="/"
+        )["CommonPrefixes"]
+    }
     for name in ("category_all_ro", "category_all_rt"):
         partitions = glue.get_partitions(DatabaseName="lake_catalogued", TableName=name)["Partitions"]
-        assert folders and {partition["StorageDescriptor"]["Location"] for partition in partitions} == {f"s3://{stack.target.silver}/{folder.rstrip('/')}" for folder in folders}
+        assert folders and {partition["StorageDescriptor"]["Location"] for partition in partitions} == {
+            f"s3://{stack.target.silver}/{folder.rstrip('/')}" for folder in folders
+        }
     shown = json.loads(stack.sluice("query", "select * from catalogued.category limit 1", "--json").splitlines()[0])
     document = decoded(found["category_rt"]["ViewOriginalText"])
     assert document is not None and [column["name"] for column in document["columns"]] == list(shown)
     again = synced(stack, "catalogued.category")
     assert (again["changed"], again["instant"]) == (False, report["instant"])
-    assert json.loads(stack.sluice("catalog", "sync", "catalogued.category", "--dry-run", "--json"))["tables"][0]["changed"] is False
+    assert (
+        json.loads(stack.sluice("catalog", "sync", "catalogued.category", "--dry-run", "--json"))["tables"][0][
+            "changed"
+        ]
+        is False
+    )

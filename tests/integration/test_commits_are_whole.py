@@ -1,4 +1,5 @@
 """A committed batch is visible whole, per table: readers see the commit before it or after it."""
+
 import re
 import secrets
 
@@ -24,16 +25,25 @@ READS = 2_000
 
 def whole_table(dataset: Dataset, change: int) -> tuple[str, bytes]:
     """Key and bytes of one object that changes every row; the rows say by which change."""
-    rows = (row(TABLE, number, seed=dataset.seed, sizes=dataset.sizes) | {"venuename": f"change {change}"} for number in range(1, ROWS + 1))
+    rows = (
+        row(TABLE, number, seed=dataset.seed, sizes=dataset.sizes) | {"venuename": f"change {change}"}
+        for number in range(1, ROWS + 1)
+    )
     body = object_bytes(TABLE, [record(TABLE, values, op="u" if change else "r", change=change) for values in rows])
     return object_key(TABLE, change * ROWS, prefix=dataset.prefix), body
 
 
 def stored(target: Target, database: str) -> tuple[set[str], int]:
     """The data files of the table, and how many commits its timeline has completed."""
-    pages = target.client("s3").get_paginator("list_objects_v2").paginate(Bucket=target.silver, Prefix=f"{database}/{TABLE}/")
+    pages = (
+        target.client("s3")
+        .get_paginator("list_objects_v2")
+        .paginate(Bucket=target.silver, Prefix=f"{database}/{TABLE}/")
+    )
     keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
-    return {key for key in keys if "/.hoodie/" not in key and DATA.search(key)}, sum(bool(COMPLETED.search(key)) for key in keys)
+    return {key for key in keys if "/.hoodie/" not in key and DATA.search(key)}, sum(
+        bool(COMPLETED.search(key)) for key in keys
+    )
 
 
 def read(target: Target, database: str) -> set[str]:
@@ -44,11 +54,17 @@ def read(target: Target, database: str) -> set[str]:
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_a_committed_batch_is_visible_whole_and_readers_see_the_commit_before_it_or_after_it(stack: RunningStack, table_type: str) -> None:
+def test_a_committed_batch_is_visible_whole_and_readers_see_the_commit_before_it_or_after_it(
+    stack: RunningStack, table_type: str
+) -> None:
     target, s3 = stack.target, stack.target.client("s3")
     database = f"whole{secrets.token_hex(3)}"
     dataset = Dataset(Sizes(venue=ROWS), prefix=f"{database}.")
-    (rule,) = [rule for rule in table_rules(dataset.prefix, database, table_type) if rule["topic"].endswith(SOURCES[TABLE].topic)]
+    (rule,) = [
+        rule
+        for rule in table_rules(dataset.prefix, database, table_type)
+        if rule["topic"].endswith(SOURCES[TABLE].topic)
+    ]
     stack.configure([{**rule, "partition_by": [PARTITION]}])
     key, body = whole_table(dataset, 0)
     s3.put_object(Bucket=target.bronze, Key=key, Body=body)

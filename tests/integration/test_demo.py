@@ -1,4 +1,5 @@
 """The demonstration tells its whole story and accounts for every object, and can be interrupted; nothing of it stays."""
+
 import os
 import re
 import signal
@@ -21,8 +22,20 @@ DEMO = [sys.executable, "-u", "-c", "from sluice_cli.main import main; main(['de
 @contextmanager
 def demonstration(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """The demonstration as a process that keeps its files in `folder`."""
-    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join([path for path in sys.path if path])}
-    process = subprocess.Popen(DEMO, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    environment = {
+        **os.environ,
+        "TMPDIR": str(folder),
+        "PYTHONPATH": os.pathsep.join([path for path in sys.path if path]),
+    }
+    process = subprocess.Popen(
+        DEMO,
+        cwd=REPOSITORY,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     try:
         yield process
     finally:
@@ -50,8 +63,14 @@ def test_a_row_is_changed_deleted_and_still_told_of_and_a_damaged_object_holds_n
         told, _ = process.communicate(timeout=patient(280))
     assert process.returncode == 0, told
     assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in told
-    assert re.search(r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD", told, re.M), told
-    assert [int(quantity) for quantity in re.findall(r"^1\t165\t(\d+)\t", told, re.M)][:4] == [5, 6, 5, 5], "the row before and after its change, and as it was, also once it is deleted"
+    assert re.search(
+        r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD",
+        told,
+        re.M,
+    ), told
+    assert [int(quantity) for quantity in re.findall(r"^1\t165\t(\d+)\t", told, re.M)][:4] == [5, 6, 5, 5], (
+        "the row before and after its change, and as it was, also once it is deleted"
+    )
     assert "rows that readers see\n0\n" in told
     assert re.findall(r"^  won +(\w+)", told, re.M) == ["snapshot", "update", "delete"], "the row's life"
     assert re.search(r"^readable +\d+\.\d+ s  after its put$", told, re.M), "the waterfall"
@@ -73,4 +92,3 @@ def test_an_interrupted_demonstration_says_so_and_leaves_nothing(tmp_path: Path)
     assert any("Interrupted; nothing is left running" in line for line in told), told
     await_until(lambda: not left_running(tmp_path), timeout_s=10, what="the end of every process")
     assert list(tmp_path.iterdir()) == []
-

@@ -1,4 +1,5 @@
 """Every `sam` command that README and docs show exists, with the options that they give it; and what make gives it, it reads as meant."""
+
 import shlex
 import subprocess
 from pathlib import Path
@@ -16,11 +17,17 @@ def problem(words: tuple[str, ...]) -> str | None:
     """What is wrong with the words after `sam`, None when nothing is."""
     command, path, rest = cli, "sam", list(words)
     while hasattr(command, "get_command") and rest and not rest[0].startswith("-"):
-        found = command.get_command(click.Context(command, obj=True), rest[0])  # sam looks its commands up for a context of its own only
+        found = command.get_command(
+            click.Context(command, obj=True), rest[0]
+        )  # sam looks its commands up for a context of its own only
         if found is None:
             return f"`{path}` has no command {rest[0]}"
         command, path = found, f"{path} {rest.pop(0)}"
-    known = {name for parameter in command.get_params(click.Context(command)) for name in (*parameter.opts, *parameter.secondary_opts)}
+    known = {
+        name
+        for parameter in command.get_params(click.Context(command))
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
     unknown = [word for word in rest if word.startswith("-") and word.partition("=")[0] not in known]
     return f"`{path}` has no option {unknown[0]}" if unknown else None
 
@@ -29,14 +36,26 @@ def test_every_documented_sam_command_exists_with_its_options() -> None:
     shown = {command.words: command for command in shown_commands() if command.program == "sam"}
     assert {"build", "deploy", "delete"} <= {words[0] for words in shown if words}
     assert {words: problem(words) for words in shown if problem(words)} == {}
-    assert problem(("deploi",)) and problem(("deploy", "--no-such-option")) and problem(("local", "invoke", "F", "--event", "e.json")) is None
+    assert (
+        problem(("deploi",))
+        and problem(("deploy", "--no-such-option"))
+        and problem(("local", "invoke", "F", "--event", "e.json")) is None
+    )
 
 
 def test_a_parameter_with_spaces_reaches_sam_whole() -> None:
     command = ["make", "--dry-run", "deploy", "PARAMETERS=MaximumCpu='32 vCPU' LogLevel=DEBUG"]
-    said = subprocess.run(command, cwd=Path(__file__).resolve().parents[2], check=True, capture_output=True, text=True).stdout
-    deployments = [shlex.split(line.replace("$(cat .aws-sam/release)", "abc123")) for line in said.splitlines() if "/sam deploy " in line]
+    said = subprocess.run(
+        command, cwd=Path(__file__).resolve().parents[2], check=True, capture_output=True, text=True
+    ).stdout
+    deployments = [
+        shlex.split(line.replace("$(cat .aws-sam/release)", "abc123"))
+        for line in said.splitlines()
+        if "/sam deploy " in line
+    ]
     assert len(deployments) == 2
     for words in deployments:
-        given = CfnParameterOverridesType().convert(tuple(words[words.index("--parameter-overrides") + 1:]), None, None)
+        given = CfnParameterOverridesType().convert(
+            tuple(words[words.index("--parameter-overrides") + 1 :]), None, None
+        )
         assert (given["MaximumCpu"], given["LogLevel"]) == ("32 vCPU", "DEBUG")

@@ -1,4 +1,5 @@
 """What a driver can reach: a run commits where S3, DynamoDB, STS, KMS and logs answer and every other service is refused."""
+
 import json
 import secrets
 import subprocess
@@ -22,12 +23,28 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(30
 
 LANE, TABLE = "main", "venue"
 ANSWERED, REFUSED = "answered", "refused"
-IN_REACH = {"s3": "list_buckets", "dynamodb": "list_tables", "sts": "get_caller_identity", "kms": "list_keys", "logs": "describe_log_groups"}
+IN_REACH = {
+    "s3": "list_buckets",
+    "dynamodb": "list_tables",
+    "sts": "get_caller_identity",
+    "kms": "list_keys",
+    "logs": "describe_log_groups",
+}
 # The services that a pipeline like this one would call: all of them answer on the emulator to everybody else.
 OUT_OF_REACH = {
-    "sqs": "list_queues", "sns": "list_topics", "events": "list_rules", "lambda": "list_functions", "cloudwatch": "list_metrics", "glue": "get_databases",
-    "stepfunctions": "list_state_machines", "secretsmanager": "list_secrets", "ssm": "describe_parameters", "iam": "list_users", "ec2": "describe_vpcs",
-    "ecs": "list_clusters", "route53": "list_hosted_zones",
+    "sqs": "list_queues",
+    "sns": "list_topics",
+    "events": "list_rules",
+    "lambda": "list_functions",
+    "cloudwatch": "list_metrics",
+    "glue": "get_databases",
+    "stepfunctions": "list_state_machines",
+    "secretsmanager": "list_secrets",
+    "ssm": "describe_parameters",
+    "iam": "list_users",
+    "ec2": "describe_vpcs",
+    "ecs": "list_clusters",
+    "route53": "list_hosted_zones",
 }
 CALLS = """
 import json, sys
@@ -65,16 +82,23 @@ def driver(stack: RunningStack) -> LivingDriver:
     dynamodb = target.client("dynamodb")
     database = f"reach{secrets.token_hex(3)}"
     dataset = Dataset(Sizes.scaled(0.01), prefix=f"{database}.")
-    stack.configure([rule for rule in table_rules(dataset.prefix, database) if rule["topic"].endswith(SOURCES[TABLE].topic)])
+    stack.configure(
+        [rule for rule in table_rules(dataset.prefix, database) if rule["topic"].endswith(SOURCES[TABLE].topic)]
+    )
     key, body = change_object(dataset, TABLE, 1, change=1, op="c", ts_ms=1_795_300_000_000)
     version = target.client("s3").put_object(Bucket=target.bronze, Key=key, Body=body)["VersionId"]
     stack.wait(180)
     item = ledger_times.object_item(dynamodb, target.ledger_table, target.bronze, key, version)
     lane = ledger_times.lane_item(dynamodb, target.ledger_table, LANE)
     assert item is not None and item["state"] == "committed"
-    (part,) = [each for each in ledger_times.batch_items(dynamodb, target.ledger_table)
-               if each["pk"] == f"batch#{item['batch']}" and each["sk"] == f"table#{database}.{TABLE}"]
-    assert lane["state"] == "running" and part["run"] == lane["run_id"] and part["instant"], "a run commits, and lingers"
+    (part,) = [
+        each
+        for each in ledger_times.batch_items(dynamodb, target.ledger_table)
+        if each["pk"] == f"batch#{item['batch']}" and each["sk"] == f"table#{database}.{TABLE}"
+    ]
+    assert lane["state"] == "running" and part["run"] == lane["run_id"] and part["instant"], (
+        "a run commits, and lingers"
+    )
     process = Path("/proc") / (stack.home / "runs" / lane["job_run_id"] / "pid").read_text()
     environment = dict(entry.split("=", 1) for entry in strings(process / "environ"))
     return LivingDriver(lane["run_id"], environment, tuple(strings(process / "cmdline")))
@@ -87,7 +111,13 @@ def strings(file: Path) -> list[str]:
 
 def calls(environment: Mapping[str, str], operations: Mapping[str, str]) -> dict[str, Any]:
     """What comes of one call to each service from a process with this environment. The SDK is a whole one: a release's own knows fewer services still."""
-    done = subprocess.run([sys.executable, "-I", "-c", CALLS, json.dumps(dict(operations)), str(patient(60))], env=dict(environment), capture_output=True, text=True, timeout=patient(120))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", CALLS, json.dumps(dict(operations)), str(patient(60))],
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=patient(120),
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -101,9 +131,15 @@ def test_the_driver_talks_to_s3_dynamodb_sts_kms_and_logs_only(driver: LivingDri
 def test_what_is_refused_to_a_driver_is_answered_elsewhere(stack: RunningStack):
     """The refusals are the environment's doing: with the same endpoint for everything the same calls are answered."""
     s3 = stack.s3
-    open_environment = {"AWS_ENDPOINT_URL": s3["endpoint"], "AWS_DEFAULT_REGION": s3["region"], "AWS_ACCESS_KEY_ID": s3["access_key"],
-                        "AWS_SECRET_ACCESS_KEY": s3["secret_key"]}
-    assert calls(open_environment, {**IN_REACH, **OUT_OF_REACH}) == dict.fromkeys({**IN_REACH, **OUT_OF_REACH}, ANSWERED)
+    open_environment = {
+        "AWS_ENDPOINT_URL": s3["endpoint"],
+        "AWS_DEFAULT_REGION": s3["region"],
+        "AWS_ACCESS_KEY_ID": s3["access_key"],
+        "AWS_SECRET_ACCESS_KEY": s3["secret_key"],
+    }
+    assert calls(open_environment, {**IN_REACH, **OUT_OF_REACH}) == dict.fromkeys(
+        {**IN_REACH, **OUT_OF_REACH}, ANSWERED
+    )
 
 
 def test_the_jvm_of_a_driver_reaches_no_host_by_https(driver: LivingDriver):

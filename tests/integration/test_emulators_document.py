@@ -1,4 +1,5 @@
 """In what the emulator at hand differs from AWS is what docs/emulators.md says, and its notices name the object that was put all the same."""
+
 import json
 import os
 import secrets
@@ -25,8 +26,15 @@ COLUMN = {Kind.MINISTACK: 2, Kind.LOCALSTACK: 3}  # after what is compared, and 
 
 def documented() -> dict[str, str]:
     """What the document says of the emulator at hand, by what is compared."""
-    text = (REPOSITORY / "docs" / "emulators.md").read_text(encoding="utf-8").partition("## Seen by a test\n")[2].partition("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")]
+    text = (
+        (REPOSITORY / "docs" / "emulators.md")
+        .read_text(encoding="utf-8")
+        .partition("## Seen by a test\n")[2]
+        .partition("\n## ")[0]
+    )
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| ")
+    ]
     return {row[0]: row[COLUMN[chosen(os.environ)]] for row in rows[1:]}
 
 
@@ -40,9 +48,16 @@ class Announced:
         arn = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         self.s3.create_bucket(Bucket=self.name)
         self.s3.put_bucket_versioning(Bucket=self.name, VersioningConfiguration={"Status": "Enabled"})
-        self.s3.put_bucket_notification_configuration(Bucket=self.name, NotificationConfiguration={
-            "QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}], "EventBridgeConfiguration": {}})
-        self.events.put_rule(Name=self.name, EventPattern=json.dumps({"source": ["aws.s3"], "detail": {"bucket": {"name": [self.name]}}}))
+        self.s3.put_bucket_notification_configuration(
+            Bucket=self.name,
+            NotificationConfiguration={
+                "QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}],
+                "EventBridgeConfiguration": {},
+            },
+        )
+        self.events.put_rule(
+            Name=self.name, EventPattern=json.dumps({"source": ["aws.s3"], "detail": {"bucket": {"name": [self.name]}}})
+        )
         self.events.put_targets(Rule=self.name, Targets=[{"Id": "queue", "Arn": arn}])
         self.versions = [self.s3.put_object(Bucket=self.name, Key=KEY, Body=CONTENT)["VersionId"] for _ in range(2)]
         self.bodies = self._received()
@@ -52,7 +67,9 @@ class Announced:
         deadline = time.monotonic() + patient(60)
         while len(found) < 4:
             assert time.monotonic() < deadline, found
-            for message in self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", ()):
+            for message in self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10, WaitTimeSeconds=1).get(
+                "Messages", ()
+            ):
                 self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["ReceiptHandle"])
                 found += [] if "s3:TestEvent" in message["Body"] else [message["Body"]]
         return found
@@ -60,12 +77,19 @@ class Announced:
     def notices(self, via: str) -> list[Notice]:
         """By the parser, in the order of the versions where they are told."""
         found = [notice for body in self.bodies for notice in parse_body(body).notices if notice.via == via]
-        return sorted(found, key=lambda notice: self.versions.index(notice.id.version) if notice.id.version in self.versions else 2)
+        return sorted(
+            found,
+            key=lambda notice: self.versions.index(notice.id.version) if notice.id.version in self.versions else 2,
+        )
 
     def told(self, via: str) -> list[Any]:
         """The messages as they came."""
         messages = [json.loads(body) for body in self.bodies]
-        return [message["Records"][0] for message in messages if "Records" in message] if via == S3 else [message for message in messages if "detail" in message]
+        return (
+            [message["Records"][0] for message in messages if "Records" in message]
+            if via == S3
+            else [message for message in messages if "detail" in message]
+        )
 
     def close(self) -> None:
         self.events.remove_targets(Rule=self.name, Ids=["queue"])
@@ -81,14 +105,18 @@ def announced(stack: RunningStack) -> Iterator[Announced]:
 
 
 def test_a_notice_of_s3_names_the_object_that_was_put_and_its_version(announced: Announced) -> None:
-    assert [notice.id for notice in announced.notices(S3)] == [ObjectId(announced.name, KEY, version) for version in announced.versions]
+    assert [notice.id for notice in announced.notices(S3)] == [
+        ObjectId(announced.name, KEY, version) for version in announced.versions
+    ]
     assert {notice.size for notice in announced.notices(S3)} == {len(CONTENT)}
 
 
 def test_what_the_document_says_of_the_emulator_is_what_it_does(announced: Announced) -> None:
     records, events = announced.told(S3), announced.told(EVENTBRIDGE)
     sequencers = [notice.sequencer or "" for notice in announced.notices(S3)]
-    ranged = announced.s3.get_object(Bucket=announced.name, Key=KEY, VersionId=announced.versions[0], Range="bytes=0-3")["Body"].read()
+    ranged = announced.s3.get_object(
+        Bucket=announced.name, Key=KEY, VersionId=announced.versions[0], Range="bytes=0-3"
+    )["Body"].read()
     assert ranged[:4] == CONTENT[:4]
     assert documented() == {
         "key `a b+c/é=1.avro` in a notice of S3": f"`{records[0]['s3']['object']['key']}`",
@@ -106,13 +134,23 @@ def test_what_the_document_says_of_the_emulator_is_what_it_does(announced: Annou
 def test_of_conditional_writes_at_once_to_one_item_one_succeeds(stack: RunningStack) -> None:
     """What the lane stands on: an emulator that breaks it would start two runs."""
     dynamodb, table = stack.target.client("dynamodb"), f"writes-{secrets.token_hex(4)}"
-    dynamodb.create_table(TableName=table, BillingMode="PAY_PER_REQUEST", KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}], AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}])
+    dynamodb.create_table(
+        TableName=table,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+    )
     dynamodb.get_waiter("table_exists").wait(TableName=table)
 
     def written(writer: int, key: str) -> bool:
         try:
-            dynamodb.update_item(TableName=table, Key={"pk": {"S": key}}, UpdateExpression="SET writer = :writer", ConditionExpression="attribute_not_exists(writer)",
-                                 ExpressionAttributeValues={":writer": {"N": str(writer)}})
+            dynamodb.update_item(
+                TableName=table,
+                Key={"pk": {"S": key}},
+                UpdateExpression="SET writer = :writer",
+                ConditionExpression="attribute_not_exists(writer)",
+                ExpressionAttributeValues={":writer": {"N": str(writer)}},
+            )
         except dynamodb.exceptions.ConditionalCheckFailedException:
             return False
         return True
@@ -127,7 +165,9 @@ def named(there: bool) -> str:
 
 def refuses_a_source_of_aws(announced: Announced) -> bool:
     try:
-        answer = announced.events.put_events(Entries=[{"Source": "aws.emr-serverless", "DetailType": "a test", "Detail": "{}"}])
+        answer = announced.events.put_events(
+            Entries=[{"Source": "aws.emr-serverless", "DetailType": "a test", "Detail": "{}"}]
+        )
     except ClientError:
         return True
     return answer["FailedEntryCount"] == 1

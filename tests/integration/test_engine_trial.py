@@ -1,4 +1,5 @@
 """The first minute on an account: `sluice doctor --job` says whether the engine fits, and leaves nothing behind."""
+
 from __future__ import annotations
 
 import json
@@ -20,16 +21,29 @@ def keys(stack: RunningStack, prefix: str) -> list[str]:
     return [entry["Key"] for entry in listed.get("Contents", ())]
 
 
-def test_one_job_tries_both_table_types_tells_versions_and_links_and_leaves_its_report_only(stack: RunningStack) -> None:
-    told = json.loads(stack.sluice("doctor", "--job", "--timeout", f"{patient(240):.0f}", "--json", accept=(0, 1)))  # 1: nothing may be configured here yet
+def test_one_job_tries_both_table_types_tells_versions_and_links_and_leaves_its_report_only(
+    stack: RunningStack,
+) -> None:
+    told = json.loads(
+        stack.sluice("doctor", "--job", "--timeout", f"{patient(240):.0f}", "--json", accept=(0, 1))
+    )  # 1: nothing may be configured here yet
     found: Mapping[str, Mapping[str, Any]] = {item["about"]: item for item in told}
     tried = ("trial job", "engine", "job run id", "hudi bundle", "copy on write", "merge on read")
     assert {about: found[about]["result"] for about in tried} == dict.fromkeys(tried, "ok"), told
     assert "scratch tables" not in found
-    assert set(found["merge on read"]["facts"]["seconds"]) == {"first load", "upsert", "compaction", "cleaning", "archival", "read"}
+    assert set(found["merge on read"]["facts"]["seconds"]) == {
+        "first load",
+        "upsert",
+        "compaction",
+        "cleaning",
+        "archival",
+        "read",
+    }
     assert found["engine"]["facts"]["hudi"] == "1.0.2" and found["engine"]["facts"]["worker python"]
     trial = found["trial job"]["facts"]
     assert keys(stack, TRIALS_PREFIX) == [f"{TRIALS_PREFIX}{trial['trial']}.json"]
     assert len(keys(stack, REPORTS_PREFIX)) == 1, "runs of lanes that come now don't check again"
-    run = stack.target.client("emr-serverless").get_job_run(applicationId=stack.target.outputs["ApplicationId"], jobRunId=trial["job_run"])["jobRun"]
+    run = stack.target.client("emr-serverless").get_job_run(
+        applicationId=stack.target.outputs["ApplicationId"], jobRunId=trial["job_run"]
+    )["jobRun"]
     assert (run["name"], run["tags"]) == (trial["trial"], {"sluice:trial": trial["trial"]})

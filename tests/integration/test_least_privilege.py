@@ -1,4 +1,5 @@
 """Each function works with what its role allows, and with no action less."""
+
 from types import SimpleNamespace
 
 import pytest
@@ -6,7 +7,21 @@ from admit.handler import handler as admit
 from announce.handler import handler as announce
 from botocore.exceptions import ClientError
 from catalog_world import ARTIST, artists, write_commit
-from function_world import ARTIFACTS, BRONZE, LEDGER, REGION, SHARED, SILVER, avro, context, forget_processes, key, s3_body, sqs_event, world  # noqa: F401
+from function_world import (
+    ARTIFACTS,
+    BRONZE,
+    LEDGER,
+    REGION,
+    SHARED,
+    SILVER,
+    avro,
+    context,
+    forget_processes,
+    key,
+    s3_body,
+    sqs_event,
+    world,
+)  # noqa: F401
 from iam_enforcement import ACCOUNT, Role, enforced
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
@@ -29,14 +44,26 @@ NOTHING = tuple  # happens before a call
 ROLES = ("AdmitRole", "SuperviseRole", "ReconcileRole", "AnnounceRole", "SyncCatalogRole", "PlanServicesRole")
 # Sid -> who uses it in the function's name, out of reach of its code.
 BY_LAMBDA = {
-    "TakeNotices": "the event source", "ReadStream": "the event source", "FindStream": "the event source", "KeepWhatTheStreamGaveUp": "the event source",
-    "WriteLogs": "the runtime", "Trace": "the runtime's daemon",
+    "TakeNotices": "the event source",
+    "ReadStream": "the event source",
+    "FindStream": "the event source",
+    "KeepWhatTheStreamGaveUp": "the event source",
+    "WriteLogs": "the runtime",
+    "Trace": "the runtime's daemon",
 }
 # S3 answers a missing object with 403 where the bucket can't be listed. The emulator has no such answer: tests/unit/test_template_permissions.py holds these.
 BY_S3 = {
     ("AdmitRole", "TellGoneFromForbidden", "s3:ListBucketVersions"),  # as ListBucket, where a version is named
     ("ReconcileRole", "ReadHeads", "s3:GetObject"),  # of a bucket that keeps no versions
-} | {(role, sid, action) for role in ROLES for sid, action in [("TellGoneFromForbidden", "s3:ListBucket"), ("TellNoSchemaFromForbidden", "s3:ListBucket"), ("TellNoConfigurationFromForbidden", "s3:ListBucket")]}
+} | {
+    (role, sid, action)
+    for role in ROLES
+    for sid, action in [
+        ("TellGoneFromForbidden", "s3:ListBucket"),
+        ("TellNoSchemaFromForbidden", "s3:ListBucket"),
+        ("TellNoConfigurationFromForbidden", "s3:ListBucket"),
+    ]
+}
 BY_S3.discard(("SyncCatalogRole", "TellNoSchemaFromForbidden", "s3:ListBucket"))  # it lists timelines
 
 
@@ -54,7 +81,12 @@ def lapsed(deployment):
     """A lane whose job run is over, and one that is due: supervise asks, takes back, starts."""
     deployment.ledger.wake("main")
     deployment.ledger.request_start("main", "run-1", 1)
-    job_run = deployment.emr.start_job_run(applicationId=deployment.application, clientToken="t", name="run-1", executionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/r")["jobRunId"]
+    job_run = deployment.emr.start_job_run(
+        applicationId=deployment.application,
+        clientToken="t",
+        name="run-1",
+        executionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/r",
+    )["jobRunId"]
     deployment.ledger.started("main", "run-1", job_run)
     deployment.job_runs()[-1].state = "FAILED"
     deployment.ledger.wake("lost")  # a start whose job run nobody knows any more is looked up by its name
@@ -63,8 +95,29 @@ def lapsed(deployment):
 
 
 def committed():
-    stored = {name: {"S": value} for name, value in {"pk": "batch#b", "sk": "batch", "batch": "b", "lane": "main", "run": "r", "state": "committed"}.items()}
-    return {"Records": [{"eventID": "1", "dynamodb": {"SequenceNumber": "1", "NewImage": stored, "OldImage": {**stored, "state": {"S": "claimed"}}}}]}
+    stored = {
+        name: {"S": value}
+        for name, value in {
+            "pk": "batch#b",
+            "sk": "batch",
+            "batch": "b",
+            "lane": "main",
+            "run": "r",
+            "state": "committed",
+        }.items()
+    }
+    return {
+        "Records": [
+            {
+                "eventID": "1",
+                "dynamodb": {
+                    "SequenceNumber": "1",
+                    "NewImage": stored,
+                    "OldImage": {**stored, "state": {"S": "claimed"}},
+                },
+            }
+        ]
+    }
 
 
 def table_that_changes(deployment):
@@ -72,16 +125,25 @@ def table_that_changes(deployment):
     deployment.configure(TableRule("moma.{1}", ("artist_id",), topic="moma.public.*", partition_by=("nationality",)))
     deployment.ledger.pin_table("moma.artists", {"topic": "moma.public.artists"})
     config = artists()
-    named = SchemaStore(Objects(deployment.s3), SILVER).keep({"type": "record", "name": "Value", "fields": [{"name": "artist_id", "type": "long", "doc": "who"}]})
-    SchemaHistory(Objects(deployment.s3), SILVER).note(SeenSchema("moma.artists", named, (), (Judged(1, "", "new_table", ()),)))
+    named = SchemaStore(Objects(deployment.s3), SILVER).keep(
+        {"type": "record", "name": "Value", "fields": [{"name": "artist_id", "type": "long", "doc": "who"}]}
+    )
+    SchemaHistory(Objects(deployment.s3), SILVER).note(
+        SeenSchema("moma.artists", named, (), (Judged(1, "", "new_table", ()),))
+    )
     german, french = "nationality=German", "nationality=French"
     wider = [(column, "long" if column == "birth_year" else kind) for column, kind in ARTIST]
     changes = [
         lambda: write_commit(deployment.s3, SILVER, config, 1, partitions=[german]),
         lambda: write_commit(deployment.s3, SILVER, config, 2, partitions=[french]),
-        lambda: write_commit(deployment.s3, SILVER, config, 3, wider, [french], replaced={german: ["f"]}, operation="DELETE_PARTITION"),
+        lambda: write_commit(
+            deployment.s3, SILVER, config, 3, wider, [french], replaced={german: ["f"]}, operation="DELETE_PARTITION"
+        ),
         lambda: archived(deployment.s3, write_commit(deployment.s3, SILVER, config, 4, wider, [french])),
-        lambda: (SHARED.client("glue").delete_table(DatabaseName="moma", Name="artists"), write_commit(deployment.s3, SILVER, config, 5, wider, [french])),
+        lambda: (
+            SHARED.client("glue").delete_table(DatabaseName="moma", Name="artists"),
+            write_commit(deployment.s3, SILVER, config, 5, wider, [french]),
+        ),
     ]
     return [(change, lambda: sync_catalog({"table": "moma.artists"}, context())) for change in changes]
 
@@ -96,10 +158,14 @@ def archived(s3, newest):
 def busy_table(deployment):
     """A table that wants compaction, on an idle lane."""
     policy = ServicePolicy(compaction=Pace(commits=1), cleaning=Pace(on=False), archival=Pace(on=False))
-    deployment.configure(TableRule("shop.orders", ("id",), topic="shop.public.orders", table_type="mor", services=policy))
+    deployment.configure(
+        TableRule("shop.orders", ("id",), topic="shop.public.orders", table_type="mor", services=policy)
+    )
     deployment.ledger.pin_table("shop.orders", {"topic": "shop.public.orders"})
     settling = deployment.ledger._settling
-    settling._table.transact([settling._table_action(Outcome("b", "shop.orders", COMMITTED, instant="1", committed_at=1), {"commits": 1})])
+    settling._table.transact(
+        [settling._table_action(Outcome("b", "shop.orders", COMMITTED, instant="1", committed_at=1), {"commits": 1})]
+    )
 
 
 def services_looked_after():
@@ -118,7 +184,10 @@ def story_of(name, deployment):
         busy_table(deployment)
         return [(NOTHING, services_looked_after)]
     if name == "AnnounceRole":
-        deployment.dynamodb.put_item(TableName=LEDGER, Item={"pk": {"S": "batch#b"}, "sk": {"S": "batch"}, "state": {"S": "committed"}, "batch": {"S": "b"}})
+        deployment.dynamodb.put_item(
+            TableName=LEDGER,
+            Item={"pk": {"S": "batch#b"}, "sk": {"S": "batch"}, "state": {"S": "committed"}, "batch": {"S": "b"}},
+        )
         return [(NOTHING, lambda: announce(committed(), context()))]
     if name == "SuperviseRole":
         lapsed(deployment)
@@ -127,12 +196,27 @@ def story_of(name, deployment):
     gone = deployment.land(key(7), avro())
     if name == "AdmitRole":
         again = deployment.land(key(0), avro())  # the same bytes once more: the first is superseded, or this one is
-        unversioned = ObjectId(BRONZE, key(0), f"etag:{deployment.s3.head_object(Bucket=BRONZE, Key=key(0))['ETag'].strip(chr(34))}")
-        return [(NOTHING, lambda: admit(sqs_event(s3_body(*first), "no json"), context())), (NOTHING, lambda: admit(sqs_event(s3_body(again, unversioned)), context()))]
+        unversioned = ObjectId(
+            BRONZE, key(0), f"etag:{deployment.s3.head_object(Bucket=BRONZE, Key=key(0))['ETag'].strip(chr(34))}"
+        )
+        return [
+            (NOTHING, lambda: admit(sqs_event(s3_body(*first), "no json"), context())),
+            (NOTHING, lambda: admit(sqs_event(s3_body(again, unversioned)), context())),
+        ]
     deployment.ledger.wake("due")
     admit(sqs_event(s3_body(gone)), context())
-    batch = {"pk": "batch#b", "sk": "batch", "state": "committed", "batch": "b", "lane": "main", "listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(1)}
-    deployment.dynamodb.put_item(TableName=LEDGER, Item={**{name: {"S": value} for name, value in batch.items()}, "committed_at": {"N": "1"}})
+    batch = {
+        "pk": "batch#b",
+        "sk": "batch",
+        "state": "committed",
+        "batch": "b",
+        "lane": "main",
+        "listed_as": items.UNANNOUNCED,
+        "listed_at": items.listed_at(1),
+    }
+    deployment.dynamodb.put_item(
+        TableName=LEDGER, Item={**{name: {"S": value} for name, value in batch.items()}, "committed_at": {"N": "1"}}
+    )
     deployment.s3.delete_object(Bucket=BRONZE, Key=gone.key, VersionId=gone.version)
     return [(NOTHING, lambda: reconcile({}, context(400_000)))] * 2
 

@@ -1,4 +1,5 @@
 """The local stack as a whole: what it says, what it deploys, and that nothing of it is left when it ends."""
+
 import json
 import os
 import signal
@@ -29,7 +30,11 @@ def processes_of(home: Path) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and int(entry.name) != os.getpid() and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            if (
+                entry.name.isdigit()
+                and int(entry.name) != os.getpid()
+                and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            ):
                 text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
                 if os.fsencode(home) in text:
                     found.append(int(entry.name))
@@ -53,7 +58,9 @@ def test_it_says_everything_an_s3_client_needs(stack: RunningStack) -> None:
 
 
 def test_the_functions_run_what_was_deployed_and_not_the_working_tree(stack: RunningStack) -> None:
-    configuration = stack.target.client("lambda").get_function_configuration(FunctionName=stack.target.outputs["SuperviseFunction"])
+    configuration = stack.target.client("lambda").get_function_configuration(
+        FunctionName=stack.target.outputs["SuperviseFunction"]
+    )
     variables = configuration["Environment"]["Variables"]
     assert configuration["Runtime"] == f"python3.{sys.version_info.minor}"
     assert variables["RELEASE"] == json.loads(stack.sluice("local", "info", "--json"))["release"]
@@ -63,19 +70,43 @@ def test_the_functions_run_what_was_deployed_and_not_the_working_tree(stack: Run
 
 def test_the_release_is_where_a_job_looks_for_it(stack: RunningStack) -> None:
     version = json.loads(stack.sluice("local", "info", "--json"))["release"]
-    listed = stack.target.client("s3").list_objects_v2(Bucket=stack.target.artifacts, Prefix=f"releases/{version}/")["Contents"]
-    assert {entry["Key"].rsplit("/", 1)[1].split("-")[0].split(".")[0] for entry in listed} == {"ingest", "trial", "sluice", "environment", "release"}
+    listed = stack.target.client("s3").list_objects_v2(Bucket=stack.target.artifacts, Prefix=f"releases/{version}/")[
+        "Contents"
+    ]
+    assert {entry["Key"].rsplit("/", 1)[1].split("-")[0].split(".")[0] for entry in listed} == {
+        "ingest",
+        "trial",
+        "sluice",
+        "environment",
+        "release",
+    }
 
 
 def test_the_rule_of_the_template_hears_of_a_job_runs_end(stack: RunningStack) -> None:
     """Through the deployed rule and its pattern: the function is called with the event of the run that failed."""
     emr, logs = stack.target.client("emr-serverless"), stack.target.client("logs")
     started = emr.start_job_run(
-        applicationId=stack.target.outputs["ApplicationId"], clientToken="not-sluice", executionRoleArn=stack.target.outputs["JobRoleArn"],
-        jobDriver={"sparkSubmit": {"entryPoint": f"s3://{stack.target.artifacts}/nothing.py"}})
-    until(lambda: emr.get_job_run(applicationId=started["applicationId"], jobRunId=started["jobRunId"])["jobRun"]["state"] == "FAILED")
-    group = next(group["logGroupName"] for group in logs.describe_log_groups()["logGroups"] if "Supervise" in group["logGroupName"])
-    until(lambda: any(started["jobRunId"] in event["message"] for event in logs.filter_log_events(logGroupName=group)["events"]))
+        applicationId=stack.target.outputs["ApplicationId"],
+        clientToken="not-sluice",
+        executionRoleArn=stack.target.outputs["JobRoleArn"],
+        jobDriver={"sparkSubmit": {"entryPoint": f"s3://{stack.target.artifacts}/nothing.py"}},
+    )
+    until(
+        lambda: (
+            emr.get_job_run(applicationId=started["applicationId"], jobRunId=started["jobRunId"])["jobRun"]["state"]
+            == "FAILED"
+        )
+    )
+    group = next(
+        group["logGroupName"]
+        for group in logs.describe_log_groups()["logGroups"]
+        if "Supervise" in group["logGroupName"]
+    )
+    until(
+        lambda: any(
+            started["jobRunId"] in event["message"] for event in logs.filter_log_events(logGroupName=group)["events"]
+        )
+    )
 
 
 def test_a_second_stack_in_the_same_folder_is_refused(stack: RunningStack) -> None:
@@ -89,7 +120,9 @@ def test_down_leaves_nothing_running(own: RunningStack) -> None:
     assert processes_of(own.home) == []
     assert not (own.home / "local.json").exists()
     left = [path for path in own.home.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in left) < 5_000_000 and own.home / "emulator" / "emulator.log" in left, "logs can still be read, and nothing else is kept"
+    assert sum(path.stat().st_size for path in left) < 5_000_000 and own.home / "emulator" / "emulator.log" in left, (
+        "logs can still be read, and nothing else is kept"
+    )
 
 
 def test_a_killed_owner_leaves_nothing_running(own: RunningStack) -> None:
@@ -108,7 +141,10 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after: str) -> None:
     command = [sys.executable, "-c", "from sluice_cli.main import main; main()", "local", "up"]
     with (tmp_path / "said").open("wb") as said:
         process = subprocess.Popen(
-            command, env={**os.environ, "SLUICE_HOME": str(home), "PYTHONPATH": paths}, stdout=said, stderr=said,
+            command,
+            env={**os.environ, "SLUICE_HOME": str(home), "PYTHONPATH": paths},
+            stdout=said,
+            stderr=said,
             # A script's background job inherits an ignored Ctrl-C, and so would this child if the tests run in one; a terminal's doesn't.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
@@ -121,5 +157,13 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path, after: str) -> None:
 def test_without_its_release_the_stand_in_refuses_what_the_service_refuses(stack: RunningStack) -> None:
     with pytest.raises(ClientError, match="ValidationException"):
         stack.target.client("emr-serverless").start_job_run(
-            applicationId=stack.target.outputs["ApplicationId"], clientToken="x", executionRoleArn="arn:aws:iam::000000000000:role/x",
-            jobDriver={"sparkSubmit": {"entryPoint": "s3://b/k.py", "sparkSubmitParameters": "--conf spark.jars.packages=a:b:1"}})
+            applicationId=stack.target.outputs["ApplicationId"],
+            clientToken="x",
+            executionRoleArn="arn:aws:iam::000000000000:role/x",
+            jobDriver={
+                "sparkSubmit": {
+                    "entryPoint": "s3://b/k.py",
+                    "sparkSubmitParameters": "--conf spark.jars.packages=a:b:1",
+                }
+            },
+        )

@@ -1,4 +1,5 @@
 """What the pipeline is for, and nothing else: an object becomes a row, an update changes it, a deletion takes it away."""
+
 import json
 import secrets
 from typing import Any
@@ -27,12 +28,20 @@ class Category:
         self.table = f"{self.database}.{TABLE}"
         self.changes = 0
         self.keys: list[str] = []
-        stack.configure([rule for rule in table_rules(self.dataset.prefix, self.database) if rule["topic"].endswith(SOURCES[TABLE].topic)])
+        stack.configure(
+            [
+                rule
+                for rule in table_rules(self.dataset.prefix, self.database)
+                if rule["topic"].endswith(SOURCES[TABLE].topic)
+            ]
+        )
 
     def put(self, number: int, op: str, **values: Any) -> None:
         """Put an object of one change."""
         self.changes += 1
-        key, body = change_object(self.dataset, TABLE, number, change=self.changes, op=op, ts_ms=1_795_300_000_000 + self.changes, **values)
+        key, body = change_object(
+            self.dataset, TABLE, number, change=self.changes, op=op, ts_ms=1_795_300_000_000 + self.changes, **values
+        )
         self.stack.target.client("s3").put_object(Bucket=self.stack.target.bronze, Key=key, Body=body)
         self.keys.append(key)
 
@@ -53,8 +62,13 @@ def test_an_object_becomes_a_row_an_update_changes_it_and_a_deletion_takes_it_aw
 
     category.put(1, "d")
     assert category.rows() == [(2, "stays")]
-    told = [json.loads(line) for line in stack.sluice("query", "--json", f"select catid, catdesc from {category.table}").splitlines()]
+    told = [
+        json.loads(line)
+        for line in stack.sluice("query", "--json", f"select catid, catdesc from {category.table}").splitlines()
+    ]
     assert told == [{"catid": 2, "catdesc": "stays"}]
 
     items = stack.ledger_objects(stack.target.bronze, prefix=f"topics/{category.database}.")
-    assert {item["key"]: (item["state"], item["table"]) for item in items} == dict.fromkeys(category.keys, ("committed", category.table))
+    assert {item["key"]: (item["state"], item["table"]) for item in items} == dict.fromkeys(
+        category.keys, ("committed", category.table)
+    )

@@ -1,4 +1,5 @@
 """A table is written anew with another type and other partitions on a running stack, out of the objects that made it."""
+
 import json
 import secrets
 from typing import Any
@@ -14,7 +15,15 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(60
 
 
 def change(op: str, lsn: int, id: int, region: str | None = None, name: str | None = None) -> dict[str, Any]:
-    return {"id": id, "region": region, "name": name, "__op": op, "__deleted": str(op == "d").lower(), "__lsn": lsn, "__source_ts_ms": lsn}
+    return {
+        "id": id,
+        "region": region,
+        "name": name,
+        "__op": op,
+        "__deleted": str(op == "d").lower(),
+        "__lsn": lsn,
+        "__source_ts_ms": lsn,
+    }
 
 
 OBJECTS = [
@@ -25,7 +34,9 @@ OBJECTS = [
 ROWS = [(1, "b", "eins"), (3, "a", "came late"), (4, "c", "four")]
 
 
-def test_a_table_gets_another_type_and_other_partitions_by_being_merged_again_from_its_objects(stack: RunningStack) -> None:
+def test_a_table_gets_another_type_and_other_partitions_by_being_merged_again_from_its_objects(
+    stack: RunningStack,
+) -> None:
     table = f"rebuilt{secrets.token_hex(3)}.t"
     rule = {"topic": table, "table": table, "record_key": "id"}
     stack.configure([rule])
@@ -36,11 +47,15 @@ def test_a_table_gets_another_type_and_other_partitions_by_being_merged_again_fr
 
     stack.sluice("pause", "main")
     ledger = Ledger(stack.target.client("dynamodb"), stack.target.ledger_table)
-    await_until(lambda: ledger.lane("main").state == "paused", timeout_s=120, what="the end of the run before the pause")
+    await_until(
+        lambda: ledger.lane("main").state == "paused", timeout_s=120, what="the end of the run before the pause"
+    )
     stack.sluice("rebuild", "table", table, "--yes")
     assert not any(key.startswith(table.replace(".", "/")) for key in silver(stack))
     stack.configure([{**rule, "table_type": "mor", "partition_by": "region"}])
-    put(stack, table, 90, [change("u", 14, 4, "a", "too late"), change("u", 40, 3, "b", "drei")])  # it comes while the table is empty
+    put(
+        stack, table, 90, [change("u", 14, 4, "a", "too late"), change("u", 40, 3, "b", "drei")]
+    )  # it comes while the table is empty
     stack.sluice("resume", "main")
     stack.wait(240, strict=False)
     assert rows(stack, table) == [(1, "b", "eins"), (3, "b", "drei"), (4, "c", "four")]
@@ -50,7 +65,9 @@ def test_a_table_gets_another_type_and_other_partitions_by_being_merged_again_fr
 
 def put(stack: RunningStack, table: str, offset: int, changes: list[dict[str, Any]]) -> None:
     body = "".join(json.dumps(each) + "\n" for each in changes).encode()
-    stack.target.client("s3").put_object(Bucket=stack.target.bronze, Key=f"topics/{table}/{table}+0+{offset:010d}.json", Body=body)
+    stack.target.client("s3").put_object(
+        Bucket=stack.target.bronze, Key=f"topics/{table}/{table}+0+{offset:010d}.json", Body=body
+    )
 
 
 def silver(stack: RunningStack) -> list[str]:

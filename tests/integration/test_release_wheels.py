@@ -1,4 +1,5 @@
 """The archives of wheels are for the job's Python and each processor, and the same bytes whenever they are built."""
+
 import io
 import os
 import re
@@ -45,7 +46,11 @@ def test_every_wheel_says_by_its_tag_that_it_runs_there(release, host):
         if name.endswith(".dist-info/WHEEL"):
             tags = re.findall(r"^Tag: (\S+)-(\S+)-(\S+)", content.decode(), re.MULTILINE)
             assert any(
-                platform == "any" and "py3" in python.split(".") or python in ("cp39", "py3", "cp38", "cp37") and platform.startswith("manylinux") and platform.endswith(TAG[host.architecture])
+                platform == "any"
+                and "py3" in python.split(".")
+                or python in ("cp39", "py3", "cp38", "cp37")
+                and platform.startswith("manylinux")
+                and platform.endswith(TAG[host.architecture])
                 for python, _, platform in tags
             ), (name, tags)
 

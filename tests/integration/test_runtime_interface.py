@@ -1,4 +1,5 @@
 """Every sample event, given to the built function by Lambda's own runtime interface emulator and client, is answered as the table says."""
+
 import json
 import os
 import platform
@@ -28,7 +29,11 @@ pytestmark = pytest.mark.integration
 ROOT = source_root()
 EVENTS = ROOT / "events"
 TEMPLATE = read_template(ROOT / "template.yaml")
-EMULATOR = Path(samcli.local.__file__).parent / "rapid" / f"aws-lambda-rie-{'arm64' if platform.machine() in ('arm64', 'aarch64') else 'x86_64'}"
+EMULATOR = (
+    Path(samcli.local.__file__).parent
+    / "rapid"
+    / f"aws-lambda-rie-{'arm64' if platform.machine() in ('arm64', 'aarch64') else 'x86_64'}"
+)
 
 
 def table():
@@ -68,24 +73,50 @@ class Functions:
             self._running[function] = self._start(function)
         _, port = self._running[function]
         url = f"http://127.0.0.1:{port}/2015-03-31/functions/function/invocations"
-        with urllib.request.urlopen(urllib.request.Request(url, data=json.dumps(event).encode(), method="POST"), timeout=patient(60)) as response:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, data=json.dumps(event).encode(), method="POST"), timeout=patient(60)
+        ) as response:
             return json.load(response)
 
     def _start(self, function):
         properties = TEMPLATE["Resources"][function]["Properties"]
         port, api = children.free_port(), children.free_port()
         settings = {
-            **self._environment, "PATH": os.environ["PATH"], "HOME": str(self._home), "LAMBDA_TASK_ROOT": str(self._home / "task"),
+            **self._environment,
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._home),
+            "LAMBDA_TASK_ROOT": str(self._home / "task"),
             # The task first, then what the runtime itself has: its client and boto3. The working tree is nowhere.
             "PYTHONPATH": os.pathsep.join([str(self._home / "task"), *site_packages()]),
-            "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_LAMBDA_FUNCTION_NAME": function, "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
-            "AWS_LAMBDA_FUNCTION_TIMEOUT": str(properties["Timeout"]), "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(properties.get("MemorySize", 512)),
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_LAMBDA_FUNCTION_NAME": function,
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_TIMEOUT": str(properties["Timeout"]),
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(properties.get("MemorySize", 512)),
         }
-        command = [str(EMULATOR), "--runtime-interface-emulator-address", f"127.0.0.1:{port}", "--runtime-api-address", f"127.0.0.1:{api}",
-                   str(self._python), "-m", "awslambdaric", properties["Handler"]]
+        command = [
+            str(EMULATOR),
+            "--runtime-interface-emulator-address",
+            f"127.0.0.1:{port}",
+            "--runtime-api-address",
+            f"127.0.0.1:{api}",
+            str(self._python),
+            "-m",
+            "awslambdaric",
+            properties["Handler"],
+        ]
         log = (self._home / f"{function}.log").open("wb")
-        process = subprocess.Popen(command, cwd=self._home / "task", env=settings, stdout=log, stderr=log, start_new_session=True)
-        children.wait_until(lambda: _listens(port), process=process, what=f"the runtime of {function}", log=self._home / f"{function}.log", timeout=patient(30))
+        process = subprocess.Popen(
+            command, cwd=self._home / "task", env=settings, stdout=log, stderr=log, start_new_session=True
+        )
+        children.wait_until(
+            lambda: _listens(port),
+            process=process,
+            what=f"the runtime of {function}",
+            log=self._home / f"{function}.log",
+            timeout=patient(30),
+        )
         return process, port
 
     def stop(self):
@@ -105,10 +136,14 @@ def world(tmp_path_factory):
     home = tmp_path_factory.mktemp("runtime")
     (home / "functions.zip").write_bytes(function_package(ROOT, cache_directory(os.environ)))
     emulator = start_emulator(home / "emulator")
-    service = Service(lambda service: NoRuns(), account="123456789012", region="us-west-2", changed=lambda run, previous: None)
+    service = Service(
+        lambda service: NoRuns(), account="123456789012", region="us-west-2", changed=lambda run, previous: None
+    )
     server = serve(service, children.free_port())
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    application = service.create_application({"name": "sluice", "releaseLabel": "emr-7.14.0", "type": "SPARK"})["applicationId"]
+    application = service.create_application({"name": "sluice", "releaseLabel": "emr-7.14.0", "type": "SPARK"})[
+        "applicationId"
+    ]
     functions = Functions(home, names(emulator.endpoint, f"http://127.0.0.1:{server.server_address[1]}", application))
     try:
         yield functions, client_maker(emulator.endpoint), emulator.endpoint
@@ -119,7 +154,11 @@ def world(tmp_path_factory):
         emulator.stop()
 
 
-@pytest.mark.parametrize("event, function, answer", list(table()), ids=lambda value: value if "-" in str(value) and len(str(value)) < 60 else "")
+@pytest.mark.parametrize(
+    "event, function, answer",
+    list(table()),
+    ids=lambda value: value if "-" in str(value) and len(str(value)) < 60 else "",
+)
 def test_the_function_answers_as_the_table_says(world, event, function, answer):
     functions, clients, _ = world
     wanted = expected(answer)
@@ -132,8 +171,14 @@ def test_the_function_answers_as_the_table_says(world, event, function, answer):
 def test_the_world_of_an_event_is_one_command(world, tmp_path, capsys):
     functions, clients, endpoint = world
     assert main(["admit-s3-put", "--endpoint", endpoint, "--out", str(tmp_path)]) == 0
-    assert functions.invoke("AdmitFunction", json.loads((tmp_path / "event.json").read_text())) == {"batchItemFailures": []}
-    assert clients("dynamodb").query(TableName="sluice-events-ledger", KeyConditionExpression="pk = :lane", ExpressionAttributeValues={":lane": {"S": "lane#main"}})["Items"]
+    assert functions.invoke("AdmitFunction", json.loads((tmp_path / "event.json").read_text())) == {
+        "batchItemFailures": []
+    }
+    assert clients("dynamodb").query(
+        TableName="sluice-events-ledger",
+        KeyConditionExpression="pk = :lane",
+        ExpressionAttributeValues={":lane": {"S": "lane#main"}},
+    )["Items"]
     assert set(json.loads((tmp_path / "names.json").read_text())["Parameters"]) >= {"LEDGER_TABLE", "AWS_ENDPOINT_URL"}
 
 

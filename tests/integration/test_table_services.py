@@ -1,4 +1,5 @@
 """Table services on the whole local stack: commits make a compaction due, the living run does it; an idle lane gets a run from the state machine."""
+
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,10 @@ from sluice_cli.reading import read_table
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 LANE = "services"
-LINGERS, LEAVES = f"{patient(12):.0f}s", "1s"  # long enough for a look at what is due; and for a lane that shall be idle soon
+LINGERS, LEAVES = (
+    f"{patient(12):.0f}s",
+    "1s",
+)  # long enough for a look at what is due; and for a lane that shall be idle soon
 
 
 class Venues:
@@ -37,12 +41,29 @@ class Venues:
         (rule,) = [rule for rule in table_rules(self.dataset.prefix, self.database) if rule["table"] == self.table]
         off = dict.fromkeys(("clustering", "cleaning", "archival", "purge"), "off")
         self.stack.configure(
-            [{**rule, "table_type": "mor", "lane": LANE, "services": {**off, "interval": 0, "compaction": {"commits": commits}}}], lanes={LANE: {"linger": linger}})
+            [
+                {
+                    **rule,
+                    "table_type": "mor",
+                    "lane": LANE,
+                    "services": {**off, "interval": 0, "compaction": {"commits": commits}},
+                }
+            ],
+            lanes={LANE: {"linger": linger}},
+        )
 
     def commit(self) -> None:
         """One change of venue 1 in a batch of its own."""
         self.changes += 1
-        key, body = change_object(self.dataset, "venue", 1, change=self.changes, op="c" if self.changes == 1 else "u", ts_ms=1_795_300_000_000 + self.changes, venuename=f"name {self.changes}")
+        key, body = change_object(
+            self.dataset,
+            "venue",
+            1,
+            change=self.changes,
+            op="c" if self.changes == 1 else "u",
+            ts_ms=1_795_300_000_000 + self.changes,
+            venuename=f"name {self.changes}",
+        )
         self.stack.target.client("s3").put_object(Bucket=self.stack.target.bronze, Key=key, Body=body)
         self.stack.wait(120)
 
@@ -71,7 +92,9 @@ class Venues:
 
     def executions(self) -> Iterator[Mapping[str, Any]]:
         states = self.stack.target.client("stepfunctions")
-        for page in states.get_paginator("list_executions").paginate(stateMachineArn=self.stack.target.outputs["TableServices"]):
+        for page in states.get_paginator("list_executions").paginate(
+            stateMachineArn=self.stack.target.outputs["TableServices"]
+        ):
             yield from page["executions"]
 
 
@@ -80,7 +103,9 @@ def venues(stack: RunningStack) -> Venues:
     return Venues(stack)
 
 
-def test_what_commits_make_due_is_done_by_the_living_run_and_otherwise_by_one_that_the_state_machine_starts(venues: Venues) -> None:
+def test_what_commits_make_due_is_done_by_the_living_run_and_otherwise_by_one_that_the_state_machine_starts(
+    venues: Venues,
+) -> None:
     venues.configure(commits=3, linger=LINGERS)
     for _ in range(3):
         venues.commit()
@@ -88,8 +113,15 @@ def test_what_commits_make_due_is_done_by_the_living_run_and_otherwise_by_one_th
     assert venues.names(read_optimized=False) == ["name 3"]
     await_until(venues.done(not_before=0), timeout_s=60, what="a compaction by the living run")
     report = venues.compaction()
-    assert report is not None and report["requested_by"] == "table_services" and report["report"]["files_before"] > 0 and report["instant"]
-    assert venues.lane().get("run_id", first_run) == first_run == venues.lane().get("last_run_id", first_run), "no other run was needed"
+    assert (
+        report is not None
+        and report["requested_by"] == "table_services"
+        and report["report"]["files_before"] > 0
+        and report["instant"]
+    )
+    assert venues.lane().get("run_id", first_run) == first_run == venues.lane().get("last_run_id", first_run), (
+        "no other run was needed"
+    )
     assert venues.names(read_optimized=True) == venues.names(read_optimized=False) == ["name 3"]
 
     venues.configure(commits=3, linger=LEAVES)
@@ -99,10 +131,18 @@ def test_what_commits_make_due_is_done_by_the_living_run_and_otherwise_by_one_th
     last_run, asked_at = venues.lane()["last_run_id"], int(report["ended_at"])
     venues.configure(commits=1, linger=LEAVES)  # one commit since: due at once, and no object will wake the lane
     states = venues.stack.target.client("stepfunctions")
-    look = states.start_execution(stateMachineArn=venues.stack.target.outputs["TableServices"], input="{}")["executionArn"]
+    look = states.start_execution(stateMachineArn=venues.stack.target.outputs["TableServices"], input="{}")[
+        "executionArn"
+    ]
     await_until(venues.done(not_before=asked_at), timeout_s=90, what="a compaction by a run that was started for it")
     await_until(lambda: venues.lane()["state"] == "idle", timeout_s=60, what="the lane given back")
     assert venues.lane()["last_run_id"] != last_run
     assert venues.names(read_optimized=True) == ["name 4"]
-    await_until(lambda: all(each["status"] != "RUNNING" for each in venues.executions()), timeout_s=60, what="the end of every look")
-    assert {each["status"] for each in venues.executions()} == {"SUCCEEDED"}, states.describe_execution(executionArn=look)
+    await_until(
+        lambda: all(each["status"] != "RUNNING" for each in venues.executions()),
+        timeout_s=60,
+        what="the end of every look",
+    )
+    assert {each["status"] for each in venues.executions()} == {"SUCCEEDED"}, states.describe_execution(
+        executionArn=look
+    )

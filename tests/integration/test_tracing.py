@@ -1,4 +1,5 @@
 """What history, trace, row, top and the status page tell agrees with the manifests, the sources and the table, whatever is in keys and values."""
+
 import csv
 import io
 import json
@@ -23,16 +24,31 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(30
 CODES = ["plain", "", "NULL", "qu\"o'te", "東京/=+& ü", "<b>\u202e\\n\t", "-5", "a,b:c"]
 LABELS = [None, "", "NULL", "a/b=c", "Zürich '\"<&>", "%2F+"]
 FIELDS = [
-    {"name": "code", "type": ["null", "string"], "default": None}, {"name": "region", "type": "string"}, {"name": "label", "type": ["null", "string"], "default": None},
-    {"name": "qty", "type": ["null", "int"], "default": None}, {"name": "__op", "type": "string"}, {"name": "__lsn", "type": "long"}, {"name": "__deleted", "type": "string"},
+    {"name": "code", "type": ["null", "string"], "default": None},
+    {"name": "region", "type": "string"},
+    {"name": "label", "type": ["null", "string"], "default": None},
+    {"name": "qty", "type": ["null", "int"], "default": None},
+    {"name": "__op", "type": "string"},
+    {"name": "__lsn", "type": "long"},
+    {"name": "__deleted", "type": "string"},
 ]
 SCHEMA = fastavro.parse_schema({"type": "record", "name": "Value", "fields": FIELDS})
 REGION = "r 'é\""
-ODD = "o'd \"q\" $(x) `y` é+&=%2B <b>/"  # a folder in an object's key
+ODD = 'o\'d "q" $(x) `y` é+&=%2B <b>/'  # a folder in an object's key
 
 
-def change(lsn: int, op: str, code: str | None, *, label: str | None = None, qty: int | None = None) -> Mapping[str, Any]:
-    return {"code": code, "region": REGION, "label": label, "qty": qty, "__op": op, "__lsn": lsn, "__deleted": "true" if op == "d" else "false"}
+def change(
+    lsn: int, op: str, code: str | None, *, label: str | None = None, qty: int | None = None
+) -> Mapping[str, Any]:
+    return {
+        "code": code,
+        "region": REGION,
+        "label": label,
+        "qty": qty,
+        "__op": op,
+        "__lsn": lsn,
+        "__deleted": "true" if op == "d" else "false",
+    }
 
 
 class Source:
@@ -79,10 +95,27 @@ class Source:
 def source(stack: RunningStack) -> Source:
     """All codes, an update of each under another label, then a late change and a deletion, and an object that repeats a change. One record has no key."""
     made = Source(stack)
-    stack.configure([{"topic": f"{made.name}.item", "table": made.table, "record_key": ["code", "region"], "partition_by": ["label"]}])
-    made.put(0, *[change(10 + at, "r", code, label=LABELS[at % len(LABELS)], qty=at) for at, code in enumerate(CODES)], change(50, "r", None), folder=ODD)
+    stack.configure(
+        [
+            {
+                "topic": f"{made.name}.item",
+                "table": made.table,
+                "record_key": ["code", "region"],
+                "partition_by": ["label"],
+            }
+        ]
+    )
+    made.put(
+        0,
+        *[change(10 + at, "r", code, label=LABELS[at % len(LABELS)], qty=at) for at, code in enumerate(CODES)],
+        change(50, "r", None),
+        folder=ODD,
+    )
     stack.wait(120, strict=False)
-    made.put(100, *[change(200 + at, "u", code, label=LABELS[(at + 1) % len(LABELS)], qty=None) for at, code in enumerate(CODES)])
+    made.put(
+        100,
+        *[change(200 + at, "u", code, label=LABELS[(at + 1) % len(LABELS)], qty=None) for at, code in enumerate(CODES)],
+    )
     stack.wait(60, strict=False)
     made.put(200, change(100, "u", CODES[0], label="late", qty=7), change(300, "d", CODES[1]))
     made.put(100, change(200, "u", CODES[0], label=LABELS[1], qty=None))
@@ -93,7 +126,9 @@ def source(stack: RunningStack) -> Source:
 def of_table(source: Source) -> tuple[list[Manifest], list[Outcome]]:
     manifests = [Manifest.from_json(text) for text in source.documents("manifests")]
     outcomes = [Outcome.from_json(text) for text in source.documents("outcomes")]
-    return [manifest for manifest in manifests if source.table in manifest.tables], [outcome for outcome in outcomes if outcome.table == source.table]
+    return [manifest for manifest in manifests if source.table in manifest.tables], [
+        outcome for outcome in outcomes if outcome.table == source.table
+    ]
 
 
 def test_the_sums_over_history_equal_the_sums_in_the_manifests_and_the_records_of_the_sources(source: Source) -> None:
@@ -101,10 +136,18 @@ def test_the_sums_over_history_equal_the_sums_in_the_manifests_and_the_records_o
     history = source.told("history", "--table", source.table, "--json")
     sums = history["totals"]
     objects = [item for manifest in manifests for item in manifest.tables[source.table].objects]
-    assert (sums["objects"], sums["bytes"], sums["parts"]) == (len(objects), sum(item.size for item in objects), len(outcomes))
+    assert (sums["objects"], sums["bytes"], sums["parts"]) == (
+        len(objects),
+        sum(item.size for item in objects),
+        len(outcomes),
+    )
     assert sums["counts"]["read"] == sum(outcome.counts["read"] for outcome in outcomes)
     assert sums["counts"]["read"] + sums["counts"]["quarantined_rows"] == 2 * len(CODES) + 4 == 9 + 8 + 3
-    assert sums["counts"]["objects"] == 4 and sums["states"] == {"committed": 4} and sums["counts"]["quarantined_rows"] == 1
+    assert (
+        sums["counts"]["objects"] == 4
+        and sums["states"] == {"committed": 4}
+        and sums["counts"]["quarantined_rows"] == 1
+    )
     assert {entry["key"] for entry in history["objects"]} == set(source.records) and not history["more"]
     for entry in history["objects"]:
         (claim,) = entry["claims"]
@@ -114,32 +157,53 @@ def test_the_sums_over_history_equal_the_sums_in_the_manifests_and_the_records_o
 
 def test_the_sums_over_the_whole_history_equal_the_sums_in_all_manifests(source: Source) -> None:
     manifests = {manifest.batch: manifest for manifest in map(Manifest.from_json, source.documents("manifests"))}
-    outcomes = [outcome for outcome in map(Outcome.from_json, source.documents("outcomes")) if outcome.table in manifests[outcome.batch].tables]
+    outcomes = [
+        outcome
+        for outcome in map(Outcome.from_json, source.documents("outcomes"))
+        if outcome.table in manifests[outcome.batch].tables
+    ]
     history = source.told("history", "--limit", "100000", "--json")
     assert {(item["bucket"], item["key"], item["version"]) for item in history["objects"] if item["claims"]} == {
-        (item.bucket, item.key, item.version) for manifest in manifests.values() for item in manifest.objects}
+        (item.bucket, item.key, item.version) for manifest in manifests.values() for item in manifest.objects
+    }
     assert (history["totals"]["parts"], history["more"], history["unread_manifests"]) == (len(outcomes), False, 0)
     for count in ("objects", "read", "winning", "losing", "repeated", "quarantined_rows"):
-        assert history["totals"]["counts"].get(count, 0) == sum(outcome.counts.get(count, 0) for outcome in outcomes), count
+        assert history["totals"]["counts"].get(count, 0) == sum(outcome.counts.get(count, 0) for outcome in outcomes), (
+            count
+        )
 
 
 def test_a_trace_accounts_for_the_time_between_the_put_and_the_commit(source: Source, tmp_path: Any) -> None:
     for key in source.records:
         trace = source.told("trace", key, "--json", "--svg", str(tmp_path / "w.svg"))
         spans = [span for span in trace["spans"] if span["began_at"] < trace["readable_at"]]
-        assert [span["name"] for span in spans][-2:] == (["read", "commit"] if trace["instant"] else ["schemas", "read"])
-        assert sum(span["ms"] for span in spans) == pytest.approx(trace["to_readable_ms"], rel=0.1, abs=300), "no stretch of it is unexplained"
+        assert [span["name"] for span in spans][-2:] == (
+            ["read", "commit"] if trace["instant"] else ["schemas", "read"]
+        )
+        assert sum(span["ms"] for span in spans) == pytest.approx(trace["to_readable_ms"], rel=0.1, abs=300), (
+            "no stretch of it is unexplained"
+        )
         assert (tmp_path / "w.svg").read_text().startswith("<svg ")
 
 
 @pytest.mark.parametrize("at", range(len(CODES)))
 def test_a_rows_story_is_what_the_table_held_after_each_commit(source: Source, at: int) -> None:
     told = source.told("row", source.table, "--json", "--", CODES[at], REGION)
-    verdicts = [change["verdict"] for chapter in told["chapters"] for change in chapter["changes"]]  # the last two objects may be one batch or two
-    assert verdicts == ["won", "won", *(["lost", "repeated"] if at == 0 else ["won"] if at == 1 else [])] and told["complete"] and told["objects_read"] == 4 and told["records_read"] == 20
+    verdicts = [
+        change["verdict"] for chapter in told["chapters"] for change in chapter["changes"]
+    ]  # the last two objects may be one batch or two
+    assert (
+        verdicts == ["won", "won", *(["lost", "repeated"] if at == 0 else ["won"] if at == 1 else [])]
+        and told["complete"]
+        and told["objects_read"] == 4
+        and told["records_read"] == 20
+    )
     for chapter in told["chapters"]:
         assert chapter["instant"] is None or chapter["table"]["agrees"] is True, chapter
-    assert [chapter["table"]["row"]["label"] for chapter in told["chapters"][:2]] == [LABELS[at % len(LABELS)], LABELS[(at + 1) % len(LABELS)]]
+    assert [chapter["table"]["row"]["label"] for chapter in told["chapters"][:2]] == [
+        LABELS[at % len(LABELS)],
+        LABELS[(at + 1) % len(LABELS)],
+    ]
     assert told["chapters"][-1]["row"]["deleted"] is (at == 1)
 
 
@@ -155,34 +219,60 @@ def values(rows: Iterable[Mapping[str, Any]]) -> set[tuple[Any, Any]]:
     return {(row["code"], row["label"]) for row in found}
 
 
-def test_rows_with_null_empty_unicode_and_quotes_in_keys_and_partition_values_are_read_in_every_form(source: Source, tmp_path: Any) -> None:
+def test_rows_with_null_empty_unicode_and_quotes_in_keys_and_partition_values_are_read_in_every_form(
+    source: Source, tmp_path: Any
+) -> None:
     sql = f'select code, region, label from {source.name}."item"'
     for verb in (("query", sql), ("read", source.table, *COLUMNS)):
         assert values(source.lines(*verb)) == NOW
         source.printed(*verb, "--parquet", str(tmp_path / "rows.parquet"))
         assert values(pq.read_table(tmp_path / "rows.parquet").to_pylist()) == NOW
         as_csv = source.printed(*verb, "--csv")
-        assert {(row["code"], row["label"]) for row in csv.DictReader(io.StringIO(as_csv, newline=""))} == {(code, label or "") for code, label in NOW}
-        assert sum(line.endswith(',""') for line in as_csv.splitlines()) == sum(label == "" for _, label in NOW), "empty text is not NULL"
+        assert {(row["code"], row["label"]) for row in csv.DictReader(io.StringIO(as_csv, newline=""))} == {
+            (code, label or "") for code, label in NOW
+        }
+        assert sum(line.endswith(',""') for line in as_csv.splitlines()) == sum(label == "" for _, label in NOW), (
+            "empty text is not NULL"
+        )
         table = [line.split("\t") for line in source.printed(*verb).splitlines()[1:]]
-        assert {(code, label) for code, _, label in table} == {(code.replace("\t", "\\t"), "NULL" if label is None else label) for code, label in NOW}
+        assert {(code, label) for code, _, label in table} == {
+            (code.replace("\t", "\\t"), "NULL" if label is None else label) for code, label in NOW
+        }
     for code, label in NOW:
         escaped = code.replace("'", "''")
         asked = "is null" if label is None else "= '" + label.replace("'", "''") + "'"
-        assert source.lines("query", f"{sql} where code = '{escaped}' and label {asked}") == [{"code": code, "region": REGION, "label": label}]
+        assert source.lines("query", f"{sql} where code = '{escaped}' and label {asked}") == [
+            {"code": code, "region": REGION, "label": label}
+        ]
 
 
 def test_such_rows_are_read_as_they_were_and_told_apart_between_two_moments(source: Source) -> None:
-    first = min(entry["claims"][0]["instant"] for entry in source.told("history", "--table", source.table, "--json")["objects"] if entry["claims"][0]["instant"])
+    first = min(
+        entry["claims"][0]["instant"]
+        for entry in source.told("history", "--table", source.table, "--json")["objects"]
+        if entry["claims"][0]["instant"]
+    )
     assert values(source.lines("read", source.table, "--as-of", first)) == FIRST
     assert values(source.lines("query", "--as-of", first, f'from {source.name}."item"')) == FIRST
     changed = source.lines("read", source.table, "--since", first)
-    assert values(row for row in changed if not row["__deleted"]) == NOW and [row["code"] for row in changed if row["__deleted"]] == [CODES[1]]
-    found = {(item["key"]["code"], item["key"]["region"]): item for item in source.lines("diff", source.table, "--from", first)}
-    assert {key: item["difference"] for key, item in found.items()} == {(code, REGION): "removed" if at == 1 else "changed" for at, code in enumerate(CODES)}
+    assert values(row for row in changed if not row["__deleted"]) == NOW and [
+        row["code"] for row in changed if row["__deleted"]
+    ] == [CODES[1]]
+    found = {
+        (item["key"]["code"], item["key"]["region"]): item
+        for item in source.lines("diff", source.table, "--from", first)
+    }
+    assert {key: item["difference"] for key, item in found.items()} == {
+        (code, REGION): "removed" if at == 1 else "changed" for at, code in enumerate(CODES)
+    }
     assert {(code, item["before"]["label"]) for (code, _), item in found.items()} == FIRST
     assert {(code, item["after"]["label"]) for (code, _), item in found.items() if item["after"]} == NOW
-    keys = [json.loads(row["key"]) for row in csv.DictReader(io.StringIO(source.printed("diff", source.table, "--from", first, "--csv"), newline=""))]
+    keys = [
+        json.loads(row["key"])
+        for row in csv.DictReader(
+            io.StringIO(source.printed("diff", source.table, "--from", first, "--csv"), newline="")
+        )
+    ]
     assert {key["code"] for key in keys} == set(CODES)
     assert all(line.count("\t") == 4 for line in source.printed("diff", source.table, "--from", first).splitlines())
 
@@ -192,13 +282,19 @@ def test_the_tables_inside_names_a_folder_for_every_partition_value_and_finds_it
     stats = source.told("table", "stats", source.table, "--json")
     held = {row["label"] or None for row in source.lines("query", "--with-deleted", f'from {source.name}."item"')}
     folders = {row["partition"] for row in files}
-    assert len(folders) == stats["partitions"] >= len(held) and stats["base"]["files"] == len(files), "NULL and empty text are one folder"
+    assert len(folders) == stats["partitions"] >= len(held) and stats["base"]["files"] == len(files), (
+        "NULL and empty text are one folder"
+    )
     for folder in folders:
         named = source.told("table", "files", source.table, "--partition", folder, "--json")
         assert named == [row for row in files if row["partition"] == folder] != []
         assert folder in source.printed("table", "files", source.table, "--partition", folder)
     shown = source.told("table", "show", source.table, "--json")
-    assert (shown["record_key"], shown["partition_by"]) == (["code", "region"], ["label"]) and {"code", "region", "label"} <= {column["name"] for column in shown["columns"]}
+    assert (shown["record_key"], shown["partition_by"]) == (["code", "region"], ["label"]) and {
+        "code",
+        "region",
+        "label",
+    } <= {column["name"] for column in shown["columns"]}
     assert len(source.told("table", "commits", source.table, "--json")) == shown["commits"]
 
 
@@ -220,7 +316,9 @@ def test_an_object_whose_key_holds_quotes_and_signs_is_found_by_every_verb(sourc
     for name in (key, f"s3://{source.stack.target.bronze}/{key}", key.removeprefix("topics/")):
         assert [item["key"] for item in source.told("history", "--key", name, "--json")["objects"]] == [key]
     assert source.printed("trace", key).splitlines()[0] == key
-    assert key in source.printed("history", "--table", source.table) and key in source.printed("row", source.table, "--check", "0", "--", CODES[0], REGION)
+    assert key in source.printed("history", "--table", source.table) and key in source.printed(
+        "row", source.table, "--check", "0", "--", CODES[0], REGION
+    )
     assert source.told("row", source.table, "--json", "--", CODES[0], REGION)["set_aside"] == []
     assert f"rows quarantined\t{key}\t1 null_record_key" in source.printed("wait", "--timeout", "60").splitlines()
 
@@ -244,6 +342,10 @@ def test_the_page_and_top_say_what_status_says(source: Source, tmp_path: Any) ->
     assert f"{len(outcomes)} commits, {sum(outcome.counts['read'] for outcome in outcomes)} changes" in texts
     (table,) = [table for table in source.told("status", "--json")["tables"] if table["table"] == source.table]
     (seen,) = [table for table in source.told("top", "--json")["tables"] if table["table"] == source.table]
-    assert (seen["objects"], seen["changes"], seen["freshness_s"]) == (table["committed"]["objects"], table["totals"]["read"], 0)
+    assert (seen["objects"], seen["changes"], seen["freshness_s"]) == (
+        table["committed"]["objects"],
+        table["totals"]["read"],
+        0,
+    )
     assert str(table["committed"]["objects"]) in texts
     assert any(ODD in text for text in texts), "a name is shown as the text that it is"

@@ -3,6 +3,7 @@
 The role is a user's here, with the run's own executionIamPolicy as its boundary: what a session's policy leaves of a role is what a boundary leaves.
 `make test-job-permissions` runs it; what the driver's Python calls is tried in seconds by tests/emulated/test_driver_permissions.py.
 """
+
 import json
 import os
 import time
@@ -47,7 +48,12 @@ TOPIC = "tickit.ems.category"
 OBJECT = next((ROOT / "tests/data/tickit_small/bronze/topics" / TOPIC).rglob("*.avro"))
 ENDED_S = 240.0
 # Where a timeline can't be read nobody knows whether its part is committed: it stays claimed for the next run to find out (rule 4).
-WAITS_AS = {"s3:GetObject": "claimed", "s3:ListBucket": "claimed", "s3:PutObject": "pending", "s3:DeleteObject": "pending"}
+WAITS_AS = {
+    "s3:GetObject": "claimed",
+    "s3:ListBucket": "claimed",
+    "s3:PutObject": "pending",
+    "s3:DeleteObject": "pending",
+}
 
 
 class Deployment:
@@ -69,33 +75,82 @@ class Deployment:
 
     def client(self, service: str, endpoint: str | None = None) -> Any:
         session = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
-        return session.client(service, endpoint_url=endpoint or self.endpoint, config=Config(s3={"addressing_style": "path"}))
+        return session.client(
+            service, endpoint_url=endpoint or self.endpoint, config=Config(s3={"addressing_style": "path"})
+        )
 
     def run(self, refused: list[dict[str, Any]]) -> SimpleNamespace:
         """One object arrives for a table of its own, and one job run takes it with all that the role allows but what is `refused`."""
         self._runs += 1
-        lane, table, run = f"lane{self._runs}", f"case{self._runs}.category", f"run-{self._runs}"  # what one case leaves is no other's to finish
-        configuration = Configuration((TableRule(table, ("catid",), topic=f"{TOPIC}{self._runs}", freshness_s=0, lane=lane),), (LaneConfig(lane, linger_s=0),))
+        lane, table, run = (
+            f"lane{self._runs}",
+            f"case{self._runs}.category",
+            f"run-{self._runs}",
+        )  # what one case leaves is no other's to finish
+        configuration = Configuration(
+            (TableRule(table, ("catid",), topic=f"{TOPIC}{self._runs}", freshness_s=0, lane=lane),),
+            (LaneConfig(lane, linger_s=0),),
+        )
         self.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=configuration.to_json().encode())
         key = f"topics/{TOPIC}{self._runs}/partition=0/{TOPIC}{self._runs}+0+0000000000.avro"
-        landed = ObjectId(BRONZE, key, self.s3.put_object(Bucket=BRONZE, Key=key, Body=OBJECT.read_bytes())["VersionId"])
+        landed = ObjectId(
+            BRONZE, key, self.s3.put_object(Bucket=BRONZE, Key=key, Body=OBJECT.read_bytes())["VersionId"]
+        )
         now = int(time.time() * 1000)
-        self.ledger.admit(AdmittedObject(landed, items.PENDING, now, size=OBJECT.stat().st_size, noticed_at=now, table=table, lane=lane, topic=f"{TOPIC}{self._runs}",
-                                         kafka_partition=0, offset=0, format="avro", via="s3"))
+        self.ledger.admit(
+            AdmittedObject(
+                landed,
+                items.PENDING,
+                now,
+                size=OBJECT.stat().st_size,
+                noticed_at=now,
+                table=table,
+                lane=lane,
+                topic=f"{TOPIC}{self._runs}",
+                kafka_partition=0,
+                offset=0,
+                format="avro",
+                via="s3",
+            )
+        )
         self.ledger.wake(lane)
         found = self._driven(lane, run, configuration, refused, now)
-        return SimpleNamespace(**found, record=self.ledger.get_objects([landed])[landed], table=self.ledger.table_state(table))
+        return SimpleNamespace(
+            **found, record=self.ledger.get_objects([landed])[landed], table=self.ledger.table_state(table)
+        )
 
-    def _driven(self, lane: str, run: str, configuration: Configuration, refused: list[dict[str, Any]], now: int) -> dict[str, Any]:
-        environment = JobEnvironment("a", f"arn:aws:iam::{ACCOUNT}:role/job", REGION, self.release.version, LEDGER, BRONZE, SILVER, ARTIFACTS, hudi_bundle(self.jars).as_uri(),
-                                     this_host().architecture.upper())
+    def _driven(
+        self, lane: str, run: str, configuration: Configuration, refused: list[dict[str, Any]], now: int
+    ) -> dict[str, Any]:
+        environment = JobEnvironment(
+            "a",
+            f"arn:aws:iam::{ACCOUNT}:role/job",
+            REGION,
+            self.release.version,
+            LEDGER,
+            BRONZE,
+            SILVER,
+            ARTIFACTS,
+            hudi_bundle(self.jars).as_uri(),
+            this_host().architecture.upper(),
+        )
         request = start_job_run(environment, configuration.lane(lane), run, scope_of(configuration, lane))
         access, secret = self._user(run, request["executionIamPolicy"]["policy"], refused)
-        settings = RunnerSettings(self.home / run, cache_directory(os.environ), self.image, Cloud(self.endpoint, REGION, access, secret), Machine(cores=2, memory_bytes=3 << 30))
-        stand_in = start_stand_in(settings, s3=self.s3, events=self.client("events"), functions=self.client("lambda"), account=ACCOUNT)
+        settings = RunnerSettings(
+            self.home / run,
+            cache_directory(os.environ),
+            self.image,
+            Cloud(self.endpoint, REGION, access, secret),
+            Machine(cores=2, memory_bytes=3 << 30),
+        )
+        stand_in = start_stand_in(
+            settings, s3=self.s3, events=self.client("events"), functions=self.client("lambda"), account=ACCOUNT
+        )
         try:
             emr = self.client("emr-serverless", stand_in.endpoint)
-            application = emr.create_application(name="p", releaseLabel="emr-7.14.0", type="SPARK", clientToken="p")["applicationId"]
+            application = emr.create_application(name="p", releaseLabel="emr-7.14.0", type="SPARK", clientToken="p")[
+                "applicationId"
+            ]
             assert self.ledger.request_start(lane, run, now) is not None
             job_run = emr.start_job_run(**{**request, "applicationId": application})["jobRunId"]
 
@@ -104,12 +159,20 @@ class Deployment:
                 return state if state in ("SUCCESS", "FAILED", "CANCELLED") else None
 
             ended = await_until(ended_as, timeout_s=ENDED_S, what="the end of the run")
-            return {"state": ended, "log": "".join((self.home / run / job_run / name).read_text() for name in ("stdout", "stderr"))}
+            return {
+                "state": ended,
+                "log": "".join((self.home / run / job_run / name).read_text() for name in ("stdout", "stderr")),
+            }
         finally:
             stand_in.stop()
 
     def _user(self, name: str, boundary: str, refused: list[dict[str, Any]]) -> tuple[str, str]:
-        role = Role("JobRole", job_names("a", region=REGION, account=ACCOUNT, ledger=LEDGER, bronze=BRONZE, silver=SILVER, artifacts=ARTIFACTS))
+        role = Role(
+            "JobRole",
+            job_names(
+                "a", region=REGION, account=ACCOUNT, ledger=LEDGER, bronze=BRONZE, silver=SILVER, artifacts=ARTIFACTS
+            ),
+        )
         policy = self.iam.create_policy(PolicyName=name, PolicyDocument=boundary)["Policy"]["Arn"]
         self.iam.create_user(UserName=name, PermissionsBoundary=policy)
         document = {**role.document, "Statement": [*role.document["Statement"], *refused]}
@@ -135,17 +198,23 @@ def denied(action: str, **more: Any) -> dict[str, Any]:
     return {"Sid": "TakenAway", "Effect": "Deny", "Action": action, "Resource": resource, **condition}
 
 
-def test_a_driver_commits_with_what_its_role_and_its_runs_policy_allow_and_without_what_no_run_was_seen_to_need(deployment: Deployment):
+def test_a_driver_commits_with_what_its_role_and_its_runs_policy_allow_and_without_what_no_run_was_seen_to_need(
+    deployment: Deployment,
+):
     unseen = [{"Sid": "Unseen", "Effect": "Deny", "Action": [action for _, action in UNSEEN], "Resource": "*"}]
     found = deployment.run(unseen)
     assert (found.state, found.record.state) == ("SUCCESS", "committed"), found.log[-4000:]
 
 
 @pytest.mark.parametrize("action", [action for _, action in BY_THE_JVM])
-def test_without_an_action_of_the_jvms_the_table_fails_with_the_reason_and_its_object_waits(deployment: Deployment, action: str):
+def test_without_an_action_of_the_jvms_the_table_fails_with_the_reason_and_its_object_waits(
+    deployment: Deployment, action: str
+):
     found = deployment.run([denied(action)])
     assert "AccessDenied" in found.table.last_error and found.record.state == WAITS_AS[action], found.log[-4000:]
-    assert found.state == "SUCCESS" and found.table.failures == 1 and found.table.backoff_until, "the run says so, sets the table back, and leaves its lane"
+    assert found.state == "SUCCESS" and found.table.failures == 1 and found.table.backoff_until, (
+        "the run says so, sets the table back, and leaves its lane"
+    )
 
 
 def test_every_action_that_the_jvm_asks_for_is_taken_away():

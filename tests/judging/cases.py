@@ -1,4 +1,5 @@
 """The matrix of what is judged: set x delivery order x pace x table type, and the part of it that continuous integration runs."""
+
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,10 +37,17 @@ class Case:
     def key(self, key: str) -> str:
         """This case's key for a recorded object: the topic is renamed in the folder and in the file's name."""
         *folders, name = key.split("/")
-        topic = next((topic for topic in PLANS[self.set_name].topics if name.startswith((f"{topic}+", f"{topic}("))), None)
+        topic = next(
+            (topic for topic in PLANS[self.set_name].topics if name.startswith((f"{topic}+", f"{topic}("))), None
+        )
         if topic is None:
             raise ValueError(f"the object's name does not begin with a topic of its set: {key}")
-        return "/".join((*(self.topic(topic) if folder == topic else folder for folder in folders), self.topic(topic) + name.removeprefix(topic)))
+        return "/".join(
+            (
+                *(self.topic(topic) if folder == topic else folder for folder in folders),
+                self.topic(topic) + name.removeprefix(topic),
+            )
+        )
 
     def table(self, topic: str) -> str:
         """The silver table of a recorded topic: database.name."""
@@ -47,8 +55,17 @@ class Case:
 
     def rules(self, topics: Mapping[str, Keyed]) -> list[dict]:
         """The entries of tables.yaml that take this case's topics, and no other's."""
-        return [{"topic": self.topic(topic), "table": self.table(topic), "record_key": list(keyed.record_key),
-                 "partition_by": list(keyed.partition_by), "table_type": self.table_type, "json_types": dict(keyed.json_types)} for topic, keyed in topics.items()]
+        return [
+            {
+                "topic": self.topic(topic),
+                "table": self.table(topic),
+                "record_key": list(keyed.record_key),
+                "partition_by": list(keyed.partition_by),
+                "table_type": self.table_type,
+                "json_types": dict(keyed.json_types),
+            }
+            for topic, keyed in topics.items()
+        ]
 
     def steps(self, fixtures: FixtureSet) -> tuple[tuple[Phase, tuple[Delivered, ...]], ...]:
         """What is put before each judgement: the phase that is then judged, and the recorded objects in delivery order."""
@@ -62,9 +79,15 @@ SETS = ("tickit_small", "moma_flat", "pagila_env")
 AXES = (SETS, ("in_order", "shuffled", "reversed", "at_least_once"), (ONE_GO, PHASED), TABLE_TYPES)
 SIDE_OBJECTS = Case("moma_keys", "shuffled", ONE_GO, "cow")
 OTHERS = (
-    SIDE_OBJECTS, Case("moma_flat_old", "first_object_last", ONE_GO, "mor"), Case("moma_crash", "neighbours_swapped", ONE_GO, "mor"), Case("moma_overwrite", "in_order", ONE_GO, "cow"),
-    Case("outbox_json_confluent", "shuffled", PHASED, "mor"), Case("outbox_json_lenses", "at_least_once", PHASED, "cow"),
-    Case("types_flat_precise", "reversed", PHASED, "mor"),  # every type in both table types: tests/spark/test_recorded_types.py
+    SIDE_OBJECTS,
+    Case("moma_flat_old", "first_object_last", ONE_GO, "mor"),
+    Case("moma_crash", "neighbours_swapped", ONE_GO, "mor"),
+    Case("moma_overwrite", "in_order", ONE_GO, "cow"),
+    Case("outbox_json_confluent", "shuffled", PHASED, "mor"),
+    Case("outbox_json_lenses", "at_least_once", PHASED, "cow"),
+    Case(
+        "types_flat_precise", "reversed", PHASED, "mor"
+    ),  # every type in both table types: tests/spark/test_recorded_types.py
 )
 
 
@@ -81,7 +104,9 @@ def pairwise() -> tuple[Case, ...]:
     wanted = set().union(*(_pairs(case) for case in left))
     chosen: list[Case] = []
     while wanted:
-        best = max(left, key=lambda case: len(_pairs(case) & wanted))  # the first of equals: the result is always the same
+        best = max(
+            left, key=lambda case: len(_pairs(case) & wanted)
+        )  # the first of equals: the result is always the same
         chosen.append(best)
         left.remove(best)
         wanted -= _pairs(best)

@@ -1,4 +1,5 @@
 """Recorded sets of change objects: where they are, their phases, their delivery orders, and how their tables are keyed."""
+
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,27 +75,64 @@ class SetMissing(LookupError):
     """The set is neither bundled nor in the folder that SLUICE_FIXTURES names."""
 
 
-_ORDERS = Keyed(("order_id",), ("customer_id",), MappingProxyType({
-    "order_date": "date", "required_date": "date", "shipped_date": "date", "updated_at": "zoned_timestamp"}))
+_ORDERS = Keyed(
+    ("order_id",),
+    ("customer_id",),
+    MappingProxyType(
+        {"order_date": "date", "required_date": "date", "shipped_date": "date", "updated_at": "zoned_timestamp"}
+    ),
+)
 _ARTISTS, _ARTWORKS = Keyed(("artist_id",), ("nationality",)), Keyed(("artwork_id",), ("classification",))
 
-PLANS: Mapping[str, SetPlan] = MappingProxyType({plan.name: plan for plan in (
-    SetPlan("tickit_small", MappingProxyType({
-        "tickit.ems.category": Keyed(("catid",)), "tickit.ems.event": Keyed(("eventid",), ("catid",)), "tickit.ems.venue": Keyed(("venueid",)),
-        "tickit.crm.user": Keyed(("userid",), ("state",)), "tickit.ecomm.date": Keyed(("dateid",)), "tickit.ecomm.listing": Keyed(("listid",)),
-        "tickit.ecomm.sale": Keyed(("salesid",))})),
-    SetPlan("moma_flat", MappingProxyType({"moma.public.artists": _ARTISTS, "moma.public.artworks": _ARTWORKS})),
-    SetPlan("pagila_env", MappingProxyType({
-        "pagila.public.film": Keyed(("film_id",), ("rating",)), "pagila.public.customer": Keyed(("customer_id",), ("store_id",)),
-        "pagila.public.rental": Keyed(("rental_id",))})),
-    SetPlan("types_flat_precise", MappingProxyType({"tzflatprecise.public.zoo": Keyed(("id",))})),
-    SetPlan("moma_keys", MappingProxyType({"momac283.public.artists": _ARTISTS})),
-    SetPlan("moma_flat_old", MappingProxyType({"momaold.public.artists": _ARTISTS, "momaold.public.artworks": _ARTWORKS})),
-    SetPlan("moma_crash", MappingProxyType({"momac283.public.artists": _ARTISTS})),
-    SetPlan("moma_overwrite", MappingProxyType({"momac181.public.artists": _ARTISTS}), orders=("in_order",), phased=False),
-    SetPlan("outbox_json_confluent", MappingProxyType({"demo.datalake.cdc_events": _ORDERS})),
-    SetPlan("outbox_json_lenses", MappingProxyType({"demo.datalake.cdc_events": _ORDERS})),
-)})
+PLANS: Mapping[str, SetPlan] = MappingProxyType(
+    {
+        plan.name: plan
+        for plan in (
+            SetPlan(
+                "tickit_small",
+                MappingProxyType(
+                    {
+                        "tickit.ems.category": Keyed(("catid",)),
+                        "tickit.ems.event": Keyed(("eventid",), ("catid",)),
+                        "tickit.ems.venue": Keyed(("venueid",)),
+                        "tickit.crm.user": Keyed(("userid",), ("state",)),
+                        "tickit.ecomm.date": Keyed(("dateid",)),
+                        "tickit.ecomm.listing": Keyed(("listid",)),
+                        "tickit.ecomm.sale": Keyed(("salesid",)),
+                    }
+                ),
+            ),
+            SetPlan(
+                "moma_flat", MappingProxyType({"moma.public.artists": _ARTISTS, "moma.public.artworks": _ARTWORKS})
+            ),
+            SetPlan(
+                "pagila_env",
+                MappingProxyType(
+                    {
+                        "pagila.public.film": Keyed(("film_id",), ("rating",)),
+                        "pagila.public.customer": Keyed(("customer_id",), ("store_id",)),
+                        "pagila.public.rental": Keyed(("rental_id",)),
+                    }
+                ),
+            ),
+            SetPlan("types_flat_precise", MappingProxyType({"tzflatprecise.public.zoo": Keyed(("id",))})),
+            SetPlan("moma_keys", MappingProxyType({"momac283.public.artists": _ARTISTS})),
+            SetPlan(
+                "moma_flat_old",
+                MappingProxyType({"momaold.public.artists": _ARTISTS, "momaold.public.artworks": _ARTWORKS}),
+            ),
+            SetPlan("moma_crash", MappingProxyType({"momac283.public.artists": _ARTISTS})),
+            SetPlan(
+                "moma_overwrite",
+                MappingProxyType({"momac181.public.artists": _ARTISTS}),
+                orders=("in_order",),
+                phased=False,
+            ),
+            SetPlan("outbox_json_confluent", MappingProxyType({"demo.datalake.cdc_events": _ORDERS})),
+            SetPlan("outbox_json_lenses", MappingProxyType({"demo.datalake.cdc_events": _ORDERS})),
+        )
+    }
+)
 
 
 def find_set(name: str, environment: Mapping[str, str]) -> FixtureSet:
@@ -104,7 +142,10 @@ def find_set(name: str, environment: Mapping[str, str]) -> FixtureSet:
     folders = [BUNDLED / name, *([Path(shared) / name] if shared else [])]
     folder = next((each for each in folders if (each / "manifest.json").exists()), None)
     if folder is None:
-        raise SetMissing(f"{name} is not bundled: set SLUICE_FIXTURES to the folder that holds it" + (f" (it is not in {shared})" if shared else ""))
+        raise SetMissing(
+            f"{name} is not bundled: set SLUICE_FIXTURES to the folder that holds it"
+            + (f" (it is not in {shared})" if shared else "")
+        )
     manifest = json.loads((folder / "manifest.json").read_text())
     phases = tuple(Phase(phase["phase"], tuple(phase["new_objects"])) for phase in manifest["phases"])
     return FixtureSet(plan, folder, phases, MappingProxyType(_orders(folder)))
@@ -113,6 +154,13 @@ def find_set(name: str, environment: Mapping[str, str]) -> FixtureSet:
 def _orders(folder: Path) -> dict[str, tuple[Delivered, ...]]:
     listed = folder / "delivery_orders.json"
     if listed.exists():
-        return {order: tuple(Delivered(key, folder / "bronze" / key) for key in keys) for order, keys in json.loads(listed.read_text()).items()}
+        return {
+            order: tuple(Delivered(key, folder / "bronze" / key) for key in keys)
+            for order, keys in json.loads(listed.read_text()).items()
+        }
     versions = sorted(json.loads((folder / "versions.json").read_text()), key=lambda version: version["seq"])
-    return {"in_order": tuple(Delivered(version["key"], folder / "bronze_versions" / version["file"]) for version in versions)}
+    return {
+        "in_order": tuple(
+            Delivered(version["key"], folder / "bronze_versions" / version["file"]) for version in versions
+        )
+    }

@@ -1,4 +1,5 @@
 """How much longer than on a quiet machine with MiniStack the tests of a stack wait before they give up."""
+
 import os
 from collections.abc import Mapping
 

@@ -1,4 +1,5 @@
 """The readers whose rows are judged: Spark in a process of its own, and hudi-rs. They share no code."""
+
 import json
 import os
 import subprocess
@@ -39,17 +40,37 @@ class SparkReader(AbstractContextManager):
     `copies_of` are the sets whose copy-on-write tables it is judged on, None for all; merge-on-read tables are always.
     """
 
-    def __init__(self, *, silver_bucket: str, s3: Mapping[str, str], jars: Sequence[Path], java_home: Path, hudi: str,
-                 copies_of: Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        silver_bucket: str,
+        s3: Mapping[str, str],
+        jars: Sequence[Path],
+        java_home: Path,
+        hudi: str,
+        copies_of: Iterable[str] | None = None,
+    ) -> None:
         self._copies_of = None if copies_of is None else frozenset(copies_of)
         self.name = f"spark-hudi-{hudi}"
         self._bucket = silver_bucket
         self._log = tempfile.NamedTemporaryFile("w+", prefix="judge-spark-", suffix=".log", delete=False)
-        environment = {**os.environ, "JAVA_HOME": str(java_home), "PYSPARK_PYTHON": sys.executable,
-                       "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell", "PYTHONPATH": ""}
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(java_home),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell",
+            "PYTHONPATH": "",
+        }
         program = Path(__file__).with_name("spark_rows.py")
-        self._process = subprocess.Popen([sys.executable, str(program), json.dumps(read_session(jars, s3))], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=self._log, text=True, env=environment, cwd=tempfile.gettempdir())
+        self._process = subprocess.Popen(
+            [sys.executable, str(program), json.dumps(read_session(jars, s3))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=environment,
+            cwd=tempfile.gettempdir(),
+        )
         self._ready = False
 
     def reads(self, case: Case) -> bool:
@@ -59,7 +80,11 @@ class SparkReader(AbstractContextManager):
         if not self._ready:
             self._answer()
             self._ready = True
-        request = {"tables": {f"s3a://{self._bucket}/{table.replace('.', '/', 1)}": str(path) for table, path in tables.items()}}
+        request = {
+            "tables": {
+                f"s3a://{self._bucket}/{table.replace('.', '/', 1)}": str(path) for table, path in tables.items()
+            }
+        }
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
@@ -94,14 +119,24 @@ class SparkReader(AbstractContextManager):
 def read_session(jars: Sequence[Path], s3: Mapping[str, str]) -> dict[str, str]:
     """Settings of a reading session on an S3 endpoint: `endpoint`, `access_key`, `secret_key`, `region`."""
     return {
-        "spark.master": "local[2]", "spark.jars": ",".join(map(str, jars)), "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1", "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2",
-        "spark.serializer": "org.apache.spark.serializer.KryoSerializer", "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.master": "local[2]",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         # Files of tables with lists don't say which calendar their dates before 1582 have; without this Spark refuses to read those.
-        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED", "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
-        "spark.hadoop.fs.s3a.endpoint": s3["endpoint"], "spark.hadoop.fs.s3a.endpoint.region": s3["region"], "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false", "spark.hadoop.fs.s3a.access.key": s3["access_key"],
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.hadoop.fs.s3a.endpoint": s3["endpoint"],
+        "spark.hadoop.fs.s3a.endpoint.region": s3["region"],
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.hadoop.fs.s3a.access.key": s3["access_key"],
         "spark.hadoop.fs.s3a.secret.key": s3["secret_key"],
         "spark.hadoop.fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
     }

@@ -1,4 +1,5 @@
 """A running stack as its users see it: the `sluice` command, an S3 client, and the file that says where everything is."""
+
 import os
 import subprocess
 import sys
@@ -43,20 +44,38 @@ class RunningStack:
         """What an S3 reader that is not boto3 needs: endpoint, region, access_key, secret_key."""
         target = self.target
         assert target.endpoint is not None and target.credentials is not None
-        return {"endpoint": target.endpoint, "region": target.region, "access_key": target.credentials.access_key_id,
-                "secret_key": target.credentials.secret_access_key}
+        return {
+            "endpoint": target.endpoint,
+            "region": target.region,
+            "access_key": target.credentials.access_key_id,
+            "secret_key": target.credentials.secret_access_key,
+        }
 
     def sluice(self, *arguments: str, timeout_s: float = 600.0, accept: Sequence[int] = (0,)) -> str:
         """Run a command on this stack, within `timeout_s` of a quiet machine, and return its standard output. Raises CommandFailed for a status that isn't accepted."""
         done = subprocess.run(
-            [sys.executable, "-c", SLUICE, *arguments], capture_output=True, text=True, timeout=patient(timeout_s), cwd=self.home, env=self._environment())
+            [sys.executable, "-c", SLUICE, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=patient(timeout_s),
+            cwd=self.home,
+            env=self._environment(),
+        )
         if done.returncode not in accept:
-            raise CommandFailed(f"sluice {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+            raise CommandFailed(
+                f"sluice {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+            )
         return done.stdout
 
-    def configure(self, rules: Sequence[Mapping], *, defaults: Mapping | None = None, lanes: Mapping | None = None) -> None:
+    def configure(
+        self, rules: Sequence[Mapping], *, defaults: Mapping | None = None, lanes: Mapping | None = None
+    ) -> None:
         """Push a tables.yaml of these rules. The freshness is 0 unless `defaults` says otherwise: a test does not wait for pacing."""
-        content = {"defaults": {"freshness": 0, **(defaults or {})}, "tables": [dict(rule) for rule in rules], **({"lanes": dict(lanes)} if lanes else {})}
+        content = {
+            "defaults": {"freshness": 0, **(defaults or {})},
+            "tables": [dict(rule) for rule in rules],
+            **({"lanes": dict(lanes)} if lanes else {}),
+        }
         file = self.home / "judged-tables.yaml"
         file.write_text(yaml.safe_dump(content, sort_keys=False))
         self.sluice("config", "push", str(file))
@@ -68,15 +87,28 @@ class RunningStack:
     def wait(self, timeout_s: float, *, strict: bool = True) -> float:
         """`sluice wait`: returns the seconds it took. Raises CommandFailed when something is left, parked or (strict) quarantined."""
         started = time.monotonic()
-        self.sluice("wait", "--timeout", str(int(patient(timeout_s))), *(["--strict"] if strict else []), timeout_s=timeout_s + 60)
+        self.sluice(
+            "wait",
+            "--timeout",
+            str(int(patient(timeout_s))),
+            *(["--strict"] if strict else []),
+            timeout_s=timeout_s + 60,
+        )
         return time.monotonic() - started
 
     def ledger_objects(self, bucket: str, *, prefix: str) -> list[dict[str, Any]]:
         """The ledger's items of the object versions whose key begins with `prefix`, as plain values. A scan: for a local ledger."""
         read = TypeDeserializer().deserialize
-        pages = self.target.client("dynamodb").get_paginator("scan").paginate(
-            TableName=self.target.ledger_table, ConsistentRead=True, FilterExpression="begins_with(pk, :key)",
-            ExpressionAttributeValues={":key": {"S": f"object#{bucket}/{prefix}"}})
+        pages = (
+            self.target.client("dynamodb")
+            .get_paginator("scan")
+            .paginate(
+                TableName=self.target.ledger_table,
+                ConsistentRead=True,
+                FilterExpression="begins_with(pk, :key)",
+                ExpressionAttributeValues={":key": {"S": f"object#{bucket}/{prefix}"}},
+            )
+        )
         return [{name: read(value) for name, value in item.items()} for page in pages for item in page["Items"]]
 
     def _environment(self) -> dict[str, str]:

@@ -1,4 +1,5 @@
 """Runs cases on a stack side by side, step by step, and judges every reader after every step."""
+
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +37,16 @@ class Judgement:
         return asdict(self)
 
 
-def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, readers: Sequence[Reader], environment: Mapping[str, str],
-              *, timeout_s: float, compacted: bool = False, report: Callable[[Judgement], None] = lambda judgement: None) -> list[Judgement]:
+def run_cases(
+    cases: Sequence[tuple[Case, FixtureSet]],
+    stack: RunningStack,
+    readers: Sequence[Reader],
+    environment: Mapping[str, str],
+    *,
+    timeout_s: float,
+    compacted: bool = False,
+    report: Callable[[Judgement], None] = lambda judgement: None,
+) -> list[Judgement]:
     """Land the cases side by side (step n of each before step n+1 of any) and judge each after each of its steps.
 
     With `compacted`, merge-on-read tables are compacted at their end and judged once more. The lane is paused while the first step's objects, most of all,
@@ -45,7 +54,10 @@ def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, rea
 
     Side by side, because a batch then merges many tables at once, as it does for a user; and because a wait is shared.
     """
-    stack.configure([rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)], lanes={LANE: {"linger": LINGER}})
+    stack.configure(
+        [rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)],
+        lanes={LANE: {"linger": LINGER}},
+    )
     found: list[Judgement] = []
     plans = [(case, fixtures, case.steps(fixtures)) for case, fixtures in cases]
     for number in range(max(len(steps) for _, _, steps in plans)):
@@ -59,34 +71,61 @@ def run_cases(cases: Sequence[tuple[Case, FixtureSet]], stack: RunningStack, rea
             stack.sluice("resume", LANE)
         stack.wait(timeout_s)
         seconds = time.monotonic() - started
-        found += _judgements([(case, fixtures, phase, phase.name) for case, fixtures, (phase, _) in now], readers, environment, seconds=seconds, report=report)
+        found += _judgements(
+            [(case, fixtures, phase, phase.name) for case, fixtures, (phase, _) in now],
+            readers,
+            environment,
+            seconds=seconds,
+            report=report,
+        )
     if compacted:
         mergeable = [(case, fixtures, steps[-1][0]) for case, fixtures, steps in plans if case.table_type == MOR]
         started = time.monotonic()
-        _compact(stack, [case.table(topic) for case, fixtures, _ in mergeable for topic in fixtures.plan.topics], timeout_s)
-        found += _judgements([(case, fixtures, phase, f"{phase.name} compacted") for case, fixtures, phase in mergeable], readers, environment,
-                             seconds=time.monotonic() - started, report=report)
+        _compact(
+            stack, [case.table(topic) for case, fixtures, _ in mergeable for topic in fixtures.plan.topics], timeout_s
+        )
+        found += _judgements(
+            [(case, fixtures, phase, f"{phase.name} compacted") for case, fixtures, phase in mergeable],
+            readers,
+            environment,
+            seconds=time.monotonic() - started,
+            report=report,
+        )
     return found
 
 
 def _compact(stack: RunningStack, tables: Sequence[str], timeout_s: float) -> None:
     """Have every table compacted; several requests at a time, since most of one is the wait for its outcome."""
+
     def one(table: str) -> None:
-        stack.sluice("services", "run", table, "--service", COMPACTION, "--wait", str(int(timeout_s)), timeout_s=timeout_s + 60)
+        stack.sluice(
+            "services", "run", table, "--service", COMPACTION, "--wait", str(int(timeout_s)), timeout_s=timeout_s + 60
+        )
 
     with ThreadPoolExecutor(COMPACTED_AT_ONCE) as pool:
         list(pool.map(one, tables))
 
 
-def _judgements(landed: Sequence[tuple[Case, FixtureSet, Phase, str]], readers: Sequence[Reader], environment: Mapping[str, str],
-                *, seconds: float, report: Callable[[Judgement], None]) -> list[Judgement]:
+def _judgements(
+    landed: Sequence[tuple[Case, FixtureSet, Phase, str]],
+    readers: Sequence[Reader],
+    environment: Mapping[str, str],
+    *,
+    seconds: float,
+    report: Callable[[Judgement], None],
+) -> list[Judgement]:
     """Every reader over the cases, one after the other; the readers beside each other, since each waits much of its time."""
+
     def by(reader: Reader) -> list[Judgement]:
         found = []
         for case, fixtures, phase, called in landed:
             if reader.reads(case):
                 verdict, rows = _judged(case, fixtures, phase, reader, environment)
-                found.append(Judgement(case.id, called, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1)))
+                found.append(
+                    Judgement(
+                        case.id, called, reader.name, verdict.equal, verdict.differences(), rows, round(seconds, 1)
+                    )
+                )
         return found
 
     with ThreadPoolExecutor(len(readers)) as pool:
@@ -108,7 +147,9 @@ def _put(stack: RunningStack, sequences: Sequence[Sequence[tuple[str, Path]]]) -
         list(pool.map(put_all, sequences))
 
 
-def _judged(case: Case, fixtures: FixtureSet, phase, reader: Reader, environment: Mapping[str, str]) -> tuple[Verdict, int]:
+def _judged(
+    case: Case, fixtures: FixtureSet, phase, reader: Reader, environment: Mapping[str, str]
+) -> tuple[Verdict, int]:
     with tempfile.TemporaryDirectory(prefix="judged-") as folder:
         files = {case.table(topic): Path(folder) / f"{topic.rsplit('.', 1)[1]}.jsonl" for topic in fixtures.plan.topics}
         reader.write_rows(files)

@@ -3,19 +3,26 @@
 Reads requests from standard input, one JSON object per line: {"tables": {"s3a path": "file"}}. Answers each with one line that begins with REPLY.
 It shares no code with the product: its only facts are the path, the column `__deleted`, and that `_hoodie_` and `_sluice_` columns are not data.
 """
+
 import json
 import sys
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 REPLY = "reply "
-TO_JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS", "ignoreNullFields": "false"}
+TO_JSON = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "false",
+}
 
 
 def live_rows(table: DataFrame) -> DataFrame:
     """One JSON text per row that is not deleted, data columns only."""
     data = [name for name in table.columns if not name.startswith(("_hoodie_", "_sluice_")) and name != "__deleted"]
-    return table.where(~F.coalesce(F.col("__deleted"), F.lit(False))).select(F.to_json(F.struct(*[F.col(f"`{name}`") for name in data]), TO_JSON).alias("row"))
+    return table.where(~F.coalesce(F.col("__deleted"), F.lit(False))).select(
+        F.to_json(F.struct(*[F.col(f"`{name}`") for name in data]), TO_JSON).alias("row")
+    )
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
 """Asks the judge program whether a folder of rows equals the database's rows of a phase."""
+
 import json
 import subprocess
 import sys
@@ -24,8 +25,11 @@ class Verdict:
 
     def differences(self) -> dict[str, Mapping]:
         """The tables that are not equal."""
-        return {table: found for table, found in self.report.items()
-                if "error" in found or any(found[kind] for kind in ("missing", "extra", "doubled", "different"))}
+        return {
+            table: found
+            for table, found in self.report.items()
+            if "error" in found or any(found[kind] for kind in ("missing", "extra", "doubled", "different"))
+        }
 
 
 def judge(fixtures: FixtureSet, rows: Path, phase: Phase, environment: Mapping[str, str]) -> Verdict:
@@ -38,7 +42,11 @@ def judge_rows(folder: Path, rows: Path, phase: str, environment: Mapping[str, s
     shared = environment.get("SLUICE_FIXTURES")
     candidates = [Path(shared) / "judge.py"] if shared else []
     program = next(path for path in (*candidates, BUNDLED / "judge.py") if path.exists())
-    done = subprocess.run([sys.executable, str(program), str(folder), str(rows), "--phase", phase, "--json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(program), str(folder), str(rows), "--phase", phase, "--json"],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode not in (EQUAL, DIFFERENT):
         raise JudgeFailed(f"judge.py ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
     return Verdict(done.returncode == EQUAL, json.loads(done.stdout))

@@ -1,11 +1,21 @@
 """What each process of the lane protocol can do next, one atomic effect at a time, and what can go wrong."""
+
 from __future__ import annotations
 
 from typing import Iterator, List, Optional, Tuple
 
 from lane_driver import driver_step
 from lane_world import (
-    ABSENT, PENDING, Driver, Invocation, Scenario, Supervise, World, applied, job_name, job_number,
+    ABSENT,
+    PENDING,
+    Driver,
+    Invocation,
+    Scenario,
+    Supervise,
+    World,
+    applied,
+    job_name,
+    job_number,
 )
 
 from sluice import lane as machine
@@ -25,7 +35,7 @@ def steps(scenario: Scenario, world: World) -> Iterator[Step]:
             yield f"driver {job_name(number)} {driver.at}", driver_step(scenario, world, number, driver)
     yield from _supervise_step(scenario, world)
     for position, run in enumerate(world.late):
-        rest = world.late[:position] + world.late[position + 1:]
+        rest = world.late[:position] + world.late[position + 1 :]
         yield f"late StartJobRun {run}", _start_job_run(world._replace(late=rest), run, forget=False)[0]
     yield from _operator_step(world)
     if world.left.requests and world.service == ("", ""):
@@ -47,7 +57,9 @@ def troubles(world: World) -> Iterator[Step]:
                 back = _with_invocation(fewer, number, Invocation())
                 yield f"admit {number} dies before {invocation.at}", back
                 if invocation.at == "start" and left.late and invocation.run:
-                    sent = back._replace(late=back.late + (invocation.run,), left=back.left._replace(late=left.late - 1))
+                    sent = back._replace(
+                        late=back.late + (invocation.run,), left=back.left._replace(late=left.late - 1)
+                    )
                     yield f"admit {number} dies with StartJobRun on its way", sent
         for number, driver in enumerate(world.drivers):
             if driver.alive:
@@ -58,7 +70,10 @@ def troubles(world: World) -> Iterator[Step]:
         for number, driver in enumerate(world.drivers):
             if driver.alive and not driver.terminal:
                 gone = _with_driver(world, number, driver._replace(terminal=True))
-                yield f"EMR calls {job_name(number)} terminal while it goes on", gone._replace(left=left._replace(zombies=left.zombies - 1))
+                yield (
+                    f"EMR calls {job_name(number)} terminal while it goes on",
+                    gone._replace(left=left._replace(zombies=left.zombies - 1)),
+                )
 
 
 def _invocation_step(scenario: Scenario, world: World, number: int, now_at: Invocation) -> Iterator[Step]:
@@ -85,14 +100,29 @@ def _invocation_step(scenario: Scenario, world: World, number: int, now_at: Invo
         at = "request" if protocol.wants_run(lane, world.now) else otherwise
         yield "wakes", _with_invocation(world._replace(lane=lane), number, now_at._replace(at=at))
     elif now_at.at == "request":
-        yield from _request(world, lambda after, run: _with_invocation(
-            after, number, now_at._replace(at="start", run=run) if run else now_at._replace(at="ack" if protocol.write_before_wake else "write")))
+        yield from _request(
+            world,
+            lambda after, run: _with_invocation(
+                after,
+                number,
+                now_at._replace(at="start", run=run)
+                if run
+                else now_at._replace(at="ack" if protocol.write_before_wake else "write"),
+            ),
+        )
     elif now_at.at == "start":
         for after, job, told in _starts(world, now_at.run or ""):
             yield told, _with_invocation(after, number, now_at._replace(at="started", job=job))
     elif now_at.at == "started":
         lane = applied(machine.started, world.lane, now_at.run or "", now_at.job or "") or world.lane
-        yield "notes the job run", _with_invocation(world._replace(lane=lane), number, now_at._replace(at="ack" if protocol.write_before_wake else "write", run=None, job=None))
+        yield (
+            "notes the job run",
+            _with_invocation(
+                world._replace(lane=lane),
+                number,
+                now_at._replace(at="ack" if protocol.write_before_wake else "write", run=None, job=None),
+            ),
+        )
     else:
         yield "acknowledges", _with_invocation(world, number, Invocation(at="done"))
 
@@ -102,11 +132,21 @@ def _supervise_step(scenario: Scenario, world: World) -> Iterator[Step]:
     if doing.at == "read":
         step = scenario.protocol.next_step(world.lane, world.now)
         if step.action != supervision.NOTHING and world.left.supervisions:
-            at = {supervision.START: "request", supervision.REPEAT_START: "start", supervision.LOOK_UP: "look_up", supervision.ASK_STATE: "ask"}[step.action]
+            at = {
+                supervision.START: "request",
+                supervision.REPEAT_START: "start",
+                supervision.LOOK_UP: "look_up",
+                supervision.ASK_STATE: "ask",
+            }[step.action]
             less = world.left._replace(supervisions=world.left.supervisions - 1)
-            yield f"supervise decides {step.action}", world._replace(supervise=Supervise(at, step.run_id, step.job_run_id), left=less)
+            yield (
+                f"supervise decides {step.action}",
+                world._replace(supervise=Supervise(at, step.run_id, step.job_run_id), left=less),
+            )
     elif doing.at == "request":
-        yield from _request(world, lambda after, run: after._replace(supervise=Supervise("start", run) if run else Supervise()))
+        yield from _request(
+            world, lambda after, run: after._replace(supervise=Supervise("start", run) if run else Supervise())
+        )
     elif doing.at == "start":
         for after, job, told in _starts(world, doing.run or ""):
             yield f"supervise {told}", after._replace(supervise=Supervise("started", doing.run, job))
@@ -134,7 +174,10 @@ def _operator_step(world: World) -> Iterator[Step]:
     if world.left.pauses:
         lane = applied(machine.pause, world.lane)
         if lane is not None and not world.lane.pause_requested:
-            yield "an operator pauses", world._replace(lane=lane, left=world.left._replace(pauses=world.left.pauses - 1))
+            yield (
+                "an operator pauses",
+                world._replace(lane=lane, left=world.left._replace(pauses=world.left.pauses - 1)),
+            )
     if world.lane.state in (machine.PAUSED, machine.HALTED) or world.lane.pause_requested:
         yield "an operator resumes", world._replace(lane=applied(machine.resume, world.lane) or world.lane)
 
@@ -192,4 +235,4 @@ def _with_invocation(world: World, number: int, invocation: Invocation) -> World
 
 
 def _put(values: tuple, position: int, value: Optional[object]) -> tuple:
-    return values[:position] + (value,) + values[position + 1:]
+    return values[:position] + (value,) + values[position + 1 :]

@@ -1,7 +1,19 @@
 """A run's process in the lane protocol: hold, take over, look, open, claim, write each table, settle, close, release."""
+
 from __future__ import annotations
 
-from lane_world import CHECK_BEFORE_COMPLETE, CLAIMED, COMMITTED, PENDING, Driver, Scenario, World, applied, job_name, planned
+from lane_world import (
+    CHECK_BEFORE_COMPLETE,
+    CLAIMED,
+    COMMITTED,
+    PENDING,
+    Driver,
+    Scenario,
+    World,
+    applied,
+    job_name,
+    planned,
+)
 
 from sluice import lane as machine
 
@@ -93,7 +105,11 @@ def _serve_rollback(scenario, world, number, driver):
 
 
 def _serve_check(scenario, world, number, driver):
-    return _goes(world, number, driver, at="serve_begin") if _holds(world, number, driver) else _exits(world, number, driver)
+    return (
+        _goes(world, number, driver, at="serve_begin")
+        if _holds(world, number, driver)
+        else _exits(world, number, driver)
+    )
 
 
 def _serve_begin(scenario, world, number, driver):
@@ -123,7 +139,7 @@ def _claim(scenario, world, number, driver):
     """One object a step, on condition that it is pending; what this batch claimed before stays as it is."""
     for found in driver.batch:
         if world.objects[found][0] == PENDING:
-            objects = world.objects[:found] + ((CLAIMED, driver.batch),) + world.objects[found + 1:]
+            objects = world.objects[:found] + ((CLAIMED, driver.batch),) + world.objects[found + 1 :]
             return _goes(world._replace(objects=objects), number, driver)
     return _next_part(scenario, world, number, driver, part=0)
 
@@ -131,13 +147,22 @@ def _claim(scenario, world, number, driver):
 def _rollback(scenario, world, number, driver):
     """What others began and didn't complete is taken off the table's timeline; their writers can't complete it any more."""
     table = _table(scenario, driver)
-    kept = frozenset(begun for begun in world.inflight if begun[2] != table) if scenario.protocol.rollback_first else world.inflight
+    kept = (
+        frozenset(begun for begun in world.inflight if begun[2] != table)
+        if scenario.protocol.rollback_first
+        else world.inflight
+    )
     return _goes(world._replace(inflight=kept), number, driver, at="resolve")
 
 
 def _resolve(scenario, world, number, driver):
     found = (driver.batch, _table(scenario, driver)) in world.timeline
-    return _goes(world, number, driver, at="settle" if found and scenario.protocol.look_on_timeline else _write_order(scenario)[0])
+    return _goes(
+        world,
+        number,
+        driver,
+        at="settle" if found and scenario.protocol.look_on_timeline else _write_order(scenario)[0],
+    )
 
 
 def _check(scenario, world, number, driver):
@@ -159,13 +184,20 @@ def _complete(scenario, world, number, driver):
     mine = {found for found in driver.batch if scenario.tables[found] == part[1]}
     if any(table == part[1] and mine & set(batch) for batch, table in world.timeline):
         raise CommittedTwice(str(part))
-    return _goes(world._replace(inflight=world.inflight - {begun}, timeline=tuple(sorted(world.timeline + (part,)))), number, driver, at="settle")
+    return _goes(
+        world._replace(inflight=world.inflight - {begun}, timeline=tuple(sorted(world.timeline + (part,)))),
+        number,
+        driver,
+        at="settle",
+    )
 
 
 def _settle(scenario, world, number, driver):
     table = _table(scenario, driver)
     objects = tuple(
-        (COMMITTED, driver.batch) if status == CLAIMED and batch == driver.batch and scenario.tables[found] == table else (status, batch)
+        (COMMITTED, driver.batch)
+        if status == CLAIMED and batch == driver.batch and scenario.tables[found] == table
+        else (status, batch)
         for found, (status, batch) in enumerate(world.objects)
     )
     return _goes(world._replace(objects=objects), number, driver, at="settle_part")
@@ -232,7 +264,7 @@ def _holds(world, number, driver):
 
 
 def _goes(world, number, driver, **changes):
-    return world._replace(drivers=world.drivers[:number] + (driver._replace(**changes),) + world.drivers[number + 1:])
+    return world._replace(drivers=world.drivers[:number] + (driver._replace(**changes),) + world.drivers[number + 1 :])
 
 
 def _exits(world, number, driver):

@@ -1,4 +1,5 @@
 """Walks every interleaving of a scenario breadth first and checks the protocol's properties in each world."""
+
 from __future__ import annotations
 
 from collections import deque
@@ -76,7 +77,11 @@ def explore(scenario: Scenario, *, stop_at_first: bool = True, schedules: int = 
 
 
 def _broken(scenario: Scenario, world: World, completes: List[Set[World]]) -> Optional[str]:
-    writers = [written_table(scenario, driver) for number, driver in enumerate(world.drivers) if could_commit(scenario, world, number, driver)]
+    writers = [
+        written_table(scenario, driver)
+        for number, driver in enumerate(world.drivers)
+        if could_commit(scenario, world, number, driver)
+    ]
     if len(writers) != len(set(writers)):
         return TWO_WRITERS
     if not _in_one_batch(scenario, world):
@@ -101,7 +106,11 @@ def _in_one_batch(scenario: Scenario, world: World) -> bool:
 
 def _somebody_will_look(world: World) -> bool:
     """Whether undone work is known to a run, to an invocation that hasn't woken yet, to the schedule, or to an operator."""
-    undone = world.unsettled or world.service != ("", "") or any(status not in (ABSENT, COMMITTED) for status, _ in world.objects)
+    undone = (
+        world.unsettled
+        or world.service != ("", "")
+        or any(status not in (ABSENT, COMMITTED) for status, _ in world.objects)
+    )
     if not undone or world.lane.state != machine.IDLE or machine.wanted_at(world.lane) is not None:
         return True
     return any(invocation.at in ("queued", "write", "wake") for invocation in world.invocations)
@@ -120,11 +129,20 @@ def _completes(scenario: Scenario, world: World, known: Set[World], by_turns: bo
             return CLAIMED_IN_THE_END
         walked.append(calm)
         try:
-            after = _by_turns(scenario, calm, len(walked)) if by_turns else next((found for _, found in steps(scenario, calm)), None)
+            after = (
+                _by_turns(scenario, calm, len(walked))
+                if by_turns
+                else next((found for _, found in steps(scenario, calm)), None)
+            )
         except CommittedTwice:
             return ONE_BATCH
         if after is None:
-            if calm.unsettled or calm.service != ("", "") or calm.lane.state != machine.IDLE or any(status != COMMITTED for status, _ in calm.objects):
+            if (
+                calm.unsettled
+                or calm.service != ("", "")
+                or calm.lane.state != machine.IDLE
+                or any(status != COMMITTED for status, _ in calm.objects)
+            ):
                 return CLAIMED_IN_THE_END
             break
         calm = after._replace(left=CALM)

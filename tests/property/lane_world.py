@@ -1,4 +1,5 @@
 """The world that the lane protocol is explored in: one lane, its objects, the queue, EMR, drivers, a table's timeline."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
@@ -130,9 +131,20 @@ class Scenario:
     def start(self) -> World:
         """Nothing has happened; every invocation's notices are queued."""
         return World(
-            lane=LaneState(LANE), now=0, objects=((ABSENT, ()),) * len(self.tables), invocations=(Invocation(),) * len(self.invocations),
-            drivers=(), supervise=Supervise(), unsettled=(), settled=frozenset(), timeline=(), inflight=frozenset(),
-            last_commits=(None,) * len(self.table_names), late=(), runs=0, left=self.left,
+            lane=LaneState(LANE),
+            now=0,
+            objects=((ABSENT, ()),) * len(self.tables),
+            invocations=(Invocation(),) * len(self.invocations),
+            drivers=(),
+            supervise=Supervise(),
+            unsettled=(),
+            settled=frozenset(),
+            timeline=(),
+            inflight=frozenset(),
+            last_commits=(None,) * len(self.table_names),
+            late=(),
+            runs=0,
+            left=self.left,
         )
 
     def tables_of(self, batch: Batch) -> Tuple[str, ...]:
@@ -161,11 +173,22 @@ def job_number(name: str) -> int:
 
 
 @lru_cache(maxsize=None)
-def planned(pending: Batch, tables: Tuple[str, ...], last_commits: Tuple[Tuple[str, Optional[int]], ...], freshness_s: int, objects: int, now: int) -> ClaimPlan:
+def planned(
+    pending: Batch,
+    tables: Tuple[str, ...],
+    last_commits: Tuple[Tuple[str, Optional[int]], ...],
+    freshness_s: int,
+    objects: int,
+    now: int,
+) -> ClaimPlan:
     """The project's plan for these pending objects."""
     waiting = [
-        PendingObject(ObjectId("bronze", str(number), "v"), tables[number], 1, number, None, "avro", "t", None, None, 0) for number in pending
+        PendingObject(ObjectId("bronze", str(number), "v"), tables[number], 1, number, None, "avro", "t", None, None, 0)
+        for number in pending
     ]
-    configs = {table: TableConfig(table, *table.split("."), topic="t", record_key=("id",), freshness_s=freshness_s) for table in tables}
+    configs = {
+        table: TableConfig(table, *table.split("."), topic="t", record_key=("id",), freshness_s=freshness_s)
+        for table in tables
+    }
     states = {table: TableState(table, last_commit_at=at) for table, at in last_commits}
     return plan_claim(waiting, configs, states, Budget(objects, 1 << 30), now)

@@ -1,4 +1,5 @@
 """Whatever bytes come, and whatever stands where a place in the log should, there are rows or a refusal that says what to do: nothing else leaves a read task."""
+
 from __future__ import annotations
 
 import gzip
@@ -23,15 +24,25 @@ from sluice_spark.reader_plan import plan_read
 TABLE = config(limits=Limits(decoded_bytes=8 * MIB, block_bytes=4 * MIB))
 FLAT = {"id": 1, "v": "x", "__op": "c", "__deleted": "false", "__source_ts_ms": 5}
 PLACES: list[dict[str, Any]] = [
-    {"lsn": 5}, {"file": "b.000001", "pos": 4, "row": 0, "server_id": 1}, {"commit_lsn": "00000027:00000758:0005", "change_lsn": None, "event_serial_no": 1},
-    {"commit_scn": "15", "scn": "12", "rs_id": "0x1.1.1", "ssn": 0}, {"ord": 1, "source_ts_ms": 5},
+    {"lsn": 5},
+    {"file": "b.000001", "pos": 4, "row": 0, "server_id": 1},
+    {"commit_lsn": "00000027:00000758:0005", "change_lsn": None, "event_serial_no": 1},
+    {"commit_scn": "15", "scn": "12", "rs_id": "0x1.1.1", "ssn": 0},
+    {"ord": 1, "source_ts_ms": 5},
 ]
 BODIES = [
-    ("json", lines(CREATE, CREATE)), ("json", lines(*wrapped(CREATE_SCHEMA, CREATE, CREATE))), ("json", gzip.compress(lines(CREATE))), ("avro", avro(change(), change(id=2))),
-    ("avro", avro(change(), change(id=2), codec="deflate")), ("parquet", parquet(change(), change(id=2))),
+    ("json", lines(CREATE, CREATE)),
+    ("json", lines(*wrapped(CREATE_SCHEMA, CREATE, CREATE))),
+    ("json", gzip.compress(lines(CREATE))),
+    ("avro", avro(change(), change(id=2))),
+    ("avro", avro(change(), change(id=2), codec="deflate")),
+    ("parquet", parquet(change(), change(id=2))),
 ]
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=4)
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
 UNHURRIED = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -42,9 +53,18 @@ def rows_or_refusal(format: str, body: bytes) -> int | str:
         if format == "json":
             schemas, guessed = read_or_refused(lambda: json_schemas(body, {}, TABLE.limits))
         else:
-            schemas, guessed = [parse_header(Head(body, True), TABLE.limits).schema if format == "avro" else read_footer(body, True).schema], False
+            schemas, guessed = (
+                [
+                    parse_header(Head(body, True), TABLE.limits).schema
+                    if format == "avro"
+                    else read_footer(body, True).schema
+                ],
+                False,
+            )
         inferred = {at.id.hash: json.dumps(schemas[0])} if guessed else {}
-        planned = plan_read(TABLE, batch="b", writers=[read_writer_schema(schema) for schema in schemas], stored=None, inferred=inferred)
+        planned = plan_read(
+            TABLE, batch="b", writers=[read_writer_schema(schema) for schema in schemas], stored=None, inferred=inferred
+        )
         if planned.refused:
             return next(iter(planned.refused.values())).code
         found = decode(body, at, planned.plan)
@@ -55,13 +75,22 @@ def rows_or_refusal(format: str, body: bytes) -> int | str:
 
 
 @UNHURRIED
-@given(st.sampled_from(BODIES), st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=4), st.booleans()), min_size=1, max_size=4))
-def test_damage_of_any_kind_gives_rows_or_a_refusal(body: tuple[str, bytes], damage: list[tuple[float, bytes, bool]]) -> None:
+@given(
+    st.sampled_from(BODIES),
+    st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=4), st.booleans()),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_damage_of_any_kind_gives_rows_or_a_refusal(
+    body: tuple[str, bytes], damage: list[tuple[float, bytes, bool]]
+) -> None:
     format, data = body
     assert rows_or_refusal(format, data) in (1, 2)
     for where, put, inserted in damage:
         at = int(where * len(data))
-        data = data[:at] + put + data[at if inserted else at + len(put):]
+        data = data[:at] + put + data[at if inserted else at + len(put) :]
     assert rows_or_refusal(format, data) is not None
 
 

@@ -1,4 +1,5 @@
 """What holds for every plan of a claim, whatever waits and however small the budget is."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -12,26 +13,34 @@ from sluice.table_config import TableConfig
 
 NOW = 1_000_000
 TABLES = ("shop.a", "shop.b", "shop.c")
-CONFIGS = {table: TableConfig(table, *table.split("."), topic=table, record_key=("id",), freshness_s=60) for table in TABLES}
+CONFIGS = {
+    table: TableConfig(table, *table.split("."), topic=table, record_key=("id",), freshness_s=60) for table in TABLES
+}
 tables = st.sampled_from(TABLES)
 backlogs = st.lists(st.tuples(tables, st.integers(1, 9)), max_size=30)
 
 
 def waiting(n, table, size):
-    return PendingObject(ObjectId("bronze", f"{table}/{n}", "v"), table, size, NOW - 500 + n, None, "avro", table, 0, n, 0)
+    return PendingObject(
+        ObjectId("bronze", f"{table}/{n}", "v"), table, size, NOW - 500 + n, None, "avro", table, 0, n, 0
+    )
 
 
 @given(backlogs, st.integers(1, 12), st.integers(1, 40), st.sets(tables))
-def test_any_plan_keeps_its_budget_takes_the_oldest_and_says_now_while_it_leaves_something(backlog, objects, size, busy):
+def test_any_plan_keeps_its_budget_takes_the_oldest_and_says_now_while_it_leaves_something(
+    backlog, objects, size, busy
+):
     pending = [waiting(n, table, weight) for n, (table, weight) in enumerate(backlog)]
     states = {table: TableState(table, last_commit_at=NOW - 1_000) for table in busy}
-    plan = plan_claim(pending, {item.table: CONFIGS[item.table] for item in pending}, states, Budget(objects, size), NOW)
+    plan = plan_claim(
+        pending, {item.table: CONFIGS[item.table] for item in pending}, states, Budget(objects, size), NOW
+    )
     taken = [item for found in plan.objects.values() for item in found]
     free = [item for item in pending if item.table not in busy]
     assert len(taken) <= objects and (sum(item.size for item in taken) <= size or len(taken) == 1)
     assert bool(taken) == bool(free)
     for table, found in plan.objects.items():
-        assert list(found) == [item for item in free if item.table == table][:len(found)]
+        assert list(found) == [item for item in free if item.table == table][: len(found)]
     left = Counter(item.id for item in free) - Counter(item.id for item in taken)
     if left:
         assert plan.next_due_at == NOW

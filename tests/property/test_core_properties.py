@@ -1,4 +1,5 @@
 """What holds for every position, notice, key, schema and configuration, and not just for the examples."""
+
 import json
 import string
 from urllib.parse import quote, quote_plus
@@ -25,28 +26,45 @@ BINLOGS = st.integers(0, 10**12).map(lambda number: f"mysql-bin.{number:06d}")
 MYSQL = st.tuples(GENERATIONS, BINLOGS, NUMBERS, st.integers(0, 2**31 - 1), NUMBERS)
 POSTGRES = st.tuples(GENERATIONS, NUMBERS, NUMBERS)
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10), lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4), max_leaves=20)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=20,
+)
 
 
 @given(POSTGRES, POSTGRES)
 def test_the_order_of_postgres_positions_is_the_order_of_their_parts(first, second):
-    assert (encode(first[0], "postgres", first[1:-1], first[-1]) < encode(second[0], "postgres", second[1:-1], second[-1])) == (first < second)
+    assert (
+        encode(first[0], "postgres", first[1:-1], first[-1]) < encode(second[0], "postgres", second[1:-1], second[-1])
+    ) == (first < second)
 
 
 @given(MYSQL, MYSQL, st.integers(0, 4))
 def test_the_order_of_mysql_positions_is_the_order_of_their_parts_with_the_binlog_by_number(first, second, shared):
     second = first[:shared] + second[shared:]
     by_number = [(g, int(file.rpartition(".")[2]), pos, row, offset) for g, file, pos, row, offset in (first, second)]
-    assert (encode(first[0], "mysql", first[1:-1], first[-1]) < encode(second[0], "mysql", second[1:-1], second[-1])) == (by_number[0] < by_number[1])
+    assert (
+        encode(first[0], "mysql", first[1:-1], first[-1]) < encode(second[0], "mysql", second[1:-1], second[-1])
+    ) == (by_number[0] < by_number[1])
 
 
-@given(st.one_of(st.integers(-10, 10_010), st.none(), st.text(max_size=3)), st.sampled_from(["postgres", "mysql", "sqlserver", "oracle", "mongodb", "offset"]), st.lists(JSON, max_size=4), st.one_of(st.integers(), st.none()))
+@given(
+    st.one_of(st.integers(-10, 10_010), st.none(), st.text(max_size=3)),
+    st.sampled_from(["postgres", "mysql", "sqlserver", "oracle", "mongodb", "offset"]),
+    st.lists(JSON, max_size=4),
+    st.one_of(st.integers(), st.none()),
+)
 def test_a_position_is_either_of_the_stored_form_or_refused(generation, kind, components, offset):
     try:
         stored = encode(generation, kind, components, offset)
     except Unordered:
         return
-    assert set(stored) <= set(string.hexdigits + ".") and len(stored) == {"offset": 25, "postgres": 46, "mysql": 78, "sqlserver": 78, "oracle": 99, "mongodb": 57}[kind]
+    assert (
+        set(stored) <= set(string.hexdigits + ".")
+        and len(stored)
+        == {"offset": 25, "postgres": 46, "mysql": 78, "sqlserver": 78, "oracle": 99, "mongodb": 57}[kind]
+    )
 
 
 @given(KEYS, st.booleans())
@@ -54,13 +72,43 @@ def test_every_key_comes_back_from_its_notice_as_it_was(key, plus):
     if len(key.encode()) > 1024:
         return
     encoded = quote_plus(key, safe="/") if plus else quote(key, safe="/")
-    body = json.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "b"}, "object": {"key": encoded, "versionId": "v"}}}]})
+    body = json.dumps(
+        {
+            "Records": [
+                {
+                    "eventName": "ObjectCreated:Put",
+                    "s3": {"bucket": {"name": "b"}, "object": {"key": encoded, "versionId": "v"}},
+                }
+            ]
+        }
+    )
     assert [notice.id for notice in parse_body(body).notices] == [ObjectId("b", key, "v")]
-    event = json.dumps({"detail-type": "Object Created", "source": "aws.s3", "detail": {"bucket": {"name": "b"}, "object": {"key": key, "version-id": "v"}}})
+    event = json.dumps(
+        {
+            "detail-type": "Object Created",
+            "source": "aws.s3",
+            "detail": {"bucket": {"name": "b"}, "object": {"key": key, "version-id": "v"}},
+        }
+    )
     assert [notice.id for notice in parse_body(event).notices] == [ObjectId("b", key, "v")]
 
 
-@given(JSON | st.fixed_dictionaries({"Records": st.lists(st.fixed_dictionaries({"eventName": st.just("ObjectCreated:Put"), "s3": st.fixed_dictionaries({"bucket": JSON, "object": JSON})}), max_size=4)}))
+@given(
+    JSON
+    | st.fixed_dictionaries(
+        {
+            "Records": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "eventName": st.just("ObjectCreated:Put"),
+                        "s3": st.fixed_dictionaries({"bucket": JSON, "object": JSON}),
+                    }
+                ),
+                max_size=4,
+            )
+        }
+    )
+)
 def test_no_message_breaks_the_parser_and_every_record_of_it_is_accounted_for(message):
     parsed = parse_body(json.dumps(message))
     records = message["Records"] if isinstance(message, dict) and isinstance(message.get("Records"), list) else [None]
@@ -73,7 +121,29 @@ def test_no_body_breaks_the_parser(body):
     parse_body(body)
 
 
-@given(st.lists(st.sampled_from(["topics", "tombstone", "a.b", "t+0+1.avro", "t(0_1).avro", "x.keys.avro", "_x", "partition=1", "", "é", "x.json", " "]), max_size=6).map("/".join) | KEYS, st.none() | st.integers(0, 10))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "topics",
+                "tombstone",
+                "a.b",
+                "t+0+1.avro",
+                "t(0_1).avro",
+                "x.keys.avro",
+                "_x",
+                "partition=1",
+                "",
+                "é",
+                "x.json",
+                " ",
+            ]
+        ),
+        max_size=6,
+    ).map("/".join)
+    | KEYS,
+    st.none() | st.integers(0, 10),
+)
 def test_every_key_is_routed_to_a_kafka_topic_or_ignored_by_a_rule_or_reported_with_a_reason(key, size):
     route = classify(key, size)
     if route.kind == CHANGE_FILE:
@@ -84,25 +154,77 @@ def test_every_key_is_routed_to_a_kafka_topic_or_ignored_by_a_rule_or_reported_w
 
 AVRO = st.recursive(
     st.sampled_from(["null", "int", "long", "string", "bytes", "Value", "map", "array", "record", 5, None, ""]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["type", "name", "items", "values", "fields", "connect.name", "logicalType", "precision", "scale", "connect.parameters", "namespace"]), inner, max_size=5), max_leaves=15)
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "name",
+                    "items",
+                    "values",
+                    "fields",
+                    "connect.name",
+                    "logicalType",
+                    "precision",
+                    "scale",
+                    "connect.parameters",
+                    "namespace",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=15,
+)
 
 
 @given(AVRO, AVRO)
 def test_a_schema_is_understood_or_refused_and_never_breaks_the_reader(field, whole):
-    for schema in (whole, {"type": "record", "name": "Value", "fields": [{"name": "a", "type": field}]}, {"type": "record", "name": "E", "fields": [
-            {"name": "op", "type": "string"}, {"name": "source", "type": field}, {"name": "after", "type": whole}]}):
+    for schema in (
+        whole,
+        {"type": "record", "name": "Value", "fields": [{"name": "a", "type": field}]},
+        {
+            "type": "record",
+            "name": "E",
+            "fields": [
+                {"name": "op", "type": "string"},
+                {"name": "source", "type": field},
+                {"name": "after", "type": whole},
+            ],
+        },
+    ):
         try:
             read_writer_schema(schema)
         except SluiceError as error:
             assert str(error)
 
 
-TIMES = ["timestamp_millis", "timestamp_micros", "timestamp_nanos", "zoned_timestamp", "time_millis", "time_micros", "time_nanos"]
-COLUMNS = st.sampled_from(["int", "long", "float", "double", "string", *TIMES]).map(lambda kind: plain_column("c", kind, False, kind)) | st.tuples(st.integers(1, 38), st.integers(0, 38)).filter(
-    lambda digits: digits[1] <= digits[0]).map(lambda digits: decimal_column("c", *digits, False, "decimal"))
-ROWS = st.lists(COLUMNS, max_size=4).map(lambda columns: RowSchema(tuple(plain_column(f"c{number}", column.kind, False, "x") if column.kind != "decimal"
-                                                                       else decimal_column(f"c{number}", column.precision, column.scale, False, "x") for number, column in enumerate(columns))))
+TIMES = [
+    "timestamp_millis",
+    "timestamp_micros",
+    "timestamp_nanos",
+    "zoned_timestamp",
+    "time_millis",
+    "time_micros",
+    "time_nanos",
+]
+COLUMNS = st.sampled_from(["int", "long", "float", "double", "string", *TIMES]).map(
+    lambda kind: plain_column("c", kind, False, kind)
+) | st.tuples(st.integers(1, 38), st.integers(0, 38)).filter(lambda digits: digits[1] <= digits[0]).map(
+    lambda digits: decimal_column("c", *digits, False, "decimal")
+)
+ROWS = st.lists(COLUMNS, max_size=4).map(
+    lambda columns: RowSchema(
+        tuple(
+            plain_column(f"c{number}", column.kind, False, "x")
+            if column.kind != "decimal"
+            else decimal_column(f"c{number}", column.precision, column.scale, False, "x")
+            for number, column in enumerate(columns)
+        )
+    )
+)
 
 
 def types(schema):
@@ -128,8 +250,16 @@ def test_the_union_of_schemas_does_not_depend_on_their_order(first, second, thir
 
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=8)
-RULES = st.builds(TableRule, topic=st.tuples(NAMES, NAMES).map(".".join), table=st.tuples(NAMES, NAMES).map(".".join), record_key=st.lists(NAMES, min_size=1, max_size=2).map(tuple),
-                  partition_by=st.lists(NAMES, max_size=2).map(tuple), freshness_s=st.integers(0, 10**6), hudi=st.dictionaries(NAMES, NAMES, max_size=2), paused=st.booleans())
+RULES = st.builds(
+    TableRule,
+    topic=st.tuples(NAMES, NAMES).map(".".join),
+    table=st.tuples(NAMES, NAMES).map(".".join),
+    record_key=st.lists(NAMES, min_size=1, max_size=2).map(tuple),
+    partition_by=st.lists(NAMES, max_size=2).map(tuple),
+    freshness_s=st.integers(0, 10**6),
+    hudi=st.dictionaries(NAMES, NAMES, max_size=2),
+    paused=st.booleans(),
+)
 
 
 @settings(max_examples=50)

@@ -3,6 +3,7 @@
 `SLUICE_LANE_BOUNDS=large` walks the larger bounds too (minutes). The numbers of worlds are those of
 docs/decisions/lane-protocol.md: a change of the protocol changes them, and both are to be renewed together.
 """
+
 from __future__ import annotations
 
 import os
@@ -20,27 +21,68 @@ ONE = ("shop.a",)
 SAME, TWO = ("shop.a", "shop.a"), ("shop.a", "shop.b")
 
 SCENARIOS = {
-    "two objects of one table arrive while a run works and releases": (Scenario(SAME, ((0,), (1,)), Left(ticks=1, supervisions=1)), 56_598),
-    "two tables in one batch, a crash anywhere": (Scenario(TWO, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2)), 19_567),
+    "two objects of one table arrive while a run works and releases": (
+        Scenario(SAME, ((0,), (1,)), Left(ticks=1, supervisions=1)),
+        56_598,
+    ),
+    "two tables in one batch, a crash anywhere": (
+        Scenario(TWO, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2)),
+        19_567,
+    ),
     "two crashes anywhere": (Scenario(ONE, ((0,),), Left(crashes=2, ticks=1, supervisions=2)), 47_265),
-    "a start whose caller died arrives late": (Scenario(ONE, ((0,),), Left(crashes=1, late=1, ticks=1, supervisions=2)), 23_826),
-    "a token that EMR forgot makes a second job run": (Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, ticks=1, supervisions=2)), 43_111),
+    "a start whose caller died arrives late": (
+        Scenario(ONE, ((0,),), Left(crashes=1, late=1, ticks=1, supervisions=2)),
+        23_826,
+    ),
+    "a token that EMR forgot makes a second job run": (
+        Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, ticks=1, supervisions=2)),
+        43_111,
+    ),
     "the same object announced twice at once": (Scenario(ONE, ((0,), (0,)), Left(ticks=1, supervisions=1)), 23_355),
-    "a second object waits for freshness": (Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2), freshness_s=60, batch_objects=1), 28_390),
-    "a backlog larger than a batch": (Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=1), batch_objects=1), 10_288),
-    "a service is asked for while a run works and releases": (Scenario(ONE, ((0,),), Left(ticks=1, supervisions=1, requests=1), service_table="shop.a"), 5_519),
-    "a service is asked for twice, a crash anywhere": (Scenario((), (), Left(crashes=1, ticks=2, supervisions=3, requests=2), service_table="shop.a"), 2_173),
-    "an operator pauses and resumes": (Scenario(ONE, ((0,),), Left(crashes=1, pauses=1, ticks=1, supervisions=1)), 26_435),
+    "a second object waits for freshness": (
+        Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=2), freshness_s=60, batch_objects=1),
+        28_390,
+    ),
+    "a backlog larger than a batch": (
+        Scenario(SAME, ((0, 1),), Left(crashes=1, ticks=1, supervisions=1), batch_objects=1),
+        10_288,
+    ),
+    "a service is asked for while a run works and releases": (
+        Scenario(ONE, ((0,),), Left(ticks=1, supervisions=1, requests=1), service_table="shop.a"),
+        5_519,
+    ),
+    "a service is asked for twice, a crash anywhere": (
+        Scenario((), (), Left(crashes=1, ticks=2, supervisions=3, requests=2), service_table="shop.a"),
+        2_173,
+    ),
+    "an operator pauses and resumes": (
+        Scenario(ONE, ((0,),), Left(crashes=1, pauses=1, ticks=1, supervisions=1)),
+        26_435,
+    ),
 }
 LARGE = {
     "two invocations, a crash anywhere": Scenario(SAME, ((0,), (1,)), Left(crashes=1, ticks=1, supervisions=1)),
-    "two tables by two invocations, a crash anywhere": Scenario(TWO, ((0,), (1,)), Left(crashes=1, ticks=1, supervisions=1)),
-    "redelivery beside a first delivery, a crash anywhere": Scenario(ONE, ((0,), (0,)), Left(crashes=1, ticks=1, supervisions=1)),
-    "an arrival beside one that waits for freshness, a crash anywhere": Scenario(SAME, ((0,), (1,)), Left(crashes=1, ticks=2, supervisions=1), freshness_s=60),
-    "three objects of two tables, two crashes": Scenario(("shop.a", "shop.a", "shop.b"), ((0, 1, 2),), Left(crashes=2, ticks=2, supervisions=2)),
-    "late starts and forgotten tokens, three supervisions": Scenario(ONE, ((0,),), Left(crashes=1, late=1, forgets=1, ticks=2, supervisions=3)),
-    "a service is asked for beside an arrival, a crash anywhere": Scenario(ONE, ((0,),), Left(crashes=1, ticks=1, supervisions=2, requests=1), service_table="shop.a"),
-    "a process that outlives its job run, a crash besides": Scenario(ONE, ((0,),), Left(crashes=1, zombies=1, ticks=2, supervisions=2), check_at=CHECK_BEFORE_COMPLETE),
+    "two tables by two invocations, a crash anywhere": Scenario(
+        TWO, ((0,), (1,)), Left(crashes=1, ticks=1, supervisions=1)
+    ),
+    "redelivery beside a first delivery, a crash anywhere": Scenario(
+        ONE, ((0,), (0,)), Left(crashes=1, ticks=1, supervisions=1)
+    ),
+    "an arrival beside one that waits for freshness, a crash anywhere": Scenario(
+        SAME, ((0,), (1,)), Left(crashes=1, ticks=2, supervisions=1), freshness_s=60
+    ),
+    "three objects of two tables, two crashes": Scenario(
+        ("shop.a", "shop.a", "shop.b"), ((0, 1, 2),), Left(crashes=2, ticks=2, supervisions=2)
+    ),
+    "late starts and forgotten tokens, three supervisions": Scenario(
+        ONE, ((0,),), Left(crashes=1, late=1, forgets=1, ticks=2, supervisions=3)
+    ),
+    "a service is asked for beside an arrival, a crash anywhere": Scenario(
+        ONE, ((0,),), Left(crashes=1, ticks=1, supervisions=2, requests=1), service_table="shop.a"
+    ),
+    "a process that outlives its job run, a crash besides": Scenario(
+        ONE, ((0,),), Left(crashes=1, zombies=1, ticks=2, supervisions=2), check_at=CHECK_BEFORE_COMPLETE
+    ),
 }
 
 
@@ -55,10 +97,14 @@ def test_a_table_has_one_writer_and_claimable_work_is_claimed_in_the_end(name, r
     record_property("worlds", seen.states)
     assert not seen.violations, told(seen)
     assert seen.quiescent > 0
-    assert seen.states == worlds, "the protocol has other worlds now: look why, then renew this number and docs/decisions/lane-protocol.md"
+    assert seen.states == worlds, (
+        "the protocol has other worlds now: look why, then renew this number and docs/decisions/lane-protocol.md"
+    )
 
 
-@pytest.mark.skipif(os.environ.get("SLUICE_LANE_BOUNDS") != "large", reason="minutes; SLUICE_LANE_BOUNDS=large walks them")
+@pytest.mark.skipif(
+    os.environ.get("SLUICE_LANE_BOUNDS") != "large", reason="minutes; SLUICE_LANE_BOUNDS=large walks them"
+)
 @pytest.mark.parametrize("name", LARGE)
 def test_it_holds_within_larger_bounds_and_by_a_second_schedule(name):
     seen = explore(LARGE[name], schedules=2)
@@ -81,8 +127,9 @@ def test_a_check_before_beginning_leaves_one_window_which_is_a_process_that_outl
         (sleeper,) = [number for number, driver in enumerate(found.world.drivers) if driver.alive and driver.terminal]
         assert found.trace.index(f"driver j{sleeper} check") < found.trace.index(f"driver j{1 - sleeper} rollback")
         begun = f"driver j{sleeper} begin"
-        assert begun not in found.trace or found.trace.index(f"driver j{1 - sleeper} rollback") < found.trace.index(begun), (
-            "what it had begun before the take-over rolled back can't be completed any more")
+        assert begun not in found.trace or found.trace.index(f"driver j{1 - sleeper} rollback") < found.trace.index(
+            begun
+        ), "what it had begun before the take-over rolled back can't be completed any more"
 
 
 def forgetting_arrivals(state, run_id, seen, due_at, now):
@@ -104,7 +151,11 @@ def lapse_without_an_arrival(state, run_id, now, *, job_run_id):
 
 def blind_to_what_is_due(state, now):
     step = supervision.next_step(state, now)
-    return supervision.Step(supervision.NOTHING) if step.action == supervision.START and state.arrivals == state.arrivals_seen else step
+    return (
+        supervision.Step(supervision.NOTHING)
+        if step.action == supervision.START and state.arrivals == state.arrivals_seen
+        else step
+    )
 
 
 CALM = Left(ticks=1, supervisions=1)
@@ -119,21 +170,41 @@ OUTLIVING = replace(ZOMBIE, check_at=CHECK_BEFORE_COMPLETE)
 
 BROKEN = {
     "a release that doesn't compare arrivals": (ARRIVING, Protocol(release=forgetting_arrivals), NO_LOST_WAKE_UP),
-    "arrivals read after the query that finds nothing": (ARRIVING, Protocol(arrivals_before_query=False), NO_LOST_WAKE_UP),
+    "arrivals read after the query that finds nothing": (
+        ARRIVING,
+        Protocol(arrivals_before_query=False),
+        NO_LOST_WAKE_UP,
+    ),
     "a wake before the objects are written": (ARRIVING, Protocol(write_before_wake=False), NO_LOST_WAKE_UP),
     "a wake for new objects only": (CRASHING, Protocol(wakes=lambda admission: admission == NEW), NO_LOST_WAKE_UP),
     "a lapse that doesn't count as an arrival": (WAITING, Protocol(lapse=lapse_without_an_arrival), NO_LOST_WAKE_UP),
-    "a release that doesn't say when what waits comes due": (WAITING, Protocol(due_at_on_release=False), NO_LOST_WAKE_UP),
+    "a release that doesn't say when what waits comes due": (
+        WAITING,
+        Protocol(due_at_on_release=False),
+        NO_LOST_WAKE_UP,
+    ),
     "a schedule that ignores due_at": (WAITING, Protocol(next_step=blind_to_what_is_due), CLAIMED_IN_THE_END),
     "claiming before taking over": (CRASHING, Protocol(takeover_first=False), NO_LOST_WAKE_UP),
     "a take-over that doesn't look on the timeline": (CRASHING, Protocol(look_on_timeline=False), ONE_BATCH),
-    "a lapse without asking whether the job run is over": (Scenario(ONE, ((0,),), CALM._replace(supervisions=2)), Protocol(terminal_before_lapse=False), TWO_WRITERS),
+    "a lapse without asking whether the job run is over": (
+        Scenario(ONE, ((0,),), CALM._replace(supervisions=2)),
+        Protocol(terminal_before_lapse=False),
+        TWO_WRITERS,
+    ),
     "a lapse that doesn't name the job run": (LATE, Protocol(lapse=lapse_of_whatever_runs), TWO_WRITERS),
-    "a hold by any job run of the run": (Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, supervisions=1)), Protocol(hold=any_job_run_holds), NO_LOST_WAKE_UP),
+    "a hold by any job run of the run": (
+        Scenario(ONE, ((0,),), Left(crashes=1, forgets=1, supervisions=1)),
+        Protocol(hold=any_job_run_holds),
+        NO_LOST_WAKE_UP,
+    ),
     "a take-over that doesn't roll back first": (OUTLIVING, Protocol(rollback_first=False), TWO_WRITERS),
     "a request that doesn't wake its lane": (SERVED, Protocol(request_wakes=False), NO_LOST_WAKE_UP),
     "a release without a look at what is asked for": (SERVED, Protocol(services_before_release=False), NO_LOST_WAKE_UP),
-    "a request that stays with a run that died in its slice": (SERVED_CRASHING, Protocol(interrupts_what_died=False), NO_LOST_WAKE_UP),
+    "a request that stays with a run that died in its slice": (
+        SERVED_CRASHING,
+        Protocol(interrupts_what_died=False),
+        NO_LOST_WAKE_UP,
+    ),
     "a commit without a check": (OUTLIVING, Protocol(check_before_commit=False), TWO_WRITERS),
 }
 

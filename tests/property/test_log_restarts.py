@@ -1,4 +1,5 @@
 """However a log's objects are cut, repeated, delayed and batched, none is parked; after the log began again, none of the new ones is merged."""
+
 from __future__ import annotations
 
 import random
@@ -36,7 +37,7 @@ def log(draw: random.Random, begin: int, time: int, most: int) -> list[tuple[int
         time += draw.choice((0, 1, 50))
         changes.append((max(begin, lsn - draw.choice((0, 0, DEEP if begin == START else 0))), time))
         if draw.random() < 0.2:
-            changes += changes[-draw.randint(1, len(changes)):]
+            changes += changes[-draw.randint(1, len(changes)) :]
     return changes
 
 

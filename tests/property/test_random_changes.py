@@ -1,4 +1,5 @@
 """Random histories of a table through the merge's own decisions: any order, grouping and repetition gives what the source holds."""
+
 from __future__ import annotations
 
 import random
@@ -29,7 +30,9 @@ class Table:
         written = 0
         for key in KEYS:
             changes = [event.change for event in batch if event.key == key]
-            row = folded(self.rows.get(key), changes, columns=COLUMNS, floor=self.floor, ignore_deletes=self.ignore_deletes)
+            row = folded(
+                self.rows.get(key), changes, columns=COLUMNS, floor=self.floor, ignore_deletes=self.ignore_deletes
+            )
             if row is not None:
                 written += _differs(row, self.rows.get(key))
                 self.rows[key] = row
@@ -40,7 +43,12 @@ class Table:
 
 
 def _differs(row: Row, before: Optional[Row]) -> bool:
-    return before is None or (row.position, row.deleted, row.values, row.owed) != (before.position, before.deleted, before.values, before.owed)
+    return before is None or (row.position, row.deleted, row.values, row.owed) != (
+        before.position,
+        before.deleted,
+        before.values,
+        before.owed,
+    )
 
 
 def live_in_source(events: list[Event]) -> dict[int, Any]:
@@ -111,7 +119,12 @@ def test_what_a_row_is_does_not_depend_on_how_its_changes_were_batched(seed: int
     assert all(in_batches.rows[key].deleted for key in in_batches.rows.keys() - at_once.rows.keys())
     for key, row in at_once.rows.items():
         other = in_batches.rows[key]
-        assert (row.position, row.deleted, row.values, row.owed) == (other.position, other.deleted, other.values, other.owed)
+        assert (row.position, row.deleted, row.values, row.owed) == (
+            other.position,
+            other.deleted,
+            other.values,
+            other.owed,
+        )
 
 
 @settings(max_examples=500, deadline=None)

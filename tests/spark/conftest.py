@@ -1,4 +1,5 @@
 """One Spark session, one S3 (moto's server), and a workbench that merges parts as a driver would."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """Reads a Hudi table with another Hudi bundle, in a process of its own: JAR PATH COLUMNS -> rows as one line of JSON."""
+
 import json
 import sys
 

@@ -1,4 +1,5 @@
 """Everything that is refused, in one batch beside what is good."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -11,7 +12,9 @@ from sluice.row_errors import from_lines
 from sluice.silver_keys import rows_key
 
 
-def test_none_of_many_damaged_objects_stops_the_batch_it_came_with_and_nothing_is_unaccounted_for(bench: Workbench) -> None:
+def test_none_of_many_damaged_objects_stops_the_batch_it_came_with_and_nothing_is_unaccounted_for(
+    bench: Workbench,
+) -> None:
     config = table(limits=LIMITS)
     good = [bench.put_bytes(avro(change(id=id, lsn=id)), schema=None) for id in range(1_000, 1_003)]
     assert bench.merge(config, good[:1]).counts["winning"] == 1
@@ -20,7 +23,9 @@ def test_none_of_many_damaged_objects_stops_the_batch_it_came_with_and_nothing_i
     for number, case in enumerate(CASES):
         offset = 50_000 + 10_000 * number
         key = f"topics/src.public.t/partition=0/src.public.t+0+{offset:010d}.{case.ending}"
-        items.append(bench.put_bytes(case.body, key=key, format="json" if "json" in case.ending else case.ending, offset=offset))
+        items.append(
+            bench.put_bytes(case.body, key=key, format="json" if "json" in case.ending else case.ending, offset=offset)
+        )
         expected[items[-1].id.hash] = case
     manifest = bench.manifest(config, [*good[1:], *items])
 
@@ -29,12 +34,29 @@ def test_none_of_many_damaged_objects_stops_the_batch_it_came_with_and_nothing_i
     assert outcome.state == COMMITTED and outcome.instant is not None
     quarantined = {error.object: error.code for error in outcome.quarantined}
     rows = {found.object: dict(found.codes) for found in outcome.quarantined_rows}
-    assert {expected[key].name: code for key, code in quarantined.items()} == {case.name: case.code for case in expected.values() if not case.rows}
-    assert {expected[key].name: codes for key, codes in rows.items()} == {case.name: {case.code: case.rows} for case in expected.values() if case.rows}
+    assert {expected[key].name: code for key, code in quarantined.items()} == {
+        case.name: case.code for case in expected.values() if not case.rows
+    }
+    assert {expected[key].name: codes for key, codes in rows.items()} == {
+        case.name: {case.code: case.rows} for case in expected.values() if case.rows
+    }
     committed = outcome.counts["objects"] - outcome.counts["quarantined_objects"]
-    assert len(manifest.objects) == outcome.counts["objects"] == committed + len(quarantined) and committed == 2 + len(rows)
-    kept = sum(len(list(from_lines(bench.s3.get_object(Bucket=bench.silver, Key=rows_key(manifest.batch, config.table, key))["Body"].read().decode()))) for key in rows)
+    assert len(manifest.objects) == outcome.counts["objects"] == committed + len(quarantined) and committed == 2 + len(
+        rows
+    )
+    kept = sum(
+        len(
+            list(
+                from_lines(
+                    bench.s3.get_object(Bucket=bench.silver, Key=rows_key(manifest.batch, config.table, key))["Body"]
+                    .read()
+                    .decode()
+                )
+            )
+        )
+        for key in rows
+    )
     assert outcome.counts["quarantined_rows"] == kept == sum(case.rows for case in expected.values())
-    ids = {id for id, in bench.rows(config, "id")}
+    ids = {id for (id,) in bench.rows(config, "id")}
     assert {1_000, 1_001, 1_002, *range(100, 113)} - {102} <= ids, "good objects, and the good rows beside bad ones"
     assert bench.merge(config, [dataclasses.replace(good[2], attempt=1)]).no_change

@@ -1,4 +1,5 @@
 """What `sluice table ddl --engine spark` prints is run by Spark, and the schema in the catalog is the one that Spark finds in the table."""
+
 import json
 import shutil
 from pathlib import Path
@@ -24,11 +25,19 @@ def wish_of(table: str, table_type: str, folder: Path) -> Wish:
     newest = Timeline.of(path.name for path in (place / ".hoodie").iterdir()).newest
     assert newest is not None
     config = TableConfig(table, database, name, "t", ("id",), ("nationality",), table_type)
-    return Wish(config, names_of(config), place.as_uri(), columns_of_commit(table, Commit.of(newest, (place / ".hoodie" / newest.file).read_bytes()).schema), newest.time)
+    return Wish(
+        config,
+        names_of(config),
+        place.as_uri(),
+        columns_of_commit(table, Commit.of(newest, (place / ".hoodie" / newest.file).read_bytes()).schema),
+        newest.time,
+    )
 
 
 @pytest.mark.parametrize(("table", "table_type"), [("moma.artists", COW), ("moma.works", MOR)])
-def test_spark_runs_the_statements_and_its_views_give_the_living_rows(spark: SparkSession, tmp_path: Path, table: str, table_type: str) -> None:
+def test_spark_runs_the_statements_and_its_views_give_the_living_rows(
+    spark: SparkSession, tmp_path: Path, table: str, table_type: str
+) -> None:
     wish = wish_of(table, table_type, tmp_path)
     try:
         for statement in statements(wish, "spark"):
@@ -37,13 +46,18 @@ def test_spark_runs_the_statements_and_its_views_give_the_living_rows(spark: Spa
             whole = spark.table(f"moma.{entry.table}")
             shown = spark.table(f"moma.{entry.view}")
             assert not [name for name in shown.columns if name.startswith("_")]
-            assert sorted(row.id for row in shown.collect()) == sorted(row.id for row in whole.filter("not __deleted").collect())
+            assert sorted(row.id for row in shown.collect()) == sorted(
+                row.id for row in whole.filter("not __deleted").collect()
+            )
         if table_type == MOR:
+
             def held(frame: DataFrame) -> set[tuple[object, str]]:
                 return {(row.id, row.asDict()["_hoodie_commit_time"]) for row in frame.collect()}
 
             optimized, real_time = (held(spark.table(f"moma.{entry.table}")) for entry in wish.names.entries)
-            assert optimized == held(spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(wish.location))
+            assert optimized == held(
+                spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(wish.location)
+            )
             assert real_time == held(spark.read.format("hudi").load(wish.location)) != optimized
     finally:
         spark.sql("DROP DATABASE IF EXISTS moma CASCADE")
@@ -54,4 +68,6 @@ def test_the_schema_that_the_catalog_tells_is_the_one_that_spark_finds(spark: Sp
     told = StructType.fromJson(json.loads(spark_schema(wish.columns, ("nationality",))))
     found = spark.read.format("hudi").load(wish.location).schema
     assert {field.name: field.dataType for field in told} == {field.name: field.dataType for field in found}
-    assert told.names[-1] == "nationality" and told.names[:-1] == [name for name in found.names if name != "nationality"]
+    assert told.names[-1] == "nationality" and told.names[:-1] == [
+        name for name in found.names if name != "nationality"
+    ]

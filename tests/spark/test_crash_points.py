@@ -1,4 +1,5 @@
 """Where a writer dies: what it left is undone, what it committed is found, and nothing is written twice."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -34,7 +35,9 @@ def hudi_table(bench: Workbench, config: Any) -> HudiTable:
 
 
 @KINDS
-def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
+    bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = table(table_type=table_type)
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new"), row("c", 3, 2)], SCHEMA)])
@@ -45,7 +48,10 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(bench: Workben
     with pytest.raises(Exception, match="killed here"):
         bench.merge_manifest(manifest, config)
     monkeypatch.undo()
-    assert any(name.endswith("requested") and name.split(".")[0] + ".commit" not in bench.timeline(config) for name in bench.timeline(config))
+    assert any(
+        name.endswith("requested") and name.split(".")[0] + ".commit" not in bench.timeline(config)
+        for name in bench.timeline(config)
+    )
 
     assert bench.resolve(manifest, config) is None
     assert "rolled_back" in bench.events.names()
@@ -72,7 +78,9 @@ def test_a_commit_whose_writer_died_after_it_is_found_and_not_written_again(benc
     assert bench.timeline(config) == before
 
 
-def test_a_writer_that_wakes_up_after_the_rollback_commits_nothing(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_wakes_up_after_the_rollback_commits_nothing(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="sleeper")], SCHEMA)])
@@ -121,7 +129,10 @@ def test_the_properties_file_names_the_ordering_field_for_old_and_new_readers(be
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)])
     kept = bench.properties(config)
-    assert (kept["hoodie.table.precombine.field"], kept["hoodie.table.ordering.fields"]) == ("_sluice_position", "_sluice_position")
+    assert (kept["hoodie.table.precombine.field"], kept["hoodie.table.ordering.fields"]) == (
+        "_sluice_position",
+        "_sluice_position",
+    )
     assert (kept["hoodie.table.version"], kept["hoodie.table.timeline.timezone"]) == ("6", "UTC")
 
 
@@ -129,12 +140,17 @@ def test_a_property_that_a_reader_needs_is_added_before_the_first_write(bench: W
     config = table()
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     file = bench.local_path(config) / ".hoodie" / "hoodie.properties"
-    file.write_text("".join(line for line in file.read_text().splitlines(True) if "ordering" not in line and "precombine" not in line))
+    file.write_text(
+        "".join(
+            line for line in file.read_text().splitlines(True) if "ordering" not in line and "precombine" not in line
+        )
+    )
     (file.parent / ".hoodie.properties.crc").unlink()
     bench.new_run()
     bench.merge(config, [bench.put([row("u", 2, 1)], SCHEMA)])
     assert ("properties_added", ["hoodie.table.ordering.fields", "hoodie.table.precombine.field"]) in [
-        (name, fields.get("properties")) for name, fields in bench.events.seen]
+        (name, fields.get("properties")) for name, fields in bench.events.seen
+    ]
     assert {"hoodie.table.precombine.field", "hoodie.table.ordering.fields"} <= set(bench.properties(config))
 
 
@@ -144,8 +160,14 @@ def test_a_table_of_another_key_is_refused(bench: Workbench) -> None:
         bench.merge(table(record_key=("name",)), [bench.put([row("c", 2, 1)], SCHEMA)])
 
 
-def test_a_table_without_a_commit_takes_another_key_type_and_partitions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong, other, right = table(record_key=("idd",), partition_by=("place",)), table(table_type="mor", partition_by=("name",)), table()
+def test_a_table_without_a_commit_takes_another_key_type_and_partitions(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong, other, right = (
+        table(record_key=("idd",), partition_by=("place",)),
+        table(table_type="mor", partition_by=("name",)),
+        table(),
+    )
     objects = [bench.put([row("c", 1, 1)], SCHEMA)]
     refused = bench.merge(wrong, objects)
     assert (refused.state, refused.quarantined[0].code) == ("quarantined", "incompatible_schema")
@@ -169,7 +191,10 @@ def test_a_table_without_a_commit_takes_another_key_type_and_partitions(bench: W
     assert bench.rows(right, "id", "name") == [(1, "n")] and bench.events.names().count("table_made_anew") == 2
     made, fresh = bench.properties(right), bench.properties(table("fresh"))
     of_itself = {"hoodie.table.name", "hoodie.table.checksum"}
-    assert made.pop("sluice.truncated_at") == "0" and {name for name in {*made, *fresh} if made.get(name) != fresh.get(name)} == of_itself
+    assert (
+        made.pop("sluice.truncated_at") == "0"
+        and {name for name in {*made, *fresh} if made.get(name) != fresh.get(name)} == of_itself
+    )
 
 
 def test_an_instant_in_the_future_is_waited_for_or_refused(bench: Workbench) -> None:

@@ -1,4 +1,5 @@
 """The engine has what its Hudi bundle links to, or no table is written; asked of the JVM by reflection, once."""
+
 from __future__ import annotations
 
 import json
@@ -34,7 +35,10 @@ def checking(bench, monkeypatch):
 
 
 def reports(bench):
-    return [json.loads(bench.s3.get_object(Bucket=bench.silver, Key=key)["Body"].read()) for key in bench.services.objects.keys(bench.silver, REPORTS_PREFIX)]
+    return [
+        json.loads(bench.s3.get_object(Bucket=bench.silver, Key=key)["Body"].read())
+        for key in bench.services.objects.keys(bench.silver, REPORTS_PREFIX)
+    ]
 
 
 def test_the_pinned_bundle_on_the_pinned_spark_is_not_asked_for_again(bench, spark):
@@ -53,15 +57,22 @@ def test_the_pinned_spark_has_all_that_the_pinned_bundle_links_to_and_is_asked_o
     assert links == PINNED_CLASSES, "run `make pinned-classes`"
 
 
-def test_a_member_that_the_engine_lacks_ends_the_run_with_its_name_before_a_table_is_written(bench, spark, checking, monkeypatch):
-    monkeypatch.setattr(engine_check, "bundle_links", lambda jar: {link: ["org/apache/hudi/SparkAdapter"] for link in (*THERE, GONE)})
+def test_a_member_that_the_engine_lacks_ends_the_run_with_its_name_before_a_table_is_written(
+    bench, spark, checking, monkeypatch
+):
+    monkeypatch.setattr(
+        engine_check, "bundle_links", lambda jar: {link: ["org/apache/hudi/SparkAdapter"] for link in (*THERE, GONE)}
+    )
     config, schema = table(), flattened({"id": "long"})
     merger = SparkMerger(SparkProcess(lambda: spark), bench.services, bench.events, checking())
     manifest = bench.manifest(config, [bench.put([change("c", 1, id=1)], schema)])
     for _ in range(2):  # the second is remembered
         with pytest.raises(EngineDoesNotFit) as refused:
             merger.merge(manifest, config.table, lambda: True)
-        assert "links to: org.apache.spark.sql.SparkSession.thatNobodyWrote(int, java.lang.String): void is not there" in str(refused.value)
+        assert (
+            "links to: org.apache.spark.sql.SparkSession.thatNobodyWrote(int, java.lang.String): void is not there"
+            in str(refused.value)
+        )
     assert not bench.local_path(config).exists()
     (report,) = reports(bench)
     assert len(report["missing"]) == 1 and report["links"] == len(THERE) + 1

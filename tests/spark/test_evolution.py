@@ -1,4 +1,5 @@
 """Writer schemas that change: what goes on by itself, and what is quarantined with the rest going on."""
+
 from __future__ import annotations
 
 from decimal import Decimal
@@ -19,8 +20,12 @@ def decimal(precision: int, scale: int) -> list[Any]:
     return ["null", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
 
 
-OLD = flattened({"id": "int", "n": ["null", "int"], "f": ["null", "float"], "d": decimal(17, 4), "gone": ["null", "string"]})
-NEW = flattened({"id": "int", "n": ["null", "long"], "f": ["null", "double"], "d": decimal(18, 4), "added": ["null", "string"]})
+OLD = flattened(
+    {"id": "int", "n": ["null", "int"], "f": ["null", "float"], "d": decimal(17, 4), "gone": ["null", "string"]}
+)
+NEW = flattened(
+    {"id": "int", "n": ["null", "long"], "f": ["null", "double"], "d": decimal(18, 4), "added": ["null", "string"]}
+)
 
 
 def old(lsn: int, id: int, n: int) -> dict[str, Any]:
@@ -52,36 +57,65 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
 
 def test_a_key_and_columns_that_became_wider_are_read_from_files_that_have_them_narrower(bench: Workbench) -> None:
     config = table()
-    kinds = {"id": "int", "n": ["null", "int"], "f": ["null", "float"], "text": ["null", "string"], "ints": ["null", {"type": "array", "items": "int"}]}
+    kinds = {
+        "id": "int",
+        "n": ["null", "int"],
+        "f": ["null", "float"],
+        "text": ["null", "string"],
+        "ints": ["null", {"type": "array", "items": "int"}],
+    }
     wide = {**kinds, "id": "long", "n": ["null", "long"], "f": ["null", "double"]}
     unchanged = "__debezium_unavailable_value"
 
     def row(op: str, lsn: int, id: int, n: int, text: str) -> dict[str, Any]:
         return change(op, lsn, id=id, n=n, f=0.5, text=text, ints=[id % 3])
 
-    bench.merge(config, [bench.put([row("u", 10, id, id, unchanged if id % 2 else f"of {id}")], flattened(kinds)) for id in range(6)])
+    bench.merge(
+        config,
+        [bench.put([row("u", 10, id, id, unchanged if id % 2 else f"of {id}")], flattened(kinds)) for id in range(6)],
+    )
     assert len(files_and_types(bench, config)) == 2
     bench.merge(config, [bench.put([row("u", 20, 0, 2**40, "new")], flattened(wide))])
     assert sorted(files_and_types(bench, config).values()) == ["int32", "int64"]
 
-    again = [row("u", 30, 1, 2**42, unchanged), row("u", 30, 2, 2**42, unchanged), row("u", 5, 3, 0, "late"), row("u", 5, 4, 0, "older"), row("c", 30, 2**44, 0, "more")]
+    again = [
+        row("u", 30, 1, 2**42, unchanged),
+        row("u", 30, 2, 2**42, unchanged),
+        row("u", 5, 3, 0, "late"),
+        row("u", 5, 4, 0, "older"),
+        row("c", 30, 2**44, 0, "more"),
+    ]
     bench.new_run()
     outcome = bench.merge(config, [bench.put(again, flattened(wide))])
     assert [outcome.counts[name] for name in ("winning", "losing", "supplied", "owed")] == [3, 1, 1, 1]
-    rows = [(0, 2**40, "new"), (1, 2**42, None), (2**44, 0, "more"), (2, 2**42, "of 2"), (3, 3, "late"), (4, 4, "of 4"), (5, 5, None)]
+    rows = [
+        (0, 2**40, "new"),
+        (1, 2**42, None),
+        (2**44, 0, "more"),
+        (2, 2**42, "of 2"),
+        (3, 3, "late"),
+        (4, 4, "of 4"),
+        (5, 5, None),
+    ]
     assert bench.rows_by_hudi_rs(config, "id", "n", "text") == bench.rows(config, "id", "n", "text") == rows
 
     longer = {**wide, "ints": ["null", {"type": "array", "items": "long"}]}
     bench.merge(config, [bench.put([{**row("u", 40, 5, 2**45, "last"), "ints": [2**46]}], flattened(longer))])
     assert "table_rewritten" in bench.events.names() and set(files_and_types(bench, config).values()) == {"int64"}
     columns = ("id", "n", "f", "text", "ints")
-    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows(config, *columns) == [
-        *((id, n, 0.5, text, [id % 3]) for id, n, text in rows[:-1]), (5, 2**45, 0.5, "last", [2**46])]
+    assert (
+        bench.rows_by_hudi_rs(config, *columns)
+        == bench.rows(config, *columns)
+        == [*((id, n, 0.5, text, [id % 3]) for id, n, text in rows[:-1]), (5, 2**45, 0.5, "last", [2**46])]
+    )
 
 
 def files_and_types(bench: Workbench, config: TableConfig) -> dict[str, str]:
     """The newest file of each file group, and the type that its `id` has."""
-    newest = {path.name.partition("_")[0]: path for path in sorted(bench.local_path(config).glob("*.parquet"), key=lambda path: path.stem.rpartition("_")[2])}
+    newest = {
+        path.name.partition("_")[0]: path
+        for path in sorted(bench.local_path(config).glob("*.parquet"), key=lambda path: path.stem.rpartition("_")[2])
+    }
     return {name: str(pq.read_schema(path).field("id").type) for name, path in newest.items()}
 
 
@@ -94,13 +128,20 @@ def test_old_and_new_schemas_in_a_first_load_agree_on_the_wider(bench: Workbench
 def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> None:
     config = table()
     bench.merge(config, [bench.put([old(1, 1, 1)], OLD)])
-    text = flattened({"id": "int", "n": ["null", "string"], "f": ["null", "float"], "d": decimal(18, 4), "gone": ["null", "string"]})
+    text = flattened(
+        {"id": "int", "n": ["null", "string"], "f": ["null", "float"], "d": decimal(18, 4), "gone": ["null", "string"]}
+    )
     wrong = bench.put([{**old(2, 1, 2), "n": "two"}], text)
     keyless = bench.put([change("u", 2, n=5)], flattened({"n": ["null", "int"]}))
     outcome = bench.merge(config, [wrong, keyless, bench.put([old(3, 2, 3)], OLD)])
     assert (outcome.state, outcome.counts["winning"]) == (COMMITTED, 1)
-    assert {error.object: error.code for error in outcome.quarantined} == {wrong.id.hash: "incompatible_schema", keyless.id.hash: "incompatible_schema"}
-    assert "Column n is string and the table has int" in next(error.reason for error in outcome.quarantined if error.object == wrong.id.hash)
+    assert {error.object: error.code for error in outcome.quarantined} == {
+        wrong.id.hash: "incompatible_schema",
+        keyless.id.hash: "incompatible_schema",
+    }
+    assert "Column n is string and the table has int" in next(
+        error.reason for error in outcome.quarantined if error.object == wrong.id.hash
+    )
     assert bench.rows(config, "id", "n") == [(1, 1), (2, 3)]
     told = {schema.fingerprint: schema.verdict for schema in bench.services.history.schemas(config.table)}
     assert told == {wrong.schema: "incompatible", keyless.schema: "incompatible", fingerprint(OLD): "new_table"}
@@ -109,25 +150,50 @@ def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> 
 
 
 @pytest.mark.parametrize(("table_type", "partition_by"), [("cow", ()), ("mor", ("place",))])
-def test_a_decimal_of_another_scale_has_the_table_written_anew_in_the_commit_that_brings_it(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> None:
+def test_a_decimal_of_another_scale_has_the_table_written_anew_in_the_commit_that_brings_it(
+    bench: Workbench, table_type: str, partition_by: tuple[str, ...]
+) -> None:
     config = table(table_type=table_type, partition_by=partition_by)
     old, new = ({"id": "int", "place": ["null", "string"], "d": decimal(*digits)} for digits in ((18, 4), (24, 6)))
     new["more"] = ["null", "string"]
-    bench.merge(config, [bench.put([change("c", 1, id=n, place="a", d=Decimal("1.2500")) for n in (1, 2, 3)], flattened(old))])
-    bench.merge(config, [bench.put([change("u", 2, id=2, place="a", d=Decimal("99999999999999.9999"))], flattened(old))])
-    wide = [change("u", 3, id=1, place="b", d=Decimal("123456789012345678.123456"), more="x"), change("c", 3, id=4, place=None, d=Decimal("0.000001"), more="y")]
+    bench.merge(
+        config, [bench.put([change("c", 1, id=n, place="a", d=Decimal("1.2500")) for n in (1, 2, 3)], flattened(old))]
+    )
+    bench.merge(
+        config, [bench.put([change("u", 2, id=2, place="a", d=Decimal("99999999999999.9999"))], flattened(old))]
+    )
+    wide = [
+        change("u", 3, id=1, place="b", d=Decimal("123456789012345678.123456"), more="x"),
+        change("c", 3, id=4, place=None, d=Decimal("0.000001"), more="y"),
+    ]
     outcome = bench.merge(config, [bench.put(wide, flattened(new))])
     assert (outcome.quarantined, outcome.counts["winning"]) == ((), 2) and "table_rewritten" in bench.events.names()
     late = [change("u", 4, id=3, place="a", d=Decimal("7.5000")), change("u", 1, id=1, place="a", d=Decimal("1.0000"))]
-    bench.merge(config, [bench.put(late, flattened(old)), bench.put([change("d", 5, id=2, place=None, d=None, more=None)], flattened(new))])
+    bench.merge(
+        config,
+        [
+            bench.put(late, flattened(old)),
+            bench.put([change("d", 5, id=2, place=None, d=None, more=None)], flattened(new)),
+        ],
+    )
     columns = ("id", "place", "d", "more", "__deleted")
-    assert bench.rows_by_hudi_rs(config, *columns) == bench.rows(config, *columns) == [
-        (1, "b", Decimal("123456789012345678.123456"), "x", False), (2, None, None, None, True), (3, "a", Decimal("7.500000"), None, False), (4, None, Decimal("0.000001"), "y", False)]
+    assert (
+        bench.rows_by_hudi_rs(config, *columns)
+        == bench.rows(config, *columns)
+        == [
+            (1, "b", Decimal("123456789012345678.123456"), "x", False),
+            (2, None, None, None, True),
+            (3, "a", Decimal("7.500000"), None, False),
+            (4, None, Decimal("0.000001"), "y", False),
+        ]
+    )
 
 
 def test_a_table_over_its_rewrite_limit_is_not_written_anew(bench: Workbench) -> None:
     config = table(rewrite_limit_bytes=1_000)
-    bench.merge(config, [bench.put([change("c", 1, id=1, d=Decimal("1.2500"))], flattened({"id": "int", "d": decimal(17, 4)}))])
+    bench.merge(
+        config, [bench.put([change("c", 1, id=1, d=Decimal("1.2500"))], flattened({"id": "int", "d": decimal(17, 4)}))]
+    )
     finer = bench.put([change("c", 2, id=2, d=Decimal("1.25000"))], flattened({"id": "int", "d": decimal(18, 5)}))
     coarser = bench.put([change("c", 3, id=3, d=Decimal("7.5"))], flattened({"id": "int", "d": decimal(9, 1)}))
     outcome = bench.merge(config, [coarser, finer])

@@ -1,4 +1,5 @@
 """JSON and Parquet objects become rows as Avro ones do: schemas from the records, evolution and refusals alike."""
+
 from __future__ import annotations
 
 import gzip
@@ -30,45 +31,111 @@ def json_lines(*records: dict[str, Any], packed: bool = False) -> bytes:
 def connect(**types: str) -> dict[str, Any]:
     fields = [{"type": kind, "optional": name != "id", "field": name} for name, kind in types.items()]
     meta = {"__deleted": "string", "__op": "string", "__lsn": "int64", "__source_ts_ms": "int64"}
-    return {"type": "struct", "optional": False, "name": "src.public.t.Value", "fields": fields + [{"type": kind, "optional": True, "field": name} for name, kind in meta.items()]}
+    return {
+        "type": "struct",
+        "optional": False,
+        "name": "src.public.t.Value",
+        "fields": fields + [{"type": kind, "optional": True, "field": name} for name, kind in meta.items()],
+    }
 
 
 def parquet(rows: list[dict[str, Any]], fields: list[pa.Field], codec: str) -> bytes:
-    meta = [pa.field("__deleted", pa.string()), pa.field("__op", pa.string()), pa.field("__lsn", pa.int64()), pa.field("__source_ts_ms", pa.int64())]
+    meta = [
+        pa.field("__deleted", pa.string()),
+        pa.field("__op", pa.string()),
+        pa.field("__lsn", pa.int64()),
+        pa.field("__source_ts_ms", pa.int64()),
+    ]
     body = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(fields + meta)), body, compression=codec)
     return body.getvalue()
 
 
 def put(bench: Workbench, body: bytes, offset: int, extension: str) -> Any:
-    return bench.put_bytes(body, key=KEY.format(offset, extension), offset=offset, format=classify(f"t+0+1.{extension}", 1).format or "")
+    return bench.put_bytes(
+        body, key=KEY.format(offset, extension), offset=offset, format=classify(f"t+0+1.{extension}", 1).format or ""
+    )
 
 
 def test_one_table_takes_avro_json_and_parquet_and_the_latest_change_wins(bench: Workbench) -> None:
     config = table("mixed")
-    avro = bench.put([change("c", 10, id=1, name="avro", n=1)], flattened({"id": "long", "name": ["null", "string"], "n": ["null", "long"]}), offset=0)
-    plain = put(bench, json_lines(change("u", 20, id=1, name="json", n=None), change("c", 21, id=2, name="json", n=2**53 + 1), packed=True), 10, "json.gz")
+    avro = bench.put(
+        [change("c", 10, id=1, name="avro", n=1)],
+        flattened({"id": "long", "name": ["null", "string"], "n": ["null", "long"]}),
+        offset=0,
+    )
+    plain = put(
+        bench,
+        json_lines(
+            change("u", 20, id=1, name="json", n=None), change("c", 21, id=2, name="json", n=2**53 + 1), packed=True
+        ),
+        10,
+        "json.gz",
+    )
     schema = connect(id="int64", name="string", added="double")
-    wrapped = put(bench, json_lines(*({"schema": schema, "payload": row} for row in (change("c", 30, id=3, name="wrapped", added=1.5), change("d", 31, id=2, name=None, added=None)))), 20, "json")
-    late = put(bench, parquet([change("u", 15, id=1, name="late", n=5), change("c", 40, id=4, name="parquet", n=6)],
-                              [pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("n", pa.int64())], "zstd"), 30, "zstd.parquet")
+    wrapped = put(
+        bench,
+        json_lines(
+            *(
+                {"schema": schema, "payload": row}
+                for row in (
+                    change("c", 30, id=3, name="wrapped", added=1.5),
+                    change("d", 31, id=2, name=None, added=None),
+                )
+            )
+        ),
+        20,
+        "json",
+    )
+    late = put(
+        bench,
+        parquet(
+            [change("u", 15, id=1, name="late", n=5), change("c", 40, id=4, name="parquet", n=6)],
+            [pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("n", pa.int64())],
+            "zstd",
+        ),
+        30,
+        "zstd.parquet",
+    )
     outcome = bench.merge(config, [avro, plain, wrapped, late])
     assert (outcome.state, outcome.counts["read"], outcome.quarantined) == ("committed", 7, ())
     assert bench.rows(config, "id", "name", "n", "added", "__deleted") == [
-        (1, "json", None, None, False), (2, None, None, None, True), (3, "wrapped", None, 1.5, False), (4, "parquet", 6, None, False)]
+        (1, "json", None, None, False),
+        (2, None, None, None, True),
+        (3, "wrapped", None, 1.5, False),
+        (4, "parquet", 6, None, False),
+    ]
     assert bench.merge(config, [avro, plain, wrapped, late]).no_change
 
 
-def test_types_of_schemaless_json_evolve_by_the_tables_rules_and_a_refusal_costs_its_object_only(bench: Workbench) -> None:
+def test_types_of_schemaless_json_evolve_by_the_tables_rules_and_a_refusal_costs_its_object_only(
+    bench: Workbench,
+) -> None:
     config = table("evolving", json_types={"price": "decimal(9,2)"})
     first = put(bench, json_lines(change("c", 1, id=1, n=1.5, k=1, price="1.10", gone=None)), 0, "json")
     assert bench.merge(config, [first]).state == "committed"
-    whole, more = put(bench, json_lines(change("c", 2, id=2, n=2, k=2, price=3, more={"a": 1})), 10, "json"), put(bench, json_lines(change("c", 3, id=3, n="three", price=None)), 20, "json")
-    broken = put(bench, json_lines(change("c", 4, id=4, n=None, price="9.99"))[:-4] + b"\n" + json_lines(change("c", 5, id=5, n=None, price="0.01")), 30, "json")
+    whole, more = (
+        put(bench, json_lines(change("c", 2, id=2, n=2, k=2, price=3, more={"a": 1})), 10, "json"),
+        put(bench, json_lines(change("c", 3, id=3, n="three", price=None)), 20, "json"),
+    )
+    broken = put(
+        bench,
+        json_lines(change("c", 4, id=4, n=None, price="9.99"))[:-4]
+        + b"\n"
+        + json_lines(change("c", 5, id=5, n=None, price="0.01")),
+        30,
+        "json",
+    )
     odd = put(bench, json_lines(change("c", 6, id=6, n=6, k=6.5, price=None)), 40, "json")
     outcome = bench.merge(config, [whole, more, broken, odd])
-    assert [(error.object, error.code) for error in outcome.quarantined] == [(hash, "incompatible_schema") for hash in sorted((more.id.hash, odd.id.hash))]
-    assert bench.rows(config, "id", "n", "k", "price", "more") == [(1, 1.5, 1, Decimal("1.10"), None), (2, 2.0, 2, Decimal("3.00"), '{"a":1}'), (5, None, None, Decimal("0.01"), None)]
+    assert [(error.object, error.code) for error in outcome.quarantined] == [
+        (hash, "incompatible_schema") for hash in sorted((more.id.hash, odd.id.hash))
+    ]
+    assert bench.rows(config, "id", "n", "k", "price", "more") == [
+        (1, 1.5, 1, Decimal("1.10"), None),
+        (2, 2.0, 2, Decimal("3.00"), '{"a":1}'),
+        (5, None, None, Decimal("0.01"), None),
+    ]
     assert "gone" not in bench.spark.read.format("hudi").load(bench.path(config)).columns
     assert outcome.counts["quarantined_rows"] == 1
 
@@ -77,12 +144,34 @@ def test_a_truncate_that_is_alone_in_an_object_without_schema_empties_the_table(
     config = table("emptied", json_types={"at": "zoned_timestamp"})
 
     def event(op: str, lsn: int, **after: Any) -> dict[str, Any]:
-        return {"before": None, "after": after or None, "source": {"connector": "postgresql", "ts_ms": 1_700_000_000_000, "lsn": lsn}, "op": op}
+        return {
+            "before": None,
+            "after": after or None,
+            "source": {"connector": "postgresql", "ts_ms": 1_700_000_000_000, "lsn": lsn},
+            "op": op,
+        }
 
-    first, truncate, again = (put(bench, json_lines(*events), 10 * at, "json") for at, events in enumerate((
-        [event("c", 10, id=1, at="2026-02-03T04:05:06.000007-01:30"), event("c", 11, id=2, at="-0043-02-03T00:00:00+05:00")], [event("t", 20)], [event("c", 30, id=2, at=None)])))
+    first, truncate, again = (
+        put(bench, json_lines(*events), 10 * at, "json")
+        for at, events in enumerate(
+            (
+                [
+                    event("c", 10, id=1, at="2026-02-03T04:05:06.000007-01:30"),
+                    event("c", 11, id=2, at="-0043-02-03T00:00:00+05:00"),
+                ],
+                [event("t", 20)],
+                [event("c", 30, id=2, at=None)],
+            )
+        )
+    )
     assert bench.merge(config, [first]).counts["winning"] == 2
-    told = bench.spark.read.format("hudi").load(bench.path(config)).selectExpr("id", "cast(at as string) at").orderBy("id").collect()
+    told = (
+        bench.spark.read.format("hudi")
+        .load(bench.path(config))
+        .selectExpr("id", "cast(at as string) at")
+        .orderBy("id")
+        .collect()
+    )
     assert [row["at"] for row in told] == ["2026-02-03 05:35:06.000007", "-0043-02-02 19:00:00"]
     outcome = bench.merge(config, [truncate])
     assert (outcome.quarantined, outcome.counts["truncates"]) == ((), 1)
@@ -96,8 +185,18 @@ def test_a_truncate_that_is_alone_in_an_object_without_schema_empties_the_table(
 
 def test_rows_of_a_query_are_ordered_by_their_column_and_append_only_rows_are_there_once(bench: Workbench) -> None:
     query = table("queried", position="last_update")
-    new, old = (put(bench, json_lines({"id": 1, "v": value, "last_update": at}, {"id": key, "v": "x", "last_update": at}), offset, "json")
-                for value, at, key, offset in (("new", "2026-11-21T02:00:00.5Z", 2, 0), ("old", "2026-11-21T02:00:00.25Z", 3, 10)))
+    new, old = (
+        put(
+            bench,
+            json_lines({"id": 1, "v": value, "last_update": at}, {"id": key, "v": "x", "last_update": at}),
+            offset,
+            "json",
+        )
+        for value, at, key, offset in (
+            ("new", "2026-11-21T02:00:00.5Z", 2, 0),
+            ("old", "2026-11-21T02:00:00.25Z", 3, 10),
+        )
+    )
     assert bench.merge(query, [new]).counts["read"] == 2
     assert bench.merge(query, [old]).counts["losing"] == 1
     assert bench.rows(query, "id", "v") == [(1, "new"), (2, "x"), (3, "x")]
@@ -111,7 +210,9 @@ def test_rows_of_a_query_are_ordered_by_their_column_and_append_only_rows_are_th
 
 
 @pytest.mark.parametrize(("name", "batches"), [("outbox_json_confluent", 1), ("outbox_json_lenses", 2)])
-def test_recorded_json_objects_give_the_databases_rows(bench: Workbench, name: str, batches: int, tmp_path: Path) -> None:
+def test_recorded_json_objects_give_the_databases_rows(
+    bench: Workbench, name: str, batches: int, tmp_path: Path
+) -> None:
     if not os.environ.get("SLUICE_FIXTURES"):
         pytest.skip("SLUICE_FIXTURES names no folder of recorded sets")
     folder = Path(os.environ["SLUICE_FIXTURES"]) / name
@@ -120,8 +221,13 @@ def test_recorded_json_objects_give_the_databases_rows(bench: Workbench, name: s
     config = table("cdc_events", record_key=("order_id",), partition_by=("customer_id",), json_types=types)
     keys = [key for phase in manifest["phases"] for key in phase["new_objects"]]
     routes = [classify(key, 1) for key in keys]
-    arrived = [bench.put_bytes((folder / "bronze" / key).read_bytes(), key=key, offset=route.offset, format=route.format or "") for key, route in zip(keys, routes)]
-    for batch in (arrived[::-2], arrived)[-batches:]:  # every other object, the newest first; then all, those of before once more
+    arrived = [
+        bench.put_bytes((folder / "bronze" / key).read_bytes(), key=key, offset=route.offset, format=route.format or "")
+        for key, route in zip(keys, routes)
+    ]
+    for batch in (arrived[::-2], arrived)[
+        -batches:
+    ]:  # every other object, the newest first; then all, those of before once more
         outcome = bench.merge(config, batch)
         assert (outcome.state, outcome.quarantined, outcome.counts.get("quarantined_rows", 0)) == ("committed", (), 0)
     rows = [row["row"] for row in live_rows(bench.spark.read.format("hudi").load(bench.path(config))).collect()]

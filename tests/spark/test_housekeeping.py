@@ -1,4 +1,5 @@
 """A short active timeline and a whole time-travel window: archival by number, cleaning by age."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -38,7 +39,10 @@ def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tu
         changed = list(now) if number == first else [1 + number % 3]
         for id in changed:
             now[id] = (id, "south" if number == first + 4 else now[id][1], f"at {number}")
-        outcome = bench.merge(config, [bench.put([change("u", 10 + number, id=id, place=now[id][1], name=now[id][2]) for id in changed], SCHEMA)])
+        outcome = bench.merge(
+            config,
+            [bench.put([change("u", 10 + number, id=id, place=now[id][1], name=now[id][2]) for id in changed], SCHEMA)],
+        )
         assert outcome.instant is not None
         states.append((outcome.instant, sorted(now.values())))
     return states
@@ -47,13 +51,20 @@ def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tu
 def house(bench: Workbench, config: TableConfig, *, horizon: str) -> Housekept:
     """Housekeeping at the moment when the window begins at an instant."""
     now_ms = instant_ms(horizon) + config.time_travel_h * housekeeping_pace.HOUR_MS
-    done = keep_house(HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables())
+    done = keep_house(
+        HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables()
+    )
     bench.new_run()
     return done
 
 
 def by_spark(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
-    frame = bench.spark.read.format("hudi").option("as.of.instant", instant).load(bench.path(config)).select("id", "place", "name")
+    frame = (
+        bench.spark.read.format("hudi")
+        .option("as.of.instant", instant)
+        .load(bench.path(config))
+        .select("id", "place", "name")
+    )
     return sorted(tuple(row) for row in frame.collect())
 
 
@@ -63,8 +74,14 @@ def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> list[tupl
     return sorted((row["id"], row["place"], row["name"]) for row in rows)
 
 
-@pytest.mark.parametrize("layout", [{"table_type": "cow"}, {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)}], ids=["cow", "mor partitioned"])
-def test_every_moment_of_the_window_is_readable_when_its_commit_is_archived_and_nothing_older_stays(bench: Workbench, layout: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "layout",
+    [{"table_type": "cow"}, {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)}],
+    ids=["cow", "mor partitioned"],
+)
+def test_every_moment_of_the_window_is_readable_when_its_commit_is_archived_and_nothing_older_stays(
+    bench: Workbench, layout: dict[str, Any]
+) -> None:
     config = table(time_travel_h=1, **layout)
     states = history(bench, config)
 
@@ -94,7 +111,14 @@ def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(
     hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
     client = hudi.client(hudi_options.cleaning_options())
     instant = str(client.createNewInstantTime())
-    planned = jvm.save_cleaner_plan(jvm.hudi_table(client), client, instant, horizon=states[4][0], policy=hudi_options.CLEANING_POLICY, partitioned=False)
+    planned = jvm.save_cleaner_plan(
+        jvm.hudi_table(client),
+        client,
+        instant,
+        horizon=states[4][0],
+        policy=hudi_options.CLEANING_POLICY,
+        partitioned=False,
+    )
     client.close()
 
     assert roll_back_unfinished(hudi) == (instant,)
@@ -104,7 +128,9 @@ def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(
     assert [by_spark(bench, config, moment) for moment, _ in states[4:]] == [rows for _, rows in states[4:]]
 
 
-def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_the_window_has_passed(bench: Workbench) -> None:
+def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_the_window_has_passed(
+    bench: Workbench,
+) -> None:
     config, known = table(time_travel_h=24), KnownTables()
     states = history(bench, config)
     hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
@@ -112,11 +138,18 @@ def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_th
     window_ms = config.time_travel_h * housekeeping_pace.HOUR_MS
 
     assert keep_house(hudi, jvm, now_ms=horizon_ms, known=known).files == 0
-    assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms // housekeeping_pace.CLEANINGS_PER_WINDOW - 1, known=known).cleaning is None
+    assert (
+        keep_house(
+            hudi, jvm, now_ms=horizon_ms + window_ms // housekeeping_pace.CLEANINGS_PER_WINDOW - 1, known=known
+        ).cleaning
+        is None
+    )
     assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms, known=known).files > 0
 
 
-def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(housekeeping_pace, "UNSERVED_DELTA_COMMITS", 4)
     config, known = table(table_type="mor"), KnownTables()
     hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
@@ -133,17 +166,33 @@ def test_what_replaced_a_whole_table_stays_active_until_what_it_replaced_is_clea
     before = history(bench, config)
     hudi = HudiTable(bench.spark, bench.path(config), config)
     facts = hudi.look()
-    hudi.write(hudi.stored(facts, *facts.schema.names), operation=hudi_options.REWRITE, batch="b-rewrite", run="run-1", facts=facts, size_bytes=0)
+    hudi.write(
+        hudi.stored(facts, *facts.schema.names),
+        operation=hudi_options.REWRITE,
+        batch="b-rewrite",
+        run="run-1",
+        facts=facts,
+        size_bytes=0,
+    )
     bench.new_run()
     after = history(bench, config, first=20)
 
     house(bench, config, horizon=before[0][0])
 
-    assert [name for name in bench.timeline(config) if name.endswith(".replacecommit")] and len(bench.rows(config, "id")) == 3
-    assert by_spark(bench, config, before[4][0]) == before[4][1] and by_hudi_rs(bench, config, before[4][0]) == before[4][1]
+    assert [name for name in bench.timeline(config) if name.endswith(".replacecommit")] and len(
+        bench.rows(config, "id")
+    ) == 3
+    assert (
+        by_spark(bench, config, before[4][0]) == before[4][1]
+        and by_hudi_rs(bench, config, before[4][0]) == before[4][1]
+    )
 
     assert house(bench, config, horizon=after[6][0]).files > 0
     house(bench, config, horizon=after[6][0])
 
     assert not [name for name in bench.timeline(config) if name.endswith(".replacecommit")]
-    assert bench.rows(config, "id", "place", "name") == after[-1][1] == sorted(bench.rows_by_hudi_rs(config, "id", "place", "name"))
+    assert (
+        bench.rows(config, "id", "place", "name")
+        == after[-1][1]
+        == sorted(bench.rows_by_hudi_rs(config, "id", "place", "name"))
+    )

@@ -1,4 +1,5 @@
 """Tables of sources that name and key their rows otherwise: every type in a key and in folders' names, names that no table has, rows without a place in the log."""
+
 import json
 from decimal import Decimal
 from typing import Any
@@ -17,20 +18,39 @@ ROWS: list[dict[str, Any]] = [
     {"b": b"\x00\xff", "d": Decimal("1.5001"), "day": 0, "ms": 0, "us": 0, "x": 0.1, "yes": True},
     {"b": b"\x00\xff", "d": Decimal("1.5000"), "day": 0, "ms": 1, "us": 0, "x": 0.1, "yes": True},
     {"b": b"\x00\xff", "d": Decimal("1.5000"), "day": 0, "ms": 0, "us": 1, "x": 0.1, "yes": True},
-    {"b": b"", "d": Decimal("-1234567890123456.1234"), "day": -719_162, "ms": -62_135_596_800_000, "us": 253_402_300_799_999_999, "x": 1e-300, "yes": False},
+    {
+        "b": b"",
+        "d": Decimal("-1234567890123456.1234"),
+        "day": -719_162,
+        "ms": -62_135_596_800_000,
+        "us": 253_402_300_799_999_999,
+        "x": 1e-300,
+        "yes": False,
+    },
     {"b": b",day:1", "d": Decimal("0"), "day": 2_932_896, "ms": -1, "us": -1, "x": -1e15, "yes": False},
 ]
 
 
 def test_a_row_is_found_by_a_key_of_any_types_and_moves_between_folders_of_any_types(bench: Workbench) -> None:
     config = table(name="typed", record_key=tuple(KEY), partition_by=("in_b", "in_d", "in_day", "in_us"))
-    folders = {"in_b": ["null", "bytes"], "in_d": ["null", DECIMAL], "in_day": ["null", DATE], "in_us": ["null", MICROS]}
+    folders = {
+        "in_b": ["null", "bytes"],
+        "in_d": ["null", DECIMAL],
+        "in_day": ["null", DATE],
+        "in_us": ["null", MICROS],
+    }
     schema = flattened({**KEY, **folders, "v": ["null", "string"]})
     # A first load is written by another path than an update.
     for turn, value in enumerate(("first", "same folders", "other folders")):
         placed = ROWS if turn < 2 else [*ROWS[1:], {}]
         changes = [
-            change("u" if turn else "c", 100 * turn + at, **row, **{f"in_{name}": place.get(name) for name in ("b", "d", "day", "us")}, v=value)
+            change(
+                "u" if turn else "c",
+                100 * turn + at,
+                **row,
+                **{f"in_{name}": place.get(name) for name in ("b", "d", "day", "us")},
+                v=value,
+            )
             for at, (row, place) in enumerate(zip(ROWS, placed), 1)
         ]
         outcome = bench.merge(config, [bench.put(changes, schema)])
@@ -42,9 +62,29 @@ def test_a_row_is_found_by_a_key_of_any_types_and_moves_between_folders_of_any_t
 def test_columns_of_any_name_are_stored_and_read(bench: Workbench) -> None:
     config = table(name="named", record_key=("order_id",))
     for turn in (0, 1):
-        changes = [{"order-id": n, "größe": f"v{turn}", "名前": n, "a.b`c": turn, "select": "x", "_id": "y", "": True, "__op": "u" if turn else "c", "__lsn": 10 * turn + n} for n in (1, 2)]
+        changes = [
+            {
+                "order-id": n,
+                "größe": f"v{turn}",
+                "名前": n,
+                "a.b`c": turn,
+                "select": "x",
+                "_id": "y",
+                "": True,
+                "__op": "u" if turn else "c",
+                "__lsn": 10 * turn + n,
+            }
+            for n in (1, 2)
+        ]
         body = "".join(json.dumps(each) + "\n" for each in changes).encode()
-        bench.merge(config, [bench.put_bytes(body, key=f"topics/src.public.t/partition=0/src.public.t+0+{turn:010d}.json", format="json")])
+        bench.merge(
+            config,
+            [
+                bench.put_bytes(
+                    body, key=f"topics/src.public.t/partition=0/src.public.t+0+{turn:010d}.json", format="json"
+                )
+            ],
+        )
     columns = ("order_id", "größe", "名前", "a_b_c", "select", "_id", "_")
     assert bench.rows(config, *columns) == [(n, "v1", n, 1, "x", "y", True) for n in (1, 2)]
 
@@ -53,7 +93,9 @@ def test_rows_of_an_incremental_snapshot_give_what_is_lacking_and_win_over_nothi
     config = table(name="snapped")
     schema = flattened({"id": "int", "v": ["null", "string"]})
     bench.merge(config, [bench.put([change("u", 5, id=1, v="changed"), change("d", 6, id=2, v=None)], schema)])
-    outcome = bench.merge(config, [bench.put([{**change("r", 0, id=n, v="read"), "__lsn": None} for n in (1, 2, 3)], schema)])
+    outcome = bench.merge(
+        config, [bench.put([{**change("r", 0, id=n, v="read"), "__lsn": None} for n in (1, 2, 3)], schema)]
+    )
     assert not outcome.quarantined_rows and outcome.counts["winning"] == 1
     assert bench.rows(config, "id", "v", "__deleted") == [(1, "changed", False), (2, None, True), (3, "read", False)]
     assert not outcome.notes, "the log began nowhere again"
@@ -65,6 +107,8 @@ def test_a_value_that_no_store_holds_as_a_folder_costs_its_row(bench: Workbench)
     config = table(name="placed", partition_by=("place",))
     schema = flattened({"id": "int", "place": ["null", "string"]})
     places = ["x" * 300, "a\0b", "../" * 80, "..", "a/b=c%"]
-    outcome = bench.merge(config, [bench.put([change("c", at, id=at, place=place) for at, place in enumerate(places)], schema)])
+    outcome = bench.merge(
+        config, [bench.put([change("c", at, id=at, place=place) for at, place in enumerate(places)], schema)]
+    )
     assert outcome.quarantined_rows[0].codes == {"unusable_partition_value": 3}
     assert bench.rows(config, "place") == [("..",), ("a/b=c%",)]

@@ -1,10 +1,20 @@
 """Texts of a record key as Hudi holds them: each is a key of its own, and what it can't tell apart costs its own row."""
+
 import pytest
 from workbench import Workbench, change, flattened, table
 
 SCHEMA = flattened({"a": "string", "b": "string", "v": ["null", "string"], "place": ["null", "string"]})
 # Hudi writes a key of several columns as "a:x,b:y", an empty part as __empty__ and a null one as __null__.
-PAIRS = [("__null__", "x"), ("__null__", "__null__"), ("1", "2,b:3"), ("a,b", "x"), ("b:", ",a:"), ("NULL", "null"), ("\u202e'\"", "\t,\n"), (" ", "-5")]
+PAIRS = [
+    ("__null__", "x"),
+    ("__null__", "__null__"),
+    ("1", "2,b:3"),
+    ("a,b", "x"),
+    ("b:", ",a:"),
+    ("NULL", "null"),
+    ("\u202e'\"", "\t,\n"),
+    (" ", "-5"),
+]
 EMPTY = [("", "x"), ("x", "")]
 MARKS = [("__empty__", "x"), ("x", "__empty__")]
 
@@ -16,11 +26,24 @@ MARKS = [("__empty__", "x"), ("x", "__empty__")]
 ], ids=["one column", "two columns", "two columns of a table with partitions"])  # fmt: skip
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_every_text_is_a_key_of_its_own_or_costs_its_row(
-    bench: Workbench, key: tuple[str, ...], partition_by: tuple[str, ...], taken: list[tuple[str, str]], refused: list[tuple[str, str]], table_type: str
+    bench: Workbench,
+    key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    taken: list[tuple[str, str]],
+    refused: list[tuple[str, str]],
+    table_type: str,
 ) -> None:
-    config = table(name=f"t_{table_type}_{len(key)}_{len(partition_by)}", record_key=key, partition_by=partition_by, table_type=table_type)
+    config = table(
+        name=f"t_{table_type}_{len(key)}_{len(partition_by)}",
+        record_key=key,
+        partition_by=partition_by,
+        table_type=table_type,
+    )
     for number, value in enumerate(("old", "new")):  # a first load is written by another path than an update
-        changes = [change("u" if number else "c", 100 * number + at, a=a, b=b, v=value, place="p") for at, (a, b) in enumerate([*taken, *refused], 1)]
+        changes = [
+            change("u" if number else "c", 100 * number + at, a=a, b=b, v=value, place="p")
+            for at, (a, b) in enumerate([*taken, *refused], 1)
+        ]
         outcome = bench.merge(config, [bench.put(changes, SCHEMA)])
         assert outcome.quarantined_rows[0].codes == {"unusable_record_key": len(refused)}
         assert sorted(bench.rows(config, "a", "b", "v")) == sorted((a, b, value) for a, b in taken)

@@ -1,4 +1,5 @@
 """What raw columns mean, by Spark: dates, times and timestamps, the ones that no type holds among them."""
+
 from __future__ import annotations
 
 import datetime as dt
@@ -23,14 +24,57 @@ def plain(name: str, kind: str) -> Column:
     return plain_column(name, kind, True, kind)
 
 
-COLUMNS = RowSchema((
-    plain("day", "date"), plain("ms", "timestamp_millis"), plain("us", "timestamp_micros"), plain("ns", "timestamp_nanos"), plain("zoned", "zoned_timestamp"), plain("iso", "iso_date"),
-    plain("t", "time_micros"), plain("tn", "time_nanos"), array_column("days", plain("days", "date"), True), json_column("m", True, "map", element=plain("value", "date")),
-)).columns
+COLUMNS = RowSchema(
+    (
+        plain("day", "date"),
+        plain("ms", "timestamp_millis"),
+        plain("us", "timestamp_micros"),
+        plain("ns", "timestamp_nanos"),
+        plain("zoned", "zoned_timestamp"),
+        plain("iso", "iso_date"),
+        plain("t", "time_micros"),
+        plain("tn", "time_nanos"),
+        array_column("days", plain("days", "date"), True),
+        json_column("m", True, "map", element=plain("value", "date")),
+    )
+).columns
 ROWS = [
-    (0, -1, -62_135_596_800_000_000, 1_000, "2021-12-31T18:29:59.123456Z", "1999-12-31Z", 0, 86_399_999_999_999, [0, None], '{"a":"1970-01-01"}'),
-    (-622_191_234, LATE, EARLY, 1_999, "infinity", "-infinity", 86_400_000_000, -1, [-622_191_234, 1, -2_147_472_692], None),
-    (2_147_483_647, EARLY, LATE, -1, "2021-12-31T18:29:59.123456700Z", "+292278994-08-17Z", -3_020_399_000_001, 0, None, None),
+    (
+        0,
+        -1,
+        -62_135_596_800_000_000,
+        1_000,
+        "2021-12-31T18:29:59.123456Z",
+        "1999-12-31Z",
+        0,
+        86_399_999_999_999,
+        [0, None],
+        '{"a":"1970-01-01"}',
+    ),
+    (
+        -622_191_234,
+        LATE,
+        EARLY,
+        1_999,
+        "infinity",
+        "-infinity",
+        86_400_000_000,
+        -1,
+        [-622_191_234, 1, -2_147_472_692],
+        None,
+    ),
+    (
+        2_147_483_647,
+        EARLY,
+        LATE,
+        -1,
+        "2021-12-31T18:29:59.123456700Z",
+        "+292278994-08-17Z",
+        -3_020_399_000_001,
+        0,
+        None,
+        None,
+    ),
     (None,) * 10,
 ]
 
@@ -40,42 +84,161 @@ def meant(spark: Any, columns: tuple[Column, ...], rows: list[tuple[Any, ...]]) 
     target = StructType([StructField(column.name, data_type(column.spark_type)) for column in columns])
     plan = ReaderPlan("b", "db.t", ("day",), 0, columns)
     found = normalized(raw.withColumn(UNCHANGED, F.lit(None)), plan=plan, target=target).drop(UNCHANGED)
-    as_text = [f"cast({name} as string) {name}" for name in found.columns if name not in ("days", UNHELD)]  # Python's own types end at year 9999
-    return [tuple(row) for row in found.selectExpr(*as_text, *(name for name in ("days", UNHELD) if name in found.columns)).collect()]
+    as_text = [
+        f"cast({name} as string) {name}" for name in found.columns if name not in ("days", UNHELD)
+    ]  # Python's own types end at year 9999
+    return [
+        tuple(row)
+        for row in found.selectExpr(*as_text, *(name for name in ("days", UNHELD) if name in found.columns)).collect()
+    ]
 
 
 def test_what_a_date_or_timestamp_does_not_hold_is_null_or_cut_and_counted(spark: Any) -> None:
     first, infinite, more, empty = meant(spark, COLUMNS, ROWS)
-    assert first == ("1970-01-01", "1969-12-31 23:59:59.999", "0001-01-01 00:00:00", "1970-01-01 00:00:00.000001", "2021-12-31 18:29:59.123456", "1999-12-31", "00:00:00.000000",
-                     "23:59:59.999999999", '{"a":"1970-01-01"}', [dt.date(1970, 1, 1), None], 0)
-    assert infinite == (None, None, None, "1970-01-01 00:00:00.000001", None, None, "24:00:00.000000", "-00:00:00.000000001", None, [None, dt.date(1970, 1, 2), None], 8)
-    assert more == (None, None, None, "1969-12-31 23:59:59.999999", "2021-12-31 18:29:59.123456", None, "-838:59:59.000001", "00:00:00.000000000", None, None, 6)
+    assert first == (
+        "1970-01-01",
+        "1969-12-31 23:59:59.999",
+        "0001-01-01 00:00:00",
+        "1970-01-01 00:00:00.000001",
+        "2021-12-31 18:29:59.123456",
+        "1999-12-31",
+        "00:00:00.000000",
+        "23:59:59.999999999",
+        '{"a":"1970-01-01"}',
+        [dt.date(1970, 1, 1), None],
+        0,
+    )
+    assert infinite == (
+        None,
+        None,
+        None,
+        "1970-01-01 00:00:00.000001",
+        None,
+        None,
+        "24:00:00.000000",
+        "-00:00:00.000000001",
+        None,
+        [None, dt.date(1970, 1, 2), None],
+        8,
+    )
+    assert more == (
+        None,
+        None,
+        None,
+        "1969-12-31 23:59:59.999999",
+        "2021-12-31 18:29:59.123456",
+        None,
+        "-838:59:59.000001",
+        "00:00:00.000000000",
+        None,
+        None,
+        6,
+    )
     assert empty == (None,) * 10 + (0,)
 
 
 def test_raw_columns_are_what_came(spark: Any) -> None:
     columns = tuple(as_raw(column) for column in COLUMNS)
     second = meant(spark, columns, ROWS)[1]
-    assert second == ("-622191234", str(LATE), str(EARLY), "1999", "infinity", "-infinity", "86400000000", "-1", None, [-622_191_234, 1, -2_147_472_692], 0)
+    assert second == (
+        "-622191234",
+        str(LATE),
+        str(EARLY),
+        "1999",
+        "infinity",
+        "-infinity",
+        "86400000000",
+        "-1",
+        None,
+        [-622_191_234, 1, -2_147_472_692],
+        0,
+    )
 
 
 MOMENTS = {
-    "timestamp_millis": [0, -1, 253_402_300_800_000, -210_866_803_200_000, -62_167_219_200_001, LATE, EARLY, 9_223_372_036_825_199, 9_223_372_036_825_200, None],
-    "timestamp_micros": [1, -1, 9_223_372_036_825_199_999, -210_866_803_200_000_000, -62_167_219_200_000_001, LATE, EARLY, 2**63 - 1, -210_866_803_200_000_001, None],
-    "timestamp_nanos": [1, -1, 1_700_000_000_123_456_789, 1_700_000_000_123_456_000, -62_135_596_800_000_000, LATE, EARLY, 2**63 - 1, LATE - 1, None],
-    "zoned_timestamp": ["2023-11-14T22:13:20.123456789Z", "2023-11-15T00:13:20.5+02:00", "-0043-02-03T00:00:00Z", "+10000-01-01T00:00:00Z", "infinity", "-infinity", "+292278994-08-16T23:00:00Z", "2023-11-15T00:13+02:00", None, None],
+    "timestamp_millis": [
+        0,
+        -1,
+        253_402_300_800_000,
+        -210_866_803_200_000,
+        -62_167_219_200_001,
+        LATE,
+        EARLY,
+        9_223_372_036_825_199,
+        9_223_372_036_825_200,
+        None,
+    ],
+    "timestamp_micros": [
+        1,
+        -1,
+        9_223_372_036_825_199_999,
+        -210_866_803_200_000_000,
+        -62_167_219_200_000_001,
+        LATE,
+        EARLY,
+        2**63 - 1,
+        -210_866_803_200_000_001,
+        None,
+    ],
+    "timestamp_nanos": [
+        1,
+        -1,
+        1_700_000_000_123_456_789,
+        1_700_000_000_123_456_000,
+        -62_135_596_800_000_000,
+        LATE,
+        EARLY,
+        2**63 - 1,
+        LATE - 1,
+        None,
+    ],
+    "zoned_timestamp": [
+        "2023-11-14T22:13:20.123456789Z",
+        "2023-11-15T00:13:20.5+02:00",
+        "-0043-02-03T00:00:00Z",
+        "+10000-01-01T00:00:00Z",
+        "infinity",
+        "-infinity",
+        "+292278994-08-16T23:00:00Z",
+        "2023-11-15T00:13+02:00",
+        None,
+        None,
+    ],
     "time_millis": [0, 1, 43_200_123, 86_400_000, -1, -3_020_399_000, 3_020_399_000, None, None, None],
     "time_micros": [0, 1, 43_200_123_456, 86_400_000_000, -1, -3_020_399_000_000, 3_020_399_000_000, None, None, None],
-    "time_nanos": [0, 1, 43_200_123_456_700, 86_400_000_000_000, -1, -3_020_399_000_000_001, 3_020_399_000_000_000, None, None, None],
+    "time_nanos": [
+        0,
+        1,
+        43_200_123_456_700,
+        86_400_000_000_000,
+        -1,
+        -3_020_399_000_000_001,
+        3_020_399_000_000_000,
+        None,
+        None,
+        None,
+    ],
 }
 
 
 def test_a_time_is_stored_and_counted_the_same_alone_and_beside_one_of_another_kind(spark: Any) -> None:
-    beside = [("timestamp_millis", "timestamp_micros"), *((kind, *(other for other in MOMENTS if SPARK_TYPES[other] == SPARK_TYPES[kind])) for kind in MOMENTS)]
+    beside = [
+        ("timestamp_millis", "timestamp_micros"),
+        *((kind, *(other for other in MOMENTS if SPARK_TYPES[other] == SPARK_TYPES[kind])) for kind in MOMENTS),
+    ]
     written = [plain(f"c{n}", kinds[0]) for n, kinds in enumerate(beside)]
-    agreed = [reduce(merge_columns, (plain(column.name, kind) for kind in kinds)) for column, kinds in zip(written, beside)]
+    agreed = [
+        reduce(merge_columns, (plain(column.name, kind) for kind in kinds)) for column, kinds in zip(written, beside)
+    ]
     alone, together = (
-        meant(spark, tuple(columns), list(zip(*(raw_array(MOMENTS[own.kind], own, column).to_pylist() for own, column in zip(written, columns)))))
-        for columns in (written, agreed))
+        meant(
+            spark,
+            tuple(columns),
+            list(
+                zip(*(raw_array(MOMENTS[own.kind], own, column).to_pylist() for own, column in zip(written, columns)))
+            ),
+        )
+        for columns in (written, agreed)
+    )
     assert together == alone
     assert [row[-1] for row in alone] == [2, 1, 1, 0, 1, 5, 5, 2, 4, 0]

@@ -1,4 +1,5 @@
 """A part of a batch, merged: what becomes rows, what is counted, what is refused."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -27,7 +28,9 @@ def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = 
 
 @KINDS
 @PLACES
-def test_the_latest_change_of_a_key_wins_whatever_order_it_comes_in(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> None:
+def test_the_latest_change_of_a_key_wins_whatever_order_it_comes_in(
+    bench: Workbench, table_type: str, partition_by: tuple[str, ...]
+) -> None:
     config = table(table_type=table_type, partition_by=partition_by)
     first = bench.merge(config, [bench.put([row("r", 10, 1), row("r", 10, 2), row("r", 10, 3)], SCHEMA)])
     late = bench.put([row("u", 20, 1, "B", "early")], SCHEMA)
@@ -35,7 +38,11 @@ def test_the_latest_change_of_a_key_wins_whatever_order_it_comes_in(bench: Workb
     third = bench.merge(config, [late, bench.put([row("u", 25, 2, "B", "back?"), row("c", 40, 4)], SCHEMA)])
 
     assert bench.rows(config, "id", "place", "name", "__deleted") == [
-        (1, "C", "newest", False), (2, None, None, True), (3, "A", "n", False), (4, "A", "n", False)]
+        (1, "C", "newest", False),
+        (2, None, None, True),
+        (3, "A", "n", False),
+        (4, "A", "n", False),
+    ]
     assert (first.counts["winning"], second.counts["winning"], second.counts["deleted"]) == (3, 2, 1)
     assert (third.counts["winning"], third.counts["losing"], third.counts["read"]) == (1, 2, 3)
     assert first.instant < second.instant < third.instant
@@ -44,7 +51,10 @@ def test_the_latest_change_of_a_key_wins_whatever_order_it_comes_in(bench: Workb
 @KINDS
 def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
-    objects = [bench.put([row("r", 10, 1), row("r", 10, 2)], SCHEMA), bench.put([row("u", 20, 1, "B"), row("d", 21, 2, None, None)], SCHEMA)]
+    objects = [
+        bench.put([row("r", 10, 1), row("r", 10, 2)], SCHEMA),
+        bench.put([row("u", 20, 1, "B"), row("d", 21, 2, None, None)], SCHEMA),
+    ]
     for item in objects:
         bench.merge(config, [item])
     before = bench.rows(config, "_hoodie_commit_time", "_hoodie_file_name", "id", "place"), bench.timeline(config)
@@ -52,11 +62,16 @@ def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, tab
     replay = bench.merge(config, objects)
 
     assert (replay.state, replay.no_change, replay.instant, replay.counts["losing"]) == (COMMITTED, True, None, 2)
-    assert (bench.rows(config, "_hoodie_commit_time", "_hoodie_file_name", "id", "place"), bench.timeline(config)) == before
+    assert (
+        bench.rows(config, "_hoodie_commit_time", "_hoodie_file_name", "id", "place"),
+        bench.timeline(config),
+    ) == before
 
 
 @KINDS
-def test_no_file_is_long_by_a_bloom_filter_neither_the_first_ones_nor_those_that_follow(bench: Workbench, table_type: str) -> None:
+def test_no_file_is_long_by_a_bloom_filter_neither_the_first_ones_nor_those_that_follow(
+    bench: Workbench, table_type: str
+) -> None:
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("r", 10, 1), row("r", 10, 2, "B")], SCHEMA)])
     first = set(bench.local_path(config).rglob("*.parquet"))
@@ -87,26 +102,52 @@ def test_every_row_names_the_object_and_offset_it_came_from(bench: Workbench) ->
     config = table()
     item = bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA, offset=70)
     bench.merge(config, [item])
-    assert bench.rows(config, "id", "_sluice_offset", "_sluice_object", "_sluice_op", "_sluice_source_ts_ms", "_sluice_owed") == [
-        (1, 70, item.id.lineage, "c", 1_700_000_000_000, None), (2, 71, item.id.lineage, "c", 1_700_000_000_000, None)]
+    assert bench.rows(
+        config, "id", "_sluice_offset", "_sluice_object", "_sluice_op", "_sluice_source_ts_ms", "_sluice_owed"
+    ) == [
+        (1, 70, item.id.lineage, "c", 1_700_000_000_000, None),
+        (2, 71, item.id.lineage, "c", 1_700_000_000_000, None),
+    ]
 
 
-LINEAGE = ("id", "_sluice_object", "_sluice_partition", "_sluice_offset", "_sluice_batch", "_sluice_op", "_sluice_source_ts_ms")
+LINEAGE = (
+    "id",
+    "_sluice_object",
+    "_sluice_partition",
+    "_sluice_offset",
+    "_sluice_batch",
+    "_sluice_op",
+    "_sluice_source_ts_ms",
+)
 
 
 @KINDS
 def test_lineage_is_switched_per_table_also_where_there_is_data(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type)
-    first, second, third = (bench.put([row("c", lsn, lsn), row("u", lsn + 10, 100)], SCHEMA, offset=lsn * 10) for lsn in (1, 2, 3))
-    parts = [bench.manifest(each, [item]) for each, item in (
-        (config, first), (dataclasses.replace(config, lineage=()), second), (dataclasses.replace(config, lineage=("offset", "batch")), third))]
+    first, second, third = (
+        bench.put([row("c", lsn, lsn), row("u", lsn + 10, 100)], SCHEMA, offset=lsn * 10) for lsn in (1, 2, 3)
+    )
+    parts = [
+        bench.manifest(each, [item])
+        for each, item in (
+            (config, first),
+            (dataclasses.replace(config, lineage=()), second),
+            (dataclasses.replace(config, lineage=("offset", "batch")), third),
+        )
+    ]
     for manifest in parts:
         bench.merge_manifest(manifest, config)
     whole = lambda id, item, batch, offset: (id, item.id.lineage, 0, offset, batch, "c", 1_700_000_000_000)  # noqa: E731
     assert bench.rows(config, *LINEAGE) == [
-        whole(1, first, parts[0].batch, 10), (100, None, None, 31, parts[2].batch, None, None), (2, *[None] * 6), (3, None, None, 30, parts[2].batch, None, None)]
+        whole(1, first, parts[0].batch, 10),
+        (100, None, None, 31, parts[2].batch, None, None),
+        (2, *[None] * 6),
+        (3, None, None, 30, parts[2].batch, None, None),
+    ]
     bench.merge(config, [dataclasses.replace(first, attempt=1)])
-    assert bench.rows(config, "id", "name", "__deleted") == [(id, "n", False) for id in (1, 100, 2, 3)], "off or on, positions decide"
+    assert bench.rows(config, "id", "name", "__deleted") == [(id, "n", False) for id in (1, 100, 2, 3)], (
+        "off or on, positions decide"
+    )
 
 
 def test_an_object_that_cannot_be_read_costs_itself_only(bench: Workbench) -> None:
@@ -121,16 +162,27 @@ def test_an_object_that_cannot_be_read_costs_itself_only(bench: Workbench) -> No
 
     outcome = bench.merge(config, [good, cut, garbage, gone, json_lines])
 
-    assert (outcome.state, outcome.counts["winning"], outcome.counts["quarantined_objects"], outcome.quarantined_rows) == (COMMITTED, 1, 4, ())
+    assert (
+        outcome.state,
+        outcome.counts["winning"],
+        outcome.counts["quarantined_objects"],
+        outcome.quarantined_rows,
+    ) == (COMMITTED, 1, 4, ())
     assert {error.object: error.code for error in outcome.quarantined} == {
-        cut.id.hash: "corrupt_object", garbage.id.hash: "corrupt_object", gone.id.hash: "lost_before_read", json_lines.id.hash: "unusable_schema"}
+        cut.id.hash: "corrupt_object",
+        garbage.id.hash: "corrupt_object",
+        gone.id.hash: "lost_before_read",
+        json_lines.id.hash: "unusable_schema",
+    }
     assert bench.rows(config, "id") == [(1,)]
 
 
 def test_a_row_that_cannot_be_merged_costs_itself_only_and_is_kept_with_its_bytes(bench: Workbench) -> None:
     config = table()
     nullable = flattened({"id": ["null", "int"], "place": NULLABLE_STRING, "name": NULLABLE_STRING})
-    keyless = bench.put([row("c", 3, 3), {**row("c", 4, 4, name="kept"), "id": None}, row("c", 5, 5)], nullable, offset=700)
+    keyless = bench.put(
+        [row("c", 3, 3), {**row("c", 4, 4, name="kept"), "id": None}, row("c", 5, 5)], nullable, offset=700
+    )
     unknown = bench.put([row("c", 6, 6), row("x", 7, 7)], SCHEMA)
     unordered = bench.put([{**row("c", 8, 8), "__lsn": None}, row("c", 9, 9)], SCHEMA)
     alone = bench.put([{**row("c", 10, 10), "id": None}], nullable)
@@ -138,11 +190,24 @@ def test_a_row_that_cannot_be_merged_costs_itself_only_and_is_kept_with_its_byte
 
     outcome = bench.merge_manifest(manifest, config)
 
-    assert (outcome.state, outcome.quarantined, outcome.counts["winning"], outcome.counts["quarantined_rows"]) == (COMMITTED, (), 4, 4)
+    assert (outcome.state, outcome.quarantined, outcome.counts["winning"], outcome.counts["quarantined_rows"]) == (
+        COMMITTED,
+        (),
+        4,
+        4,
+    )
     assert {found.object: dict(found.codes) for found in outcome.quarantined_rows} == {
-        keyless.id.hash: {"null_record_key": 1}, unknown.id.hash: {"unsupported_operation": 1}, unordered.id.hash: {"unordered_change": 1}, alone.id.hash: {"null_record_key": 1}}
+        keyless.id.hash: {"null_record_key": 1},
+        unknown.id.hash: {"unsupported_operation": 1},
+        unordered.id.hash: {"unordered_change": 1},
+        alone.id.hash: {"null_record_key": 1},
+    }
     assert bench.rows(config, "id") == [(3,), (5,), (6,), (9,)]
-    kept = bench.s3.get_object(Bucket=bench.silver, Key=rows_key(manifest.batch, config.table, keyless.id.hash))["Body"].read().decode()
+    kept = (
+        bench.s3.get_object(Bucket=bench.silver, Key=rows_key(manifest.batch, config.table, keyless.id.hash))["Body"]
+        .read()
+        .decode()
+    )
     (bad,) = from_lines(kept)
     assert (bad.record, bad.offset, json.loads(bad.content)["name"]) == (1, 701, "kept") and bad.position is not None
     assert bench.resolve(manifest, config).quarantined_rows == outcome.quarantined_rows
@@ -150,7 +215,9 @@ def test_a_row_that_cannot_be_merged_costs_itself_only_and_is_kept_with_its_byte
 
 def test_a_retry_after_a_fix_merges_exactly_as_if_it_had_come_in_time(bench: Workbench) -> None:
     nullable = flattened({"id": ["null", "int"], "other": ["null", "int"], "name": NULLABLE_STRING})
-    broken = bench.put([change("c", 10, id=None, other=1, name="late"), change("c", 11, id=2, other=2, name="had it")], nullable)
+    broken = bench.put(
+        [change("c", 10, id=None, other=1, name="late"), change("c", 11, id=2, other=2, name="had it")], nullable
+    )
     wrong, right = table(record_key=("id",)), table("u", record_key=("other",))
     assert bench.merge(wrong, [broken]).counts["quarantined_rows"] == 1
     newer = bench.put([change("u", 20, id=5, other=2, name="newer")], nullable)
@@ -158,7 +225,12 @@ def test_a_retry_after_a_fix_merges_exactly_as_if_it_had_come_in_time(bench: Wor
 
     again = bench.merge(right, [dataclasses.replace(broken, attempt=1)])  # the key of the table was corrected
 
-    assert (again.state, again.quarantined_rows, again.counts["winning"], again.counts["losing"]) == (COMMITTED, (), 1, 1)
+    assert (again.state, again.quarantined_rows, again.counts["winning"], again.counts["losing"]) == (
+        COMMITTED,
+        (),
+        1,
+        1,
+    )
     assert bench.rows(right, "other", "name") == [(1, "late"), (2, "newer")]
 
 
@@ -197,4 +269,6 @@ def test_partition_values_of_any_text_keep_their_rows(bench: Workbench) -> None:
     places = ["A", None, "", "/", "ä ö/=%", "a/b/c", "__HIVE_DEFAULT_PARTITION__", "..", "x" * 200]
     bench.merge(config, [bench.put([row("c", 1, n, place) for n, place in enumerate(places)], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 2, n, place, "again") for n, place in enumerate(places)], SCHEMA)])
-    assert bench.rows(config, "id", "place", "name") == sorted(((n, place, "again") for n, place in enumerate(places)), key=str)
+    assert bench.rows(config, "id", "place", "name") == sorted(
+        ((n, place, "again") for n, place in enumerate(places)), key=str
+    )

@@ -1,4 +1,5 @@
 """Operations of a source: truncates, messages, deletes of every kind, key changes and rows that come again, in any order."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +13,9 @@ MARK = "__debezium_unavailable_value"
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
 
 
-def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n", big: str | None = "b") -> dict[str, Any]:
+def row(
+    op: str, lsn: int, id: int, place: str | None = "A", name: str | None = "n", big: str | None = "b"
+) -> dict[str, Any]:
     return change(op, lsn, id=id, place=place, name=name, big=big)
 
 
@@ -22,9 +25,23 @@ def of_no_row(op: str, lsn: int) -> dict[str, Any]:
 
 
 def envelope() -> dict[str, Any]:
-    value = {"type": "record", "name": "Value", "namespace": "src.public.t", "fields": [{"name": "id", "type": "int"}, *({"name": name, "type": TEXT} for name in ("place", "name", "big"))]}
-    source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": ["null", "long"]}, {"name": "ts_ms", "type": "long"}]}
-    fields = [{"name": "before", "type": ["null", value]}, {"name": "after", "type": ["null", "src.public.t.Value"]}, {"name": "source", "type": source}, {"name": "op", "type": "string"}]
+    value = {
+        "type": "record",
+        "name": "Value",
+        "namespace": "src.public.t",
+        "fields": [{"name": "id", "type": "int"}, *({"name": name, "type": TEXT} for name in ("place", "name", "big"))],
+    }
+    source = {
+        "type": "record",
+        "name": "Source",
+        "fields": [{"name": "lsn", "type": ["null", "long"]}, {"name": "ts_ms", "type": "long"}],
+    }
+    fields = [
+        {"name": "before", "type": ["null", value]},
+        {"name": "after", "type": ["null", "src.public.t.Value"]},
+        {"name": "source", "type": source},
+        {"name": "op", "type": "string"},
+    ]
     return {"type": "record", "name": "Envelope", "namespace": "src.public.t", "fields": fields}
 
 
@@ -33,12 +50,31 @@ def whole(op: str, lsn: int, before: dict[str, Any] | None, after: dict[str, Any
 
 
 @KINDS
-def test_a_truncate_deletes_the_rows_before_it_and_defeats_what_comes_late_for_keys_never_seen_too(bench: Workbench, table_type: str) -> None:
+def test_a_truncate_deletes_the_rows_before_it_and_defeats_what_comes_late_for_keys_never_seen_too(
+    bench: Workbench, table_type: str
+) -> None:
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 10, 1), row("c", 11, 2, "B"), row("c", 12, 3), row("u", 60, 4)], SCHEMA)])
-    outcome = bench.merge(config, [bench.put([row("u", 20, 1, "C"), of_no_row("t", 50), row("c", 55, 2, "B", "again"), of_no_row("m", 56)], SCHEMA)])
-    assert (outcome.counts["truncates"], outcome.counts["truncated"], outcome.counts["messages"], outcome.counts["losing"]) == (1, 2, 1, 1)
-    wanted = [(1, None, None, True, "t"), (2, "B", "again", False, "c"), (3, None, None, True, "t"), (4, "A", "n", False, "u")]
+    outcome = bench.merge(
+        config,
+        [
+            bench.put(
+                [row("u", 20, 1, "C"), of_no_row("t", 50), row("c", 55, 2, "B", "again"), of_no_row("m", 56)], SCHEMA
+            )
+        ],
+    )
+    assert (
+        outcome.counts["truncates"],
+        outcome.counts["truncated"],
+        outcome.counts["messages"],
+        outcome.counts["losing"],
+    ) == (1, 2, 1, 1)
+    wanted = [
+        (1, None, None, True, "t"),
+        (2, "B", "again", False, "c"),
+        (3, None, None, True, "t"),
+        (4, "A", "n", False, "u"),
+    ]
     columns = ("id", "place", "name", "__deleted", "_sluice_op")
     assert bench.rows(config, *columns) == bench.rows_by_hudi_rs(config, *columns) == wanted
 
@@ -57,7 +93,11 @@ def test_a_partial_row_after_a_truncate_inherits_nothing_from_before_it(bench: W
     bench.merge(config, [bench.put([row("u", 60, 1, big=MARK), row("u", 60, 3, big=MARK)], SCHEMA)])
     bench.merge(config, [bench.put([of_no_row("t", 50), row("u", 65, 2, big=MARK)], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 45, 3, big="older")], SCHEMA)])
-    assert bench.rows(config, "id", "name", "big", "__deleted") == [(1, "n", None, False), (2, "n", None, False), (3, "n", None, False)]
+    assert bench.rows(config, "id", "name", "big", "__deleted") == [
+        (1, "n", None, False),
+        (2, "n", None, False),
+        (3, "n", None, False),
+    ]
     bench.merge(config, [bench.put([row("c", 55, id, big=f"new{id}") for id in (1, 2, 3)], SCHEMA)])
     assert bench.rows(config, "id", "big") == [(1, "new1"), (2, "new2"), (3, "new3")]
 
@@ -73,26 +113,65 @@ def test_a_first_batch_may_hold_a_truncate_and_rows_before_and_after_it(bench: W
 def test_envelopes_delete_with_and_without_values_truncate_and_carry_messages(bench: Workbench) -> None:
     config, full = table(), {"id": 1, "place": "A", "name": "n", "big": "b"}
     bare = {"id": 2, "place": None, "name": None, "big": None}
-    first = [whole("c", 5, None, {**full, "id": 9}), whole("t", 8, None, None), whole("r", 10, None, full), whole("c", 11, None, {**full, "id": 2}), whole("c", 12, None, {**full, "id": 3})]
+    first = [
+        whole("c", 5, None, {**full, "id": 9}),
+        whole("t", 8, None, None),
+        whole("r", 10, None, full),
+        whole("c", 11, None, {**full, "id": 2}),
+        whole("c", 12, None, {**full, "id": 3}),
+    ]
     bench.merge(config, [bench.put(first, envelope())])
-    outcome = bench.merge(config, [bench.put([whole("d", 20, full, None), whole("d", 21, bare, None), whole("m", 22, None, None), whole("u", 23, None, {**full, "id": 3, "big": MARK})], envelope())])
+    outcome = bench.merge(
+        config,
+        [
+            bench.put(
+                [
+                    whole("d", 20, full, None),
+                    whole("d", 21, bare, None),
+                    whole("m", 22, None, None),
+                    whole("u", 23, None, {**full, "id": 3, "big": MARK}),
+                ],
+                envelope(),
+            )
+        ],
+    )
     assert (outcome.counts["deleted"], outcome.counts["messages"], outcome.quarantined) == (2, 1, ())
-    assert bench.rows(config, "id", "name", "big", "__deleted") == [(1, None, None, True), (2, None, None, True), (3, "n", "b", False)]
+    assert bench.rows(config, "id", "name", "big", "__deleted") == [
+        (1, None, None, True),
+        (2, None, None, True),
+        (3, "n", "b", False),
+    ]
 
 
 @KINDS
-def test_a_key_change_moves_a_row_whichever_half_comes_first_and_a_row_may_come_and_go_anywhere(bench: Workbench, table_type: str) -> None:
+def test_a_key_change_moves_a_row_whichever_half_comes_first_and_a_row_may_come_and_go_anywhere(
+    bench: Workbench, table_type: str
+) -> None:
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 10, id) for id in (1, 2, 3, 4)], SCHEMA)])
-    gone, made = [row("d", 20, 1, None), row("d", 21, 2, "A")], [row("c", 20, 11, name="moved"), row("c", 21, 12, "B", "moved")]
+    gone, made = (
+        [row("d", 20, 1, None), row("d", 21, 2, "A")],
+        [row("c", 20, 11, name="moved"), row("c", 21, 12, "B", "moved")],
+    )
     comes_and_goes = [row("c", 30, 5, "A"), row("d", 31, 5, None), row("c", 32, 5, "B", "second")]
-    bench.merge(config, [bench.put([*made, *comes_and_goes], SCHEMA), bench.put([row("d", 41, 3, None), row("u", 40, 3, "C")], SCHEMA)])
+    bench.merge(
+        config,
+        [bench.put([*made, *comes_and_goes], SCHEMA), bench.put([row("d", 41, 3, None), row("u", 40, 3, "C")], SCHEMA)],
+    )
     # Over two objects and two batches, the later half first; the partition changes and the row is deleted, in both orders.
-    bench.merge(config, [bench.put([row("c", 52, 6, "B", "second"), row("u", 60, 4, "C")], SCHEMA), bench.put([*gone, row("c", 50, 6)], SCHEMA)])
+    bench.merge(
+        config,
+        [
+            bench.put([row("c", 52, 6, "B", "second"), row("u", 60, 4, "C")], SCHEMA),
+            bench.put([*gone, row("c", 50, 6)], SCHEMA),
+        ],
+    )
     bench.merge(config, [bench.put([row("d", 51, 6, None), row("d", 59, 4, None), row("c", 49, 5, "Z")], SCHEMA)])
     wanted = [(11, "A", "moved"), (12, "B", "moved"), (4, "C", "n"), (5, "Z", "n"), (6, "B", "second")]
     assert [found[:3] for found in bench.rows(config, "id", "place", "name", "__deleted") if not found[3]] == wanted
-    assert bench.rows(config, "id", "place", "name", "__deleted") == bench.rows_by_hudi_rs(config, "id", "place", "name", "__deleted")
+    assert bench.rows(config, "id", "place", "name", "__deleted") == bench.rows_by_hudi_rs(
+        config, "id", "place", "name", "__deleted"
+    )
 
 
 @pytest.mark.parametrize("delete_mode", ["soft", "hard"])
@@ -107,18 +186,43 @@ def test_a_deleted_row_is_hidden_and_an_older_change_that_comes_late_loses(bench
 def test_an_ignored_delete_leaves_the_values_and_raises_the_position(bench: Workbench) -> None:
     config = table(delete_mode="ignore", partition_by=("place",), table_type="mor")
     bench.merge(config, [bench.put([row("r", 10, 1, "A", "kept"), row("r", 10, 2), row("u", 10, 4, big=MARK)], SCHEMA)])
-    outcome = bench.merge(config, [bench.put([row("d", 31, 1, None, None, None), row("d", 31, 3, None, None, None), row("u", 20, 4), row("d", 31, 4, None, None, None)], SCHEMA)])
+    outcome = bench.merge(
+        config,
+        [
+            bench.put(
+                [
+                    row("d", 31, 1, None, None, None),
+                    row("d", 31, 3, None, None, None),
+                    row("u", 20, 4),
+                    row("d", 31, 4, None, None, None),
+                ],
+                SCHEMA,
+            )
+        ],
+    )
     assert outcome.counts["deleted"] == 1  # the one of which nothing else is known: it has nothing to show
     late = bench.merge(config, [bench.put([row("u", 25, 1, "B", "late"), of_no_row("t", 15)], SCHEMA)])
     assert late.no_change and late.counts["losing"] == 1
     assert bench.rows(config, "id", "place", "name", "__deleted", "_sluice_op") == [
-        (1, "A", "kept", False, "d"), (2, "A", "n", False, "r"), (3, None, None, True, "d"), (4, "A", "n", False, "d")]
+        (1, "A", "kept", False, "d"),
+        (2, "A", "n", False, "r"),
+        (3, None, None, True, "d"),
+        (4, "A", "n", False, "d"),
+    ]
     assert {found[0][5:25] for found in bench.rows(config, "_sluice_position")} == {f"{10:020d}", f"{31:020d}"}
-    bench.merge(config, [bench.put([row("c", 20, 3, "C", "supplied")], SCHEMA), bench.put([row("u", 40, 1, "B", "alive")], SCHEMA)])
-    assert bench.rows(config, "id", "place", "name", "__deleted")[::2] == [(1, "B", "alive", False), (3, "C", "supplied", False)]
+    bench.merge(
+        config,
+        [bench.put([row("c", 20, 3, "C", "supplied")], SCHEMA), bench.put([row("u", 40, 1, "B", "alive")], SCHEMA)],
+    )
+    assert bench.rows(config, "id", "place", "name", "__deleted")[::2] == [
+        (1, "B", "alive", False),
+        (3, "C", "supplied", False),
+    ]
 
 
-def test_a_batch_that_mostly_loses_to_older_records_is_marked_and_a_replay_or_a_late_object_is_not(bench: Workbench) -> None:
+def test_a_batch_that_mostly_loses_to_older_records_is_marked_and_a_replay_or_a_late_object_is_not(
+    bench: Workbench,
+) -> None:
     config = table()
     late = bench.put([row("u", 500, id, name="late") for id in (1, 2)], SCHEMA)
     stored = bench.put([row("u", 1_000 + id, id) for id in (1, 2, 3)], SCHEMA)
@@ -129,7 +233,9 @@ def test_a_batch_that_mostly_loses_to_older_records_is_marked_and_a_replay_or_a_
     # The source's log began again at a lower position: what is newer in Kafka has the lower one.
     outcome = bench.merge(config, [bench.put([row("u", 10, 1), row("u", 11, 2), row("c", 12, 4)], SCHEMA)])
     assert (outcome.counts["losing"], outcome.counts["outdated"], outcome.counts["mostly_losing"]) == (2, 2, 1)
-    assert "generation" in outcome.notes[0] and ("noted", outcome.notes[0]) in [(name, fields.get("note")) for name, fields in bench.events.seen]
+    assert "generation" in outcome.notes[0] and ("noted", outcome.notes[0]) in [
+        (name, fields.get("note")) for name, fields in bench.events.seen
+    ]
 
 
 def test_changes_without_a_log_position_go_by_offset_and_the_missing_setting_is_named(bench: Workbench) -> None:

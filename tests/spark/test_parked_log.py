@@ -1,4 +1,5 @@
 """What a batch has read is judged before anything of it is committed: a log that began again is parked, records under two keys are refused."""
+
 from __future__ import annotations
 
 import json
@@ -20,26 +21,51 @@ def put(bench: Workbench, offset: int, *changes: dict[str, Any]) -> ManifestObje
     return bench.put([{**each, "__source_ts_ms": offset * MINUTE} for each in changes], SCHEMA, offset=offset)
 
 
-def test_objects_of_a_log_that_began_again_are_parked_until_the_generation_is_raised_and_the_others_go_on(bench: Workbench) -> None:
+def test_objects_of_a_log_that_began_again_are_parked_until_the_generation_is_raised_and_the_others_go_on(
+    bench: Workbench,
+) -> None:
     config = table()
-    first = bench.merge(config, [put(bench, 100, change("c", HIGH, id=1, name="old"), change("c", HIGH + 10, id=2, name="old"))])
+    first = bench.merge(
+        config, [put(bench, 100, change("c", HIGH, id=1, name="old"), change("c", HIGH + 10, id=2, name="old"))]
+    )
     late = put(bench, 50, change("c", HIGH - 99, id=3, name="late"))
-    restarted = put(bench, 200, change("t", LOW, id=None, name=None), change("u", LOW + 5, id=1, name="new"), change("c", LOW + 6, id=None, name="no key"))
+    restarted = put(
+        bench,
+        200,
+        change("t", LOW, id=None, name=None),
+        change("u", LOW + 5, id=1, name="new"),
+        change("c", LOW + 6, id=None, name="no key"),
+    )
     batch = bench.manifest(config, [late, restarted], after=first)
     outcome = bench.merge_manifest(batch, config)
     assert [(error.object, error.code) for error in outcome.parked] == [(restarted.id.hash, LOG_RESTARTED)]
-    assert (outcome.parked_generation, outcome.quarantined, outcome.quarantined_rows, outcome.counts["parked_objects"]) == (0, (), (), 1)
-    assert "raise this table's `generation`" in outcome.parked[0].reason and outcome.parked[0].reason in outcome.notes[0]
+    assert (
+        outcome.parked_generation,
+        outcome.quarantined,
+        outcome.quarantined_rows,
+        outcome.counts["parked_objects"],
+    ) == (0, (), (), 1)
+    assert (
+        "raise this table's `generation`" in outcome.parked[0].reason and outcome.parked[0].reason in outcome.notes[0]
+    )
     assert bench.rows(config, "id", "name") == [(1, "old"), (2, "old"), (3, "late")]
     found = bench.resolve(batch, config)  # as a take-over finds it that knows of no outcome
     assert found is not None and (found.parked, found.parked_generation) == (outcome.parked, 0)
     again = put(bench, 300, change("u", HIGH + 99, id=1, name="the new log has grown"))
     waits = bench.merge(config, [again], after=Outcome.from_json(outcome.to_json()))
-    assert (waits.state, waits.no_change, [error.object for error in waits.parked]) == ("committed", True, [again.id.hash])
+    assert (waits.state, waits.no_change, [error.object for error in waits.parked]) == (
+        "committed",
+        True,
+        [again.id.hash],
+    )
     raised = table(generation=1)
     freed = bench.merge(raised, [restarted, again], after=waits)
     assert (freed.parked, freed.counts["quarantined_rows"]) == ((), 1)
-    assert bench.rows(raised, "id", "name", "__deleted") == [(1, "the new log has grown", False), (2, None, True), (3, None, True)]
+    assert bench.rows(raised, "id", "name", "__deleted") == [
+        (1, "the new log has grown", False),
+        (2, None, True),
+        (3, None, True),
+    ]
 
 
 def test_records_of_an_append_only_table_under_two_keys_are_refused_and_told_by_their_offsets(bench: Workbench) -> None:
@@ -47,7 +73,9 @@ def test_records_of_an_append_only_table_under_two_keys_are_refused_and_told_by_
 
     def lines(offset: int, *values: int) -> ManifestObject:
         body = "".join(json.dumps({"a": value}) + "\n" for value in values).encode()
-        return bench.put_bytes(body, key=f"topics/src.public.log/src.public.log+0+{offset:010d}.json", offset=offset, format="json")
+        return bench.put_bytes(
+            body, key=f"topics/src.public.log/src.public.log+0+{offset:010d}.json", offset=offset, format="json"
+        )
 
     first = bench.merge(log, [lines(0, 1, 2, 3)])
     moved, sound = lines(1, 2, 3, 4), lines(4, 5)

@@ -1,4 +1,5 @@
 """Recorded Avro objects written once more by parquet-avro, the library that both sinks write Parquet with: the same rows come out."""
+
 from __future__ import annotations
 
 import json
@@ -24,8 +25,14 @@ def written_by_parquet_avro(spark: Any, avro: Path, into: Path, *, old_lists: bo
     """As Confluent's ParquetRecordWriterProvider sets the writer up; `old_lists` is what it leaves where no list's item may be null."""
     java = spark._jvm
     path = java.org.apache.hadoop.fs.Path(into.as_uri())
-    reader = java.org.apache.avro.file.DataFileReader(java.java.io.File(str(avro)), java.org.apache.avro.generic.GenericDatumReader())
-    builder = java.org.apache.parquet.avro.AvroParquetWriter.builder(path).withSchema(reader.getSchema()).withDictionaryEncoding(True)
+    reader = java.org.apache.avro.file.DataFileReader(
+        java.java.io.File(str(avro)), java.org.apache.avro.generic.GenericDatumReader()
+    )
+    builder = (
+        java.org.apache.parquet.avro.AvroParquetWriter.builder(path)
+        .withSchema(reader.getSchema())
+        .withDictionaryEncoding(True)
+    )
     builder = builder.config("parquet.avro.write-old-list-structure", str(old_lists).lower())
     writer = builder.withCompressionCodec(java.org.apache.parquet.hadoop.metadata.CompressionCodecName.SNAPPY).build()
     while reader.hasNext():
@@ -36,14 +43,24 @@ def written_by_parquet_avro(spark: Any, avro: Path, into: Path, *, old_lists: bo
 
 
 def rows(body: bytes, format: str, schema: Any, key: tuple[str, ...]) -> list[dict[str, Any]]:
-    plan = plan_read(replace(config(), record_key=key), batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    plan = plan_read(
+        replace(config(), record_key=key), batch="b", writers=[read_writer_schema(schema)], stored=None
+    ).plan
     found = decode(body, replace(item(format), key="x+0+500"), plan)
     assert not found.rows, found.rows
     return [row for batch in found.batches for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize(("topic", "key"), [("types_flat_precise/bronze/topics/tzflatprecise.public.zoo", "id"), ("pagila_env/bronze/topics/pagila.public.film", "film_id")])
-def test_what_parquet_avro_writes_of_a_recorded_object_gives_the_rows_of_the_object(spark: Any, tmp_path: Path, topic: str, key: str) -> None:
+@pytest.mark.parametrize(
+    ("topic", "key"),
+    [
+        ("types_flat_precise/bronze/topics/tzflatprecise.public.zoo", "id"),
+        ("pagila_env/bronze/topics/pagila.public.film", "film_id"),
+    ],
+)
+def test_what_parquet_avro_writes_of_a_recorded_object_gives_the_rows_of_the_object(
+    spark: Any, tmp_path: Path, topic: str, key: str
+) -> None:
     objects = sorted((DATA / topic).rglob("*.avro"))
     assert objects
     for at, avro in enumerate(objects):
@@ -51,8 +68,14 @@ def test_what_parquet_avro_writes_of_a_recorded_object_gives_the_rows_of_the_obj
         expected = rows(body, "avro", parse_header(Head(body, True)).schema, (key,))
         for old_lists in (False, True):
             try:
-                packed = written_by_parquet_avro(spark, avro, tmp_path / f"{at}-{old_lists}.parquet", old_lists=old_lists)
-            except Py4JJavaError as error:  # a null in a list, which the old structure can't hold: the sink takes the other one then
+                packed = written_by_parquet_avro(
+                    spark, avro, tmp_path / f"{at}-{old_lists}.parquet", old_lists=old_lists
+                )
+            except (
+                Py4JJavaError
+            ) as error:  # a null in a list, which the old structure can't hold: the sink takes the other one then
                 assert old_lists and "null" in str(error).lower()
                 continue
-            assert json.dumps(rows(packed, "parquet", read_footer(packed, True).schema, (key,)), default=repr) == json.dumps(expected, default=repr)
+            assert json.dumps(
+                rows(packed, "parquet", read_footer(packed, True).schema, (key,)), default=repr
+            ) == json.dumps(expected, default=repr)

@@ -1,4 +1,5 @@
 """Random histories of a table against an oracle: any order, grouping and repetition gives the changes applied once in position order."""
+
 from __future__ import annotations
 
 import random
@@ -41,17 +42,32 @@ def compact(bench: Workbench, config: TableConfig, draw: random.Random) -> str:
         return "planned"
     pace = Pace(cores=2)
     pace.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
-    done = serve_table(bench.spark, config=config, service=COMPACTION, services=bench.services, pace=pace, still_held=lambda: True, slice_s=20, raise_floor=lambda positions: None)
+    done = serve_table(
+        bench.spark,
+        config=config,
+        service=COMPACTION,
+        services=bench.services,
+        pace=pace,
+        still_held=lambda: True,
+        slice_s=20,
+        raise_floor=lambda positions: None,
+    )
     return "compacted" if done.report.instant else "nothing"
 
 
-@pytest.mark.parametrize(("table_type", "partition_by", "seed"), [
-    ("cow", ("place",), 11), ("mor", ("place",), 5), ("mor", (), 4), ("cow", (), 3)])
-def test_any_order_grouping_and_repetition_gives_the_same_table(bench: Workbench, table_type: str, partition_by: tuple[str, ...], seed: int) -> None:
+@pytest.mark.parametrize(
+    ("table_type", "partition_by", "seed"),
+    [("cow", ("place",), 11), ("mor", ("place",), 5), ("mor", (), 4), ("cow", (), 3)],
+)
+def test_any_order_grouping_and_repetition_gives_the_same_table(
+    bench: Workbench, table_type: str, partition_by: tuple[str, ...], seed: int
+) -> None:
     draw = random.Random(seed)
     config = table(table_type=table_type, partition_by=partition_by)
     events = history(draw, most=24)
-    while sum(event.key is None for event in events) != 1 or not any(event.change.values.get("late") for event in events):
+    while sum(event.key is None for event in events) != 1 or not any(
+        event.change.values.get("late") for event in events
+    ):
         events = history(draw, most=24)
     items: dict[tuple[int, ...], Any] = {}
     applied: list[Event] = []
@@ -65,9 +81,17 @@ def test_any_order_grouping_and_repetition_gives_the_same_table(bench: Workbench
         applied += [event for changes in objects for event in changes]
         if table_type == "mor" and draw.random() < 0.5:
             compactions.append(compact(bench, config, draw))
-        present = [name for name in COLUMNS if name != "late" or any("late" in event.change.values for event in applied)]
-        stored = {found[0]: dict(zip(present, found[2:])) for found in bench.rows(config, "id", "__deleted", *present) if not found[1]}
-        wanted = {key: {name: row[name] for name in present} for key, row in source_rows(applied).items() if row is not None}
+        present = [
+            name for name in COLUMNS if name != "late" or any("late" in event.change.values for event in applied)
+        ]
+        stored = {
+            found[0]: dict(zip(present, found[2:]))
+            for found in bench.rows(config, "id", "__deleted", *present)
+            if not found[1]
+        }
+        wanted = {
+            key: {name: row[name] for name in present} for key, row in source_rows(applied).items() if row is not None
+        }
         assert stored == wanted
     assert table_type == "cow" or {"planned", "compacted"} <= set(compactions), "a seed whose history shows something"
     columns = ("id", "place", "name", "big", "doc", "__deleted", "_sluice_position", "_sluice_owed")

@@ -1,4 +1,5 @@
 """A table that has grown finds its rows by the record index, and stays the same table for every reader."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -35,15 +36,31 @@ def test_a_table_gets_the_record_index_when_it_has_grown_and_rows_go_on_moving_a
     bench.merge(config, [bench.put([row("u", 6, 2, place="B", name="moved"), row("c", 7, 5, place=None)], SCHEMA)])
     assert indexed(bench, config)
     bench.new_run()
-    bench.merge(config, [bench.put([row("u", 8, 2, place="C", name="again"), row("d", 9, 3), row("u", 1, 4, name="late"), row("c", 10, 6)], SCHEMA)])
+    bench.merge(
+        config,
+        [
+            bench.put(
+                [row("u", 8, 2, place="C", name="again"), row("d", 9, 3), row("u", 1, 4, name="late"), row("c", 10, 6)],
+                SCHEMA,
+            )
+        ],
+    )
 
     expected = [(1, "A", "simple"), (2, "C", "again"), (3, None, None), (4, "A", "n"), (5, None, "n"), (6, "A", "n")]
-    assert bench.rows(config, "id", "place", "name") == bench.rows_by_hudi_rs(config, "id", "place", "name") == sorted(expected, key=str)
-    assert HudiTable(bench.spark, bench.path(config), config).look().rows == 9  # a row that moves counts once more: to B, to C, and as deleted to the null partition
+    assert (
+        bench.rows(config, "id", "place", "name")
+        == bench.rows_by_hudi_rs(config, "id", "place", "name")
+        == sorted(expected, key=str)
+    )
+    assert (
+        HudiTable(bench.spark, bench.path(config), config).look().rows == 9
+    )  # a row that moves counts once more: to B, to C, and as deleted to the null partition
 
 
 @KINDS
-def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(
+    bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = table(table_type=table_type, index="record")
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
     assert indexed(bench, config)
@@ -66,13 +83,35 @@ def test_a_write_that_died_and_a_compaction_leave_the_record_index_true(bench: W
 
 def test_a_table_written_anew_and_one_told_to_go_back_keep_each_row_once(bench: Workbench) -> None:
     config = table(index="record", partition_by=("place",))
-    priced = flattened({"id": "int", "place": ["null", "string"], "price": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}})
-    finer = flattened({"id": "int", "place": ["null", "string"], "price": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 4}})
-    bench.merge(config, [bench.put([change("c", 1, id=1, place="A", price=b"\x01"), change("c", 2, id=2, place="B", price=b"\x02")], priced)])
+    priced = flattened(
+        {
+            "id": "int",
+            "place": ["null", "string"],
+            "price": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+        }
+    )
+    finer = flattened(
+        {
+            "id": "int",
+            "place": ["null", "string"],
+            "price": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 4},
+        }
+    )
+    bench.merge(
+        config,
+        [
+            bench.put(
+                [change("c", 1, id=1, place="A", price=b"\x01"), change("c", 2, id=2, place="B", price=b"\x02")], priced
+            )
+        ],
+    )
     bench.merge(config, [bench.put([change("u", 3, id=2, place="A", price=b"\x64")], finer)])
     assert indexed(bench, config)
     bench.merge(config, [bench.put([change("u", 4, id=1, place="B", price=b"\x65")], finer)])
-    assert [(id, place, str(price)) for id, place, price in bench.rows(config, "id", "place", "price")] == [(1, "B", "0.0101"), (2, "A", "0.0100")]
+    assert [(id, place, str(price)) for id, place, price in bench.rows(config, "id", "place", "price")] == [
+        (1, "B", "0.0101"),
+        (2, "A", "0.0100"),
+    ]
 
     simple = table(index="simple", partition_by=("place",))
     bench.new_run()

@@ -1,4 +1,5 @@
 """Every recorded column type through Spark and Hudi, phase by phase, against the source database's own rows."""
+
 from __future__ import annotations
 
 import json
@@ -22,7 +23,11 @@ PHASES = json.loads((SET / "manifest.json").read_text())["phases"]
 def judged(phase: str, rows: list[str], folder: Path) -> dict:
     folder.mkdir()
     (folder / "zoo.jsonl").write_text("".join(row + "\n" for row in rows))
-    done = subprocess.run([sys.executable, str(DATA / "judge.py"), str(SET), str(folder), "--phase", phase, "--json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(DATA / "judge.py"), str(SET), str(folder), "--phase", phase, "--json"],
+        capture_output=True,
+        text=True,
+    )
     return json.loads(done.stdout)["zoo"]
 
 
@@ -32,8 +37,17 @@ def arrow_type(kind: DataType) -> pa.DataType:
         return pa.list_(arrow_type(kind.elementType))
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
-    return {"boolean": pa.bool_(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(),
-            "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC")}[kind.simpleString()]
+    return {
+        "boolean": pa.bool_(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+    }[kind.simpleString()]
 
 
 def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -44,11 +58,18 @@ def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def put_all(bench: Workbench, keys: list[str]) -> list:
-    return [bench.put_bytes((SET / "bronze" / key).read_bytes(), key=key, offset=int(key.rsplit("+", 1)[1][:-5])) for key in keys]
+    return [
+        bench.put_bytes((SET / "bronze" / key).read_bytes(), key=key, offset=int(key.rsplit("+", 1)[1][:-5]))
+        for key in keys
+    ]
 
 
-@pytest.mark.parametrize(("table_type", "pace"), [("cow", "phase by phase"), ("mor", "phase by phase"), ("cow", "backwards")])
-def test_every_type_equals_the_databases_rows_by_both_readers(bench: Workbench, tmp_path: Path, table_type: str, pace: str) -> None:
+@pytest.mark.parametrize(
+    ("table_type", "pace"), [("cow", "phase by phase"), ("mor", "phase by phase"), ("cow", "backwards")]
+)
+def test_every_type_equals_the_databases_rows_by_both_readers(
+    bench: Workbench, tmp_path: Path, table_type: str, pace: str
+) -> None:
     config = table("zoo", table_type=table_type)
     in_order = pace == "phase by phase"
     for number, phase in enumerate(PHASES if in_order else reversed(PHASES)):
@@ -60,9 +81,17 @@ def test_every_type_equals_the_databases_rows_by_both_readers(bench: Workbench, 
             if number == 0:
                 (file,) = bench.local_path(config).glob("*.parquet")
                 written = pq.read_schema(file)
-                different = {field.name: str(written.field(field.name).type) for field in stored.schema.fields if not _same(written.field(field.name).type, arrow_type(field.dataType))}
+                different = {
+                    field.name: str(written.field(field.name).type)
+                    for field in stored.schema.fields
+                    if not _same(written.field(field.name).type, arrow_type(field.dataType))
+                }
                 assert different == {}
             by_rust = [row for row in json_rows(bench.table_by_hudi_rs(config)) if not json.loads(row)["__deleted"]]
             for reader, rows in (("spark", [row.row for row in live_rows(stored).collect()]), ("rust", by_rust)):
                 found = judged(name, rows, tmp_path / f"{reader}-{name}")
-                assert not (found["missing"] or found["extra"] or found["doubled"] or found["different"]), (reader, name, found)
+                assert not (found["missing"] or found["extra"] or found["doubled"] or found["different"]), (
+                    reader,
+                    name,
+                    found,
+                )

@@ -1,4 +1,5 @@
 """Table services on Spark: what each does, that it is done once, and that readers of every moment see the same afterwards."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -35,11 +36,30 @@ def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = 
     return change(op, lsn, id=id, place=place, name=name)
 
 
-def serve(bench: Workbench, config: TableConfig, service: str, *, held: Any = lambda: True, budget: int | None = None, floors: Any = lambda positions: None, watch: Any = {}) -> SliceDone:
+def serve(
+    bench: Workbench,
+    config: TableConfig,
+    service: str,
+    *,
+    held: Any = lambda: True,
+    budget: int | None = None,
+    floors: Any = lambda positions: None,
+    watch: Any = {},
+) -> SliceDone:
     pace = Pace(cores=2)
     if budget is not None:
         pace.budget_bytes = lambda *_: budget  # type: ignore[method-assign]
-    return serve_table(bench.spark, config=config, service=service, services=bench.services, pace=pace, still_held=held, slice_s=20, raise_floor=floors, watch=watch)
+    return serve_table(
+        bench.spark,
+        config=config,
+        service=service,
+        services=bench.services,
+        pace=pace,
+        still_held=held,
+        slice_s=20,
+        raise_floor=floors,
+        watch=watch,
+    )
 
 
 def as_of(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any, ...]]:
@@ -50,7 +70,12 @@ def as_of(bench: Workbench, config: TableConfig, instant: str) -> list[tuple[Any
 def by_old_bundle(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]]:
     """By the bundle of Athena's generation, in a process of its own."""
     script, jar = Path(__file__).with_name("read_with_old_bundle.py"), hudi_bundle(ensure_jars("0.15.0"))
-    done = subprocess.run([sys.executable, str(script), str(jar), bench.path(config), ",".join(COLUMNS)], capture_output=True, text=True, timeout=170)
+    done = subprocess.run(
+        [sys.executable, str(script), str(jar), bench.path(config), ",".join(COLUMNS)],
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return sorted((tuple(found) for found in json.loads(done.stdout.splitlines()[-1])), key=str)
 
@@ -58,8 +83,14 @@ def by_old_bundle(bench: Workbench, config: TableConfig) -> list[tuple[Any, ...]
 def log_files(bench: Workbench, config: TableConfig) -> list[str]:
     """Log files of the newest file slices: those that a reader still has to merge."""
     found = [path.name for path in bench.local_path(config).rglob("*.log.*") if ".hoodie" not in path.parts]
-    bases = {path.name.split("_")[0] + path.name.rpartition("_")[2].split(".")[0] for path in bench.local_path(config).rglob("*.parquet")}
-    newest = {file_id: max(base[len(file_id):] for base in bases if base.startswith(file_id)) for file_id in {base[:38] for base in bases}}
+    bases = {
+        path.name.split("_")[0] + path.name.rpartition("_")[2].split(".")[0]
+        for path in bench.local_path(config).rglob("*.parquet")
+    }
+    newest = {
+        file_id: max(base[len(file_id) :] for base in bases if base.startswith(file_id))
+        for file_id in {base[:38] for base in bases}
+    }
     return [name for name in found if name.split("_")[1].split(".")[0] == newest.get(name[1:39])]
 
 
@@ -67,7 +98,9 @@ def logged(bench: Workbench, config: TableConfig, *, commits: int = 3) -> list[t
     """A first load of three partitions and commits that each write a log file into every one of them; every instant with its rows."""
     states = []
     for number in range(commits + 1):
-        changes = [row("c" if number == 0 else "u", 10 * number + id, id, "ABC"[id % 3], f"at {number}") for id in range(6)]
+        changes = [
+            row("c" if number == 0 else "u", 10 * number + id, id, "ABC"[id % 3], f"at {number}") for id in range(6)
+        ]
         outcome = bench.merge(config, [bench.put(changes, SCHEMA)])
         assert outcome.instant is not None
         states.append((outcome.instant, bench.rows(config, *COLUMNS)))
@@ -82,7 +115,13 @@ def test_compaction_merges_what_the_budget_holds_slice_by_slice_and_changes_no_m
     done = serve(bench, config, COMPACTION)
 
     report = done.report
-    assert (report.files_before, report.files_after, report.rows, report.more["log_files"], done.more) == (12, 3, 6, 9, False)
+    assert (report.files_before, report.files_after, report.rows, report.more["log_files"], done.more) == (
+        12,
+        3,
+        6,
+        9,
+        False,
+    )
     assert report.bytes_before > report.bytes_after > 0 and report.ms > 0
     assert log_files(bench, config) == [] and f"{report.instant}.commit" in bench.timeline(config)
     assert serve(bench, config, COMPACTION).report.instant is None, "nothing is left to do"
@@ -90,14 +129,20 @@ def test_compaction_merges_what_the_budget_holds_slice_by_slice_and_changes_no_m
     for instant, rows in states:
         assert as_of(bench, config, instant) == rows
     # The read-optimized query shows it too, and what comes next finds the compacted rows.
-    optimized = bench.spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(bench.path(config))
+    optimized = (
+        bench.spark.read.format("hudi")
+        .option("hoodie.datasource.query.type", "read_optimized")
+        .load(bench.path(config))
+    )
     assert {found["name"] for found in optimized.select("name").collect()} == {"at 3"}
     late = bench.merge(config, [bench.put([row("u", 5, 1, "B", "late"), row("u", 99, 2, "C", "newer")], SCHEMA)])
     assert (late.counts["winning"], late.counts["losing"]) == (1, 1)
 
 
 @pytest.mark.parametrize("dies", ["after the plan", "before the commit"])
-def test_a_compaction_that_died_is_carried_out_by_a_later_slice_and_a_change_between_the_two_stays(bench: Workbench, dies: str) -> None:
+def test_a_compaction_that_died_is_carried_out_by_a_later_slice_and_a_change_between_the_two_stays(
+    bench: Workbench, dies: str
+) -> None:
     config = table(table_type="mor")
     for number in range(3):
         bench.merge(config, [bench.put([row("u", 10 + number, 1, name=f"at {number}")], SCHEMA)])
@@ -116,23 +161,45 @@ def test_a_compaction_that_died_is_carried_out_by_a_later_slice_and_a_change_bet
     again = serve(bench, config, COMPACTION) if done.more else done
 
     assert between.counts["winning"] == 2 and done.report.instant is not None and not again.more
-    assert bench.rows(config, "id", "name") == [(1, "between"), (2, "new")] == bench.rows_by_hudi_rs(config, "id", "name")
-    assert log_files(bench, config) == [] and roll_back_unfinished(HudiTable(bench.spark, bench.path(config), config)) == ()
+    assert (
+        bench.rows(config, "id", "name") == [(1, "between"), (2, "new")] == bench.rows_by_hudi_rs(config, "id", "name")
+    )
+    assert (
+        log_files(bench, config) == []
+        and roll_back_unfinished(HudiTable(bench.spark, bench.path(config), config)) == ()
+    )
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_clustering_sorts_small_files_into_few_and_every_moment_stays_readable(bench: Workbench, table_type: str) -> None:
-    config = table(table_type=table_type, partition_by=("place",), hudi={"hoodie.parquet.small.file.limit": "0"}, services=ServicePolicy(cluster_by=("name",)))
+def test_clustering_sorts_small_files_into_few_and_every_moment_stays_readable(
+    bench: Workbench, table_type: str
+) -> None:
+    config = table(
+        table_type=table_type,
+        partition_by=("place",),
+        hudi={"hoodie.parquet.small.file.limit": "0"},
+        services=ServicePolicy(cluster_by=("name",)),
+    )
     states = []
     for number in range(3):
-        outcome = bench.merge(config, [bench.put([row("c", 10 * number + id, 10 * number + id, "AB"[id % 2], f"{9 - id}") for id in range(6)], SCHEMA)])
+        outcome = bench.merge(
+            config,
+            [
+                bench.put(
+                    [row("c", 10 * number + id, 10 * number + id, "AB"[id % 2], f"{9 - id}") for id in range(6)], SCHEMA
+                )
+            ],
+        )
         states.append((outcome.instant, bench.rows(config, *COLUMNS)))
     bench.new_run()
 
     done = serve(bench, config, CLUSTERING)
     rest = serve(bench, config, CLUSTERING)
 
-    assert (done.report.files_before + rest.report.files_before, done.report.files_after + rest.report.files_after) == (6, 2)
+    assert (done.report.files_before + rest.report.files_before, done.report.files_after + rest.report.files_after) == (
+        6,
+        2,
+    )
     assert done.report.rows + rest.report.rows == 18 and done.report.bytes_before > 0
     last = serve(bench, config, CLUSTERING)
     assert (last.report.instant, last.more) == (None, False), "a partition of one file is left alone"
@@ -142,14 +209,24 @@ def test_clustering_sorts_small_files_into_few_and_every_moment_stays_readable(b
     for instant, rows in (*states, (clustered, states[-1][1])):
         assert bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=instant)) == rows
     third = [found for found in states[-1][1] if found[0] >= 20]
-    assert len(third) == 6 and bench.rows_by_sluice(config, *COLUMNS, span=Span(since=states[1][0], changes=True)) == third, "what was moved between files didn't change"
-    newest = [path for path in bench.local_path(config).rglob("*.parquet") if (done.report.instant or "") in path.name or (rest.report.instant or "x") in path.name]
+    assert (
+        len(third) == 6 and bench.rows_by_sluice(config, *COLUMNS, span=Span(since=states[1][0], changes=True)) == third
+    ), "what was moved between files didn't change"
+    newest = [
+        path
+        for path in bench.local_path(config).rglob("*.parquet")
+        if (done.report.instant or "") in path.name or (rest.report.instant or "x") in path.name
+    ]
     for path in newest:
         names = [found["name"] for found in bench.spark.read.parquet(f"file:{path}").select("name").collect()]
         assert names == sorted(names)
     after = bench.merge(config, [bench.put([row("u", 90, 1, "A", "moved"), row("u", 1, 2, "A", "late")], SCHEMA)])
-    assert (after.counts["winning"], after.counts["losing"]) == (1, 1) and (1, "A", "moved", False) in bench.rows(config, *COLUMNS)
-    assert bench.rows_by_sluice(config, *COLUMNS, span=Span(since=clustered, changes=True)) == [(1, "A", "moved", False)]
+    assert (after.counts["winning"], after.counts["losing"]) == (1, 1) and (1, "A", "moved", False) in bench.rows(
+        config, *COLUMNS
+    )
+    assert bench.rows_by_sluice(config, *COLUMNS, span=Span(since=clustered, changes=True)) == [
+        (1, "A", "moved", False)
+    ]
     assert bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=clustered)) == states[-1][1]
 
 
@@ -173,7 +250,9 @@ AT_ONCE = ServicePolicy(purge_horizon_s=0, cluster_by=("name",))
 KINDS = [("cow", ()), ("mor", ()), ("mor", ("place",))]
 
 
-def purged_table(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> tuple[TableConfig, dict[int, str]]:
+def purged_table(
+    bench: Workbench, table_type: str, partition_by: tuple[str, ...]
+) -> tuple[TableConfig, dict[int, str]]:
     """Rows 1 to 6, of which 1 to 3 were deleted and purged; and the floors that were raised for it."""
     config = table(table_type=table_type, partition_by=partition_by, delete_mode="hard", services=AT_ONCE)
     bench.merge(config, [bench.put([row("c", id, id) for id in range(1, 7)], SCHEMA)])
@@ -188,36 +267,80 @@ def purged_table(bench: Workbench, table_type: str, partition_by: tuple[str, ...
 
 
 @pytest.mark.parametrize("table_type, partition_by", KINDS, ids=["cow", "mor", "mor partitioned"])
-def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_quarantined(bench: Workbench, table_type: str, partition_by: tuple[str, ...]) -> None:
+def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_quarantined(
+    bench: Workbench, table_type: str, partition_by: tuple[str, ...]
+) -> None:
     config, floors = purged_table(bench, table_type, partition_by)
-    assert bench.rows(config, "id", "__deleted") == [(4, False), (5, False), (6, False)] == bench.rows_by_hudi_rs(config, "id", "__deleted")
+    assert (
+        bench.rows(config, "id", "__deleted")
+        == [(4, False), (5, False), (6, False)]
+        == bench.rows_by_hudi_rs(config, "id", "__deleted")
+    )
     before = [(id, "A" if id > 3 else None, "n" if id > 3 else None, id < 4) for id in range(1, 7)]
     deleted_at = [name for name in bench.timeline(config) if name.endswith("commit")][1].split(".")[0]
-    assert bench.rows_by_sluice(config, *COLUMNS) == before[3:] and bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=deleted_at)) == before
-    assert bench.rows_by_sluice(config, *COLUMNS, span=Span(since=deleted_at, changes=True)) == [], "a removal is told to nobody who reads changes"
-    assert list(floors) == [0] and floors[0].startswith("0000.00000000000000000013."), "the highest purged position, before the purge"
+    assert (
+        bench.rows_by_sluice(config, *COLUMNS) == before[3:]
+        and bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=deleted_at)) == before
+    )
+    assert bench.rows_by_sluice(config, *COLUMNS, span=Span(since=deleted_at, changes=True)) == [], (
+        "a removal is told to nobody who reads changes"
+    )
+    assert list(floors) == [0] and floors[0].startswith("0000.00000000000000000013."), (
+        "the highest purged position, before the purge"
+    )
     instant = [name for name in bench.timeline(config) if name.endswith("commit")][-1 if table_type == "cow" else -2]
     assert f'"sluice.purged.0" : "{floors[0]}"' in (bench.local_path(config) / ".hoodie" / instant).read_text()
     assert serve(bench, config, PURGE).report.rows == 0
-    late = bench.put([row("u", 5, 1, "B", "late"), row("u", 3, 4, "B", "late"), row("c", 50, 2, "B", "again"), row("c", 51, 7, "B", "new"), row("u", 12, 6, "A", "newer")], SCHEMA)
+    late = bench.put(
+        [
+            row("u", 5, 1, "B", "late"),
+            row("u", 3, 4, "B", "late"),
+            row("c", 50, 2, "B", "again"),
+            row("c", 51, 7, "B", "new"),
+            row("u", 12, 6, "A", "newer"),
+        ],
+        SCHEMA,
+    )
 
     outcome = bench.merge(config, [late])
 
-    assert (outcome.counts["winning"], outcome.counts["below_purge_floor"], outcome.counts["quarantined_rows"]) == (3, 1, 1)
+    assert (outcome.counts["winning"], outcome.counts["below_purge_floor"], outcome.counts["quarantined_rows"]) == (
+        3,
+        1,
+        1,
+    )
     (found,) = outcome.quarantined_rows
     assert (found.object, found.rows, dict(found.codes)) == (late.id.hash, 1, {"below_purge_floor": 1})
     lines = bench.services.objects.get(bench.silver, rows_key(outcome.batch, config.table, late.id.hash)).data.decode()
     assert '"record":0' in lines and "late" in lines
-    now = [(2, "B", "again", False), (4, "A", "n", False), (5, "A", "n", False), (6, "A", "newer", False), (7, "B", "new", False)]
-    assert bench.rows(config, *COLUMNS) == now == bench.rows_by_hudi_rs(config, *COLUMNS), "never skipped by the floor: 6 is there and changes below it"
-    assert bench.rows_by_sluice(config, *COLUMNS) == now and bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=deleted_at)) == before
+    now = [
+        (2, "B", "again", False),
+        (4, "A", "n", False),
+        (5, "A", "n", False),
+        (6, "A", "newer", False),
+        (7, "B", "new", False),
+    ]
+    assert bench.rows(config, *COLUMNS) == now == bench.rows_by_hudi_rs(config, *COLUMNS), (
+        "never skipped by the floor: 6 is there and changes below it"
+    )
+    assert (
+        bench.rows_by_sluice(config, *COLUMNS) == now
+        and bench.rows_by_sluice(config, *COLUMNS, span=Span(as_of=deleted_at)) == before
+    )
     if partition_by:
         serve(bench, config, COMPACTION)
         serve(bench, config, CLUSTERING)
-        assert by_old_bundle(bench, config) == now == bench.rows(config, *COLUMNS) == bench.rows_by_hudi_rs(config, *COLUMNS)
+        assert (
+            by_old_bundle(bench, config)
+            == now
+            == bench.rows(config, *COLUMNS)
+            == bench.rows_by_hudi_rs(config, *COLUMNS)
+        )
 
 
-def test_of_an_object_taken_back_in_rows_that_were_merged_before_are_counted_below_the_floor_and_the_others_quarantined_again(bench: Workbench) -> None:
+def test_of_an_object_taken_back_in_rows_that_were_merged_before_are_counted_below_the_floor_and_the_others_quarantined_again(
+    bench: Workbench,
+) -> None:
     config, _ = purged_table(bench, "cow", ())
     late = bench.put([row("c", 50, 7), row("c", 1, 1), row("c", 60, 9)], SCHEMA)
     first = bench.merge(config, [late])
@@ -225,19 +348,31 @@ def test_of_an_object_taken_back_in_rows_that_were_merged_before_are_counted_bel
     bench.merge(config, [bench.put([row("d", 70, 7)], SCHEMA)])
     assert serve(bench, config, PURGE).report.rows == 1
 
-    retried = dataclasses.replace(late, attempt=1, merged=True, rows_aside=rows_key(first.batch, config.table, late.id.hash))
+    retried = dataclasses.replace(
+        late, attempt=1, merged=True, rows_aside=rows_key(first.batch, config.table, late.id.hash)
+    )
     second = bench.merge(config, [retried])
 
-    assert (second.counts["winning"], second.counts["below_purge_floor"]) == (0, 2), "row 7 was merged, deleted and purged: it is a repetition"
-    assert [(found.object, dict(found.codes)) for found in second.quarantined_rows] == [(late.id.hash, {"below_purge_floor": 1})]
-    lines = bench.services.objects.get(bench.silver, rows_key(second.batch, config.table, late.id.hash)).data.decode().splitlines()
+    assert (second.counts["winning"], second.counts["below_purge_floor"]) == (0, 2), (
+        "row 7 was merged, deleted and purged: it is a repetition"
+    )
+    assert [(found.object, dict(found.codes)) for found in second.quarantined_rows] == [
+        (late.id.hash, {"below_purge_floor": 1})
+    ]
+    lines = (
+        bench.services.objects.get(bench.silver, rows_key(second.batch, config.table, late.id.hash))
+        .data.decode()
+        .splitlines()
+    )
     assert [json.loads(line)["record"] for line in lines] == [1]
     # Nothing of it is set aside: all of it is a repetition.
     third = bench.merge(config, [dataclasses.replace(late, attempt=2, merged=True)])
     assert (third.counts["below_purge_floor"], third.quarantined_rows) == (2, ())
 
 
-def test_rows_ordered_by_kafka_offset_alone_are_purged_while_there_is_one_kafka_partition_and_its_floor_is_not_anothers(bench: Workbench) -> None:
+def test_rows_ordered_by_kafka_offset_alone_are_purged_while_there_is_one_kafka_partition_and_its_floor_is_not_anothers(
+    bench: Workbench,
+) -> None:
     config = table(delete_mode="hard", services=AT_ONCE)
     schema = {**SCHEMA, "fields": [field for field in SCHEMA["fields"] if field["name"] != "__lsn"]}
 
@@ -257,14 +392,20 @@ def test_rows_ordered_by_kafka_offset_alone_are_purged_while_there_is_one_kafka_
 
     assert [found.object for found in outcome.quarantined_rows] == [late.id.hash] and outcome.counts["winning"] == 1
     both = bench.merge(config, [put(1_000_020, ("d", 2))], after=outcome)
-    assert serve(bench, config, PURGE, watch=both.watch).report.rows == 0, "offsets of two Kafka partitions don't compare"
+    assert serve(bench, config, PURGE, watch=both.watch).report.rows == 0, (
+        "offsets of two Kafka partitions don't compare"
+    )
     assert bench.rows(config, "id", "__deleted") == [(2, True), (3, False), (7, False)]
     bench.merge(config, [put(2_010, ("d", 7), partition=1)], after=both)
-    assert serve(bench, config, PURGE, watch=deleted.watch).report.rows == 1, "a watch that missed a batch knows one partition, and its rows alone are measured by it"
+    assert serve(bench, config, PURGE, watch=deleted.watch).report.rows == 1, (
+        "a watch that missed a batch knows one partition, and its rows alone are measured by it"
+    )
     assert bench.rows(config, "id", "__deleted") == [(3, False), (7, True)]
 
 
-def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows_are_not_purged(bench: Workbench) -> None:
+def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows_are_not_purged(
+    bench: Workbench,
+) -> None:
     config = table(delete_mode="hard")
     bench.merge(config, [bench.put([row("c", 1, 1), row("c", 2, 2)], SCHEMA)])
     bench.merge(config, [bench.put([row("d", 3, 1)], SCHEMA)])
@@ -274,11 +415,15 @@ def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_a_purge_that_died_behind_its_floor_or_its_removal_is_finished_and_nothing_comes_back(bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_that_died_behind_its_floor_or_its_removal_is_finished_and_nothing_comes_back(
+    bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = table(table_type=table_type, delete_mode="hard", services=AT_ONCE)
     bench.merge(config, [bench.put([row("c", id, id) for id in (1, 2)], SCHEMA)])
     bench.merge(config, [bench.put([row("d", 11, 1)], SCHEMA)])
-    if table_type == "mor":  # killed between the removal and the compaction behind it, once its first logs are compacted
+    if (
+        table_type == "mor"
+    ):  # killed between the removal and the compaction behind it, once its first logs are compacted
         assert serve(bench, config, PURGE).more
         monkeypatch.setattr(HudiTable, "compact_all", lambda self: (_ for _ in ()).throw(LaneLost("killed", table="t")))
         with pytest.raises(LaneLost):
@@ -295,13 +440,21 @@ def test_a_purge_that_died_behind_its_floor_or_its_removal_is_finished_and_nothi
         pass
     second = bench.merge(config, [bench.put([row("u", 6, 1, name="late, too")], SCHEMA)])
 
-    assert first.counts["losing"] == 1 and first.counts.get("below_purge_floor", 0) == (1 if table_type == "mor" else 0), "its tombstone is there, or its floor"
+    assert first.counts["losing"] == 1 and first.counts.get("below_purge_floor", 0) == (
+        1 if table_type == "mor" else 0
+    ), "its tombstone is there, or its floor"
     assert (second.counts["below_purge_floor"], second.instant) == (1, None)
     bench.merge(config, [bench.put([row("c", 70, 1, name="born again")], SCHEMA)])
-    assert bench.rows(config, "id", "name") == [(1, "born again"), (2, "newer")] == bench.rows_by_hudi_rs(config, "id", "name")
+    assert (
+        bench.rows(config, "id", "name")
+        == [(1, "born again"), (2, "newer")]
+        == bench.rows_by_hudi_rs(config, "id", "name")
+    )
 
 
-def test_cleaning_and_archival_keep_every_moment_of_the_window(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleaning_and_archival_keep_every_moment_of_the_window(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hudi_options, "MIN_COMMITS", 2)
     monkeypatch.setattr(hudi_options, "MAX_COMMITS", 3)
     config = table(time_travel_h=1)
@@ -328,7 +481,9 @@ def test_cleaning_and_archival_keep_every_moment_of_the_window(bench: Workbench,
         assert as_of(bench, config, instant) == rows
 
 
-def test_a_service_is_refused_where_it_does_not_apply_and_does_nothing_to_a_table_without_data(bench: Workbench) -> None:
+def test_a_service_is_refused_where_it_does_not_apply_and_does_nothing_to_a_table_without_data(
+    bench: Workbench,
+) -> None:
     with pytest.raises(ServiceNotForTable):
         serve(bench, table(), COMPACTION)
     with pytest.raises(ServiceNotForTable):

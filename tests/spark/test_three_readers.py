@@ -1,4 +1,5 @@
 """An out-of-order merge-on-read table says the same to this Spark, to hudi-rs, and to the 0.15.0 bundle (rule 9)."""
+
 from __future__ import annotations
 
 import json
@@ -23,7 +24,12 @@ def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = 
 
 
 def by_old_bundle(path: str, jar: Path) -> list[tuple[Any, ...]]:
-    done = subprocess.run([sys.executable, str(READ_BY_OLD), str(jar), path, ",".join(COLUMNS)], capture_output=True, text=True, timeout=170)
+    done = subprocess.run(
+        [sys.executable, str(READ_BY_OLD), str(jar), path, ",".join(COLUMNS)],
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return sorted((tuple(row) for row in json.loads(done.stdout.splitlines()[-1])), key=str)
 
@@ -34,8 +40,14 @@ def old_bundle() -> Path:
     return hudi_bundle(ensure_jars("0.15.0"))
 
 
-@pytest.mark.parametrize("partition_by, index", [((), "auto"), (("place",), "auto"), (("place",), "record")], ids=["unpartitioned", "partitioned", "record index"])
-def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: Workbench, old_bundle: Path, partition_by: tuple[str, ...], index: str) -> None:
+@pytest.mark.parametrize(
+    "partition_by, index",
+    [((), "auto"), (("place",), "auto"), (("place",), "record")],
+    ids=["unpartitioned", "partitioned", "record index"],
+)
+def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
+    bench: Workbench, old_bundle: Path, partition_by: tuple[str, ...], index: str
+) -> None:
     config = table(table_type="mor", partition_by=partition_by, index=index)
     bench.merge(config, [bench.put([row("r", 10, id) for id in range(6)], SCHEMA)])
     late = [bench.put([row("u", 20, 1, "B", "late")], SCHEMA), bench.put([row("u", 21, 2, "B", "late")], SCHEMA)]
@@ -45,10 +57,19 @@ def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(bench: W
     bench.merge(config, [*late, bench.put([row("u", 22, 4, "A", "told"), row("u", 23, 5, "A", "told")], SCHEMA)])
     bench.merge(config, [bench.put([row("u", 40, 3, "B", "once"), row("u", 41, 3, "A", "twice")], SCHEMA)])
     path = bench.local_path(config)
-    assert any(".log." in entry.name for entry in path.rglob("*")), "nothing to merge: the readers would agree on base files alone"
+    assert any(".log." in entry.name for entry in path.rglob("*")), (
+        "nothing to merge: the readers would agree on base files alone"
+    )
 
     here = bench.rows(config, *COLUMNS)
 
-    assert [item[:3] for item in here] == [(0, "A", "n"), (1, "C", "newest"), (2, None, None), (3, "A", "twice"), (4, "A", "told"), (5, "B", "told")]
+    assert [item[:3] for item in here] == [
+        (0, "A", "n"),
+        (1, "C", "newest"),
+        (2, None, None),
+        (3, "A", "twice"),
+        (4, "A", "told"),
+        (5, "B", "told"),
+    ]
     assert bench.rows_by_hudi_rs(config, *COLUMNS) == here
     assert by_old_bundle(path.as_uri(), old_bundle) == here

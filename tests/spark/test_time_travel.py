@@ -1,4 +1,5 @@
 """Time travel and changes read without a JVM equal Spark's own, for the same instants: updates, deletions, moves, compaction, rollbacks, archival, cleaning."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -52,8 +53,15 @@ def as_of(bench: Workbench, config: TableConfig, instant: str) -> Rows:
 
 
 def between(bench: Workbench, config: TableConfig, since: str, until: str) -> Rows:
-    return by_spark(bench, config, **{
-        "hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": since, "hoodie.datasource.read.end.instanttime": until})
+    return by_spark(
+        bench,
+        config,
+        **{
+            "hoodie.datasource.query.type": "incremental",
+            "hoodie.datasource.read.begin.instanttime": since,
+            "hoodie.datasource.read.end.instanttime": until,
+        },
+    )
 
 
 def merge(bench: Workbench, config: TableConfig, *changes: dict[str, Any]) -> str:
@@ -64,6 +72,7 @@ def merge(bench: Workbench, config: TableConfig, *changes: dict[str, Any]) -> st
 
 def history(bench: Workbench, config: TableConfig) -> list[str]:
     """Commits with an insert, updates, a move, a move to the null partition, a deletion, a deletion that is undone by a newer insert, and a late loser beside a winner."""
+
     def row(op: str, position: int, id: int, place: str | None = "north", name: str | None = None) -> dict[str, Any]:
         return change(op, position, id=id, place=place, name=name or f"at {position}")
 
@@ -81,12 +90,23 @@ def history(bench: Workbench, config: TableConfig) -> list[str]:
 def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
     """Housekeeping at the moment when the window begins at an instant."""
     now_ms = instant_ms(horizon) + config.time_travel_h * housekeeping_pace.HOUR_MS
-    keep_house(HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables())
+    keep_house(
+        HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables()
+    )
     bench.new_run()
 
 
-@pytest.mark.parametrize("layout", [{"table_type": "cow", "partition_by": ("place",)}, {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)}], ids=["cow", "mor"])
-def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlier_moment_is_refused_by_both(bench: Workbench, layout: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"table_type": "cow", "partition_by": ("place",)},
+        {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)},
+    ],
+    ids=["cow", "mor"],
+)
+def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlier_moment_is_refused_by_both(
+    bench: Workbench, layout: dict[str, Any]
+) -> None:
     config = table(time_travel_h=1, **layout)
     instants = history(bench, config)
     pairs = [(instants[0], instants[3]), (instants[2], instants[5]), (instants[4], instants[5]), ("0", instants[1])]
@@ -106,14 +126,19 @@ def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlie
     # Spark leaves out what was archived; what it gave before is what is right.
     assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
     assert between(bench, config, *pairs[2]) == changes[pairs[2]]
-    told = open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[1])), open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[4]))
+    told = (
+        open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[1])),
+        open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[4])),
+    )
     with differences(*told) as found:
         kinds = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else ()) for item in found}
     assert kinds == {number: ("changed", ("place", "name")) for number in (1, 2, 3, 4)}
 
     archive(bench, config, horizon=instants[3])
 
-    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants[3:]} == {instant: states[instant] for instant in instants[3:]}
+    assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants[3:]} == {
+        instant: states[instant] for instant in instants[3:]
+    }
     assert as_of(bench, config, instants[3]) == states[instants[3]]
     with pytest.raises(NotRetained, match=instants[3]):
         open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[1]))
@@ -123,12 +148,18 @@ def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlie
 
 def test_a_compaction_that_is_planned_hides_nothing_and_base_files_alone_wait_for_it(bench: Workbench) -> None:
     config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
-    instants = [merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2))), merge(bench, config, change("u", 11, id=1, place="north", name="logged"))]
+    instants = [
+        merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2))),
+        merge(bench, config, change("u", 11, id=1, place="north", name="logged")),
+    ]
     client = HudiTable(bench.spark, bench.path(config), config).client(hudi_options.compaction_options())
     planned = client.scheduleCompaction(HudiJvm(bench.spark).none()).get()
     client.close()
     bench.new_run()
-    instants += [merge(bench, config, change("u", 21, id=2, place="south", name="after the plan")), merge(bench, config, change("u", 31, id=1, place="south", name="last"))]
+    instants += [
+        merge(bench, config, change("u", 21, id=2, place="south", name="after the plan")),
+        merge(bench, config, change("u", 31, id=1, place="south", name="last")),
+    ]
 
     states = {instant: as_of(bench, config, instant) for instant in instants}
     pairs = [(instants[0], instants[1]), (instants[1], instants[2]), (instants[0], instants[3])]
@@ -136,10 +167,14 @@ def test_a_compaction_that_is_planned_hides_nothing_and_base_files_alone_wait_fo
 
     def all_is_right() -> None:
         assert {instant: ours(bench, config, Span(as_of=instant)) for instant in instants} == states
-        assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
+        assert {
+            pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs
+        } == changes
 
     def optimized() -> list[tuple[int, str]]:
-        return sorted((row["id"], row["name"]) for row in read_table(Silver(bench.services.tables_uri), "db.t_ro").to_pylist())
+        return sorted(
+            (row["id"], row["name"]) for row in read_table(Silver(bench.services.tables_uri), "db.t_ro").to_pylist()
+        )
 
     assert f"{planned}.commit" not in bench.timeline(config)
     all_is_right()
@@ -160,11 +195,17 @@ def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_seen_at
     from pyspark.sql import functions as F
 
     stored = hudi.stored(facts, *facts.schema.names).where("id = 1")
-    loser = stored.withColumn("name", F.lit("late loser")).withColumn("_sluice_position", F.lit("0000.00000000000000000001.00000000000000000001"))
-    lost = hudi.write(loser, operation=hudi_options.UPSERT, batch="b-late", run="run-1", facts=facts, size_bytes=0).instant
+    loser = stored.withColumn("name", F.lit("late loser")).withColumn(
+        "_sluice_position", F.lit("0000.00000000000000000001.00000000000000000001")
+    )
+    lost = hudi.write(
+        loser, operation=hudi_options.UPSERT, batch="b-late", run="run-1", facts=facts, size_bytes=0
+    ).instant
     bench.new_run()
 
-    assert ours(bench, config, Span(as_of=lost)) == ours(bench, config, Span(as_of=second)) == as_of(bench, config, lost)
+    assert (
+        ours(bench, config, Span(as_of=lost)) == ours(bench, config, Span(as_of=second)) == as_of(bench, config, lost)
+    )
     # Spark's own changes of such a table hold the loser: it leaves the stored row out before it merges.
     assert ours(bench, config, Span(since=second, as_of=lost, changes=True)) == []
     assert ours(bench, config, Span(since=first, as_of=lost, changes=True)) == between(bench, config, first, lost)
@@ -187,7 +228,14 @@ def test_a_table_that_was_rewritten_whole_is_read_before_and_after_it(bench: Wor
     first = merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2)))
     hudi = HudiTable(bench.spark, bench.path(config), config)
     facts = hudi.look()
-    rewritten = hudi.write(hudi.stored(facts, *facts.schema.names), operation=hudi_options.REWRITE, batch="b-r", run="run-1", facts=facts, size_bytes=0).instant
+    rewritten = hudi.write(
+        hudi.stored(facts, *facts.schema.names),
+        operation=hudi_options.REWRITE,
+        batch="b-r",
+        run="run-1",
+        facts=facts,
+        size_bytes=0,
+    ).instant
     bench.new_run()
     last = merge(bench, config, change("d", 21, id=1, place=None, name=None))
     for instant in (first, rewritten, last):
@@ -201,8 +249,14 @@ def test_tables_in_a_bucket_are_read_like_those_on_disk(s3_endpoint: str) -> Non
         silver_url = "s3://past"
 
         def storage_options(self) -> dict[str, str]:
-            return {"aws_region": REGION, "aws_access_key_id": "test", "aws_secret_access_key": "test", "aws_endpoint": s3_endpoint, "aws_allow_http": "true",
-                    "aws_virtual_hosted_style_request": "false"}
+            return {
+                "aws_region": REGION,
+                "aws_access_key_id": "test",
+                "aws_secret_access_key": "test",
+                "aws_endpoint": s3_endpoint,
+                "aws_allow_http": "true",
+                "aws_virtual_hosted_style_request": "false",
+            }
 
         def client(self, service: str) -> Any:
             return s3
@@ -213,13 +267,25 @@ def test_tables_in_a_bucket_are_read_like_those_on_disk(s3_endpoint: str) -> Non
         def storage_options(self) -> dict[str, str]:
             return {}
 
-    s3 = boto3.client("s3", endpoint_url=s3_endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+    s3 = boto3.client(
+        "s3", endpoint_url=s3_endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
+    )
     s3.create_bucket(Bucket="past")
     for path in (item for item in FIXTURES.rglob("*") if item.is_file()):
         s3.put_object(Bucket="past", Key=path.relative_to(FIXTURES).as_posix(), Body=path.read_bytes())
 
     assert tables_in(Bucket()) == tables_in(Disk()) and len(tables_in(Disk())) == 4
-    for name, moment in [("moma.artists", "20261121080005027"), ("moma.works", "20261121080012602"), ("moma.works_ro", None), ("crm.user", None), ("ecomm.date", None)]:
+    for name, moment in [
+        ("moma.artists", "20261121080005027"),
+        ("moma.works", "20261121080012602"),
+        ("moma.works_ro", None),
+        ("crm.user", None),
+        ("ecomm.date", None),
+    ]:
         # Partitions are called as their values are, percent signs and letters of any language included.
-        assert read_table(Bucket(), name, span=Span(as_of=moment)).equals(read_table(Disk(), name, span=Span(as_of=moment)))
-    assert [(item.path, item.size) for item in find_table(Bucket(), "moma.works")[0].files()] == sorted((item.path, item.size) for item in find_table(Disk(), "moma.works")[0].files())
+        assert read_table(Bucket(), name, span=Span(as_of=moment)).equals(
+            read_table(Disk(), name, span=Span(as_of=moment))
+        )
+    assert [(item.path, item.size) for item in find_table(Bucket(), "moma.works")[0].files()] == sorted(
+        (item.path, item.size) for item in find_table(Disk(), "moma.works")[0].files()
+    )

@@ -1,4 +1,5 @@
 """What keeps a table's timeline in order: the driver's clock, the newest instant, and batch ids beside compactions."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -50,7 +51,14 @@ def test_a_commit_whose_instant_is_not_the_newest_is_an_error_and_not_a_success(
     facts = hudi.look()
     rows = hudi.stored(facts, *facts.schema.names)
     with pytest.raises(CommitNotNewest):
-        hudi.write(rows, operation="upsert", batch="b-late", run="run-1", facts=dataclasses.replace(facts, newest=END_OF_TIME), size_bytes=0)
+        hudi.write(
+            rows,
+            operation="upsert",
+            batch="b-late",
+            run="run-1",
+            facts=dataclasses.replace(facts, newest=END_OF_TIME),
+            size_bytes=0,
+        )
 
 
 def test_the_batch_id_is_on_delta_commits_and_not_on_compactions_and_is_found_beside_them(bench: Workbench) -> None:
@@ -63,6 +71,8 @@ def test_the_batch_id_is_on_delta_commits_and_not_on_compactions_and_is_found_be
     compaction = hudi.compact_all()
 
     assert compaction is not None and (bench.local_path(config) / ".hoodie" / f"{compaction}.commit").exists()
-    assert manifest.batch not in (bench.local_path(config) / ".hoodie" / f"{compaction}.commit").read_text(errors="replace")
+    assert manifest.batch not in (bench.local_path(config) / ".hoodie" / f"{compaction}.commit").read_text(
+        errors="replace"
+    )
     found = bench.resolve(manifest, config)
     assert found is not None and (found.state, found.instant) == (COMMITTED, committed.instant)

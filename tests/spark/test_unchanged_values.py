@@ -1,4 +1,5 @@
 """Columns that a change left unchanged without telling them: filled from the newest older change, in whatever order the changes come."""
+
 from __future__ import annotations
 
 import base64
@@ -10,9 +11,16 @@ import pytest
 from workbench import Workbench, change, flattened, table
 
 MARK = "__debezium_unavailable_value"
-TEXT, BYTES, TEXTS, INTS = ["null", "string"], ["null", "bytes"], ["null", {"type": "array", "items": "string"}], ["null", {"type": "array", "items": "int"}]
+TEXT, BYTES, TEXTS, INTS = (
+    ["null", "string"],
+    ["null", "bytes"],
+    ["null", {"type": "array", "items": "string"}],
+    ["null", {"type": "array", "items": "int"}],
+)
 SCHEMA = flattened({"id": "int", "place": TEXT, "n": ["null", "int"], "big": TEXT})
-WIDE = flattened({"id": "int", "text": TEXT, "coded": TEXT, "raw": BYTES, "texts": TEXTS, "ints": INTS, "n": ["null", "int"]})
+WIDE = flattened(
+    {"id": "int", "text": TEXT, "coded": TEXT, "raw": BYTES, "texts": TEXTS, "ints": INTS, "n": ["null", "int"]}
+)
 ORDERS = list(itertools.permutations(range(3)))
 
 
@@ -26,7 +34,9 @@ def three_changes(id: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_an_unchanged_column_has_the_newest_value_told_in_all_six_orders_in_one_batch_and_in_three(bench: Workbench, table_type: str) -> None:
+def test_an_unchanged_column_has_the_newest_value_told_in_all_six_orders_in_one_batch_and_in_three(
+    bench: Workbench, table_type: str
+) -> None:
     parted = table("parted", table_type=table_type, partition_by=("place",))
     whole = table("whole", table_type=table_type)
     for place in range(3):  # every key has an order of its own
@@ -34,14 +44,18 @@ def test_an_unchanged_column_has_the_newest_value_told_in_all_six_orders_in_one_
         bench.merge(parted, [arriving])
         last = bench.merge(whole, [arriving])
     at_once = table("at_once", table_type=table_type, partition_by=("place",))
-    bench.merge(at_once, [bench.put([three_changes(id)[number] for number in order], SCHEMA) for id, order in enumerate(ORDERS)])
+    bench.merge(
+        at_once, [bench.put([three_changes(id)[number] for number in order], SCHEMA) for id, order in enumerate(ORDERS)]
+    )
 
     wanted = [(id, "B", 30, "B") for id in range(6)]
     for config in (parted, whole, at_once):
         assert bench.rows(config, "id", "place", "n", "big") == wanted
         assert bench.rows_by_hudi_rs(config, "id", "place", "n", "big") == wanted
         assert {json.loads(owed[0])["big"][5:25] for owed in bench.rows(config, "_sluice_owed")} == {f"{20:020d}"}
-    assert last.counts["supplied"] == 2  # the keys whose update of the column came last but one in position and last in time
+    assert (
+        last.counts["supplied"] == 2
+    )  # the keys whose update of the column came last but one in position and last in time
 
 
 def test_every_form_of_the_placeholder_is_recognized_in_its_own_column_and_nowhere_else(bench: Workbench) -> None:
@@ -76,7 +90,21 @@ def test_no_value_comes_across_a_delete_or_a_creation(bench: Workbench) -> None:
     config = table(table_type="mor")
     bench.merge(config, [bench.put([row("c", 10, id, "before") for id in (1, 2, 3)], SCHEMA)])
     # 1: deleted and created again under the key of another row; 2: the delete comes late; 3: the values of before it come late.
-    bench.merge(config, [bench.put([row("d", 20, 1, None), row("c", 30, 1, MARK), row("u", 30, 2, MARK), row("d", 20, 3, None), row("u", 30, 3, MARK)], SCHEMA)])
+    bench.merge(
+        config,
+        [
+            bench.put(
+                [
+                    row("d", 20, 1, None),
+                    row("c", 30, 1, MARK),
+                    row("u", 30, 2, MARK),
+                    row("d", 20, 3, None),
+                    row("u", 30, 3, MARK),
+                ],
+                SCHEMA,
+            )
+        ],
+    )
     bench.merge(config, [bench.put([row("d", 20, 2, None), row("u", 15, 3, "late"), row("u", 25, 1, "late")], SCHEMA)])
     assert bench.rows(config, "id", "n", "big") == [(1, 30, None), (2, 30, None), (3, 30, None)]
     bench.merge(config, [bench.put([row("c", 25, 2, "after"), row("c", 25, 3, "after")], SCHEMA)])
@@ -85,7 +113,11 @@ def test_no_value_comes_across_a_delete_or_a_creation(bench: Workbench) -> None:
 
 def test_a_replay_of_unchanged_columns_and_their_values_changes_nothing(bench: Workbench) -> None:
     config = table()
-    objects = [bench.put([row("c", 10, 1, "A")], SCHEMA), bench.put([row("u", 20, 1, "B")], SCHEMA), bench.put([row("u", 30, 1, MARK), row("c", 30, 2, MARK)], SCHEMA)]
+    objects = [
+        bench.put([row("c", 10, 1, "A")], SCHEMA),
+        bench.put([row("u", 20, 1, "B")], SCHEMA),
+        bench.put([row("u", 30, 1, MARK), row("c", 30, 2, MARK)], SCHEMA),
+    ]
     bench.merge(config, objects)
     before = bench.rows(config, "_hoodie_commit_time", "id", "big", "_sluice_owed")
     for replayed in (objects, objects[2:], objects[:2]):
@@ -99,4 +131,8 @@ def test_a_row_moves_when_the_column_that_it_owed_is_its_partition(bench: Workbe
         config = table(table_type, table_type=table_type, partition_by=("place",))
         bench.merge(config, [bench.put([row("u", 30, 1, "x", place=MARK), row("c", 10, 2, "y")], SCHEMA)])
         bench.merge(config, [bench.put([row("u", 20, 1, "x", place="B")], SCHEMA)])
-        assert bench.rows(config, "id", "place", "n") == bench.rows_by_hudi_rs(config, "id", "place", "n") == [(1, "B", 30), (2, "A", 10)]
+        assert (
+            bench.rows(config, "id", "place", "n")
+            == bench.rows_by_hudi_rs(config, "id", "place", "n")
+            == [(1, "B", 30), (2, "A", 10)]
+        )

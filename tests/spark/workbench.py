@@ -1,4 +1,5 @@
 """A driver's surroundings for tests of merging: change objects in S3, a clock, batches merged as parts."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -42,7 +43,13 @@ def flattened(columns: Mapping[str, Any], *, name: str = "Value") -> dict[str, A
 
 def change(op: str, lsn: int, **values: Any) -> dict[str, Any]:
     """One flattened change."""
-    return {**values, "__op": op, "__deleted": "true" if op == "d" else "false", "__lsn": lsn, "__source_ts_ms": 1_700_000_000_000}
+    return {
+        **values,
+        "__op": op,
+        "__deleted": "true" if op == "d" else "false",
+        "__lsn": lsn,
+        "__source_ts_ms": 1_700_000_000_000,
+    }
 
 
 def table(name: str = "t", **settings: Any) -> TableConfig:
@@ -79,7 +86,9 @@ class Workbench:
 
     def __init__(self, spark: Any, endpoint: str, home: Path) -> None:
         self.spark = spark
-        self.s3 = boto3.client("s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+        self.s3 = boto3.client(
+            "s3", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
+        )
         self.bronze = f"bronze-{uuid.uuid4().hex[:12]}"
         self.silver = f"silver-{uuid.uuid4().hex[:12]}"
         for bucket in (self.bronze, self.silver):
@@ -98,12 +107,22 @@ class Workbench:
         self._offsets = itertools.count(0, 1_000)
         self._arrival = itertools.count(1)
 
-    def put_bytes(self, body: bytes, *, key: str | None = None, schema: str | None = None, offset: int | None = None, format: str = "avro") -> ManifestObject:
+    def put_bytes(
+        self,
+        body: bytes,
+        *,
+        key: str | None = None,
+        schema: str | None = None,
+        offset: int | None = None,
+        format: str = "avro",
+    ) -> ManifestObject:
         """An object as admission would have claimed it."""
         offset = next(self._offsets) if offset is None else offset
         key = key or f"topics/src.public.t/partition=0/src.public.t+0+{offset:010d}.avro"
         version = self.s3.put_object(Bucket=self.bronze, Key=key, Body=body)["VersionId"]
-        return ManifestObject(self.bronze, key, version, len(body), schema, format, "src.public.t", 0, offset, next(self._arrival))
+        return ManifestObject(
+            self.bronze, key, version, len(body), schema, format, "src.public.t", 0, offset, next(self._arrival)
+        )
 
     def put(self, changes: Iterable[Mapping[str, Any]], schema: Mapping[str, Any], **where: Any) -> ManifestObject:
         """Changes as an Avro object, its schema stored as admission stores it."""
@@ -112,25 +131,49 @@ class Workbench:
         self.s3.put_object(Bucket=self.silver, Key=schema_key(mark), Body=json.dumps(schema).encode())
         return self.put_bytes(body, schema=mark, **where)
 
-    def manifest(self, config: TableConfig, objects: Sequence[ManifestObject], *, run: str = "run-main-1", after: Outcome | None = None) -> Manifest:
+    def manifest(
+        self,
+        config: TableConfig,
+        objects: Sequence[ManifestObject],
+        *,
+        run: str = "run-main-1",
+        after: Outcome | None = None,
+    ) -> Manifest:
         """A batch of one table, with what is known of Kafka after another one. The same objects give the same batch."""
         part = TablePart(config.to_dict(), tuple(objects), after.watch if after is not None else {})
         return open_manifest("main", run, self.services.clock.now_ms(), "v1", {config.table: part})
 
-    def merge(self, config: TableConfig, objects: Sequence[ManifestObject], *, still_held: Callable[[], bool] = lambda: True, after: Outcome | None = None) -> Outcome:
+    def merge(
+        self,
+        config: TableConfig,
+        objects: Sequence[ManifestObject],
+        *,
+        still_held: Callable[[], bool] = lambda: True,
+        after: Outcome | None = None,
+    ) -> Outcome:
         """Merge objects as one batch."""
         return self.merge_manifest(self.manifest(config, objects, after=after), config, still_held=still_held)
 
-    def merge_manifest(self, manifest: Manifest, config: TableConfig, *, still_held: Callable[[], bool] = lambda: True) -> Outcome:
-        return merge_part(self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held)
+    def merge_manifest(
+        self, manifest: Manifest, config: TableConfig, *, still_held: Callable[[], bool] = lambda: True
+    ) -> Outcome:
+        return merge_part(
+            self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held
+        )
 
-    def resolve(self, manifest: Manifest, config: TableConfig, *, still_held: Callable[[], bool] = lambda: True) -> Outcome | None:
+    def resolve(
+        self, manifest: Manifest, config: TableConfig, *, still_held: Callable[[], bool] = lambda: True
+    ) -> Outcome | None:
         """What a take-over does first."""
-        return resolve_part(self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held)
+        return resolve_part(
+            self.spark, manifest=manifest, table=config.table, services=self.services, still_held=still_held
+        )
 
     def new_run(self) -> None:
         """Forget what a run keeps in memory."""
-        self.services = dataclasses.replace(self.services, known=KnownTables(), history=SchemaHistory(Objects(self.s3), self.silver))
+        self.services = dataclasses.replace(
+            self.services, known=KnownTables(), history=SchemaHistory(Objects(self.s3), self.silver)
+        )
 
     def path(self, config: TableConfig) -> str:
         return self.services.table_path(config.database, config.name)
@@ -145,7 +188,9 @@ class Workbench:
 
     def rows_by_hudi_rs(self, config: TableConfig, *columns: str) -> list[tuple[Any, ...]]:
         """The same by a reader that shares no code with Spark's."""
-        return sorted((tuple(row[column] for column in columns) for row in self.table_by_hudi_rs(config).to_pylist()), key=str)
+        return sorted(
+            (tuple(row[column] for column in columns) for row in self.table_by_hudi_rs(config).to_pylist()), key=str
+        )
 
     def table_by_hudi_rs(self, config: TableConfig) -> pa.Table:
         """The whole table by that reader."""
@@ -153,7 +198,11 @@ class Workbench:
 
     def rows_by_sluice(self, config: TableConfig, *columns: str, span: Span = Span()) -> list[tuple[Any, ...]]:
         """The same as `sluice read` reads them, without a JVM: now, as of a moment, or what changed since one."""
-        found = open_table(Silver(self.services.tables_uri), config.table, span=span).reader(Shown(with_deleted=True, columns=columns)).read_all()
+        found = (
+            open_table(Silver(self.services.tables_uri), config.table, span=span)
+            .reader(Shown(with_deleted=True, columns=columns))
+            .read_all()
+        )
         return sorted((tuple(row[name] for name in columns) for row in found.to_pylist()), key=str)
 
     def timeline(self, config: TableConfig) -> list[str]:

@@ -1,4 +1,5 @@
 """What admission decides of an object by what it has read of it."""
+
 from sluice.admitting import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable
 from sluice.configuration import Configuration
 from sluice.errors import SluiceError
@@ -12,7 +13,10 @@ def test_a_change_file_is_read_before_it_is_judged():
     assert judge_unread(classify("topics/t/t+0+1.avro", 10), 10, DEFAULTS) is None
     assert judge_unread(classify("topics/t/t+0+1.avro", None), None, DEFAULTS) is None
     assert judge_read(classify("topics/t/t+0+1.avro", 10), None).reason == NO_CONFIGURATION
-    assert judge_read(classify("topics/t/t+0+1.avro", 10), Configuration((TableRule("a.t", ("id",), topic="t"),))).table == "a.t"
+    assert (
+        judge_read(classify("topics/t/t+0+1.avro", 10), Configuration((TableRule("a.t", ("id",), topic="t"),))).table
+        == "a.t"
+    )
 
 
 def test_a_reason_that_quotes_an_object_is_bounded():

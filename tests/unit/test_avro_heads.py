@@ -1,4 +1,5 @@
 """The head of an Avro object: its schema and codec, and every way in which it can be cut or damaged."""
+
 import io
 import random
 from typing import Any
@@ -29,10 +30,18 @@ def test_a_header_gives_the_schema_as_it_was_written_and_the_codec(codec):
 
 
 def test_a_header_keeps_what_the_connector_added_to_the_schema():
-    schema = {"type": "record", "name": "v", "connect.version": 1, "fields": [{"name": "d", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}}]}
+    schema = {
+        "type": "record",
+        "name": "v",
+        "connect.version": 1,
+        "fields": [{"name": "d", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}}],
+    }
     buffer = io.BytesIO()
     fastavro.writer(buffer, fastavro.parse_schema(schema), [])
-    assert parse_header(Head(buffer.getvalue(), True)).schema["fields"][0]["type"]["connect.name"] == "io.debezium.time.Date"
+    assert (
+        parse_header(Head(buffer.getvalue(), True)).schema["fields"][0]["type"]["connect.name"]
+        == "io.debezium.time.Date"
+    )
 
 
 def test_every_cut_of_a_header_asks_for_more_or_says_that_the_object_is_damaged():
@@ -60,6 +69,10 @@ def test_damage_of_any_kind_is_one_of_the_named_errors():
 def test_a_header_without_schema_or_with_a_codec_that_is_not_avros_is_corrupt():
     for written, replaced in ((b"avro.schema", b"avro.schemb"), (b"null", b"nulk")):
         data = avro().replace(b"\x14avro.codec", b"\x14avro.codec")
-        damaged = data.replace(written, replaced, 1) if written != b"null" else data[: data.index(b"avro.codec")] + data[data.index(b"avro.codec"):].replace(b"null", b"nulk", 1)
+        damaged = (
+            data.replace(written, replaced, 1)
+            if written != b"null"
+            else data[: data.index(b"avro.codec")] + data[data.index(b"avro.codec") :].replace(b"null", b"nulk", 1)
+        )
         with pytest.raises(CorruptObject):
             parse_header(Head(damaged, True))

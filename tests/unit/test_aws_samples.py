@@ -1,4 +1,5 @@
 """What AWS documents is the truth: events are parsed as its samples mean them, and what the local stack imitates has their shape and that of the service's model."""
+
 import json
 import re
 from pathlib import Path
@@ -19,8 +20,20 @@ from sluice_local.emr.state_events import state_change
 
 SAMPLES = Path(__file__).resolve().parents[1] / "data" / "aws"
 STATE_CHANGES = sorted(SAMPLES.glob("emr-job-run-state-change.*.json"))
-ENVIRONMENT = JobEnvironment("00f1982r1uukb925", "arn:aws:iam::123456789012:role/job", "us-east-1", "abc123", "ledger", "bronze", "silver", "artifacts", "file:///hudi.jar")
-REQUEST = start_job_run(ENVIRONMENT, LaneConfig(), "run-main-20240501T100000Z-0a1b2c3d", Scope("0123abcd", ("shop/orders",)))
+ENVIRONMENT = JobEnvironment(
+    "00f1982r1uukb925",
+    "arn:aws:iam::123456789012:role/job",
+    "us-east-1",
+    "abc123",
+    "ledger",
+    "bronze",
+    "silver",
+    "artifacts",
+    "file:///hudi.jar",
+)
+REQUEST = start_job_run(
+    ENVIRONMENT, LaneConfig(), "run-main-20240501T100000Z-0a1b2c3d", Scope("0123abcd", ("shop/orders",))
+)
 PUT = ObjectId("amzn-s3-demo-bucket", "HappyFace.jpg", "096fKKXTRTtl3on89fVO.nfljtsv6qko")
 EVENT = ObjectId("amzn-s3-demo-bucket1", "example-key", "IYV3p45BT0ac8hjHg1houSdS1a.Mro8e")
 
@@ -32,24 +45,55 @@ def sample(name):
 # ---- events
 
 
-@pytest.mark.parametrize("name, id, size, sequencer, event_name", [
-    ("s3-notification-put.documented", PUT, 1024, "0055AED6DCD90281E5", "ObjectCreated:Put"),
-    ("s3-notification-unversioned.derived", ObjectId(PUT.bucket, PUT.key, "etag:d41d8cd98f00b204e9800998ecf8427e"), 1024, "0055AED6DCD90281E5", "ObjectCreated:Put"),
-    ("s3-notification-multipart-encoded-key.derived", ObjectId("sluice-bronze-111122223333-us-west-2", "topics/a b/red flower + 100% é.avro", PUT.version), 10_485_760, "0055AED6DCD90281E5",
-     "ObjectCreated:CompleteMultipartUpload"),
-    ("s3-eventbridge-object-created.documented", EVENT, 5, "617f08299329d189", "Object Created:PutObject"),
-    ("s3-eventbridge-object-created-special-key.derived", ObjectId(EVENT.bucket, "topics/a b/red flower + 100% é.avro", EVENT.version), 5, "617f08299329d189",
-     "Object Created:CompleteMultipartUpload"),
-])
+@pytest.mark.parametrize(
+    "name, id, size, sequencer, event_name",
+    [
+        ("s3-notification-put.documented", PUT, 1024, "0055AED6DCD90281E5", "ObjectCreated:Put"),
+        (
+            "s3-notification-unversioned.derived",
+            ObjectId(PUT.bucket, PUT.key, "etag:d41d8cd98f00b204e9800998ecf8427e"),
+            1024,
+            "0055AED6DCD90281E5",
+            "ObjectCreated:Put",
+        ),
+        (
+            "s3-notification-multipart-encoded-key.derived",
+            ObjectId("sluice-bronze-111122223333-us-west-2", "topics/a b/red flower + 100% é.avro", PUT.version),
+            10_485_760,
+            "0055AED6DCD90281E5",
+            "ObjectCreated:CompleteMultipartUpload",
+        ),
+        ("s3-eventbridge-object-created.documented", EVENT, 5, "617f08299329d189", "Object Created:PutObject"),
+        (
+            "s3-eventbridge-object-created-special-key.derived",
+            ObjectId(EVENT.bucket, "topics/a b/red flower + 100% é.avro", EVENT.version),
+            5,
+            "617f08299329d189",
+            "Object Created:CompleteMultipartUpload",
+        ),
+    ],
+)
 def test_a_sample_names_its_object_and_all_that_it_tells_of_it(name, id, size, sequencer, event_name):
     parsed = parse_body(json.dumps(sample(name)))
     (notice,) = parsed.notices
-    assert (notice.id, notice.size, notice.sequencer, notice.event_name, parsed.ignored) == (id, size, sequencer, event_name, ())
+    assert (notice.id, notice.size, notice.sequencer, notice.event_name, parsed.ignored) == (
+        id,
+        size,
+        sequencer,
+        event_name,
+        (),
+    )
     assert notice.event_time_ms is not None and notice.etag
 
 
-@pytest.mark.parametrize("name, id, via", [
-    ("lambda-sqs-s3-put.derived", PUT, "s3"), ("lambda-sqs-sns-s3-put.derived", PUT, "sns"), ("lambda-sqs-eventbridge-object-created.derived", EVENT, "eventbridge")])
+@pytest.mark.parametrize(
+    "name, id, via",
+    [
+        ("lambda-sqs-s3-put.derived", PUT, "s3"),
+        ("lambda-sqs-sns-s3-put.derived", PUT, "sns"),
+        ("lambda-sqs-eventbridge-object-created.derived", EVENT, "eventbridge"),
+    ],
+)
 def test_a_sample_as_lambda_gets_it_from_the_queue_names_the_same_object(name, id, via):
     inbox = open_inbox(sample(name))
     (notice,) = inbox.notices
@@ -75,8 +119,17 @@ class NeverLaunched:
 
 def service():
     said = []
-    made = Service(lambda service: NeverLaunched(), account="123456789012", region="us-east-1", changed=lambda run, previous: said.append(state_change(run, previous, account="123456789012", region="us-east-1")))
-    application = made.create_application({"name": "sluice", "releaseLabel": "emr-7.14.0", "type": "SPARK", "architecture": "ARM64", "clientToken": "t"})["applicationId"]
+    made = Service(
+        lambda service: NeverLaunched(),
+        account="123456789012",
+        region="us-east-1",
+        changed=lambda run, previous: said.append(
+            state_change(run, previous, account="123456789012", region="us-east-1")
+        ),
+    )
+    application = made.create_application(
+        {"name": "sluice", "releaseLabel": "emr-7.14.0", "type": "SPARK", "architecture": "ARM64", "clientToken": "t"}
+    )["applicationId"]
     return made, application, said
 
 
@@ -130,7 +183,11 @@ def beyond(shape, value, path=""):
         pattern, limits = shape.metadata.get("pattern"), shape.metadata
         if shape.enum and value not in shape.enum:
             yield f"{path} is {value!r}, and none of {shape.enum}"
-        if pattern and not re.fullmatch(pattern, value, re.DOTALL) or not limits.get("min", 0) <= len(value) <= limits.get("max", len(value)):
+        if (
+            pattern
+            and not re.fullmatch(pattern, value, re.DOTALL)
+            or not limits.get("min", 0) <= len(value) <= limits.get("max", len(value))
+        ):
             yield f"{path} is {value!r}, which is not {limits}"
     elif shape.type_name == "timestamp":
         if not isinstance(value, float):
@@ -158,10 +215,16 @@ def test_what_the_stand_in_says_of_applications_and_runs_is_what_the_services_mo
     (started,) = emulated.active_runs()
     emulated.move(started, state, details)
     told = {
-        "GetJobRun": emulated.get_job_run(application, started.id), "GetApplication": emulated.get_application(application), "ListApplications": emulated.list_applications(states=[]),
-        "ListJobRuns": emulated.list_job_runs(application, states=[], created_after=None, created_before=None, most=50, token=""),
+        "GetJobRun": emulated.get_job_run(application, started.id),
+        "GetApplication": emulated.get_application(application),
+        "ListApplications": emulated.list_applications(states=[]),
+        "ListJobRuns": emulated.list_job_runs(
+            application, states=[], created_after=None, created_before=None, most=50, token=""
+        ),
     }
-    assert {operation: found for operation, answer in told.items() if (found := refused(operation, answer, answer=True))} == {}
+    assert {
+        operation: found for operation, answer in told.items() if (found := refused(operation, answer, answer=True))
+    } == {}
 
 
 # ---- what is asked for
@@ -169,20 +232,33 @@ def test_what_the_stand_in_says_of_applications_and_runs_is_what_the_services_mo
 
 def names(value, path=""):
     """Every member of a structure by its path."""
-    return {below for name, each in value.items() for below in (f"{path}{name}", *names(each, f"{path}{name}."))} if isinstance(value, dict) else set()
+    return (
+        {below for name, each in value.items() for below in (f"{path}{name}", *names(each, f"{path}{name}."))}
+        if isinstance(value, dict)
+        else set()
+    )
 
 
 def settings(request):
-    return {word.partition("=")[0] for word in request["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"].split() if word != "--conf"}
+    return {
+        word.partition("=")[0]
+        for word in request["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"].split()
+        if word != "--conf"
+    }
 
 
 def test_start_job_run_has_every_member_and_setting_of_the_sample_and_nothing_that_the_model_refuses():
     wanted = sample("start-job-run-request.derived")
     assert names(wanted) - names(REQUEST) == set() and settings(wanted) - settings(REQUEST) == set()
     assert names(REQUEST) - names(wanted) == {"executionIamPolicy", "executionIamPolicy.policy"}
-    assert wanted["jobDriver"]["sparkSubmit"]["entryPointArguments"][::2] == REQUEST["jobDriver"]["sparkSubmit"]["entryPointArguments"][:6:2]
+    assert (
+        wanted["jobDriver"]["sparkSubmit"]["entryPointArguments"][::2]
+        == REQUEST["jobDriver"]["sparkSubmit"]["entryPointArguments"][:6:2]
+    )
     assert refused("StartJobRun", REQUEST) == []
-    assert refused("StartJobRun", {**REQUEST, "name": " ", "mode": "LATER", "clientToken": "a b", "nmae": "x"}), "the comparison finds what is wrong"
+    assert refused("StartJobRun", {**REQUEST, "name": " ", "mode": "LATER", "clientToken": "a b", "nmae": "x"}), (
+        "the comparison finds what is wrong"
+    )
 
 
 def test_the_state_machine_names_the_request_as_the_samples_do():

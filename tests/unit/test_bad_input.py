@@ -1,4 +1,5 @@
 """Whatever comes is refused under a code of its own, at its head or in its task, and every code that refuses input has a case."""
+
 from __future__ import annotations
 
 import importlib
@@ -36,21 +37,72 @@ STORED = plan_read(CONFIG, batch="b", writers=[read_writer_schema(json.loads(jso
 
 #: Codes that are not about what an object or a row holds: each says who meets it instead.
 OF_OTHERS = {
-    "error": "the base", "header_cut": "never leaves its package: more is read", "unchanged": "an answer to a question", "schema_not_inferred": "a mistake of the program",
-    "announcement_refused": "announce", "batch_taken": "the driver", "change_refused": "config push", "cleaning_unfinished": "housekeeping", "clock_behind": "the driver",
-    "commit_not_newest": "the driver", "configuration_unreadable": "admit", "configuration_missing": "admit", "foreign_objects": "settling", "invalid_configuration": "config push", "lane_lost": "the driver",
-    "lanes_failed": "supervise", "lane_not_paused": "sluice rebuild", "move_incomplete": "sluice rebuild", "ledger_busy": "every user of the ledger", "manifest_missing": "a take-over", "message_unfinished": "admit", "settings_missing": "every function",
-    "spark_died": "the driver", "two_topics": "claiming", "still_unfinished": "the driver", "service_not_for_table": "table services",
-    "service_unfinished": "table services", "table_differs": "the driver", "unidentified_object": "a notice, not an object",
-    "no_such_commit": "reading a timeline", "unreadable_commit": "reading a timeline", "unknown_job_run": "the driver", "unreadable_manifest": "a take-over", "unreadable_schema_history": "sluice schema", "unsettled_parts": "settling", "unusable_request": "starting a run",
-    "catalog_denied": "catalog sync", "catalog_name_taken": "catalog sync", "catalog_partition_keys_differ": "catalog sync", "catalog_raced": "catalog sync", "catalog_refused": "catalog sync",
-    "no_statement": "sluice table ddl", "table_not_configured": "catalog sync", "unexpected_partition": "catalog sync",
-    "engine_does_not_fit": "a run's first look at its engine", "no_hudi_bundle": "a run's first look at its engine", "bundle_out_of_reach": "a run's first look at its engine",
-    "not_a_jar": "a run's first look at its engine", "not_a_class": "a run's first look at its engine", "unreadable_report": "sluice doctor",
-    "unusable_catalog_request": "catalog sync", "unusable_commit_schema": "catalog sync",
+    "error": "the base",
+    "header_cut": "never leaves its package: more is read",
+    "unchanged": "an answer to a question",
+    "schema_not_inferred": "a mistake of the program",
+    "announcement_refused": "announce",
+    "batch_taken": "the driver",
+    "change_refused": "config push",
+    "cleaning_unfinished": "housekeeping",
+    "clock_behind": "the driver",
+    "commit_not_newest": "the driver",
+    "configuration_unreadable": "admit",
+    "configuration_missing": "admit",
+    "foreign_objects": "settling",
+    "invalid_configuration": "config push",
+    "lane_lost": "the driver",
+    "lanes_failed": "supervise",
+    "lane_not_paused": "sluice rebuild",
+    "move_incomplete": "sluice rebuild",
+    "ledger_busy": "every user of the ledger",
+    "manifest_missing": "a take-over",
+    "message_unfinished": "admit",
+    "settings_missing": "every function",
+    "spark_died": "the driver",
+    "two_topics": "claiming",
+    "still_unfinished": "the driver",
+    "service_not_for_table": "table services",
+    "service_unfinished": "table services",
+    "table_differs": "the driver",
+    "unidentified_object": "a notice, not an object",
+    "no_such_commit": "reading a timeline",
+    "unreadable_commit": "reading a timeline",
+    "unknown_job_run": "the driver",
+    "unreadable_manifest": "a take-over",
+    "unreadable_schema_history": "sluice schema",
+    "unsettled_parts": "settling",
+    "unusable_request": "starting a run",
+    "catalog_denied": "catalog sync",
+    "catalog_name_taken": "catalog sync",
+    "catalog_partition_keys_differ": "catalog sync",
+    "catalog_raced": "catalog sync",
+    "catalog_refused": "catalog sync",
+    "no_statement": "sluice table ddl",
+    "table_not_configured": "catalog sync",
+    "unexpected_partition": "catalog sync",
+    "engine_does_not_fit": "a run's first look at its engine",
+    "no_hudi_bundle": "a run's first look at its engine",
+    "bundle_out_of_reach": "a run's first look at its engine",
+    "not_a_jar": "a run's first look at its engine",
+    "not_a_class": "a run's first look at its engine",
+    "unreadable_report": "sluice doctor",
+    "unusable_catalog_request": "catalog sync",
+    "unusable_commit_schema": "catalog sync",
 }
 #: Codes of input that no bytes of an object alone can bring about: here, in test_offset_overlap.py, in test_plain_records.py, in test_key_texts.py and in test_decoding.py.
-ELSEWHERE = {"below_purge_floor", "lost_before_read", "object_archived", "unsupported_format", "overlap", "no_coordinates", "unusable_record_key", "unusable_partition_value", "inexact_record_key", "unreadable_object"}
+ELSEWHERE = {
+    "below_purge_floor",
+    "lost_before_read",
+    "object_archived",
+    "unsupported_format",
+    "overlap",
+    "no_coordinates",
+    "unusable_record_key",
+    "unusable_partition_value",
+    "inexact_record_key",
+    "unreadable_object",
+}
 
 
 class Bucket:
@@ -86,12 +138,23 @@ class Archive:
     """S3 whose every object a lifecycle rule has moved to an archive."""
 
     def get_object(self, **_: Any) -> None:
-        raise ClientError({"Error": {"Code": "InvalidObjectState", "Message": "The operation is not valid for the object's storage class", "StorageClass": "DEEP_ARCHIVE"}}, "GetObject")
+        raise ClientError(
+            {
+                "Error": {
+                    "Code": "InvalidObjectState",
+                    "Message": "The operation is not valid for the object's storage class",
+                    "StorageClass": "DEEP_ARCHIVE",
+                }
+            },
+            "GetObject",
+        )
 
 
 def judged(key: str, size: int | None, body: bytes | None, bucket: Any = None) -> tuple[str, str]:
     """State, and code, rule or reason, by admission alone."""
-    admission = Admission(ledger=None, heads=Heads(bucket or Bucket(body)), schemas=Schemas(), fit=NoTableYet(), now=lambda: 0)
+    admission = Admission(
+        ledger=None, heads=Heads(bucket or Bucket(body)), schemas=Schemas(), fit=NoTableYet(), now=lambda: 0
+    )
     _, verdict, _ = admission.judge(ObjectId("bronze", key, "v"), size, CONFIGURATION)
     return verdict.state, verdict.code or verdict.rule or verdict.reason or ""
 
@@ -102,15 +165,22 @@ def becomes(case: Case) -> tuple[str, str, int]:
     state, code = judged(key, len(case.body), case.body)
     if state != PENDING:
         return state, code, 0
-    item = ManifestObject("bronze", key, "v", len(case.body), None, JSON if "json" in case.ending else case.ending, TOPIC, 0, 500, 0)
+    item = ManifestObject(
+        "bronze", key, "v", len(case.body), None, JSON if "json" in case.ending else case.ending, TOPIC, 0, 500, 0
+    )
     try:
         if item.format == JSON:
             schemas, inferred = json_schemas(case.body, {}, LIMITS)
         else:
             schemas, inferred = [read_head(Bucket(case.body), item.id, item.format, LIMITS).schema], False
         writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in schemas]
-        planned = plan_read(CONFIG, batch="b", writers=writers, stored=STORED if code_of_stored(case) else None,
-                            inferred={item.id.hash: json.dumps(schemas[0])} if inferred else None)
+        planned = plan_read(
+            CONFIG,
+            batch="b",
+            writers=writers,
+            stored=STORED if code_of_stored(case) else None,
+            inferred={item.id.hash: json.dumps(schemas[0])} if inferred else None,
+        )
         if planned.refused:
             return "quarantined", next(iter(planned.refused.values())).code, 0
         found = decode(case.body, item, planned.plan)
@@ -131,7 +201,9 @@ def test_bad_input_is_refused_under_its_code(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("key", "size", "state", "why"), KEYS, ids=[key[-40:] for key, *_ in KEYS])
-def test_a_key_that_leads_nowhere_is_parked_or_ignored_with_the_reason(key: str, size: int, state: str, why: str) -> None:
+def test_a_key_that_leads_nowhere_is_parked_or_ignored_with_the_reason(
+    key: str, size: int, state: str, why: str
+) -> None:
     found = judged(key, size, avro(change()))
     assert found[0] == state and why in found[1]
 
@@ -142,8 +214,13 @@ def test_an_object_that_is_gone_before_it_was_read_is_lost() -> None:
 
 @pytest.mark.parametrize("ending", ["avro", "json", "parquet"])
 def test_an_object_in_an_archive_is_set_aside_until_it_is_restored_and_stops_no_other(ending: str) -> None:
-    assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.{ending}", 10, None, Objects(Archive())) == ("quarantined", "object_archived")
-    with pytest.raises(ObjectArchived) as refused:  # and so by a run that comes after the rule did: it isn't S3's trouble, which Spark would repeat
+    assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.{ending}", 10, None, Objects(Archive())) == (
+        "quarantined",
+        "object_archived",
+    )
+    with pytest.raises(
+        ObjectArchived
+    ) as refused:  # and so by a run that comes after the rule did: it isn't S3's trouble, which Spark would repeat
         Objects(Archive()).whole(ObjectId("bronze", "k", "v"))
     assert not refused.value.retriable and refused.value.facts["storage_class"] == "DEEP_ARCHIVE"
 

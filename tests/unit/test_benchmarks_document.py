@@ -1,4 +1,5 @@
 """docs/benchmarks.md is what the raw results beside it say, caveats first; admit's own benchmark counts what it claims to."""
+
 import pytest
 
 from sluice_bench import admit

@@ -1,4 +1,5 @@
 """The benchmark of bytes written: its changes, and how it counts."""
+
 import io
 from collections import Counter
 
@@ -29,9 +30,22 @@ def test_what_is_new_or_changed_counts_by_its_kind_and_another_file_of_a_group_a
         (tmp_path / path).write_bytes(b"x" * size)
 
     written = WrittenBytes(tmp_path)
-    for path, size in (("a-0_0-1-1_2026.parquet", 10), ("p=1/.b-0_2026.log.1_0-1-1", 4), (".hoodie/1.deltacommit", 2), (".hoodie/metadata/files/x.hfile", 7), (".hoodie/.1.deltacommit.crc", 99)):
+    for path, size in (
+        ("a-0_0-1-1_2026.parquet", 10),
+        ("p=1/.b-0_2026.log.1_0-1-1", 4),
+        (".hoodie/1.deltacommit", 2),
+        (".hoodie/metadata/files/x.hfile", 7),
+        (".hoodie/.1.deltacommit.crc", 99),
+    ):
         write(path, size)
-    assert written.look() == {"base_files": 10, "log_files": 4, "timeline": 2, "deltacommit": 1, "metadata_table": 7, "rewritten": 0}
+    assert written.look() == {
+        "base_files": 10,
+        "log_files": 4,
+        "timeline": 2,
+        "deltacommit": 1,
+        "metadata_table": 7,
+        "rewritten": 0,
+    }
     assert not written.look()
     write("a-0_0-2-2_2027.parquet", 11)
     write("c-0_0-2-2_2027.parquet", 5)

@@ -1,4 +1,5 @@
 """The catalog's names and partitions by pattern and by folder, and what tables.yaml may say of them."""
+
 import pytest
 
 from sluice.catalog_names import CatalogRule, catalog_names
@@ -10,7 +11,13 @@ from sluice_cli.yaml_lines import ConfigurationMistakes
 
 
 def rule_of(catalog, defaults=""):
-    return read_tables(f"defaults: {{{defaults}}}\ntables:\n  - {{topic: a.b, table: shop.orders, record_key: id, catalog: {catalog}}}\n").rules[0].catalog
+    return (
+        read_tables(
+            f"defaults: {{{defaults}}}\ntables:\n  - {{topic: a.b, table: shop.orders, record_key: id, catalog: {catalog}}}\n"
+        )
+        .rules[0]
+        .catalog
+    )
 
 
 @pytest.mark.parametrize(("written", "rule"), [
@@ -39,7 +46,7 @@ def test_a_pattern_that_gives_no_name_or_one_for_two_tables_is_a_mistake_with_it
 def test_a_configuration_keeps_its_version_where_nobody_says_anything_of_the_catalog():
     plain = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id}\n")
     assert "catalog" not in plain.to_json()
-    told = read_tables('tables:\n  - {topic: a.b, table: shop.orders, record_key: id, catalog: {views: off}}\n')
+    told = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id, catalog: {views: off}}\n")
     assert Configuration.from_json(told.to_json()).rules[0].catalog == CatalogRule(views=None)
     assert told.table_for_topic("a.b").catalog.views is None
 

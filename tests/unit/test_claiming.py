@@ -1,11 +1,21 @@
 """What a run may claim: the predicate, turns between tables, budgets, and when the rest comes due."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
 
-from sluice.claiming import Budget, PendingObject, TableState, claimable, claimable_tables, configured_tables, fed_by, plan_claim
+from sluice.claiming import (
+    Budget,
+    PendingObject,
+    TableState,
+    claimable,
+    claimable_tables,
+    configured_tables,
+    fed_by,
+    plan_claim,
+)
 from sluice.configuration import Configuration
 from sluice.identity import ObjectId
 from sluice.table_config import TableConfig
@@ -16,11 +26,24 @@ WIDE = Budget(1_000, 1 << 40)
 
 
 def a_config(table="shop.a", freshness_s=60, paused=False):
-    return TableConfig(table, *table.split("."), topic=table, record_key=("id",), freshness_s=freshness_s, paused=paused)
+    return TableConfig(
+        table, *table.split("."), topic=table, record_key=("id",), freshness_s=freshness_s, paused=paused
+    )
 
 
 def waiting(n, table="shop.a", size=1, at=None):
-    return PendingObject(ObjectId("bronze", f"{table}/{n}", "v"), table, size, NOW - 500 + n if at is None else at, None, "avro", table, 0, n, 0)
+    return PendingObject(
+        ObjectId("bronze", f"{table}/{n}", "v"),
+        table,
+        size,
+        NOW - 500 + n if at is None else at,
+        None,
+        "avro",
+        table,
+        0,
+        n,
+        0,
+    )
 
 
 def planned(pending, budget=WIDE, states=(), configs=None, now=NOW):
@@ -29,18 +52,21 @@ def planned(pending, budget=WIDE, states=(), configs=None, now=NOW):
 
 
 class TestClaimable:
-    @pytest.mark.parametrize(("config", "state", "expected"), [
-        (a_config(), TableState("shop.a"), True),
-        (None, TableState("shop.a"), False),
-        (a_config(paused=True), TableState("shop.a"), False),
-        (a_config(), TableState("shop.a", paused=True), False),
-        (a_config(), TableState("shop.a", rebuild={"to": "aside"}), False),
-        (a_config(), TableState("shop.a", backoff_until=NOW + 1), False),
-        (a_config(), TableState("shop.a", backoff_until=NOW), True),
-        (a_config(), TableState("shop.a", last_commit_at=NOW - 59_999), False),
-        (a_config(), TableState("shop.a", last_commit_at=NOW - 60_000), True),
-        (a_config(freshness_s=0), TableState("shop.a", last_commit_at=NOW), True),
-    ])
+    @pytest.mark.parametrize(
+        ("config", "state", "expected"),
+        [
+            (a_config(), TableState("shop.a"), True),
+            (None, TableState("shop.a"), False),
+            (a_config(paused=True), TableState("shop.a"), False),
+            (a_config(), TableState("shop.a", paused=True), False),
+            (a_config(), TableState("shop.a", rebuild={"to": "aside"}), False),
+            (a_config(), TableState("shop.a", backoff_until=NOW + 1), False),
+            (a_config(), TableState("shop.a", backoff_until=NOW), True),
+            (a_config(), TableState("shop.a", last_commit_at=NOW - 59_999), False),
+            (a_config(), TableState("shop.a", last_commit_at=NOW - 60_000), True),
+            (a_config(freshness_s=0), TableState("shop.a", last_commit_at=NOW), True),
+        ],
+    )
     def test_it_is_configured_not_paused_not_backing_off_and_old_enough(self, config, state, expected):
         assert claimable(config, state, NOW) is expected
 
@@ -56,16 +82,32 @@ class TestTurns:
         assert plan.objects == {"shop.b": (waiting(1, "shop.b"),)}
 
     def test_bytes_stop_a_table_and_let_smaller_objects_of_others_through(self):
-        plan = planned([waiting(1, "shop.a", 6), waiting(2, "shop.b", 3), waiting(3, "shop.a", 6), waiting(4, "shop.b", 1)], Budget(10, 10))
+        plan = planned(
+            [waiting(1, "shop.a", 6), waiting(2, "shop.b", 3), waiting(3, "shop.a", 6), waiting(4, "shop.b", 1)],
+            Budget(10, 10),
+        )
         assert [item.offset for found in plan.objects.values() for item in found] == [1, 2, 4]
         assert plan.next_due_at == NOW
 
     def test_rows_are_estimated_from_what_the_tables_objects_held_and_stop_a_table_like_bytes(self):
-        dense, unknown = TableState("shop.a", totals={"read": 300, "bytes_read": 100}), TableState("shop.b", totals={"read": 5})
+        dense, unknown = (
+            TableState("shop.a", totals={"read": 300, "bytes_read": 100}),
+            TableState("shop.b", totals={"read": 5}),
+        )
         pending = [waiting(n, "shop.a", 10) for n in range(4)] + [waiting(n, "shop.b", 10) for n in (5, 6)]
         plan = planned(pending, Budget(1_000, 1 << 40, rows=70), (dense, unknown))
-        assert {table: len(found) for table, found in plan.objects.items()} == {"shop.a": 2, "shop.b": 2} and plan.next_due_at == NOW
-        assert len(planned([waiting(1, size=100), waiting(2, size=1)], Budget(9, 1 << 40, rows=1), (dense,)).objects["shop.a"]) == 1
+        assert {table: len(found) for table, found in plan.objects.items()} == {
+            "shop.a": 2,
+            "shop.b": 2,
+        } and plan.next_due_at == NOW
+        assert (
+            len(
+                planned([waiting(1, size=100), waiting(2, size=1)], Budget(9, 1 << 40, rows=1), (dense,)).objects[
+                    "shop.a"
+                ]
+            )
+            == 1
+        )
 
     def test_an_object_larger_than_the_budget_is_claimed_alone(self):
         plan = planned([waiting(1, size=100), waiting(2)], Budget(10, 10))
@@ -88,7 +130,10 @@ class TestDue:
 
 def test_a_topic_that_changed_its_table_hides_neither_table_from_the_other():
     old, new = waiting(1, "shop.old", at=NOW), waiting(2, "shop.new", at=NOW - 1)
-    pending = [replace(new, topic="t"), replace(old, topic="t")]  # the old one was admitted last, by a configuration read before
+    pending = [
+        replace(new, topic="t"),
+        replace(old, topic="t"),
+    ]  # the old one was admitted last, by a configuration read before
     configuration = Configuration((TableRule("shop.new", ("id",), topic="t"),))
     assert list(configured_tables(configuration, "main", pending)) == ["shop.new"]
 
@@ -99,10 +144,14 @@ def test_objects_of_another_topic_than_the_one_that_feeds_their_table_wait_and_s
     one, two = (replace(waiting(n, "crm.user"), topic=f"db{n}.public.user") for n in (1, 2))
     fed = TableState("crm.user", pinned={"topic": "db2.public.user"})
     for state, own in ((TableState("crm.user"), one), (fed, two)):
-        configs = fed_by(configuration, "main", configured_tables(configuration, "main", [one, two]), {"crm.user": state})
+        configs = fed_by(
+            configuration, "main", configured_tables(configuration, "main", [one, two]), {"crm.user": state}
+        )
         plan = plan_claim([one, two], configs, {"crm.user": state}, WIDE, NOW)
         assert (plan.objects, plan.next_due_at) == ({"crm.user": (own,)}, None)
     assert claimable_tables(configuration, "main", [one], {"crm.user": fed}, NOW) == ()
     assert claimable_tables(configuration, "main", [two], {"crm.user": fed}, NOW) == ("crm.user",)
     renamed = Configuration((TableRule("crm.user", ("id",), topic="db1.public.user"),))
-    assert claimable_tables(renamed, "main", [one], {"crm.user": fed}, NOW) == ("crm.user",), "no rule gives it the other any more"
+    assert claimable_tables(renamed, "main", [one], {"crm.user": fed}, NOW) == ("crm.user",), (
+        "no rule gives it the other any more"
+    )

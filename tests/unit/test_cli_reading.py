@@ -1,4 +1,5 @@
 """Silver tables as Spark and Hudi 1.0.2 wrote them (tests/data/hudi_tables), read without a JVM."""
+
 import datetime as dt
 import json
 from decimal import Decimal
@@ -102,7 +103,9 @@ def test_all_tables_are_found(silver):
     assert tables_in(silver) == ("crm.user", "ecomm.date", "moma.artists", "moma.works")
 
 
-@pytest.mark.parametrize("name", ["moma.nothing", "nothing.artists", "artists", "..crm.user", "crm.../crm/user", "crm.user/"])
+@pytest.mark.parametrize(
+    "name", ["moma.nothing", "nothing.artists", "artists", "..crm.user", "crm.../crm/user", "crm.user/"]
+)
 def test_an_unknown_table_is_answered_with_those_there_are(silver, name):
     with pytest.raises(UnknownTable, match=r"crm\.user, ecomm\.date"):
         open_table(silver, name)
@@ -125,7 +128,10 @@ def test_a_table_that_cannot_be_read_says_so_in_one_line(tmp_path):
     ("sql", "named"),
     [
         ('select * from crm."user" u join ecomm."date" d using (id)', [("crm", "user"), ("ecomm", "date")]),
-        ("with w as (select * from moma.works) select * from w where id in (select id from moma.artists)", [("moma", "works"), ("moma", "artists")]),
+        (
+            "with w as (select * from moma.works) select * from w where id in (select id from moma.artists)",
+            [("moma", "works"), ("moma", "artists")],
+        ),
         ("from moma.works", [("moma", "works")]),
         ("describe moma.works", [("moma", "works")]),
         ("select * from (pivot moma.works on nationality in ('German'))", [("moma", "works")]),
@@ -136,7 +142,9 @@ def test_the_tables_that_a_statement_names_are_known_from_its_syntax(connection,
     assert sorted(table_references(connection, sql)) == sorted(named)
 
 
-@pytest.mark.parametrize("sql", ["drop table crm.user", "copy crm.user to '/tmp/x'", "select 1; select 2", "selec", "show tables", ""])
+@pytest.mark.parametrize(
+    "sql", ["drop table crm.user", "copy crm.user to '/tmp/x'", "select 1; select 2", "selec", "show tables", ""]
+)
 def test_only_one_select_is_taken(connection, sql):
     with pytest.raises(InvalidQuery):
         table_references(connection, sql)
@@ -161,7 +169,11 @@ def test_a_hidden_column_that_is_asked_for_by_name_points_to_the_option(silver):
 
 
 def test_what_duckdb_advises_is_the_next_step(silver):
-    for sql, advice in (("select nam from moma.works", 'Candidate bindings: "name"'), ("select floorr(id) from moma.works", 'Did you mean "floor"'), ("select * from work", "database.table")):
+    for sql, advice in (
+        ("select nam from moma.works", 'Candidate bindings: "name"'),
+        ("select floorr(id) from moma.works", 'Did you mean "floor"'),
+        ("select * from work", "database.table"),
+    ):
         with pytest.raises(InvalidQuery) as refused:
             answer(silver, sql)
         assert advice in refused.value.next_step
@@ -174,8 +186,15 @@ def on_silver(silver, monkeypatch):
 
 def test_json_is_one_object_per_line_with_nothing_rounded(on_silver, capsys):
     assert run(["query", "--json", "select id, fee, photo, seen, born, tags from moma.works where id = 5"]) == 0
-    line, = capsys.readouterr().out.splitlines()
-    assert json.loads(line) == {"id": 5, "fee": "17.50", "photo": "AP8F", "seen": "2024-01-01T10:00:05.123456Z", "born": "1905-01-02", "tags": ["a", None]}
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == {
+        "id": 5,
+        "fee": "17.50",
+        "photo": "AP8F",
+        "seen": "2024-01-01T10:00:05.123456Z",
+        "born": "1905-01-02",
+        "tags": ["a", None],
+    }
 
 
 def test_csv_has_a_header_and_empty_nulls(on_silver, capsys):
@@ -193,7 +212,9 @@ def test_sums_are_numbers_and_equal_names_are_told_apart(on_silver, capsys):
     assert json.loads(capsys.readouterr().out) == {"id": 26, "id_1": 6}
 
 
-@pytest.mark.parametrize("sql", ["select * from crm.nobody", "select nothing from moma.works", "select 'x'::int", "delete from crm.user"])
+@pytest.mark.parametrize(
+    "sql", ["select * from crm.nobody", "select nothing from moma.works", "select 'x'::int", "delete from crm.user"]
+)
 def test_a_wrong_statement_ends_with_two_and_one_line(on_silver, capsys, sql):
     assert run(["query", sql]) == 2
     told = capsys.readouterr().err

@@ -1,4 +1,5 @@
 """Which stack a verb works on, and what it tells the readers of silver about it."""
+
 import json
 from pathlib import Path
 
@@ -29,7 +30,12 @@ def test_a_local_stack_is_found_from_a_folder_below_it(described, tmp_path):
     below.mkdir(parents=True)
     assert local_file({}, below) == described
     target = find_target(None, {}, below)
-    assert (target.kind, target.bronze, target.ledger_table, target.described) == ("local", "b", "l", "local stack sluice-local at http://127.0.0.1:1")
+    assert (target.kind, target.bronze, target.ledger_table, target.described) == (
+        "local",
+        "b",
+        "l",
+        "local stack sluice-local at http://127.0.0.1:1",
+    )
 
 
 def test_sluice_home_names_the_folder_of_the_file_and_nothing_else_is_looked_at(described, tmp_path):
@@ -50,7 +56,14 @@ def test_no_endpoint_is_given_for_aws_itself(described, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, f"my-{name}")
     deployed = local_target(described).__class__(
-        kind="deployed", stack="s", region="eu-central-1", bronze="b", silver="s", artifacts="a", ledger_table="l", described="s",
+        kind="deployed",
+        stack="s",
+        region="eu-central-1",
+        bronze="b",
+        silver="s",
+        artifacts="a",
+        ledger_table="l",
+        described="s",
     )
     assert deployed.storage_options() == {
         "aws_region": "eu-central-1", "aws_access_key_id": "my-AWS_ACCESS_KEY_ID", "aws_secret_access_key": "my-AWS_SECRET_ACCESS_KEY",
@@ -77,12 +90,16 @@ def test_a_stack_that_has_ended_is_said_in_one_line(described, monkeypatch, tmp_
     ]
 
 
-@pytest.mark.parametrize(("prefix", "key"), [("", "a/b"), ("topics", "topics/a/b"), ("topics/", "topics/a/b"), ("topics//", "topics/a/b")])
+@pytest.mark.parametrize(
+    ("prefix", "key"), [("", "a/b"), ("topics", "topics/a/b"), ("topics/", "topics/a/b"), ("topics//", "topics/a/b")]
+)
 def test_a_prefix_is_joined_with_exactly_one_slash(prefix, key):
     assert joined(prefix, "a/b") == key
 
 
-@pytest.mark.parametrize("verb", ["put", "wait", "status", "query", "pause", "resume", "doctor", "package", "local", "config"])
+@pytest.mark.parametrize(
+    "verb", ["put", "wait", "status", "query", "pause", "resume", "doctor", "package", "local", "config"]
+)
 def test_every_verb_explains_itself(verb, capsys):
     assert run([verb, "--help"]) == 0
     out = capsys.readouterr().out

@@ -1,4 +1,5 @@
 """Arrow values as JSON has them."""
+
 import datetime as dt
 import io
 import json
@@ -12,7 +13,7 @@ from sluice_cli.values import column_names, far_timestamp, rows_of
 
 
 def one(array, **how):
-    (value,), = rows_of(pa.RecordBatch.from_arrays([array], names=["v"]), **how)
+    ((value,),) = rows_of(pa.RecordBatch.from_arrays([array], names=["v"]), **how)
     json.dumps(value, allow_nan=False)
     return value
 
@@ -67,7 +68,13 @@ def test_equal_column_names_are_told_apart():
 
 def test_sizes_and_ages_are_said_briefly():
     assert [human_bytes(size) for size in (0, 1023, 1536, 5 * 1024**4)] == ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
-    assert [human_age(age) for age in (-5, 999, 95_000, 3_600_000, 90_000_000)] == ["0 s", "0 s", "1 min 35 s", "1 h", "1 d 1 h"]
+    assert [human_age(age) for age in (-5, 999, 95_000, 3_600_000, 90_000_000)] == [
+        "0 s",
+        "0 s",
+        "1 min 35 s",
+        "1 h",
+        "1 d 1 h",
+    ]
     assert (counted(1, "object"), counted(2000, "object")) == ("1 object", "2,000 objects")
 
 

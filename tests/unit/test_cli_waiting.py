@@ -1,4 +1,5 @@
 """How `sluice wait` goes on, with a ledger and a bucket that change under it."""
+
 import pytest
 
 from sluice.claiming import TableState
@@ -11,7 +12,9 @@ from sluice_cli.wait_command import LONGEST_PAUSE_S, Waiter
 from sluice_cli.waiting import told_lane
 
 NOW = 1_700_000_000_000
-CONFIGURATION = Configuration((TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), freshness_s=60),))
+CONFIGURATION = Configuration(
+    (TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), freshness_s=60),)
+)
 A, B = (ObjectId("bronze", key, "v1") for key in "ab")
 
 
@@ -47,44 +50,75 @@ class World:
 
     def get_objects(self, ids):
         self.asked.append(list(ids))
-        return {identity: ObjectRecord(identity, self.states[identity], NOW, lane="main", table="crm.user", topic="crm.public.user") for identity in ids if identity in self.states}
+        return {
+            identity: ObjectRecord(
+                identity, self.states[identity], NOW, lane="main", table="crm.user", topic="crm.public.user"
+            )
+            for identity in ids
+            if identity in self.states
+        }
 
     def wait(self, timeout=60.0):
-        return Waiter(self, self, show=self.shown.append, configuration=lambda: CONFIGURATION, clock=lambda: self.seconds, sleep=self.sleep, now=lambda: NOW).wait(timeout)
+        return Waiter(
+            self,
+            self,
+            show=self.shown.append,
+            configuration=lambda: CONFIGURATION,
+            clock=lambda: self.seconds,
+            sleep=self.sleep,
+            now=lambda: NOW,
+        ).wait(timeout)
 
 
 def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
     world = World({}, {"states": {A: "pending"}}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
     outcome = world.wait()
     assert outcome.found.clean and outcome.found.counts == {"committed": 1}
-    assert [line.split("] ")[1] for line in world.shown] == [f"1 {state} · main: Spark is starting (4 s)" for state in ("unseen", "pending", "claimed")]
+    assert [line.split("] ")[1] for line in world.shown] == [
+        f"1 {state} · main: Spark is starting (4 s)" for state in ("unseen", "pending", "claimed")
+    ]
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [
         ({"last_commit_at": NOW - 37_000}, "crm.user is committed every 1 min at most (freshness): next in 23 s"),
-        ({"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000}, "crm.user failed and backs off: next in 30 s"),
+        (
+            {"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000},
+            "crm.user failed and backs off: next in 30 s",
+        ),
     ],
 )
 def test_where_a_table_holds_its_objects_back_the_progress_says_why_and_for_how_long(state, words):
-    world = World({"states": {A: "pending"}, "known": [TableState("crm.user", pinned={"topic": "crm.public.user"}, **state)]}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
+    world = World(
+        {"states": {A: "pending"}, "known": [TableState("crm.user", pinned={"topic": "crm.public.user"}, **state)]},
+        {"states": {A: "claimed"}},
+        {"states": {A: "committed"}},
+    )
     world.wait()
     assert [line.split(" · ")[2:] for line in world.shown] == [[words], []]
 
 
 def test_a_table_that_is_paused_ends_it_at_once():
     outcome = World({"states": {A: "pending"}, "known": [TableState("crm.user", paused=True)]}).wait(60)
-    assert [(table.table, table.lane, table.objects) for table in outcome.standing] == [("crm.user", "main", 1)] and outcome.seconds < 1
+    assert [(table.table, table.lane, table.objects) for table in outcome.standing] == [
+        ("crm.user", "main", 1)
+    ] and outcome.seconds < 1
 
 
 def test_an_object_that_arrived_meanwhile_is_waited_for_too():
-    world = World({"states": {A: "pending"}}, {"listed": [A, B], "states": {A: "committed"}}, {"states": {A: "committed", B: "committed"}})
+    world = World(
+        {"states": {A: "pending"}},
+        {"listed": [A, B], "states": {A: "committed"}},
+        {"states": {A: "committed", B: "committed"}},
+    )
     assert world.wait().found.counts == {"committed": 2}
 
 
 def test_settled_objects_are_not_asked_for_again():
-    world = World({"listed": [A, B], "states": {A: "committed", B: "pending"}}, {"states": {A: "committed", B: "committed"}})
+    world = World(
+        {"listed": [A, B], "states": {A: "committed", B: "pending"}}, {"states": {A: "committed", B: "committed"}}
+    )
     world.wait()
     assert world.asked == [[A, B], [B]]
 
@@ -107,7 +141,10 @@ def test_it_gives_up_at_its_timeout():
         (LaneState("l", arrivals=1), "a run is due"),
         (LaneState("l", due_at=NOW + 30_000), "idle, due in 30 s"),
         (LaneState("l", "starting", run_id="r", start_requested_at=NOW), "a run is requested (0 s)"),
-        (LaneState("l", "running", run_id="r", held_at=NOW - 60_000, pause_requested=True), "Spark is running for 1 min, pauses after its batch"),
+        (
+            LaneState("l", "running", run_id="r", held_at=NOW - 60_000, pause_requested=True),
+            "Spark is running for 1 min, pauses after its batch",
+        ),
         (LaneState("l", "paused"), "paused"),
         (LaneState("l", "halted", failures=5, reason="killed"), "halted after 5 failed runs: killed"),
         (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "backs off for 30 s after 1 failed run"),

@@ -1,4 +1,5 @@
 """Which table a topic goes to, and how a configuration travels."""
+
 import pytest
 
 from sluice.configuration import Configuration
@@ -7,16 +8,34 @@ from sluice.lane_config import LaneConfig
 from sluice.table_rule import TableRule
 
 RULES = (
-    TableRule(topic="shop.sales.order", table="sales.orders", record_key=("orderid", "line"), partition_by=("day",), table_type="mor", lane="big"),
+    TableRule(
+        topic="shop.sales.order",
+        table="sales.orders",
+        record_key=("orderid", "line"),
+        partition_by=("day",),
+        table_type="mor",
+        lane="big",
+    ),
     TableRule(topic="shop.*.*", table="{1}.{2}", record_key=("{2}id",), hudi={"a": "b"}),
-    TableRule(topic_regex=r"crm-(?P<region>[a-z]+)\.(?P<entity>\w+)", table="crm_{region}.{entity}", record_key=("id",), partition_by=("{1}_day",)),
+    TableRule(
+        topic_regex=r"crm-(?P<region>[a-z]+)\.(?P<entity>\w+)",
+        table="crm_{region}.{entity}",
+        record_key=("id",),
+        partition_by=("{1}_day",),
+    ),
 )
 CONFIGURATION = Configuration(rules=RULES, lanes=(LaneConfig(), LaneConfig(name="big", max_executors=3)))
 
 
 def test_the_first_rule_that_takes_a_topic_counts():
     table = CONFIGURATION.table_for_topic("shop.sales.order")
-    assert (table.table, table.database, table.name, table.record_key, table.lane) == ("sales.orders", "sales", "orders", ("orderid", "line"), "big")
+    assert (table.table, table.database, table.name, table.record_key, table.lane) == (
+        "sales.orders",
+        "sales",
+        "orders",
+        ("orderid", "line"),
+        "big",
+    )
 
 
 def test_a_pattern_names_table_and_key_from_the_parts_of_the_topic():
@@ -29,7 +48,10 @@ def test_a_regular_expression_names_them_from_its_groups():
     assert (table.table, table.partition_by) == ("crm_eu.person", ("eu_day",))
 
 
-@pytest.mark.parametrize("topic", ["shop.ems", "shop.ems.venue.old", "xshop.ems.venue", "shop..venue", "", "shop.ems.venue\n", "a/b", "x" * 250])
+@pytest.mark.parametrize(
+    "topic",
+    ["shop.ems", "shop.ems.venue.old", "xshop.ems.venue", "shop..venue", "", "shop.ems.venue\n", "a/b", "x" * 250],
+)
 def test_a_star_is_one_part_without_dots_and_the_whole_topic_counts(topic):
     match = CONFIGURATION.match_topic(topic)
     assert match.config is None and match.reason and CONFIGURATION.table_for_topic(topic) is None
@@ -56,10 +78,19 @@ def test_another_content_is_another_version():
     assert Configuration(rules=RULES[1:]).version != CONFIGURATION.version
 
 
-@pytest.mark.parametrize("text", [
-    "", "[]", "5", "{}", '{"format":2,"rules":[],"lanes":[]}', '{"format":1,"rules":[{"what":1}],"lanes":[]}', '{"format":1,"rules":[5],"lanes":[]}',
-    CONFIGURATION.to_json().replace("venue", "v").replace('"big"', '"huge"'),
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "5",
+        "{}",
+        '{"format":2,"rules":[],"lanes":[]}',
+        '{"format":1,"rules":[{"what":1}],"lanes":[]}',
+        '{"format":1,"rules":[5],"lanes":[]}',
+        CONFIGURATION.to_json().replace("venue", "v").replace('"big"', '"huge"'),
+    ],
+)
 def test_what_config_push_did_not_write_is_refused(text):
     with pytest.raises(InvalidConfiguration):
         Configuration.from_json(text)

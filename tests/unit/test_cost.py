@@ -1,4 +1,5 @@
 """What costs are made of, and that the document says what the code reckons."""
+
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -6,7 +7,18 @@ from types import SimpleNamespace
 import pytest
 
 from sluice import prices
-from sluice.cost_model import HOURS_A_MONTH, Assumptions, Besides, Load, besides_spark, crossover_hours_a_day, crossover_interval_s, scheduled_monthly, sluice_monthly, streaming_monthly
+from sluice.cost_model import (
+    HOURS_A_MONTH,
+    Assumptions,
+    Besides,
+    Load,
+    besides_spark,
+    crossover_hours_a_day,
+    crossover_interval_s,
+    scheduled_monthly,
+    sluice_monthly,
+    streaming_monthly,
+)
 from sluice_cli.cost_command import LOADS, RunCost, besides_of, besides_runs, by_table, crossover_lines, table_of
 from sluice_cli.main import run
 
@@ -14,11 +26,16 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cost.md"
 
 
 def batch(run_id, **sizes):
-    return SimpleNamespace(manifest=SimpleNamespace(run=run_id, tables={name: SimpleNamespace(bytes=size) for name, size in sizes.items()}))
+    return SimpleNamespace(
+        manifest=SimpleNamespace(run=run_id, tables={name: SimpleNamespace(bytes=size) for name, size in sizes.items()})
+    )
 
 
 def test_a_runs_cost_goes_to_its_tables_by_their_bytes_and_every_cent_goes_somewhere():
-    told = by_table({"r1": 1.0, "r2": 0.5, "r3": 0.2}, [batch("r1", a=3 * 10**9), batch("r1", b=10**9), batch("r2", a=0, b=0), batch("older", a=1)])
+    told = by_table(
+        {"r1": 1.0, "r2": 0.5, "r3": 0.2},
+        [batch("r1", a=3 * 10**9), batch("r1", b=10**9), batch("r2", a=0, b=0), batch("older", a=1)],
+    )
     assert told["a"] == {"gb": 3.0, "usd": pytest.approx(0.75 + 0.25), "usd_per_gb": pytest.approx(1 / 3)}
     assert told["(idle)"]["usd"] == 0.2 and sum(one["usd"] for one in told.values()) == pytest.approx(1.7)
 
@@ -50,7 +67,9 @@ def test_a_schedule_costs_by_its_starts_whatever_comes():
 
 def test_prices_have_a_date_and_a_region_and_arm_is_cheaper():
     assert prices.AS_OF.count("-") == 1 and prices.REGION == "us-east-1"
-    assert prices.spark_usd("ARM64", vcpu_hours=1, memory_gb_hours=1) < prices.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=1)
+    assert prices.spark_usd("ARM64", vcpu_hours=1, memory_gb_hours=1) < prices.spark_usd(
+        "X86_64", vcpu_hours=1, memory_gb_hours=1
+    )
 
 
 def test_the_document_says_what_is_reckoned():
@@ -66,13 +85,22 @@ def test_the_document_says_what_is_reckoned():
 
 def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
     def batch(run_id, *objects):
-        return SimpleNamespace(manifest=SimpleNamespace(run=run_id, tables={str(number): SimpleNamespace(objects=range(count)) for number, count in enumerate(objects)}))
+        return SimpleNamespace(
+            manifest=SimpleNamespace(
+                run=run_id,
+                tables={str(number): SimpleNamespace(objects=range(count)) for number, count in enumerate(objects)},
+            )
+        )
 
-    told = besides_runs([RunCost("r1", "SUCCESS", 4.0, 14.0, 1.0)], [batch("r1", 3, 1), batch("r1", 2), batch("another", 9)])
+    told = besides_runs(
+        [RunCost("r1", "SUCCESS", 4.0, 14.0, 1.0)], [batch("r1", 3, 1), batch("r1", 2), batch("another", 9)]
+    )
     assert (told["objects"], told["batches"], told["commits"]) == (6, 2, 3)
     assert told["usd"] == besides_spark(Besides(6, 2, 3, 3600.0))
     given = Assumptions()
-    transitions = 2 * given.look_transitions + 3 * given.sync_transitions + 2 / given.looks_a_service * given.service_transitions
+    transitions = (
+        2 * given.look_transitions + 3 * given.sync_transitions + 2 / given.looks_a_service * given.service_transitions
+    )
     assert told["usd"]["step_functions"] == pytest.approx(transitions * prices.OTHER.state_transitions_million / 1e6)
 
 

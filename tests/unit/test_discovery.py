@@ -1,4 +1,5 @@
 """What rules are proposed for a topic, with which evidence, and what is left to the operator."""
+
 from dataclasses import replace
 
 import pytest
@@ -14,14 +15,21 @@ META = [{"name": "__op", "type": ["null", "string"]}, {"name": "__lsn", "type": 
 
 
 def schema(*columns, meta=META):
-    return read_writer_schema({"type": "record", "name": "V", "fields": [*({"name": name, "type": kind} for name, kind in columns), *meta]})
+    return read_writer_schema(
+        {"type": "record", "name": "V", "fields": [*({"name": name, "type": kind} for name, kind in columns), *meta]}
+    )
 
 
-SALES = schema(("salesid", "int"), ("listid", "int"), ("dateid", "int"), ("price", "double"), ("note", ["null", "string"]))
+SALES = schema(
+    ("salesid", "int"), ("listid", "int"), ("dateid", "int"), ("price", "double"), ("note", ["null", "string"])
+)
 
 
 def sales(count, op="r", **values):
-    return [{"salesid": n, "listid": n % 7, "dateid": n % 3, "price": n / 2, "note": None, "__op": op, "__lsn": 5, **values} for n in range(1, count + 1)]
+    return [
+        {"salesid": n, "listid": n % 7, "dateid": n % 3, "price": n / 2, "note": None, "__op": op, "__lsn": 5, **values}
+        for n in range(1, count + 1)
+    ]
 
 
 def sample(records, writer=SALES, topic="tickit.ecomm.sale", **more):
@@ -31,7 +39,12 @@ def sample(records, writer=SALES, topic="tickit.ecomm.sale", **more):
 
 def test_a_unique_column_named_as_its_table_is_the_likely_key():
     found = propose(sample(sales(40)))
-    assert (found.table.value, found.record_key.value, found.record_key.confidence, found.open) == (("ecomm.sale",), ("salesid",), LIKELY, ())
+    assert (found.table.value, found.record_key.value, found.record_key.confidence, found.open) == (
+        ("ecomm.sale",),
+        ("salesid",),
+        LIKELY,
+        (),
+    )
     assert "unique and never null in 40 rows" in found.record_key.evidence
 
 
@@ -62,7 +75,9 @@ def test_the_one_column_that_deletions_still_tell_is_the_key_whatever_it_is_call
 
 def test_several_columns_that_deletions_tell_are_a_key_together():
     writer = schema(("basket", "int"), ("line", "int"), ("what", "string"), ("price", "double"))
-    rows = [{"basket": n // 4 + 1, "line": n % 4 + 1, "what": "x", "price": 1.0, "__op": "c", "__lsn": 1} for n in range(40)]
+    rows = [
+        {"basket": n // 4 + 1, "line": n % 4 + 1, "what": "x", "price": 1.0, "__op": "c", "__lsn": 1} for n in range(40)
+    ]
     gone = [{**row, "what": "", "price": 0.0, "__op": "d"} for row in rows[:6]]
     assert propose(sample(rows + gone, writer)).record_key.value == ("basket", "line")
 
@@ -93,8 +108,15 @@ def test_partition_columns_are_named_and_only_a_large_table_must_be_decided():
     assert propose(sample(sales(60), bytes=SMALL_BYTES), chosen={"partition_by": ()}).partition_by.decided
 
 
-@pytest.mark.parametrize(("topic", "taken", "table"), [
-    ("orders", (), ()), ("A.Pub.My-Orders", (), ("pub.my_orders",)), ("x.public.9lives", (), ("public._9lives",)), ("s.db.t", ("db.t",), ())])
+@pytest.mark.parametrize(
+    ("topic", "taken", "table"),
+    [
+        ("orders", (), ()),
+        ("A.Pub.My-Orders", (), ("pub.my_orders",)),
+        ("x.public.9lives", (), ("public._9lives",)),
+        ("s.db.t", ("db.t",), ()),
+    ],
+)
 def test_a_topics_name_makes_the_tables_name_or_none(topic, taken, table):
     assert propose(sample(sales(40), topic=topic), taken=frozenset(taken)).table.value == table
     assert propose(sample(sales(40), topic="orders"), database="shop").table.value == ("shop.orders",)
@@ -102,14 +124,18 @@ def test_a_topics_name_makes_the_tables_name_or_none(topic, taken, table):
 
 def test_truncates_and_messages_are_no_rows():
     assert sampled_row({"__op": "t"}, SALES) is None
-    assert sampled_row({"salesid": 1, "__op": "d"}, SALES) == SampledRow(dict.fromkeys(SALES.row.names) | {"salesid": 1}, True, False)
+    assert sampled_row({"salesid": 1, "__op": "d"}, SALES) == SampledRow(
+        dict.fromkeys(SALES.row.names) | {"salesid": 1}, True, False
+    )
 
 
 def test_what_is_proposed_is_a_tables_yaml_that_is_read_back():
     odd = propose(sample(sales(40), topic="1.2"), database="shop")
     text = whole_text([propose(sample(sales(40))), odd, propose(sample([], topic="a.b.open"))])
     read = read_tables(text)
-    assert [(rule.topic, rule.record_key) for rule in read.rules] == [("tickit.ecomm.sale", ("salesid",))] + [("1.2", ("salesid",))] * (not odd.open)
+    assert [(rule.topic, rule.record_key) for rule in read.rules] == [("tickit.ecomm.sale", ("salesid",))] + [
+        ("1.2", ("salesid",))
+    ] * (not odd.open)
     assert "# - topic: a.b.open" in text
 
 

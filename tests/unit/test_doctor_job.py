@@ -1,4 +1,5 @@
 """The trial job of `sluice doctor --job`: it may do little, and what it reports is told in a line each."""
+
 from __future__ import annotations
 
 import json
@@ -18,10 +19,15 @@ from sluice_cli import engine_trial
 
 def test_a_trial_is_started_as_a_run_is_with_one_executor_and_less_that_it_may_do():
     body = start_trial(ENVIRONMENT, TRIAL)
-    shape = botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
+    shape = (
+        botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
+    )
     assert not ParamValidator().validate(body, shape).has_errors() and TRIAL_ID.fullmatch(TRIAL)
     job = body["jobDriver"]["sparkSubmit"]
-    assert (job["entryPoint"], job["entryPointArguments"]) == ("s3://artifacts/releases/abc123/trial.py", ["--trial", TRIAL, "--region", "us-east-1", "--silver", "silver"])
+    assert (job["entryPoint"], job["entryPointArguments"]) == (
+        "s3://artifacts/releases/abc123/trial.py",
+        ["--trial", TRIAL, "--region", "us-east-1", "--silver", "silver"],
+    )
     assert "spark.dynamicAllocation.maxExecutors=1 " in job["sparkSubmitParameters"]
     with pytest.raises(UnusableRequest):
         start_trial(replace(ENVIRONMENT, release=""), TRIAL)
@@ -32,7 +38,13 @@ def test_a_trial_may_write_its_own_folder_its_report_and_what_is_remembered_of_e
     assert everything["NotAction"] == ["s3:*", "dynamodb:*"]
     under = "arn:aws:s3:::silver/_sluice"
     assert {one for one in named["Resource"] if one.startswith("arn:aws:s3:::silver/") and not one.endswith("/")} == {
-        under, f"{under}/trials", f"{under}/trials/{TRIAL}", f"{under}/trials/{TRIAL}/*", f"{under}/trials/{TRIAL}.json", f"{under}/engines/*"}
+        under,
+        f"{under}/trials",
+        f"{under}/trials/{TRIAL}",
+        f"{under}/trials/{TRIAL}/*",
+        f"{under}/trials/{TRIAL}.json",
+        f"{under}/engines/*",
+    }
     assert not [one for one in named["Resource"] if "bronze" in one]
 
 

@@ -1,4 +1,5 @@
 """Every command that README and docs show exists, with every option that they give it."""
+
 import re
 
 import pytest
@@ -15,7 +16,12 @@ def problem(words):
     """What is wrong with the words after `sluice`, None when nothing is. By what Typer's commands say of themselves, since it parses with a click of its own."""
     command, path, rest = typer.main.get_command(app), "sluice", list(words)
     while True:
-        options = {name: parameter for parameter in command.params if parameter.param_type_name == "option" for name in parameter.opts}
+        options = {
+            name: parameter
+            for parameter in command.params
+            if parameter.param_type_name == "option"
+            for name in parameter.opts
+        }
         positional = []
         while rest and (rest[0].startswith("-") and rest[0] != "-" or not hasattr(command, "commands")):
             word = rest.pop(0)
@@ -35,7 +41,11 @@ def problem(words):
             path, command = f"{path} {rest[0]}", command.commands[rest.pop(0)]
             continue
         arguments = [parameter.nargs for parameter in command.params if parameter.param_type_name == "argument"]
-        return f"`{path}` takes {len(arguments)} arguments" if -1 not in arguments and len(positional) > len(arguments) else None
+        return (
+            f"`{path}` takes {len(arguments)} arguments"
+            if -1 not in arguments and len(positional) > len(arguments)
+            else None
+        )
 
 
 def test_every_documented_sluice_command_exists_with_its_options():
@@ -46,14 +56,29 @@ def test_every_documented_sluice_command_exists_with_its_options():
 
 def test_every_documented_make_target_exists():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    named = {(shown.document, word) for shown in COMMANDS if shown.program == "make" for word in shown.words if "=" not in word}
+    named = {
+        (shown.document, word)
+        for shown in COMMANDS
+        if shown.program == "make"
+        for word in shown.words
+        if "=" not in word
+    }
     assert sorted((document, word) for document, word in named if word not in targets) == []
     assert {"demo", "test", "deploy"} <= {word for _, word in named}
 
 
-@pytest.mark.parametrize(("line", "wrong"), [
-    ("sluice wait --strict", None), ("sluice --stack s config push tables.yaml", None), ("sluice quarantine", None), ("sluice wiat", "no command wiat"),
-    ("sluice wait --stric", "no option --stric"), ("sluice config push a b", "takes 1 arguments"), ("sluice quarantine lst", "no command lst")])
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("sluice wait --strict", None),
+        ("sluice --stack s config push tables.yaml", None),
+        ("sluice quarantine", None),
+        ("sluice wiat", "no command wiat"),
+        ("sluice wait --stric", "no option --stric"),
+        ("sluice config push a b", "takes 1 arguments"),
+        ("sluice quarantine lst", "no command lst"),
+    ],
+)
 def test_the_check_itself_tells_right_from_wrong(line, wrong):
     (shown,) = commands_in(f"    {line}   # a comment\n", "x")
     found = problem(shown.words)
@@ -62,4 +87,9 @@ def test_the_check_itself_tells_right_from_wrong(line, wrong):
 
 def test_commands_are_found_in_blocks_lines_and_behind_others():
     text = "Use `sluice wait` or:\n\n    $ sluice put a && sluice status | head\n\n```sh\nmake demo\nls\n```\nnot sluice wait.\n"
-    assert [(shown.program, *shown.words) for shown in commands_in(text, "x")] == [("make", "demo"), ("sluice", "put", "a"), ("sluice", "status"), ("sluice", "wait")]
+    assert [(shown.program, *shown.words) for shown in commands_in(text, "x")] == [
+        ("make", "demo"),
+        ("sluice", "put", "a"),
+        ("sluice", "status"),
+        ("sluice", "wait"),
+    ]

@@ -1,4 +1,5 @@
 """The stages of a batch, from the log of the driver that ran it."""
+
 import json
 
 from sluice_bench.driver_log import batch_profile

@@ -1,4 +1,5 @@
 """Which emulator a local stack runs on, and the Python that LocalStack needs."""
+
 import pytest
 
 from sluice_local import localstack_pythons
@@ -16,7 +17,11 @@ def python(folder, answer):
 
 
 def test_a_stack_runs_on_ministack_unless_the_environment_names_the_other():
-    assert (chosen({}), chosen({"SLUICE_EMULATOR": ""}), chosen({"SLUICE_EMULATOR": "localstack"})) == (Kind.MINISTACK, Kind.MINISTACK, Kind.LOCALSTACK)
+    assert (chosen({}), chosen({"SLUICE_EMULATOR": ""}), chosen({"SLUICE_EMULATOR": "localstack"})) == (
+        Kind.MINISTACK,
+        Kind.MINISTACK,
+        Kind.LOCALSTACK,
+    )
 
 
 def test_an_emulator_that_nobody_knows_is_refused_with_those_that_are_known():
@@ -31,7 +36,12 @@ def test_localstacks_python_is_the_one_that_answers_as_3_13_wherever_it_lies(tmp
     assert find_python313({**home, "SLUICE_PYTHON_313": str(right)}) == right
     with pytest.raises(NoPython313, match="uv python install 3.13") as refused:
         find_python313({**home, "SLUICE_PYTHON_313": str(old)})
-    assert refused.value.facts["looked_at"] == ["SLUICE_PYTHON_313", "python3.13 on PATH", str(tmp_path / ".pyenv" / "versions"), "uv"]
+    assert refused.value.facts["looked_at"] == [
+        "SLUICE_PYTHON_313",
+        "python3.13 on PATH",
+        str(tmp_path / ".pyenv" / "versions"),
+        "uv",
+    ]
     installed = tmp_path / ".pyenv" / "versions" / "3.13.2" / "bin"
     installed.mkdir(parents=True)
     right.rename(installed / "python")

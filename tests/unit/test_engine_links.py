@@ -1,4 +1,5 @@
 """What a Hudi bundle links to is read from its classes, and compared with what reflection says of an engine."""
+
 from __future__ import annotations
 
 import struct
@@ -8,7 +9,16 @@ from dataclasses import dataclass
 import pytest
 
 from sluice.class_links import CLASS, CONSTRUCTOR, FIELD, INTERFACE_METHOD, METHOD, Link, NotAClass, links_of
-from sluice.engine_links import ABSENT, CHANGED_KIND, constructors_in, fields_in, interfaces_in, judge, methods_in, needed
+from sluice.engine_links import (
+    ABSENT,
+    CHANGED_KIND,
+    constructors_in,
+    fields_in,
+    interfaces_in,
+    judge,
+    methods_in,
+    needed,
+)
 from sluice.engine_report import Engine, EngineDoesNotFit, EngineReport, UnreadableReport, report_key, report_of
 from sluice_spark.bundle_links import NotAJar, bundle_checksum, bundle_links
 
@@ -30,9 +40,13 @@ class Declared:
 
 NOTHING = Declared()
 FACTS = Declared(
-    methods_in("[public static final java.lang.String[] org.apache.spark.sql.Row.names(int,java.lang.String[]) throws java.io.IOException,java.lang.Error, private void org.apache.spark.sql.Row.own()]")
+    methods_in(
+        "[public static final java.lang.String[] org.apache.spark.sql.Row.names(int,java.lang.String[]) throws java.io.IOException,java.lang.Error, private void org.apache.spark.sql.Row.own()]"
+    )
     | constructors_in("[protected org.apache.spark.sql.Row(long), private org.apache.spark.sql.Row()]")
-    | fields_in("[public static final org.apache.spark.sql.Row$ org.apache.spark.sql.Row.MODULE, private int org.apache.spark.sql.Row.x]"),
+    | fields_in(
+        "[public static final org.apache.spark.sql.Row$ org.apache.spark.sql.Row.MODULE, private int org.apache.spark.sql.Row.x]"
+    ),
     ("java/lang/Object", *interfaces_in("[interface org.apache.spark.sql.Base]")),
 )
 ABOVE = {"java/lang/Object": NOTHING, "org/apache/spark/sql/Base": NOTHING}
@@ -49,7 +63,14 @@ def compiled(*entries: object) -> bytes:
     def text(value: str) -> int:
         return put(struct.pack(">BH", 1, len(value.encode())) + value.encode())
 
-    for skipped in (struct.pack(">BI", 3, 1), struct.pack(">BQ", 5, 1), struct.pack(">Bd", 6, 1.0), struct.pack(">BBH", 15, 1, 1), struct.pack(">BHH", 18, 0, 1), struct.pack(">BH", 8, 1)):
+    for skipped in (
+        struct.pack(">BI", 3, 1),
+        struct.pack(">BQ", 5, 1),
+        struct.pack(">Bd", 6, 1.0),
+        struct.pack(">BBH", 15, 1, 1),
+        struct.pack(">BHH", 18, 0, 1),
+        struct.pack(">BH", 8, 1),
+    ):
         put(skipped)
     for link in entries:
         assert isinstance(link, Link)
@@ -57,7 +78,12 @@ def compiled(*entries: object) -> bytes:
         if link.kind != CLASS:
             name_and_type = put(struct.pack(">BHH", 12, text(link.name), text(link.descriptor)))
             put(struct.pack(">BHH", {FIELD: 9, METHOD: 10, INTERFACE_METHOD: 11}[link.kind], owner, name_and_type))
-    return b"\xca\xfe\xba\xbe\0\0\0\x34" + struct.pack(">H", len(pool) + 1 + sum(one[0] in (5, 6) for one in pool)) + b"".join(pool) + b"\0" * 12
+    return (
+        b"\xca\xfe\xba\xbe\0\0\0\x34"
+        + struct.pack(">H", len(pool) + 1 + sum(one[0] in (5, 6) for one in pool))
+        + b"".join(pool)
+        + b"\0" * 12
+    )
 
 
 LINKS = [
@@ -67,11 +93,16 @@ LINKS = [
 
 
 def test_links_are_the_classes_fields_and_methods_that_a_constant_pool_names():
-    found = links_of(compiled(*LINKS, Link("java/lang/String", METHOD, "length", "()I"), Link("[Lorg/apache/spark/sql/Column;")), ("org/apache/spark/", "scala/"))
+    found = links_of(
+        compiled(*LINKS, Link("java/lang/String", METHOD, "length", "()I"), Link("[Lorg/apache/spark/sql/Column;")),
+        ("org/apache/spark/", "scala/"),
+    )
     assert found == {*LINKS, Link(ROW), Link("scala/Function1"), Link("org/apache/spark/sql/Column")}
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\3\4", compiled(*LINKS)[:-60], compiled(*LINKS).replace(b"\x07", b"\x63", 1)])
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\3\4", compiled(*LINKS)[:-60], compiled(*LINKS).replace(b"\x07", b"\x63", 1)]
+)
 def test_bytes_that_are_no_whole_class_are_refused(content):
     with pytest.raises(NotAClass):
         links_of(content, ("org/apache/spark/",))
@@ -79,7 +110,10 @@ def test_bytes_that_are_no_whole_class_are_refused(content):
 
 def test_a_link_is_told_as_a_person_writes_it():
     assert [str(link) for link in LINKS[:3]] == [
-        "org.apache.spark.sql.Row.names(int, java.lang.String[]): java.lang.String[]", "org.apache.spark.sql.Row(long)", "org.apache.spark.sql.Row.MODULE: org.apache.spark.sql.Row$"]
+        "org.apache.spark.sql.Row.names(int, java.lang.String[]): java.lang.String[]",
+        "org.apache.spark.sql.Row(long)",
+        "org.apache.spark.sql.Row.MODULE: org.apache.spark.sql.Row$",
+    ]
 
 
 def verdict(*links, classes=None, baseline=(ROW,)):
@@ -89,7 +123,9 @@ def verdict(*links, classes=None, baseline=(ROW,)):
 
 def test_what_an_engine_has_is_found_in_a_class_and_above_it():
     base = Declared(methods_in("[int org.apache.spark.sql.Base.size()]"))
-    assert not verdict(*LINKS[:3], Link(ROW, METHOD, "size", "()I"), classes={"org/apache/spark/sql/Base": base}).missing
+    assert not verdict(
+        *LINKS[:3], Link(ROW, METHOD, "size", "()I"), classes={"org/apache/spark/sql/Base": base}
+    ).missing
 
 
 @pytest.mark.parametrize("link", [
@@ -113,13 +149,21 @@ def test_an_absent_class_is_missing_where_the_pinned_bundle_links_to_it_and_told
 
 
 def test_what_reflection_cannot_list_refuses_nothing_and_is_counted():
-    for classes in ({}, {**ABOVE, ROW: Declared(None)}):  # what is above the class isn't known here, or the class names what isn't there
+    for classes in (
+        {},
+        {**ABOVE, ROW: Declared(None)},
+    ):  # what is above the class isn't known here, or the class names what isn't there
         found = verdict(Link(ROW, METHOD, "other", "()V"), classes=classes)
         assert (found.unchecked, found.missing) == (1, ())
 
 
 def test_links_into_the_bundle_itself_hdfs_and_hive_are_nobodys_need():
-    links = [Link(ROW), Link("org/apache/spark/sql/hudi/A"), Link("org/apache/hadoop/hdfs/B"), Link("org/apache/hadoop/hive/C")]
+    links = [
+        Link(ROW),
+        Link("org/apache/spark/sql/hudi/A"),
+        Link("org/apache/hadoop/hdfs/B"),
+        Link("org/apache/hadoop/hive/C"),
+    ]
     assert needed(links, {"org/apache/spark/sql/hudi/A"}) == {Link(ROW)}
 
 
@@ -139,10 +183,22 @@ def test_a_bundles_links_are_those_of_its_own_classes_and_its_checksum_follows_w
 
 
 def test_a_report_comes_back_as_it_was_and_refuses_until_what_is_missing_is_accepted():
-    report = report_of(verdict(Link(ROW, METHOD, "own", "()V"), classes=ABOVE), bundle="b", jar="hudi.jar", hudi="1.0.2", engine=ENGINE, checked_at=1)
+    report = report_of(
+        verdict(Link(ROW, METHOD, "own", "()V"), classes=ABOVE),
+        bundle="b",
+        jar="hudi.jar",
+        hudi="1.0.2",
+        engine=ENGINE,
+        checked_at=1,
+    )
     assert EngineReport.from_json(report.to_json()) == report and not report.fits
     refusal = report.refusal()
-    assert isinstance(refusal, EngineDoesNotFit) and not refusal.retriable and "Row.own(): void" in str(refusal) and "`sluice doctor --job`" in str(refusal)
+    assert (
+        isinstance(refusal, EngineDoesNotFit)
+        and not refusal.retriable
+        and "Row.own(): void" in str(refusal)
+        and "`sluice doctor --job`" in str(refusal)
+    )
     accepted = report.accept("somebody")
     assert accepted.fits and accepted.key == report.key == report_key("b", ENGINE) != report_key("c", ENGINE)
     for damaged in ("", "{}", report.to_json().replace('"format": 1', '"format": 2')):

@@ -1,4 +1,5 @@
 """Notices of every shape are understood, keys are decoded exactly once, and nothing is lost."""
+
 import json
 
 import pytest
@@ -11,9 +12,20 @@ ENCODED = "topics/a+b/red+flower+%2B+100%25+%C3%A9.avro"
 
 
 def record(key=ENCODED, name="ObjectCreated:Put", **described):
-    about = {"key": key, "size": 1024, "eTag": "d41d8cd98f00b204e9800998ecf8427e", "versionId": "096fKKXTRTtl3on89fVO", "sequencer": "0055AED6DCD90281E5"}
-    return {"eventVersion": "2.6", "eventSource": "aws:s3", "eventTime": "1970-01-01T00:00:01.250Z", "eventName": name,
-            "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": "bronze"}, "object": {**about, **described}}}
+    about = {
+        "key": key,
+        "size": 1024,
+        "eTag": "d41d8cd98f00b204e9800998ecf8427e",
+        "versionId": "096fKKXTRTtl3on89fVO",
+        "sequencer": "0055AED6DCD90281E5",
+    }
+    return {
+        "eventVersion": "2.6",
+        "eventSource": "aws:s3",
+        "eventTime": "1970-01-01T00:00:01.250Z",
+        "eventName": name,
+        "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": "bronze"}, "object": {**about, **described}},
+    }
 
 
 def s3(*records):
@@ -21,13 +33,33 @@ def s3(*records):
 
 
 def sns(message, kind="Notification"):
-    return json.dumps({"Type": kind, "MessageId": "d88d4479", "TopicArn": "arn:aws:sns:us-west-2:111122223333:bronze", "Message": message})
+    return json.dumps(
+        {
+            "Type": kind,
+            "MessageId": "d88d4479",
+            "TopicArn": "arn:aws:sns:us-west-2:111122223333:bronze",
+            "Message": message,
+        }
+    )
 
 
 def event(key=KEY, detail_type="Object Created", **described):
-    about = {"key": key, "size": 5, "etag": "b1946ac92492d2347c6235b4d2611184", "version-id": "IYV3p45BT0ac8hjHg1houSdS1a", "sequencer": "617f08299329d189"}
-    return json.dumps({"version": "0", "detail-type": detail_type, "source": "aws.s3", "time": "2021-11-12T00:00:00Z",
-                       "detail": {"bucket": {"name": "bronze"}, "object": {**about, **described}, "reason": "PutObject"}})
+    about = {
+        "key": key,
+        "size": 5,
+        "etag": "b1946ac92492d2347c6235b4d2611184",
+        "version-id": "IYV3p45BT0ac8hjHg1houSdS1a",
+        "sequencer": "617f08299329d189",
+    }
+    return json.dumps(
+        {
+            "version": "0",
+            "detail-type": detail_type,
+            "source": "aws.s3",
+            "time": "2021-11-12T00:00:00Z",
+            "detail": {"bucket": {"name": "bronze"}, "object": {**about, **described}, "reason": "PutObject"},
+        }
+    )
 
 
 def only(body):
@@ -41,7 +73,11 @@ def test_a_notification_of_s3_tells_everything_about_its_object():
     notice = only(s3(record()))
     assert notice.id == ObjectId("bronze", KEY, "096fKKXTRTtl3on89fVO")
     assert (notice.size, notice.sequencer, notice.event_time_ms) == (1024, "0055AED6DCD90281E5", 1_250)
-    assert (notice.event_name, notice.via, notice.etag) == ("ObjectCreated:Put", "s3", "d41d8cd98f00b204e9800998ecf8427e")
+    assert (notice.event_name, notice.via, notice.etag) == (
+        "ObjectCreated:Put",
+        "s3",
+        "d41d8cd98f00b204e9800998ecf8427e",
+    )
 
 
 def test_a_notification_that_sns_wrapped_is_the_same_object():
@@ -52,17 +88,31 @@ def test_a_notification_that_sns_wrapped_is_the_same_object():
 def test_an_event_of_eventbridge_has_a_key_that_is_not_encoded():
     notice = only(event())
     assert notice.id == ObjectId("bronze", KEY, "IYV3p45BT0ac8hjHg1houSdS1a")
-    assert (notice.event_name, notice.via, notice.event_time_ms) == ("Object Created:PutObject", "eventbridge", 1_636_675_200_000)
+    assert (notice.event_name, notice.via, notice.event_time_ms) == (
+        "Object Created:PutObject",
+        "eventbridge",
+        1_636_675_200_000,
+    )
 
 
 def test_an_event_that_sns_wrapped_keeps_its_key_as_it_is():
     assert only(sns(event("a%20b+c"))).id.key == "a%20b+c"
 
 
-@pytest.mark.parametrize("encoded, key", [
-    ("a+b", "a b"), ("a%20b", "a b"), ("a%2Bb", "a+b"), ("a%252Bb", "a%2Bb"), ("100%25", "100%"), ("%C3%A9", "é"), ("a%3Db/c", "a=b/c"), ("%F0%9F%8C%8A", "🌊"),
-    ("topics/t/t+0+0000000000.avro".replace("+", "%2B"), "topics/t/t+0+0000000000.avro"),
-])
+@pytest.mark.parametrize(
+    "encoded, key",
+    [
+        ("a+b", "a b"),
+        ("a%20b", "a b"),
+        ("a%2Bb", "a+b"),
+        ("a%252Bb", "a%2Bb"),
+        ("100%25", "100%"),
+        ("%C3%A9", "é"),
+        ("a%3Db/c", "a=b/c"),
+        ("%F0%9F%8C%8A", "🌊"),
+        ("topics/t/t+0+0000000000.avro".replace("+", "%2B"), "topics/t/t+0+0000000000.avro"),
+    ],
+)
 def test_a_key_is_decoded_exactly_once(encoded, key):
     assert only(s3(record(encoded))).id.key == key
 
@@ -78,16 +128,33 @@ def test_the_test_event_is_ignored_by_name():
     assert ([message.reason for message in parsed.ignored], parsed.notices) == (["test_event"], ())
 
 
-@pytest.mark.parametrize("body, reason", [
-    ("", "not_json"), ("{", "not_json"), ("[" * 100_000, "not_json"), ("[]", "unknown_message"), ("5", "unknown_message"), ("{}", "unknown_message"),
-    ('{"Records": {}}', "unknown_message"), ('{"Records": [{"eventSource": "aws:sqs"}]}', "unknown_message"), (sns("hello"), "not_json"),
-    (sns("", "SubscriptionConfirmation"), "subscription_message"), (sns(sns(sns(sns(sns("{}"))))), "unknown_message"),
-    (s3(record(name="ObjectRemoved:Delete")), "not_a_creation"), (s3(record(name="ObjectRestore:Completed")), "not_a_creation"),
-    (event(detail_type="Object Deleted"), "not_a_creation"),
-    (s3(record("%FF")), "unusable_record"), (s3(record("")), "unusable_record"), (s3(record(5)), "unusable_record"),
-    (s3(record(size=-1)), "unusable_record"), (s3(record(size="9")), "unusable_record"), (s3(record("a" * 1025)), "unusable_record"),
-    (event(key=None), "unusable_record"), (json.dumps({"detail-type": "Object Created", "detail": {}}), "unusable_record"),
-])
+@pytest.mark.parametrize(
+    "body, reason",
+    [
+        ("", "not_json"),
+        ("{", "not_json"),
+        ("[" * 100_000, "not_json"),
+        ("[]", "unknown_message"),
+        ("5", "unknown_message"),
+        ("{}", "unknown_message"),
+        ('{"Records": {}}', "unknown_message"),
+        ('{"Records": [{"eventSource": "aws:sqs"}]}', "unknown_message"),
+        (sns("hello"), "not_json"),
+        (sns("", "SubscriptionConfirmation"), "subscription_message"),
+        (sns(sns(sns(sns(sns("{}"))))), "unknown_message"),
+        (s3(record(name="ObjectRemoved:Delete")), "not_a_creation"),
+        (s3(record(name="ObjectRestore:Completed")), "not_a_creation"),
+        (event(detail_type="Object Deleted"), "not_a_creation"),
+        (s3(record("%FF")), "unusable_record"),
+        (s3(record("")), "unusable_record"),
+        (s3(record(5)), "unusable_record"),
+        (s3(record(size=-1)), "unusable_record"),
+        (s3(record(size="9")), "unusable_record"),
+        (s3(record("a" * 1025)), "unusable_record"),
+        (event(key=None), "unusable_record"),
+        (json.dumps({"detail-type": "Object Created", "detail": {}}), "unusable_record"),
+    ],
+)
 def test_what_announces_no_object_is_ignored_with_its_reason(body, reason):
     parsed = parse_body(body)
     assert ([message.reason for message in parsed.ignored], parsed.notices) == ([reason], ())

@@ -1,4 +1,5 @@
 """A run may write where its lane's tables lie, by the evaluation of IAM policies that the emulator has, and nowhere else."""
+
 import json
 
 import pytest
@@ -19,20 +20,34 @@ ROLE = [parse_policy_document({"Version": "2012-10-17", "Statement": [
 
 
 def policy(prefixes, **names):
-    return execution_policy(prefixes, **{"partition": "aws", "bronze": "bronze", "silver": "silver", "artifacts": "artifacts", **names})
+    return execution_policy(
+        prefixes, **{"partition": "aws", "bronze": "bronze", "silver": "silver", "artifacts": "artifacts", **names}
+    )
 
 
 def may(prefixes, action, resource):
-    context = EvalContext("arn:aws:sts::123456789012:assumed-role/job/run", "AssumedRole", "123456789012", action, resource, "eu-central-1")
+    context = EvalContext(
+        "arn:aws:sts::123456789012:assumed-role/job/run",
+        "AssumedRole",
+        "123456789012",
+        action,
+        resource,
+        "eu-central-1",
+    )
     return evaluate(context, ROLE, [parse_policy_document(policy(prefixes))]).decision == "Allow"
 
 
-@pytest.mark.parametrize("key", ["shop/orders/.hoodie/hoodie.properties", "shop/orders", "shop", "_sluice/manifests/main/b.json", "shop/orders/"])
+@pytest.mark.parametrize(
+    "key",
+    ["shop/orders/.hoodie/hoodie.properties", "shop/orders", "shop", "_sluice/manifests/main/b.json", "shop/orders/"],
+)
 def test_a_run_writes_its_lanes_tables_and_what_sluice_keeps_beside_them(key):
     assert may(lane_prefixes(BOTH, "main"), "s3:PutObject", f"arn:aws:s3:::silver/{key}")
 
 
-@pytest.mark.parametrize("key", ["shop/big/part.parquet", "shop/orders_secret/part.parquet", "crm/t_user/part.parquet", "elsewhere"])
+@pytest.mark.parametrize(
+    "key", ["shop/big/part.parquet", "shop/orders_secret/part.parquet", "crm/t_user/part.parquet", "elsewhere"]
+)
 def test_a_run_neither_writes_nor_reads_another_lanes_tables(key):
     for action in ("s3:PutObject", "s3:GetObject", "s3:DeleteObject"):
         assert not may(lane_prefixes(BOTH, "main"), action, f"arn:aws:s3:::silver/{key}")
@@ -69,7 +84,11 @@ def test_tables_of_an_unfinished_batch_belong_to_the_scope_and_not_to_its_name()
 
 def test_a_scope_changes_its_name_with_its_lanes_tables_alone():
     named = scope_of(BOTH, "main").name
-    assert scope_of(Configuration((ORDERS, BIG)), "main").name == named != scope_of(Configuration((ORDERS, TableRule("shop.new", ("id",), topic="n"))), "main").name
+    assert (
+        scope_of(Configuration((ORDERS, BIG)), "main").name
+        == named
+        != scope_of(Configuration((ORDERS, TableRule("shop.new", ("id",), topic="n"))), "main").name
+    )
     assert scope_of(None, "main") == Scope("", EVERYTHING)
 
 

@@ -1,4 +1,5 @@
 """A small object that becomes huge is refused while it is decompressed: by a budget, and never by running out of memory."""
+
 from __future__ import annotations
 
 import io
@@ -91,12 +92,25 @@ def test_a_length_that_no_object_has_is_corrupt() -> None:
 
 
 def test_an_array_that_says_more_items_than_there_are_bytes_is_corrupt() -> None:
-    schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": {"type": "array", "items": "int"}}]}
+    schema = {
+        "type": "record",
+        "name": "V",
+        "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": {"type": "array", "items": "int"}}],
+    }
     with pytest.raises(CorruptObject):
-        decode(container("null", (1, encoded_long(1) + encoded_long(2**62) + b"\x02"), schema=schema), ITEM, plan(schema=schema))
+        decode(
+            container("null", (1, encoded_long(1) + encoded_long(2**62) + b"\x02"), schema=schema),
+            ITEM,
+            plan(schema=schema),
+        )
 
 
-DECIMAL = {"type": "record", "name": "VariableScaleDecimal", "namespace": "io.debezium.data", "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]}
+DECIMAL = {
+    "type": "record",
+    "name": "VariableScaleDecimal",
+    "namespace": "io.debezium.data",
+    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+}
 
 
 def test_numbers_of_some_bytes_and_very_many_digits_are_refused_while_they_are_made_text() -> None:
@@ -105,29 +119,56 @@ def test_numbers_of_some_bytes_and_very_many_digits_are_refused_while_they_are_m
     tracemalloc.start()
     try:
         with pytest.raises(ExpansionLimit):
-            decode(container("null", (1_000, one * 1_000), schema=schema), ITEM, plan(Limits(decoded_bytes=4 * MIB), schema))
+            decode(
+                container("null", (1_000, one * 1_000), schema=schema),
+                ITEM,
+                plan(Limits(decoded_bytes=4 * MIB), schema),
+            )
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 16 * MIB
-    (batch,) = decode(container("null", (2, one * 2), schema=schema), ITEM, plan(Limits(decoded_bytes=4 * MIB), schema)).batches
+    (batch,) = decode(
+        container("null", (2, one * 2), schema=schema), ITEM, plan(Limits(decoded_bytes=4 * MIB), schema)
+    ).batches
     assert [len(text) for text in batch.column("n").to_pylist()] == [131_074] * 2
 
 
-@pytest.mark.parametrize("items, weight", [
-    (["null", "string"], 4), ({"type": "long", "logicalType": "timestamp-micros"}, 4), ({"type": "array", "items": "int"}, 24), (DECIMAL, 24), (["null", {"type": "map", "values": "int"}], 24),
-])
+@pytest.mark.parametrize(
+    "items, weight",
+    [
+        (["null", "string"], 4),
+        ({"type": "long", "logicalType": "timestamp-micros"}, 4),
+        ({"type": "array", "items": "int"}, 24),
+        (DECIMAL, 24),
+        (["null", {"type": "map", "values": "int"}], 24),
+    ],
+)
 def test_a_list_of_very_many_items_is_refused_before_they_are_objects(items: Any, weight: int) -> None:
     for kind in ({"type": "array", "items": items}, {"type": "map", "values": items}):
-        schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": ["null", kind]}]}
+        schema = {
+            "type": "record",
+            "name": "V",
+            "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": ["null", kind]}],
+        }
         assert weight_of(schema) == weight
         with pytest.raises(ExpansionLimit):
-            decode(container("deflate", (1, deflated(bytes(MIB // weight + 1))), schema=schema), ITEM, plan(Limits(block_bytes=MIB), schema))
-    assert weight_of(SCHEMA) == weight_of({"type": "record", "name": "V", "fields": [{"name": "p", "type": DECIMAL}]}) == 1
+            decode(
+                container("deflate", (1, deflated(bytes(MIB // weight + 1))), schema=schema),
+                ITEM,
+                plan(Limits(block_bytes=MIB), schema),
+            )
+    assert (
+        weight_of(SCHEMA) == weight_of({"type": "record", "name": "V", "fields": [{"name": "p", "type": DECIMAL}]}) == 1
+    )
 
 
 def test_such_numbers_within_json_have_an_exponent() -> None:
-    schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "n", "type": {"type": "map", "values": DECIMAL}}]}
+    schema = {
+        "type": "record",
+        "name": "V",
+        "fields": [{"name": "id", "type": "int"}, {"name": "n", "type": {"type": "map", "values": DECIMAL}}],
+    }
     one = encoded_long(1) + encoded_long(1) + b"\x02k" + encoded_long(131_072) + encoded_long(1) + b"\x07" + b"\x00"
     (batch,) = decode(container("null", (1, one), schema=schema), ITEM, plan(schema=schema)).batches
     assert batch.column("n").to_pylist() == ['{"k":7E-131072}']
@@ -135,8 +176,14 @@ def test_such_numbers_within_json_have_an_exponent() -> None:
 
 def test_of_records_with_very_many_columns_few_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sluice_spark.records.CHUNK_CELLS", 100)
-    schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, *({"name": f"c{n}", "type": "boolean"} for n in range(9))]}
-    batches = decode(container("null", (25, (b"\x02" + bytes(9)) * 25), schema=schema), ITEM, plan(schema=schema)).batches
+    schema = {
+        "type": "record",
+        "name": "V",
+        "fields": [{"name": "id", "type": "int"}, *({"name": f"c{n}", "type": "boolean"} for n in range(9))],
+    }
+    batches = decode(
+        container("null", (25, (b"\x02" + bytes(9)) * 25), schema=schema), ITEM, plan(schema=schema)
+    ).batches
     assert [batch.num_rows for batch in batches] == [10, 10, 5]
 
 
@@ -151,4 +198,7 @@ def test_the_container_made_of_blocks_gives_what_is_asked_for_in_any_pieces() ->
             if not part:
                 break
             found += part
-        assert found == b"head" + b"\x02\x06abc" + SYNC + b"\x00\x00" + SYNC + b"\x04\x08defg" + SYNC and made.tell() == len(found)
+        assert (
+            found == b"head" + b"\x02\x06abc" + SYNC + b"\x00\x00" + SYNC + b"\x04\x08defg" + SYNC
+            and made.tell() == len(found)
+        )

@@ -1,4 +1,5 @@
 """Which files hold a table's rows as of an instant, from names and timeline alone."""
+
 from sluice.file_slices import Committed, Replaced, data_file, slices_as_of
 from sluice.timeline import Timeline
 
@@ -22,13 +23,22 @@ def committed(*names):
 
 
 def told(slices):
-    return [(item.file_id, item.base and item.base.instant, [(log.instant, log.version) for log in item.logs]) for item in slices]
+    return [
+        (item.file_id, item.base and item.base.instant, [(log.instant, log.version) for log in item.logs])
+        for item in slices
+    ]
 
 
 def test_only_base_and_log_files_hold_rows():
     assert (base(1).partition, base(1).file_id, base(1).instant, base(1).is_log) == ("p=a", GROUP, at(1), False)
     assert (log(1, 12).version, log(1, 12).instant, log(1, 12).is_log) == (12, at(1), True)
-    others = [".hoodie/x_0-1-2_20260501101501000.parquet", "p=a/.hoodie_partition_metadata", f"p=a/{GROUP}_0-1-2_{at(1)}.parquet.crc", "p=a/notes.txt", f".hoodie/.{GROUP}_{at(1)}.log.1_0-1-2"]
+    others = [
+        ".hoodie/x_0-1-2_20260501101501000.parquet",
+        "p=a/.hoodie_partition_metadata",
+        f"p=a/{GROUP}_0-1-2_{at(1)}.parquet.crc",
+        "p=a/notes.txt",
+        f".hoodie/.{GROUP}_{at(1)}.log.1_0-1-2",
+    ]
     assert [data_file(path, 1) for path in others] == [None] * len(others)
 
 
@@ -58,7 +68,9 @@ def test_logs_belong_to_the_base_file_that_counts_in_the_order_they_were_written
 
 def test_logs_named_after_a_compaction_that_is_planned_belong_to_the_base_file_before():
     files = [base(1), log(1, 1), log(4, 1)]
-    seen = committed(f"{at(1)}.deltacommit", f"{at(2)}.deltacommit", f"{at(4)}.compaction.requested", f"{at(5)}.deltacommit")
+    seen = committed(
+        f"{at(1)}.deltacommit", f"{at(2)}.deltacommit", f"{at(4)}.compaction.requested", f"{at(5)}.deltacommit"
+    )
     assert told(slices_as_of(files, at(5), committed=seen)) == [(GROUP, at(1), [(at(1), 1), (at(4), 1)])]
     running = [*files, base(4)]  # written, and not committed
     assert told(slices_as_of(running, at(5), committed=seen)) == [(GROUP, at(1), [(at(1), 1), (at(4), 1)])]
@@ -74,4 +86,6 @@ def test_a_replaced_file_group_is_seen_until_it_was_replaced():
 
 def test_one_file_id_in_two_partitions_is_two_file_groups():
     files = [base(1), base(2, partition="")]
-    assert [item.partition for item in slices_as_of(files, at(2), committed=committed(f"{at(1)}.commit", f"{at(2)}.commit"))] == ["", "p=a"]
+    assert [
+        item.partition for item in slices_as_of(files, at(2), committed=committed(f"{at(1)}.commit", f"{at(2)}.commit"))
+    ] == ["", "p=a"]

@@ -1,4 +1,5 @@
 """What the functions stand on: settings, clients, telemetry; nothing happens at import."""
+
 import json
 import os
 import subprocess
@@ -47,7 +48,10 @@ assert not asked, asked
 
 def test_settings_name_every_missing_variable_at_once():
     with pytest.raises(SettingsMissing) as raised:
-        Settings.from_env({"AWS_REGION": "eu-west-1", "RECONCILE_GRACE_SECONDS": "soon"}, needed=("region", "ledger_table", "silver_bucket"))
+        Settings.from_env(
+            {"AWS_REGION": "eu-west-1", "RECONCILE_GRACE_SECONDS": "soon"},
+            needed=("region", "ledger_table", "silver_bucket"),
+        )
     assert raised.value.facts["variables"] == ["RECONCILE_GRACE_SECONDS", "LEDGER_TABLE", "SILVER_BUCKET"]
 
 
@@ -58,17 +62,27 @@ def test_no_run_is_started_until_a_release_is_set(release, starts):
 
 def test_settings_have_the_designs_defaults():
     settings = Settings.from_env({"AWS_DEFAULT_REGION": "eu-west-1"})
-    assert (settings.region, settings.reconcile_grace_s, settings.forget_after_s, LONGEST_BATCH_MIN) == ("eu-west-1", 900, 15 * 86_400, 60)
+    assert (settings.region, settings.reconcile_grace_s, settings.forget_after_s, LONGEST_BATCH_MIN) == (
+        "eu-west-1",
+        900,
+        15 * 86_400,
+        60,
+    )
 
 
 # ---- clients
 
 
 def test_clients_repeat_within_bounds_and_go_where_the_settings_say():
-    settings = Settings(region="eu-west-1", endpoint_url="http://127.0.0.1:4566", emr_endpoint_url="http://127.0.0.1:9999")
+    settings = Settings(
+        region="eu-west-1", endpoint_url="http://127.0.0.1:4566", emr_endpoint_url="http://127.0.0.1:9999"
+    )
     clients = Clients(settings)
     assert clients.s3 is clients.s3
-    assert (clients.s3.meta.endpoint_url, clients.emr_serverless.meta.endpoint_url) == ("http://127.0.0.1:4566", "http://127.0.0.1:9999")
+    assert (clients.s3.meta.endpoint_url, clients.emr_serverless.meta.endpoint_url) == (
+        "http://127.0.0.1:4566",
+        "http://127.0.0.1:9999",
+    )
     config = clients.dynamodb.meta.config
     assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
     assert ATTEMPTS * (config.connect_timeout + config.read_timeout) < 25
@@ -88,12 +102,26 @@ def test_a_log_line_is_an_event_with_fields_and_a_metric_an_emf_document(capsys,
         telemetry.count("Seconds", 1.5, unit="Seconds", lane="main")
         return "answer"
 
-    assert handler({}, SimpleNamespace(aws_request_id="r-1", function_name="f", get_remaining_time_in_millis=lambda: 5)) == "answer"
+    assert (
+        handler({}, SimpleNamespace(aws_request_id="r-1", function_name="f", get_remaining_time_in_millis=lambda: 5))
+        == "answer"
+    )
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (event,) = [line for line in lines if "message" in line]
-    assert (event["message"], event["key"], event["name_"], event["request_id"], event["service"], "reason" in event) == ("object_parked", "a", "n", "r-1", "probe", False)
+    assert (
+        event["message"],
+        event["key"],
+        event["name_"],
+        event["request_id"],
+        event["service"],
+        "reason" in event,
+    ) == ("object_parked", "a", "n", "r-1", "probe", False)
     assert [line["Things"] for line in lines if "Things" in line] == [[2.0]]
-    told = {tuple(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]): line["Seconds"] for line in lines if "Seconds" in line}
+    told = {
+        tuple(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]): line["Seconds"]
+        for line in lines
+        if "Seconds" in line
+    }
     assert told == {("service",): [1.5], ("lane", "service"): [1.5]}  # for alarms, and for who looks closer
     telemetry_of.cache_clear()
 

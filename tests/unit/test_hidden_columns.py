@@ -1,13 +1,20 @@
 """The hidden columns are the ones every table has from its first commit, or gets with its next one."""
+
 from sluice import hidden_columns
 from sluice.hidden_columns import HIDDEN, colliding
 
 
 def test_the_hidden_columns_are_these_and_in_this_order():
     assert [(column.name, column.spark_type, column.nullable) for column in HIDDEN] == [
-        ("_sluice_position", "string", False), ("__deleted", "boolean", False), ("_sluice_op", "string", True), ("_sluice_source_ts_ms", "bigint", True),
-        ("_sluice_object", "string", True), ("_sluice_offset", "bigint", True), ("_sluice_owed", "string", True),
-        ("_sluice_partition", "int", True), ("_sluice_batch", "string", True),
+        ("_sluice_position", "string", False),
+        ("__deleted", "boolean", False),
+        ("_sluice_op", "string", True),
+        ("_sluice_source_ts_ms", "bigint", True),
+        ("_sluice_object", "string", True),
+        ("_sluice_offset", "bigint", True),
+        ("_sluice_owed", "string", True),
+        ("_sluice_partition", "int", True),
+        ("_sluice_batch", "string", True),
     ]
 
 
@@ -17,4 +24,8 @@ def test_a_row_is_ordered_by_its_position():
 
 def test_names_that_sluice_or_hudi_uses_are_found_whatever_their_case():
     assert colliding(["id", "_SLUICE_position", "__Deleted", "_hoodie_commit_time", "_sluice_later", "deleted"]) == (
-        "_SLUICE_position", "__Deleted", "_hoodie_commit_time", "_sluice_later")
+        "_SLUICE_position",
+        "__Deleted",
+        "_hoodie_commit_time",
+        "_sluice_later",
+    )

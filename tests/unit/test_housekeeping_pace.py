@@ -1,10 +1,13 @@
 """When a table is due for housekeeping, and what cleaning may not delete."""
+
 from sluice.housekeeping_pace import HOUR_MS, cleaning_due, cleaning_horizon_ms, housekeeping_due
 from sluice.table_config import TableConfig
 
 
 def table(**settings) -> TableConfig:
-    return TableConfig(**{"table": "db.t", "database": "db", "name": "t", "topic": "x", "record_key": ("id",), **settings})
+    return TableConfig(
+        **{"table": "db.t", "database": "db", "name": "t", "topic": "x", "record_key": ("id",), **settings}
+    )
 
 
 def test_cleaning_keeps_files_for_the_hours_of_time_travel() -> None:
@@ -18,5 +21,8 @@ def test_a_window_is_cleaned_in_steps_of_a_twenty_fourth() -> None:
 
 
 def test_housekeeping_comes_with_every_twentieth_commit_and_is_not_skipped_when_one_counts_twice() -> None:
-    due = {kind: [commits for commits in range(65) if housekeeping_due(table(table_type=kind), commits)] for kind in ("cow", "mor")}
+    due = {
+        kind: [commits for commits in range(65) if housekeeping_due(table(table_type=kind), commits)]
+        for kind in ("cow", "mor")
+    }
     assert due == {"cow": [20, 40, 60], "mor": [20, 21, 40, 41, 60, 61]}

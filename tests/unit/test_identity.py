@@ -1,4 +1,5 @@
 """One object version has one identity, wherever it is heard of."""
+
 import pytest
 
 from sluice.errors import UnidentifiedObject

@@ -1,9 +1,13 @@
 """Instants of a table's timeline as moments."""
+
 from sluice.instant_time import instant_ms, instant_of_ms
 
 
 def test_an_instant_and_its_moment_are_told_from_each_other():
-    assert (instant_ms("20260102030405678"), instant_of_ms(1_767_323_045_678)) == (1_767_323_045_678, "20260102030405678")
+    assert (instant_ms("20260102030405678"), instant_of_ms(1_767_323_045_678)) == (
+        1_767_323_045_678,
+        "20260102030405678",
+    )
 
 
 def test_an_instant_of_seconds_is_taken_for_their_end():

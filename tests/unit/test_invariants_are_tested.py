@@ -1,4 +1,5 @@
 """Every invariant and every rule that is in force is said by tests, and each test that docs name is there."""
+
 from __future__ import annotations
 
 import ast
@@ -42,7 +43,11 @@ def named_tests(file: Path) -> frozenset[str]:
 
 
 def functions(body: list[ast.stmt]) -> list[str]:
-    return [each.name for each in body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name.startswith("test_")]
+    return [
+        each.name
+        for each in body
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and each.name.startswith("test_")
+    ]
 
 
 def missing(named: str) -> bool:
@@ -59,18 +64,28 @@ def test_every_invariant_and_every_rule_in_force_is_said_by_a_test() -> None:
     assert INVARIANTS | RULES <= set(found)
     for number, lines in found.items():
         assert all(line.startswith((NOT_YET, "- `tests/")) for line in lines), number
-        assert any("::" in name for line in lines if not line.startswith(NOT_YET) for name in NAMED.findall(line)), f"{number} names no test"
+        assert any("::" in name for line in lines if not line.startswith(NOT_YET) for name in NAMED.findall(line)), (
+            f"{number} names no test"
+        )
 
 
-@pytest.mark.parametrize("document", ["docs/guarantees.md", "docs/limits.md", "docs/aws.md", "docs/security.md", "README.md"])
+@pytest.mark.parametrize(
+    "document", ["docs/guarantees.md", "docs/limits.md", "docs/aws.md", "docs/security.md", "README.md"]
+)
 def test_every_test_that_a_document_names_is_there(document: str) -> None:
     names = NAMED.findall((ROOT / document).read_text(encoding="utf-8"))
     assert [name for name in names if missing(name)] == []
 
 
 def test_each_of_twelve_things_that_no_emulator_shows_is_held_by_a_test() -> None:
-    rows = [line.strip("| ").split(" | ") for line in (ROOT / "docs" / "aws.md").read_text(encoding="utf-8").splitlines() if re.match(r"\| \d", line)]
-    assert [row[0] for row in rows] == [str(number) for number in range(1, 13)] and all(len(row) == 3 and NAMED.search(row[2]) for row in rows)
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in (ROOT / "docs" / "aws.md").read_text(encoding="utf-8").splitlines()
+        if re.match(r"\| \d", line)
+    ]
+    assert [row[0] for row in rows] == [str(number) for number in range(1, 13)] and all(
+        len(row) == 3 and NAMED.search(row[2]) for row in rows
+    )
 
 
 def test_what_is_not_proven_on_aws_is_said_in_at_most_fifteen_lines() -> None:
@@ -83,12 +98,25 @@ def test_a_test_that_is_gone_is_found() -> None:
     here = "tests/unit/test_invariants_are_tested.py"
     assert not missing(f"{here}::test_a_test_that_is_gone_is_found") and not missing("tests/unit")
     assert not missing("tests/unit/test_lane.py::TestHolding::test_a_driver_holds_before_its_start_was_noted")
-    assert all(missing(name) for name in (f"{here}::test_nothing", f"{here}::sections", "tests/unit/test_lane.py::TestHolding::test_nothing",
-                                          "tests/unit/test_nothing.py", "tests/nothing", "tests/unit::test_nothing"))
+    assert all(
+        missing(name)
+        for name in (
+            f"{here}::test_nothing",
+            f"{here}::sections",
+            "tests/unit/test_lane.py::TestHolding::test_nothing",
+            "tests/unit/test_nothing.py",
+            "tests/nothing",
+            "tests/unit::test_nothing",
+        )
+    )
 
 
 def test_every_rule_that_the_code_names_is_told() -> None:
     told = set(sections(GUARANTEES.read_text(encoding="utf-8")))
     sources = [path for part in ("functions", "spark") for path in sorted((ROOT / part).rglob("*.py"))]
-    named = {f"Rule {number}" for path in sources for number in re.findall(r"\brule (\d+)\b", path.read_text(encoding="utf-8"))}
+    named = {
+        f"Rule {number}"
+        for path in sources
+        for number in re.findall(r"\brule (\d+)\b", path.read_text(encoding="utf-8"))
+    }
     assert named and named <= told

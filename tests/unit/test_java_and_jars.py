@@ -1,4 +1,5 @@
 """Which Java is taken, what it is made to trust, and that jars are fetched once."""
+
 import base64
 import hashlib
 import os
@@ -57,7 +58,10 @@ def test_the_cache_is_where_it_is_asked_to_be(tmp_path: Path) -> None:
     assert cache_directory({"HOME": "/h"}) == Path("/h/.cache/sluice")
 
 
-PEM = b"".join(b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE-----\n" for der in (b"first", b"second"))
+PEM = b"".join(
+    b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE-----\n"
+    for der in (b"first", b"second")
+)
 
 
 def test_the_systems_own_store_is_trusted_where_there_is_one(tmp_path: Path) -> None:
@@ -100,13 +104,21 @@ echo "downloading https://repo/hadoop-aws-3.3.4.jar ..."
 
 @pytest.fixture()
 def machine(tmp_path: Path) -> dict[str, str]:
-    return {"JAVA_HOME": str(a_java(tmp_path / "java", "17.0.1", RESOLVER)), "SLUICE_CACHE": str(tmp_path / "cache"), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    return {
+        "JAVA_HOME": str(a_java(tmp_path / "java", "17.0.1", RESOLVER)),
+        "SLUICE_CACHE": str(tmp_path / "cache"),
+        "HOME": str(tmp_path),
+        "PATH": os.environ["PATH"],
+    }
 
 
 def test_jars_are_resolved_once_and_a_cached_run_starts_no_jvm(machine: dict[str, str], tmp_path: Path) -> None:
     said: list[str] = []
     jars = ensure_jars(environment=machine, progress=said.append)
-    assert {jar.name for jar in jars} == {"org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar", "org.apache.hadoop_hadoop-aws-3.3.4.jar"}
+    assert {jar.name for jar in jars} == {
+        "org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar",
+        "org.apache.hadoop_hadoop-aws-3.3.4.jar",
+    }
     assert hudi_bundle(jars).read_text() == "bundle"
     assert "downloading hadoop-aws-3.3.4.jar" in said
     assert ensure_jars(environment={**machine, "JAVA_HOME": "/gone"}) == jars

@@ -1,4 +1,5 @@
 """The StartJobRun request is whole, explicit, valid by AWS's own model, and safe to write into one string."""
+
 import json
 from dataclasses import replace
 
@@ -18,12 +19,32 @@ ENVIRONMENT = JobEnvironment(
 )  # fmt: skip
 # The shape that AWS's model and its guide to Spark jobs give, with this project's choices.
 DERIVED_KEYS = {
-    "applicationId", "clientToken", "name", "executionRoleArn", "executionTimeoutMinutes", "mode", "retryPolicy", "tags", "jobDriver", "configurationOverrides", "executionIamPolicy",
+    "applicationId",
+    "clientToken",
+    "name",
+    "executionRoleArn",
+    "executionTimeoutMinutes",
+    "mode",
+    "retryPolicy",
+    "tags",
+    "jobDriver",
+    "configurationOverrides",
+    "executionIamPolicy",
 }
 DERIVED_SETTINGS = {
-    "spark.jars", "spark.archives", "spark.emr-serverless.driverEnv.PYTHONPATH", "spark.executorEnv.PYTHONPATH", "spark.serializer",
-    "spark.driver.cores", "spark.driver.memory", "spark.executor.cores", "spark.executor.memory", "spark.dynamicAllocation.initialExecutors",
-    "spark.dynamicAllocation.minExecutors", "spark.dynamicAllocation.maxExecutors", "spark.dynamicAllocation.executorIdleTimeout",
+    "spark.jars",
+    "spark.archives",
+    "spark.emr-serverless.driverEnv.PYTHONPATH",
+    "spark.executorEnv.PYTHONPATH",
+    "spark.serializer",
+    "spark.driver.cores",
+    "spark.driver.memory",
+    "spark.executor.cores",
+    "spark.executor.memory",
+    "spark.dynamicAllocation.initialExecutors",
+    "spark.dynamicAllocation.minExecutors",
+    "spark.dynamicAllocation.maxExecutors",
+    "spark.dynamicAllocation.executorIdleTimeout",
 }
 
 
@@ -38,7 +59,9 @@ def settings(body):
 
 
 def test_the_request_is_valid_by_the_model_that_botocore_validates_with():
-    shape = botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
+    shape = (
+        botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
+    )
     report = ParamValidator().validate(request(), shape)
     assert not report.has_errors(), report.generate_report()
 
@@ -62,7 +85,12 @@ def test_the_run_id_is_token_name_and_tag():
 def test_the_whole_run_fits_a_new_accounts_sixteen_vcpus():
     told = settings(request())
     driver, executor = int(told["spark.driver.cores"]), int(told["spark.executor.cores"])
-    assert (driver, executor, told["spark.dynamicAllocation.maxExecutors"], told["spark.dynamicAllocation.minExecutors"]) == (2, 2, "5", "1")
+    assert (
+        driver,
+        executor,
+        told["spark.dynamicAllocation.maxExecutors"],
+        told["spark.dynamicAllocation.minExecutors"],
+    ) == (2, 2, "5", "1")
     assert driver + executor * int(told["spark.dynamicAllocation.maxExecutors"]) <= 16
 
 
@@ -89,7 +117,9 @@ def test_code_and_environment_come_from_the_release():
     assert told["spark.submit.pyFiles"] == "s3://artifacts/releases/abc123/sluice.zip"
     assert told["spark.archives"] == "s3://artifacts/releases/abc123/environment-x86_64.tar.gz#environment"
     assert told["spark.emr-serverless.driverEnv.PYTHONPATH"] == told["spark.executorEnv.PYTHONPATH"] == "./environment"
-    assert settings(request(environment=replace(ENVIRONMENT, architecture="ARM64")))["spark.archives"].endswith("environment-arm64.tar.gz#environment")
+    assert settings(request(environment=replace(ENVIRONMENT, architecture="ARM64")))["spark.archives"].endswith(
+        "environment-arm64.tar.gz#environment"
+    )
 
 
 def test_the_clock_of_every_process_is_utc():
@@ -110,7 +140,15 @@ def test_the_driver_is_told_its_lane_run_and_names():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"hudi_jars": "a.jar --conf spark.x=y"}, {"hudi_jars": "a.jar'"}, {"hudi_jars": ""}, {"release": ""}, {"artifact_bucket": "a b"}, {"architecture": "sparc"}],
+    "changes",
+    [
+        {"hudi_jars": "a.jar --conf spark.x=y"},
+        {"hudi_jars": "a.jar'"},
+        {"hudi_jars": ""},
+        {"release": ""},
+        {"artifact_bucket": "a b"},
+        {"architecture": "sparc"},
+    ],
     ids=str,
 )
 def test_a_name_that_could_become_a_second_option_is_refused(changes):
@@ -127,5 +165,13 @@ def test_a_run_id_that_emr_would_refuse_is_refused_first(run_id):
 def test_a_run_is_narrowed_to_its_scope_and_told_its_name():
     body = start_job_run(ENVIRONMENT, LaneConfig(), RUN, Scope("0123abcd", ("shop/orders",)))
     assert body["jobDriver"]["sparkSubmit"]["entryPointArguments"][-2:] == ["--scope", "0123abcd"]
-    assert "arn:aws:s3:::silver/shop/orders/*" in json.loads(body["executionIamPolicy"]["policy"])["Statement"][1]["Resource"]
-    assert 'arn:aws-cn:s3:::silver' in start_job_run(replace(ENVIRONMENT, job_role_arn="arn:aws-cn:iam::123456789012:role/j"), LaneConfig(), RUN)["executionIamPolicy"]["policy"]
+    assert (
+        "arn:aws:s3:::silver/shop/orders/*"
+        in json.loads(body["executionIamPolicy"]["policy"])["Statement"][1]["Resource"]
+    )
+    assert (
+        "arn:aws-cn:s3:::silver"
+        in start_job_run(replace(ENVIRONMENT, job_role_arn="arn:aws-cn:iam::123456789012:role/j"), LaneConfig(), RUN)[
+            "executionIamPolicy"
+        ]["policy"]
+    )

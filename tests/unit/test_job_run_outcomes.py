@@ -1,4 +1,5 @@
 """EMR's words about job runs are understood: ends, capacity, and which lanes they are about."""
+
 import pytest
 
 from sluice.job_run_outcomes import JobRunNews, concerned, is_terminal, lacks_capacity, lapse_reason, read_event
@@ -6,16 +7,42 @@ from sluice.lane import IDLE, RUNNING, STARTING, LaneState
 
 
 def event(state, **detail):
-    return {"detail-type": "EMR Serverless Job Run State Change", "source": "aws.emr-serverless", "detail": {"jobRunId": "j1", "applicationId": "a", "state": state, **detail}}
+    return {
+        "detail-type": "EMR Serverless Job Run State Change",
+        "source": "aws.emr-serverless",
+        "detail": {"jobRunId": "j1", "applicationId": "a", "state": state, **detail},
+    }
 
 
-@pytest.mark.parametrize("state, terminal", [("SUCCESS", True), ("FAILED", True), ("CANCELLED", True), ("CANCELLING", False), ("QUEUED", False), ("RUNNING", False), ("SUBMITTED", False)])
+@pytest.mark.parametrize(
+    "state, terminal",
+    [
+        ("SUCCESS", True),
+        ("FAILED", True),
+        ("CANCELLED", True),
+        ("CANCELLING", False),
+        ("QUEUED", False),
+        ("RUNNING", False),
+        ("SUBMITTED", False),
+    ],
+)
 def test_only_a_job_run_of_which_nothing_lives_is_terminal(state, terminal):
     assert read_event(event(state)) == JobRunNews("j1", state)
     assert read_event(event(state)).terminal is terminal is is_terminal(state)
 
 
-@pytest.mark.parametrize("other", [{}, None, [], {"detail-type": "Scheduled Event"}, {"detail-type": "EMR Serverless Job Run State Change"}, event(None), event("FAILED", jobRunId=7)])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        None,
+        [],
+        {"detail-type": "Scheduled Event"},
+        {"detail-type": "EMR Serverless Job Run State Change"},
+        event(None),
+        event("FAILED", jobRunId=7),
+    ],
+)
 def test_everything_else_is_no_news(other):
     assert read_event(other) is None
 
@@ -23,13 +50,22 @@ def test_everything_else_is_no_news(other):
 @pytest.mark.parametrize(
     "details, capacity",
     [
-        ("ApplicationMaxCapacityExceededException: Worker could not be allocated as the application has exceeded maximumCapacity settings: [cpu: 16 vCPU]", True),
+        (
+            "ApplicationMaxCapacityExceededException: Worker could not be allocated as the application has exceeded maximumCapacity settings: [cpu: 16 vCPU]",
+            True,
+        ),
         ("Worker could not be allocated because the account has exceeded the vCPU quota", True),
         ("Insufficient capacity in the availability zone", True),
         ("The job run exceeded the service quota for concurrent vCPUs", True),
         ("The job run timed out in the queue", True),
-        ("Job failed, please check complete logs in configured logging destination. ExitCode: 1. Last few exceptions: ValueError: limit exceeded by the query", False),
-        ("Job failed, please check complete logs in configured logging destination. Last few exceptions: buffer exceeds its capacity", False),
+        (
+            "Job failed, please check complete logs in configured logging destination. ExitCode: 1. Last few exceptions: ValueError: limit exceeded by the query",
+            False,
+        ),
+        (
+            "Job failed, please check complete logs in configured logging destination. Last few exceptions: buffer exceeds its capacity",
+            False,
+        ),
         ("Container killed for exceeding memory limits", False),
         ("Job execution timed out after 315 minutes", False),
         ("", False),

@@ -1,4 +1,5 @@
 """JSON objects of both sinks to Arrow batches: with Connect's schemas and without, flattened and enveloped, packed and plain."""
+
 import base64
 import gzip
 import hashlib
@@ -36,11 +37,27 @@ def flat(op: str = "c", lsn: int = 7, **values: Any) -> dict[str, Any]:
 
 
 def struct(*fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "struct", "optional": False, "name": "s.t.Value", "fields": [*fields, {"type": "string", "optional": True, "field": "__op"}, {"type": "int64", "optional": True, "field": "__lsn"}]}
+    return {
+        "type": "struct",
+        "optional": False,
+        "name": "s.t.Value",
+        "fields": [
+            *fields,
+            {"type": "string", "optional": True, "field": "__op"},
+            {"type": "int64", "optional": True, "field": "__lsn"},
+        ],
+    }
 
 
 def named(type_: str, name: str, field: str, **parameters: str) -> dict[str, Any]:
-    return {"type": type_, "optional": True, "name": name, "version": 1, "field": field, **({"parameters": parameters} if parameters else {})}
+    return {
+        "type": type_,
+        "optional": True,
+        "name": name,
+        "version": 1,
+        "field": field,
+        **({"parameters": parameters} if parameters else {}),
+    }
 
 
 def kinds(body: bytes, **types: str) -> dict[str, Any]:
@@ -48,89 +65,211 @@ def kinds(body: bytes, **types: str) -> dict[str, Any]:
     return {field["name"]: field["type"][1] for field in schema["fields"]}
 
 
-@pytest.mark.parametrize("body", [
-    lines(CREATE, DELETE), lines(*wrapped(CREATE_SCHEMA, CREATE, DELETE)), gzip.compress(lines(CREATE, DELETE)), b"\xef\xbb\xbf" + lines(CREATE, "", DELETE),
-    lines(CREATE, DELETE).replace(b"\n", b"\r\n").rstrip(),
-], ids=["schemaless", "with schemas", "gzip", "byte order mark and blank line", "carriage returns and no last newline"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        lines(CREATE, DELETE),
+        lines(*wrapped(CREATE_SCHEMA, CREATE, DELETE)),
+        gzip.compress(lines(CREATE, DELETE)),
+        b"\xef\xbb\xbf" + lines(CREATE, "", DELETE),
+        lines(CREATE, DELETE).replace(b"\n", b"\r\n").rstrip(),
+    ],
+    ids=[
+        "schemaless",
+        "with schemas",
+        "gzip",
+        "byte order mark and blank line",
+        "carriage returns and no last newline",
+    ],
+)
 def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before(body: bytes) -> None:
     rows = json_rows(body)
     assert picked(rows, "id", "first_name", *META) == [
-        (1, "Anne", "c", False, "0000.00000000000024023128.00000000000000000500"), (1, "", "d", True, "0000.00000000000046523128.00000000000000000501")]
+        (1, "Anne", "c", False, "0000.00000000000024023128.00000000000000000500"),
+        (1, "", "d", True, "0000.00000000000046523128.00000000000000000501"),
+    ]
     assert [row["_sluice_source_ts_ms"] for row in rows] == [1559033904863, 1559033904963]
 
 
 def test_semantic_types_of_a_connect_schema_are_those_of_avro() -> None:
     schema = struct(
-        {"type": "int16", "optional": False, "field": "id"}, named("int32", "io.debezium.time.Date", "day"), named("int64", "io.debezium.time.MicroTimestamp", "at"),
-        named("bytes", "org.apache.kafka.connect.data.Decimal", "price", **{"scale": "2", "connect.decimal.precision": "9"}),
-        {"type": "bytes", "optional": True, "field": "raw"}, {"type": "double", "optional": True, "field": "ratio"}, {"type": "boolean", "optional": True, "field": "ok"},
-        {"type": "array", "optional": True, "items": {"type": "string", "optional": True}, "field": "tags"})
+        {"type": "int16", "optional": False, "field": "id"},
+        named("int32", "io.debezium.time.Date", "day"),
+        named("int64", "io.debezium.time.MicroTimestamp", "at"),
+        named(
+            "bytes",
+            "org.apache.kafka.connect.data.Decimal",
+            "price",
+            **{"scale": "2", "connect.decimal.precision": "9"},
+        ),
+        {"type": "bytes", "optional": True, "field": "raw"},
+        {"type": "double", "optional": True, "field": "ratio"},
+        {"type": "boolean", "optional": True, "field": "ok"},
+        {"type": "array", "optional": True, "items": {"type": "string", "optional": True}, "field": "tags"},
+    )
     price = base64.b64encode((-150).to_bytes(2, "big", signed=True)).decode()
-    values = {"id": 1, "day": 19_000, "at": 10**15, "price": price, "raw": "AQI=", "ratio": 2, "ok": True, "tags": ["a", None], "__op": "c", "__lsn": 9}
+    values = {
+        "id": 1,
+        "day": 19_000,
+        "at": 10**15,
+        "price": price,
+        "raw": "AQI=",
+        "ratio": 2,
+        "ok": True,
+        "tags": ["a", None],
+        "__op": "c",
+        "__lsn": 9,
+    }
     (row,) = json_rows(lines(*wrapped(schema, values)))
-    assert row.items() >= {"id": 1, "day": 19_000, "at": 10**15, "price": Decimal("-1.50"), "raw": b"\x01\x02", "ratio": 2.0, "ok": True, "tags": ["a", None]}.items()
+    assert (
+        row.items()
+        >= {
+            "id": 1,
+            "day": 19_000,
+            "at": 10**15,
+            "price": Decimal("-1.50"),
+            "raw": b"\x01\x02",
+            "ratio": 2.0,
+            "ok": True,
+            "tags": ["a", None],
+        }.items()
+    )
 
 
 def test_a_decimal_written_as_a_number_keeps_its_digits() -> None:
-    schema = struct({"type": "int32", "optional": False, "field": "id"}, named("bytes", "org.apache.kafka.connect.data.Decimal", "n", **{"scale": "20", "connect.decimal.precision": "38"}))
-    line = json.dumps({"schema": schema, "payload": {"id": 1, "n": "N", "__op": "c", "__lsn": 1}}).replace('"N"', "123456789012345678.12345678901234567890")
+    schema = struct(
+        {"type": "int32", "optional": False, "field": "id"},
+        named(
+            "bytes", "org.apache.kafka.connect.data.Decimal", "n", **{"scale": "20", "connect.decimal.precision": "38"}
+        ),
+    )
+    line = json.dumps({"schema": schema, "payload": {"id": 1, "n": "N", "__op": "c", "__lsn": 1}}).replace(
+        '"N"', "123456789012345678.12345678901234567890"
+    )
     assert json_rows(lines(line))[0]["n"] == Decimal("123456789012345678.12345678901234567890")
 
 
 def test_nan_and_the_infinities_are_doubles_as_jackson_writes_them() -> None:
-    schema = struct({"type": "int32", "optional": False, "field": "id"}, {"type": "double", "optional": True, "field": "d"})
-    rows = json_rows(lines(*wrapped(schema, *({"id": 1, "d": text, "__op": "c", "__lsn": 1} for text in ("NaN", "Infinity", "-Infinity")))))
+    schema = struct(
+        {"type": "int32", "optional": False, "field": "id"}, {"type": "double", "optional": True, "field": "d"}
+    )
+    rows = json_rows(
+        lines(
+            *wrapped(
+                schema, *({"id": 1, "d": text, "__op": "c", "__lsn": 1} for text in ("NaN", "Infinity", "-Infinity"))
+            )
+        )
+    )
     assert [str(row["d"]) for row in rows] == ["nan", "inf", "-inf"]
 
 
 def test_nan_and_the_infinities_among_numbers_without_a_schema_are_doubles_too() -> None:
-    body = lines(flat(id=1, d=1.5, n="NaN", t="a"), flat(id=2, d="NaN", n="-Infinity", t="NaN"), flat(id=3, d="-Infinity", n=None, t=None))
-    assert {name: kind for name, kind in kinds(body).items() if name in "dnt"} == {"d": "double", "n": {"type": "string", "sluice.exact_in_double": True}, "t": "string"}
+    body = lines(
+        flat(id=1, d=1.5, n="NaN", t="a"),
+        flat(id=2, d="NaN", n="-Infinity", t="NaN"),
+        flat(id=3, d="-Infinity", n=None, t=None),
+    )
+    assert {name: kind for name, kind in kinds(body).items() if name in "dnt"} == {
+        "d": "double",
+        "n": {"type": "string", "sluice.exact_in_double": True},
+        "t": "string",
+    }
     assert [str(row["d"]) for row in json_rows(body)] == ["1.5", "nan", "-inf"]
     (alone,), _ = json_schemas(body, {}, DEFAULTS)
     (number,), _ = json_schemas(lines(flat(id=4, n=0.5)), {}, DEFAULTS)
-    for others, stored, kind in (([], {"n": "double"}, "double"), ([], {}, "string"), ([number], {}, "double"), ([number], {"n": "string"}, "string")):  # what is nothing else goes by the table
-        assert [field["type"][1] for field in agreed([alone, *others], stored)[0]["fields"] if field["name"] == "n"] == [kind]
-    exact = lines(*(json.dumps(flat(id=1, x="X")).replace('"X"', number) for number in ('"NaN"', "0.12345678901234567890")))
+    for others, stored, kind in (
+        ([], {"n": "double"}, "double"),
+        ([], {}, "string"),
+        ([number], {}, "double"),
+        ([number], {"n": "string"}, "string"),
+    ):  # what is nothing else goes by the table
+        assert [
+            field["type"][1] for field in agreed([alone, *others], stored)[0]["fields"] if field["name"] == "n"
+        ] == [kind]
+    exact = lines(
+        *(json.dumps(flat(id=1, x="X")).replace('"X"', number) for number in ('"NaN"', "0.12345678901234567890"))
+    )
     assert [row["x"] for row in json_rows(exact)] == ["NaN", "0.12345678901234567890"]
 
 
 def test_a_map_with_optional_text_keys_is_an_object_as_jsonconverter_writes_it() -> None:
-    kind = {"type": "map", "optional": True, "field": "m", "keys": {"type": "string", "optional": True}, "values": {"type": "int32", "optional": True}}
+    kind = {
+        "type": "map",
+        "optional": True,
+        "field": "m",
+        "keys": {"type": "string", "optional": True},
+        "values": {"type": "int32", "optional": True},
+    }
     pairs = {**kind, "field": "p", "keys": {"type": "int32", "optional": False}}
     schema = struct({"type": "int32", "optional": False, "field": "id"}, kind, pairs)
-    (row,) = json_rows(lines(*wrapped(schema, {"id": 1, "m": {"a": 1, "b": None}, "p": [[1, 2]], "__op": "c", "__lsn": 1})))
+    (row,) = json_rows(
+        lines(*wrapped(schema, {"id": 1, "m": {"a": 1, "b": None}, "p": [[1, 2]], "__op": "c", "__lsn": 1}))
+    )
     assert (row["m"], row["p"]) == ('{"a":1,"b":null}', ['{"key":1,"value":2}'])
 
 
 def test_an_array_that_a_change_left_out_is_unchanged_where_arrays_are_json_text() -> None:
     word = "__debezium_unavailable_value"  # as UnchangedToastedPlaceholder.java has it for text[], bytea[], integer[], date[] and uuid[]
     named_by_it = str(uuid.UUID(bytes=hashlib.md5(word.encode()).digest(), version=3))
-    left_out = {"t": [word], "b": [base64.b64encode(word.encode()).decode()], "i": list(word.encode()), "u": [named_by_it], "h": {word: word}}
+    left_out = {
+        "t": [word],
+        "b": [base64.b64encode(word.encode()).decode()],
+        "i": list(word.encode()),
+        "u": [named_by_it],
+        "h": {word: word},
+    }
     rows = json_rows(lines(flat(id=1, t=["a"], b=["AQ=="], i=[1], u=[], h={"a": "b"}), flat("u", 8, id=1, **left_out)))
-    assert picked(rows, "_sluice_unchanged") == [(None,), (list("tbiuh"),)] and all(rows[1][name] is None for name in left_out)
+    assert picked(rows, "_sluice_unchanged") == [(None,), (list("tbiuh"),)] and all(
+        rows[1][name] is None for name in left_out
+    )
 
 
 def test_days_may_be_iso_8601_with_a_zone_and_infinite() -> None:
     values = ["1996-07-08", "1996-07-08Z", "+292278994-08-17Z", "-infinity", 9685]
-    rows = json_rows(lines(*(flat(id=n, day=value) for n, value in enumerate(values))), config(json_types={"day": "date"}))
-    assert [row["day"] for row in rows] == [9685, 9685, 2**31 - 1, -(2**31), 9685]  # what no date is becomes null and is counted
+    rows = json_rows(
+        lines(*(flat(id=n, day=value) for n, value in enumerate(values))), config(json_types={"day": "date"})
+    )
+    assert [row["day"] for row in rows] == [
+        9685,
+        9685,
+        2**31 - 1,
+        -(2**31),
+        9685,
+    ]  # what no date is becomes null and is counted
 
 
 def test_an_object_of_truncates_alone_needs_no_columns_where_the_table_has_them() -> None:
-    at, known = item("json"), plan_read(config(), batch="a", writers=[read_writer_schema(json_schemas(lines(CREATE), {}, DEFAULTS)[0][0])], stored=None).target
+    at, known = (
+        item("json"),
+        plan_read(
+            config(),
+            batch="a",
+            writers=[read_writer_schema(json_schemas(lines(CREATE), {}, DEFAULTS)[0][0])],
+            stored=None,
+        ).target,
+    )
     truncate = {**CREATE, "before": None, "after": None, "op": "t", "source": {**CREATE["source"], "lsn": 9}}
     body = lines(truncate, {**truncate, "op": "d", "before": {}})
     (schema,), _ = json_schemas(body, {}, DEFAULTS)
     for others in ([], [json_schemas(lines(CREATE), {}, DEFAULTS)[0][0]]):
         writers = [read_writer_schema(each) for each in (schema, *others)]
-        planned = plan_read(config(), batch="b", writers=writers, stored=known, inferred={at.id.hash: json.dumps(schema)})
+        planned = plan_read(
+            config(), batch="b", writers=writers, stored=known, inferred={at.id.hash: json.dumps(schema)}
+        )
         found = decode(body, at, planned.plan)
-        assert not planned.refused and planned.target == known and planned.verdicts[writers[0].fingerprint].verdict == "same"
-        assert picked([row for batch in found.batches for row in batch.to_pylist()], "_sluice_op", "_sluice_position") == [("t", "0000.00000000000000000009.00000000000000000500")]
+        assert (
+            not planned.refused
+            and planned.target == known
+            and planned.verdicts[writers[0].fingerprint].verdict == "same"
+        )
+        assert picked(
+            [row for batch in found.batches for row in batch.to_pylist()], "_sluice_op", "_sluice_position"
+        ) == [("t", "0000.00000000000000000009.00000000000000000500")]
         assert [row.code for row in found.rows] == ["null_record_key"]
     assert plan_read(config(), batch="b", writers=writers[:1], stored=None).refused
-    first = plan_read(config(), batch="b", writers=writers, stored=None, inferred={at.id.hash: json.dumps(schema)})  # another object of the first batch tells them
+    first = plan_read(
+        config(), batch="b", writers=writers, stored=None, inferred={at.id.hash: json.dumps(schema)}
+    )  # another object of the first batch tells them
     assert not first.refused and first.target == known and len(decode(body, at, first.plan).batches) == 1
     assert [first.verdicts[writer.fingerprint].verdict for writer in writers] == ["same", "new_table"]
 
@@ -138,34 +277,54 @@ def test_an_object_of_truncates_alone_needs_no_columns_where_the_table_has_them(
 def test_a_row_without_a_place_in_the_log_was_read_by_a_snapshot_where_no_operation_is_told() -> None:
     rows = json_rows(lines(*({"id": n, "__deleted": "false", "__lsn": lsn} for n, lsn in enumerate((None, 7)))))
     assert picked(rows, "_sluice_op", "_sluice_position") == [
-        (None, "0000.00000000000000000000.00000000000000000500"), (None, "0000.00000000000000000007.00000000000000000501")]
+        (None, "0000.00000000000000000000.00000000000000000500"),
+        (None, "0000.00000000000000000007.00000000000000000501"),
+    ]
 
 
 def test_a_schema_that_changes_inside_an_object_costs_no_column() -> None:
     key = {"type": "int32", "optional": False, "field": "id"}
     old, new = struct(key), struct(key, {"type": "string", "optional": True, "field": "added"})
-    body = lines(*wrapped(old, {"id": 1, "__op": "c", "__lsn": 1}), *wrapped(new, {"id": 2, "added": "x", "__op": "c", "__lsn": 2}), *wrapped(old, {"id": 3, "__op": "c", "__lsn": 3}))
+    body = lines(
+        *wrapped(old, {"id": 1, "__op": "c", "__lsn": 1}),
+        *wrapped(new, {"id": 2, "added": "x", "__op": "c", "__lsn": 2}),
+        *wrapped(old, {"id": 3, "__op": "c", "__lsn": 3}),
+    )
     assert picked(json_rows(body), "id", "added", "_sluice_offset") == [(1, None, 500), (2, "x", 501), (3, None, 502)]
 
 
 def test_types_of_schemaless_records_come_from_every_record_of_the_object() -> None:
-    body = lines(flat(id=1, text="a", flag=True, nested={"a": [1, {"b": 2}]}, listed=[1], none=None, later=None), flat(id=2**53, text=None, later=3))
+    body = lines(
+        flat(id=1, text="a", flag=True, nested={"a": [1, {"b": 2}]}, listed=[1], none=None, later=None),
+        flat(id=2**53, text=None, later=3),
+    )
     assert kinds(body) | {"__op": 0, "__deleted": 0, "__lsn": 0, "__source_ts_ms": 0} == {
-        "id": {"type": "long", "sluice.exact_in_double": True}, "text": "string", "flag": "boolean", "later": {"type": "long", "sluice.exact_in_double": True},
-        "nested": {"type": "string", "connect.name": "io.debezium.data.Json"}, "listed": {"type": "string", "connect.name": "io.debezium.data.Json"},
-        "__op": 0, "__deleted": 0, "__lsn": 0, "__source_ts_ms": 0}
+        "id": {"type": "long", "sluice.exact_in_double": True},
+        "text": "string",
+        "flag": "boolean",
+        "later": {"type": "long", "sluice.exact_in_double": True},
+        "nested": {"type": "string", "connect.name": "io.debezium.data.Json"},
+        "listed": {"type": "string", "connect.name": "io.debezium.data.Json"},
+        "__op": 0,
+        "__deleted": 0,
+        "__lsn": 0,
+        "__source_ts_ms": 0,
+    }
     assert picked(json_rows(body), "nested", "listed") == [('{"a":[1,{"b":2}]}', "[1]"), (None, None)]
 
 
-@pytest.mark.parametrize(("numbers", "kind", "values"), [
-    (["1", "-9223372036854775808"], "long", [1, -2**63]),
-    (["1", "2.5"], "double", [1.0, 2.5]),
-    (["0.1", "1e300"], "double", [0.1, 1e300]),
-    (["1.10", "9007199254740993"], "text", ["1.10", "9007199254740993"]),
-    (["18446744073709551616"], "text", ["18446744073709551616"]),
-    (["0.12345678901234567890", "5"], "text", ["0.12345678901234567890", "5"]),
-    (["1e999"], "text", ["1e999"]),
-])
+@pytest.mark.parametrize(
+    ("numbers", "kind", "values"),
+    [
+        (["1", "-9223372036854775808"], "long", [1, -(2**63)]),
+        (["1", "2.5"], "double", [1.0, 2.5]),
+        (["0.1", "1e300"], "double", [0.1, 1e300]),
+        (["1.10", "9007199254740993"], "text", ["1.10", "9007199254740993"]),
+        (["18446744073709551616"], "text", ["18446744073709551616"]),
+        (["0.12345678901234567890", "5"], "text", ["0.12345678901234567890", "5"]),
+        (["1e999"], "text", ["1e999"]),
+    ],
+)
 def test_numbers_keep_every_digit(numbers: list[str], kind: str, values: list[Any]) -> None:
     body = lines(*(json.dumps(flat(id=1, n="N")).replace('"N"', number) for number in numbers))
     found = [row["n"] for row in json_rows(body)]
@@ -173,24 +332,40 @@ def test_numbers_keep_every_digit(numbers: list[str], kind: str, values: list[An
 
 
 def test_numbers_inside_nested_values_keep_every_digit() -> None:
-    line = json.dumps(flat(id=1, doc="D")).replace('"D"', '{"n":0.12345678901234567890,"big":18446744073709551616,"t":"\\u00e9\\""}')
+    line = json.dumps(flat(id=1, doc="D")).replace(
+        '"D"', '{"n":0.12345678901234567890,"big":18446744073709551616,"t":"\\u00e9\\""}'
+    )
     assert json_rows(lines(line))[0]["doc"] == '{"n":0.12345678901234567890,"big":18446744073709551616,"t":"é\\""}'
 
 
 def test_whole_numbers_become_doubles_where_the_table_or_the_batch_has_doubles() -> None:
-    whole, fraction, large = (json_schemas(lines(flat(id=1, n=value)), {}, DEFAULTS)[0][0] for value in (5, 5.5, 2**53 + 1))
-    types = [[field["type"][1] for field in schema["fields"] if field["name"] == "n"][0] for schema in agreed([whole, fraction, large], {})]
+    whole, fraction, large = (
+        json_schemas(lines(flat(id=1, n=value)), {}, DEFAULTS)[0][0] for value in (5, 5.5, 2**53 + 1)
+    )
+    types = [
+        [field["type"][1] for field in schema["fields"] if field["name"] == "n"][0]
+        for schema in agreed([whole, fraction, large], {})
+    ]
     assert types == ["double", "double", "long"]
     (kept,) = agreed([whole], {})
     (widened,) = agreed([whole], {"n": "double"})
-    assert [[field["type"][1] for field in schema["fields"] if field["name"] == "n"] for schema in (kept, widened)] == [["long"], ["double"]]
+    assert [[field["type"][1] for field in schema["fields"] if field["name"] == "n"] for schema in (kept, widened)] == [
+        ["long"],
+        ["double"],
+    ]
 
 
-@pytest.mark.parametrize(("stored", "odd"), [(LongType(), 5.5), (IntegerType(), 0.5), (StringType(), 5.5), (DoubleType(), 5.5), (FloatType(), 5.5)])
+@pytest.mark.parametrize(
+    ("stored", "odd"),
+    [(LongType(), 5.5), (IntegerType(), 0.5), (StringType(), 5.5), (DoubleType(), 5.5), (FloatType(), 5.5)],
+)
 def test_an_object_with_a_fraction_costs_no_other_object_of_its_batch(stored: Any, odd: float) -> None:
     table = StructType([StructField("id", LongType()), StructField("n", stored)])
     usual = "NaN" if stored == StringType() else 5
-    found = agreed([json_schemas(lines(flat(id=1, n=value)), {}, DEFAULTS)[0][0] for value in (usual, odd)], {field.name: field.dataType.simpleString() for field in table.fields})
+    found = agreed(
+        [json_schemas(lines(flat(id=1, n=value)), {}, DEFAULTS)[0][0] for value in (usual, odd)],
+        {field.name: field.dataType.simpleString() for field in table.fields},
+    )
     writers = [read_writer_schema(schema) for schema in found]
     planned = plan_read(config(), batch="b", writers=writers, stored=table)
     fits = isinstance(stored, (DoubleType, FloatType))
@@ -210,20 +385,51 @@ def test_a_value_that_a_change_left_out_is_of_the_type_of_the_others() -> None:
 
 
 def test_declared_types_give_schemaless_columns_their_meaning() -> None:
-    declared = {"day": "date", "also": "date", "at": "timestamp_micros", "price": "decimal(9,2)", "unscaled": "base64 decimal(9,2)", "raw": "bytes", "v": "json"}
-    values = {"day": 9685, "also": "1996-07-08", "at": 10**15, "price": "12.5", "unscaled": "BNI=", "raw": "AQI=", "v": {"a": 1}}
-    assert json_rows(lines(flat(id=1, **values), flat(id=2, v="text", day=None)), config(json_types=declared))[0].items() >= {
-        "day": 9685, "also": 9685, "at": 10**15, "price": Decimal("12.50"), "unscaled": Decimal("12.34"), "raw": b"\x01\x02", "v": '{"a":1}'}.items()
+    declared = {
+        "day": "date",
+        "also": "date",
+        "at": "timestamp_micros",
+        "price": "decimal(9,2)",
+        "unscaled": "base64 decimal(9,2)",
+        "raw": "bytes",
+        "v": "json",
+    }
+    values = {
+        "day": 9685,
+        "also": "1996-07-08",
+        "at": 10**15,
+        "price": "12.5",
+        "unscaled": "BNI=",
+        "raw": "AQI=",
+        "v": {"a": 1},
+    }
+    assert (
+        json_rows(lines(flat(id=1, **values), flat(id=2, v="text", day=None)), config(json_types=declared))[0].items()
+        >= {
+            "day": 9685,
+            "also": 9685,
+            "at": 10**15,
+            "price": Decimal("12.50"),
+            "unscaled": Decimal("12.34"),
+            "raw": b"\x01\x02",
+            "v": '{"a":1}',
+        }.items()
+    )
 
 
 def test_metadata_that_is_null_everywhere_is_still_known_to_be_there() -> None:
     bad: list[RowError] = []
     assert json_rows(lines({**flat(id=1), "__lsn": None}), bad=bad) == []
-    assert [row.code for row in bad] == ["unordered_change"]  # and not silently another order than the table's other changes have
+    assert [row.code for row in bad] == [
+        "unordered_change"
+    ]  # and not silently another order than the table's other changes have
 
 
 def test_records_that_leave_columns_out_have_nulls() -> None:
-    assert picked(json_rows(lines(flat(id=1, a="x"), flat(id=2, b="y"))), "id", "a", "b") == [(1, "x", None), (2, None, "y")]
+    assert picked(json_rows(lines(flat(id=1, a="x"), flat(id=2, b="y"))), "id", "a", "b") == [
+        (1, "x", None),
+        (2, None, "y"),
+    ]
 
 
 def test_a_name_that_tells_the_last_offset_is_counted_back_from() -> None:
@@ -236,59 +442,98 @@ SCHEMA = struct({"type": "int32", "optional": False, "field": "id"})
 GOOD = {"id": 1, "__op": "c", "__lsn": 1}
 
 
-@pytest.mark.parametrize(("body", "error"), [
-    (b"", EmptyObject),
-    (b"\n\n", NotJsonLines),
-    (b"[" + ONE.encode() + b"]", NotJsonLines),
-    (b"Obj\x01\x04", NotJsonLines),
-    (b"PAR1....", NotJsonLines),
-    (lines("{]", "{]"), DamagedJson),
-    (lines(*({"schema": struct({"type": "int32", "field": f"c{n}"}), "payload": {}} for n in range(70))), TooManySchemas),
-    (gzip.compress(lines(ONE))[:-9], DamagedGzip),
-    (gzip.compress(lines(ONE))[:12] + b"\x00" * 30, DamagedGzip),
-])
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", EmptyObject),
+        (b"\n\n", NotJsonLines),
+        (b"[" + ONE.encode() + b"]", NotJsonLines),
+        (b"Obj\x01\x04", NotJsonLines),
+        (b"PAR1....", NotJsonLines),
+        (lines("{]", "{]"), DamagedJson),
+        (
+            lines(*({"schema": struct({"type": "int32", "field": f"c{n}"}), "payload": {}} for n in range(70))),
+            TooManySchemas,
+        ),
+        (gzip.compress(lines(ONE))[:-9], DamagedGzip),
+        (gzip.compress(lines(ONE))[:12] + b"\x00" * 30, DamagedGzip),
+    ],
+)
 def test_what_is_not_json_records_is_refused(body: bytes, error: type[SluiceError]) -> None:
     with pytest.raises(error) as refused:
         json_schemas(body, {}, DEFAULTS)
     assert not refused.value.retriable
 
 
-@pytest.mark.parametrize(("body", "code"), [
-    (lines(ONE, "5"), "not_json_lines"),
-    (lines(ONE, "null"), "not_json_lines"),
-    (lines(ONE, ONE[:-3]), "damaged_json"),
-    (lines(ONE, ONE + ONE), "damaged_json"),
-    (lines(ONE, '{"id": "' + "\\ud83d" + '"}'), "damaged_json"),
-    (lines(ONE, '{"a":' + "[" * 100_000), "damaged_json"),
-    (lines(ONE) + b'{"id": "\xff"}\n', "not_json_lines"),
-    (lines(ONE, *wrapped(SCHEMA, GOOD)), "not_json_lines"),
-    (lines(*wrapped(SCHEMA, GOOD), ONE), "not_json_lines"),
-    (lines(*wrapped(SCHEMA, GOOD), {"schema": SCHEMA, "payload": 5}), "not_json_lines"),
-    (lines(*wrapped(SCHEMA, GOOD), '{"schema":null,"payload":null}'), "not_json_lines"),
-])
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (lines(ONE, "5"), "not_json_lines"),
+        (lines(ONE, "null"), "not_json_lines"),
+        (lines(ONE, ONE[:-3]), "damaged_json"),
+        (lines(ONE, ONE + ONE), "damaged_json"),
+        (lines(ONE, '{"id": "' + "\\ud83d" + '"}'), "damaged_json"),
+        (lines(ONE, '{"a":' + "[" * 100_000), "damaged_json"),
+        (lines(ONE) + b'{"id": "\xff"}\n', "not_json_lines"),
+        (lines(ONE, *wrapped(SCHEMA, GOOD)), "not_json_lines"),
+        (lines(*wrapped(SCHEMA, GOOD), ONE), "not_json_lines"),
+        (lines(*wrapped(SCHEMA, GOOD), {"schema": SCHEMA, "payload": 5}), "not_json_lines"),
+        (lines(*wrapped(SCHEMA, GOOD), '{"schema":null,"payload":null}'), "not_json_lines"),
+    ],
+)
 def test_a_record_that_is_not_json_costs_itself_and_keeps_its_bytes(body: bytes, code: str) -> None:
     bad: list[RowError] = []
     assert picked(json_rows(body, bad=bad), "id", "_sluice_offset") == [(1, 500)]
     assert [(row.record, row.code, row.content_bytes) for row in bad] == [(1, code, len(body.splitlines()[1]))]
 
 
-@pytest.mark.parametrize("schema", [
-    {"type": "struct"}, {"type": "string"}, {"type": "struct", "fields": [{"type": "int32"}]}, {"type": "struct", "fields": [{"type": "int33", "field": "a"}]},
-    {"type": "struct", "fields": "ab"}, {"type": "struct", "fields": [{"type": "array", "field": "a"}]},
-])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "struct"},
+        {"type": "string"},
+        {"type": "struct", "fields": [{"type": "int32"}]},
+        {"type": "struct", "fields": [{"type": "int33", "field": "a"}]},
+        {"type": "struct", "fields": "ab"},
+        {"type": "struct", "fields": [{"type": "array", "field": "a"}]},
+    ],
+)
 def test_a_wrapper_whose_schema_is_none_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(SluiceError) as refused:
         json_schemas(lines({"schema": schema, "payload": {}}), {}, DEFAULTS)
     assert refused.value.code == "unusable_schema"
 
 
-@pytest.mark.parametrize(("field", "value"), [("n", "x"), ("n", 1.5), ("n", True), ("s", 5), ("s", {}), ("f", True), ("f", "x"), ("b", "*"), ("d", "1.5"), ("ok", "true"), ("l", "x"), ("l", [1])])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", "x"),
+        ("n", 1.5),
+        ("n", True),
+        ("s", 5),
+        ("s", {}),
+        ("f", True),
+        ("f", "x"),
+        ("b", "*"),
+        ("d", "1.5"),
+        ("ok", "true"),
+        ("l", "x"),
+        ("l", [1]),
+    ],
+)
 def test_a_value_that_is_not_what_its_schema_says_is_named(field: str, value: Any) -> None:
     schema = struct(
-        {"type": "int32", "optional": False, "field": "id"}, {"type": "int64", "optional": True, "field": "n"}, {"type": "string", "optional": True, "field": "s"},
-        {"type": "double", "optional": True, "field": "f"}, {"type": "bytes", "optional": True, "field": "b"}, {"type": "boolean", "optional": True, "field": "ok"},
-        named("bytes", "org.apache.kafka.connect.data.Decimal", "d", **{"scale": "2", "connect.decimal.precision": "9"}),
-        {"type": "array", "optional": True, "items": {"type": "string", "optional": True}, "field": "l"})
+        {"type": "int32", "optional": False, "field": "id"},
+        {"type": "int64", "optional": True, "field": "n"},
+        {"type": "string", "optional": True, "field": "s"},
+        {"type": "double", "optional": True, "field": "f"},
+        {"type": "bytes", "optional": True, "field": "b"},
+        {"type": "boolean", "optional": True, "field": "ok"},
+        named(
+            "bytes", "org.apache.kafka.connect.data.Decimal", "d", **{"scale": "2", "connect.decimal.precision": "9"}
+        ),
+        {"type": "array", "optional": True, "items": {"type": "string", "optional": True}, "field": "l"},
+    )
     bad: list[RowError] = []
     body = lines(*wrapped(schema, {"id": 1, "__op": "c", "__lsn": 1}, {"id": 2, "__op": "c", "__lsn": 2, field: value}))
     assert picked(json_rows(body, bad=bad), "id") == [(1,)]
@@ -309,27 +554,35 @@ def test_a_gzip_of_very_many_members_costs_no_more_than_its_length() -> None:
     member = gzip.compress(b"x")
     began = time.process_time()
     assert unpacked(member * 20_000 + b"\x00" * 9, 1_000_000) == b"x" * 20_000
-    assert time.process_time() - began < 2  # copying what is left for each member took ten times as long, and a hundred times for ten times as many
+    assert (
+        time.process_time() - began < 2
+    )  # copying what is left for each member took ten times as long, and a hundred times for ten times as many
     with pytest.raises(DamagedGzip, match="ends early"):
         unpacked(member + member[:-1], 1_000)
 
 
 def test_a_field_that_no_column_can_be_called_by_is_found_by_its_own_name() -> None:
     table = config("order_id", json_types={"a_b": "decimal(5,2)"})
-    assert picked(json_rows(lines(flat(**{"order-id": 1, "a.b": 1.5, "`": "x"})), table), "order_id", "a_b", "_") == [(1, Decimal("1.50"), "x")]
+    assert picked(json_rows(lines(flat(**{"order-id": 1, "a.b": 1.5, "`": "x"})), table), "order_id", "a_b", "_") == [
+        (1, Decimal("1.50"), "x")
+    ]
     before = {**CREATE, "after": {"order-id": 1, "x y": "v"}}
     assert picked(json_rows(lines(before), table), "order_id", "x_y") == [(1, "v")]
 
 
 def test_broken_records_before_the_first_that_brings_its_schema_cost_themselves() -> None:
     bad: list[RowError] = []
-    assert picked(json_rows(lines("{", '{"a"', *wrapped(CREATE_SCHEMA, CREATE), "}"), bad=bad), "id", "_sluice_offset") == [(1, 502)]
+    assert picked(
+        json_rows(lines("{", '{"a"', *wrapped(CREATE_SCHEMA, CREATE), "}"), bad=bad), "id", "_sluice_offset"
+    ) == [(1, 502)]
     assert [row.record for row in bad] == [0, 1, 3]
 
 
 def test_a_member_without_content_hides_no_schema_behind_it() -> None:
     body = gzip.compress(b"") * 3 + gzip.compress(lines(*wrapped(CREATE_SCHEMA, CREATE)))
-    assert schema_in_head(unpacked_head(body, 10**6), True) == schema_in_head(lines(*wrapped(CREATE_SCHEMA, CREATE)), True)
+    assert schema_in_head(unpacked_head(body, 10**6), True) == schema_in_head(
+        lines(*wrapped(CREATE_SCHEMA, CREATE)), True
+    )
     assert unpacked_head(gzip.compress(b"") * 2, 10) == b""
 
 
@@ -340,14 +593,18 @@ def test_a_source_time_that_a_transform_made_text_of_costs_no_row() -> None:
 
 def test_a_wrapper_without_a_schema_is_its_payload() -> None:
     body = lines({"schema": None, "payload": flat(id=1)}, {"schema": None, "payload": flat(id=2)})
-    assert picked(json_rows(body), "id", "_sluice_op") == picked(json_rows(lines(flat(id=1), flat(id=2))), "id", "_sluice_op")
+    assert picked(json_rows(body), "id", "_sluice_op") == picked(
+        json_rows(lines(flat(id=1), flat(id=2))), "id", "_sluice_op"
+    )
 
 
 def test_the_head_tells_the_schema_that_records_carry() -> None:
     body = lines(*wrapped(CREATE_SCHEMA, CREATE))
     (whole,), guessed = json_schemas(body, {}, DEFAULTS)
     assert not guessed
-    assert schema_in_head(body, True) == schema_in_head(body[:-20], False) == whole  # a first record may be longer than the head
+    assert (
+        schema_in_head(body, True) == schema_in_head(body[:-20], False) == whole
+    )  # a first record may be longer than the head
     assert schema_in_head(body[:300], False) is None
     assert schema_in_head(lines(CREATE), True) is None
 
@@ -364,7 +621,15 @@ def test_every_recorded_json_object_is_read_with_its_kafka_offsets(name: str) ->
         pytest.skip("SLUICE_FIXTURES names no folder of recorded sets")
     folder = Path(os.environ["SLUICE_FIXTURES"]) / name
     manifest = json.loads((folder / "manifest.json").read_text())
-    table = config("order_id", json_types={"order_date": "date", "required_date": "date", "shipped_date": "date", "updated_at": "zoned_timestamp"})
+    table = config(
+        "order_id",
+        json_types={
+            "order_date": "date",
+            "required_date": "date",
+            "shipped_date": "date",
+            "updated_at": "zoned_timestamp",
+        },
+    )
     offsets = []
     for found in manifest["objects"]:
         route = classify(found["key"], found["size"])

@@ -1,4 +1,5 @@
 """The document of what was judged says what the kept results say, and how many there are not."""
+
 from sluice_bench import judged_results
 from sluice_bench.judge_all import all_cases, outstanding
 from sluice_bench.judged_document import DOCUMENT, text
@@ -6,18 +7,28 @@ from sluice_bench.judged_results import judged
 
 
 def result(case: str, *equal: bool) -> dict:
-    readings = [{"case": case, "phase": "end", "reader": reader, "equal": same, "rows": 10} for reader, same in zip(("hudi-rs", "spark"), equal)]
+    readings = [
+        {"case": case, "phase": "end", "reader": reader, "equal": same, "rows": 10}
+        for reader, same in zip(("hudi-rs", "spark"), equal)
+    ]
     return {"case": case, "equal": all(equal), "machine": {"commit": "abc"}, "judgements": readings}
 
 
 def test_the_document_is_made_of_the_kept_results():
-    assert DOCUMENT.read_text(encoding="utf-8") == text(judged_results.kept()), "run `python -m sluice_bench.judged_document`"
+    assert DOCUMENT.read_text(encoding="utf-8") == text(judged_results.kept()), (
+        "run `python -m sluice_bench.judged_document`"
+    )
 
 
 def test_equal_different_and_missing_cases_are_told_apart_by_set_and_reader():
     first, second = [case.id for case in all_cases() if case.set_name == "tickit_small"][:2]
-    written = text({each.case: each for each in (judged(result(first, True, True)), judged(result(second, True, False)))})
-    assert f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} not judged yet. 4 readings of 40 rows together. Tables made by commit abc (2)." in written
+    written = text(
+        {each.case: each for each in (judged(result(first, True, True)), judged(result(second, True, False)))}
+    )
+    assert (
+        f"**1 of {len(all_cases())} cases equal**; {len(all_cases()) - 2} not judged yet. 4 readings of 40 rows together. Tables made by commit abc (2)."
+        in written
+    )
     assert "| tickit_small | 2 | 1 | 2, 2 | 2, 1 |" in written
 
 
@@ -32,4 +43,8 @@ def test_a_case_is_judged_once_on_whatever_machine_and_a_newer_result_takes_the_
 
 def test_a_case_that_differed_is_judged_again(tmp_path):
     first, second, *_ = all_cases()
-    assert outstanding([first, second], tmp_path, {first.id: judged(result(first.id, True, False)), second.id: judged(result(second.id, True, True))}) == [first]
+    assert outstanding(
+        [first, second],
+        tmp_path,
+        {first.id: judged(result(first.id, True, False)), second.id: judged(result(second.id, True, True))},
+    ) == [first]

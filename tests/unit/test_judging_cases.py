@@ -1,4 +1,5 @@
 """The matrix that is judged, and the subset that continuous integration runs."""
+
 import itertools
 import json
 
@@ -60,16 +61,30 @@ def test_at_least_once_puts_some_objects_twice():
 def test_a_set_of_overwritten_keys_is_put_version_by_version(tmp_path):
     folder = tmp_path / "moma_overwrite"
     folder.mkdir()
-    (folder / "manifest.json").write_text(json.dumps({"phases": [{"phase": "final", "new_objects": ["topics/t/t+0+0.avro"]}]}))
-    (folder / "versions.json").write_text(json.dumps([{"seq": 2, "key": "topics/t/t+0+0.avro", "file": "b"}, {"seq": 1, "key": "topics/t/t+0+0.avro", "file": "a"}]))
+    (folder / "manifest.json").write_text(
+        json.dumps({"phases": [{"phase": "final", "new_objects": ["topics/t/t+0+0.avro"]}]})
+    )
+    (folder / "versions.json").write_text(
+        json.dumps(
+            [
+                {"seq": 2, "key": "topics/t/t+0+0.avro", "file": "b"},
+                {"seq": 1, "key": "topics/t/t+0+0.avro", "file": "a"},
+            ]
+        )
+    )
     found = find_set("moma_overwrite", {"SLUICE_FIXTURES": str(tmp_path)})
-    assert [item.file for item in found.delivery("in_order")] == [folder / "bronze_versions" / name for name in ("a", "b")]
+    assert [item.file for item in found.delivery("in_order")] == [
+        folder / "bronze_versions" / name for name in ("a", "b")
+    ]
 
 
 def test_a_case_renames_an_object_whose_folder_is_not_its_topic():
     case = Case("outbox_json_lenses", "shuffled", "one_go", "cow", run="a1")
     renamed = case.key("cdc-events-local/customer_id=ANTON/order_id=10365/demo.datalake.cdc_events(0_40).json")
-    assert renamed == "cdc-events-local/customer_id=ANTON/order_id=10365/judged_outbox_json_lenses_shuffled_one_go_cow_a1.demo.datalake.cdc_events(0_40).json"
+    assert (
+        renamed
+        == "cdc-events-local/customer_id=ANTON/order_id=10365/judged_outbox_json_lenses_shuffled_one_go_cow_a1.demo.datalake.cdc_events(0_40).json"
+    )
 
 
 def test_an_object_of_no_topic_of_its_set_is_not_renamed():

@@ -1,8 +1,16 @@
 """Texts of a record key that Hudi can't tell from another key are refused, with their column and record; all others are keys."""
+
 import pyarrow as pa
 import pytest
 
-from sluice_spark.key_texts import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey, check_folder_texts, check_key_texts, check_key_times
+from sluice_spark.key_texts import (
+    InexactRecordKey,
+    UnusablePartitionValue,
+    UnusableRecordKey,
+    check_folder_texts,
+    check_key_texts,
+    check_key_times,
+)
 
 
 @pytest.mark.parametrize(("key", "empty_parts", "column", "record"), [
@@ -56,5 +64,8 @@ def test_a_value_that_no_store_holds_as_a_folder_is_refused(partition, column):
 
 
 def test_every_other_text_is_a_folder():
-    check_folder_texts({"p": pa.array(["", None, "x" * 253, "/" * 84, "ü" * 126, "..", " ", "a=b%", "\n"]), "n": pa.array([1] * 9)}, list(range(9)))
+    check_folder_texts(
+        {"p": pa.array(["", None, "x" * 253, "/" * 84, "ü" * 126, "..", " ", "a=b%", "\n"]), "n": pa.array([1] * 9)},
+        list(range(9)),
+    )
     check_folder_texts({"p": pa.array([], pa.string()), "q": pa.nulls(0, pa.string())}, [])

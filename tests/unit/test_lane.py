@@ -1,4 +1,5 @@
 """The lane machine by itself: every listed transition happens, nothing else does, and what each refuses."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -44,7 +45,14 @@ def test_exactly_the_listed_transitions_happen():
                 continue
             seen.add((name, state.state, after.state))
             # Counters and clocks go on for ever; what matters of them here is bounded.
-            after = replace(after, arrivals=min(after.arrivals, 2), arrivals_seen=0, capacity_failures=0, backoff_until=None, reason=None)
+            after = replace(
+                after,
+                arrivals=min(after.arrivals, 2),
+                arrivals_seen=0,
+                capacity_failures=0,
+                backoff_until=None,
+                reason=None,
+            )
             if after not in walked:
                 walked[after] = True
                 waiting.append(after)
@@ -141,15 +149,18 @@ class TestPausing:
 
 
 class TestSupervising:
-    @pytest.mark.parametrize(("state", "now", "expected"), [
-        (IDLE, NOW, Step(NOTHING)),
-        (machine.wake(IDLE), NOW, Step(START)),
-        (STARTING, NOW + TOKEN_REPEAT_MS - 1, Step(REPEAT_START, "r1")),
-        (STARTING, NOW + TOKEN_REPEAT_MS, Step(LOOK_UP, "r1")),
-        (STARTED, NOW, Step(ASK_STATE, "r1", "j1")),
-        (RUNNING, NOW, Step(ASK_STATE, "r1", "j1")),
-        (machine.pause(machine.wake(IDLE)), NOW, Step(NOTHING)),
-    ])
+    @pytest.mark.parametrize(
+        ("state", "now", "expected"),
+        [
+            (IDLE, NOW, Step(NOTHING)),
+            (machine.wake(IDLE), NOW, Step(START)),
+            (STARTING, NOW + TOKEN_REPEAT_MS - 1, Step(REPEAT_START, "r1")),
+            (STARTING, NOW + TOKEN_REPEAT_MS, Step(LOOK_UP, "r1")),
+            (STARTED, NOW, Step(ASK_STATE, "r1", "j1")),
+            (RUNNING, NOW, Step(ASK_STATE, "r1", "j1")),
+            (machine.pause(machine.wake(IDLE)), NOW, Step(NOTHING)),
+        ],
+    )
     def test_the_next_step_follows_from_the_lane_and_the_time(self, state, now, expected):
         assert next_step(state, now) == expected
 

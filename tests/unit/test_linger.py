@@ -1,9 +1,20 @@
 """How long an idle run stays, as one decision."""
+
 from __future__ import annotations
 
 import pytest
 
-from sluice_spark.linger import LOOK, RELEASE, WAIT, IdleLane, Staying, decide, due_at_release, stays_until, wait_seconds
+from sluice_spark.linger import (
+    LOOK,
+    RELEASE,
+    WAIT,
+    IdleLane,
+    Staying,
+    decide,
+    due_at_release,
+    stays_until,
+    wait_seconds,
+)
 
 NOW = 1_000_000
 STAYING = Staying(linger_s=60, ends_at=NOW + 3_600_000)
@@ -14,21 +25,24 @@ def decided(idle=IDLE, staying=STAYING, arrivals=7, pause_requested=False, at=NO
     return decide(idle, staying, arrivals=arrivals, pause_requested=pause_requested, now=at)
 
 
-@pytest.mark.parametrize("what, decision", [
-    (dict(idle=None), LOOK),
-    (dict(), WAIT),
-    (dict(arrivals=8), LOOK),
-    (dict(at=NOW + 59_999), WAIT),
-    (dict(at=NOW + 60_000), RELEASE),
-    (dict(at=NOW + 60_000, arrivals=8), LOOK),
-    (dict(pause_requested=True, arrivals=8), RELEASE),
-    (dict(idle=None, pause_requested=True), RELEASE),
-    (dict(idle=None, at=STAYING.ends_at), RELEASE),
-    (dict(idle=IdleLane(NOW, 7, next_due_at=NOW + 10_000), at=NOW + 9_999), WAIT),
-    (dict(idle=IdleLane(NOW, 7, next_due_at=NOW + 10_000), at=NOW + 10_000), LOOK),
-    (dict(idle=IdleLane(NOW, 7, NOW + 300_000, keep_alive_until=NOW + 300_000), at=NOW + 200_000), WAIT),
-    (dict(idle=IdleLane(NOW, 7, NOW + 300_000), at=NOW + 60_000), RELEASE),
-])
+@pytest.mark.parametrize(
+    "what, decision",
+    [
+        (dict(idle=None), LOOK),
+        (dict(), WAIT),
+        (dict(arrivals=8), LOOK),
+        (dict(at=NOW + 59_999), WAIT),
+        (dict(at=NOW + 60_000), RELEASE),
+        (dict(at=NOW + 60_000, arrivals=8), LOOK),
+        (dict(pause_requested=True, arrivals=8), RELEASE),
+        (dict(idle=None, pause_requested=True), RELEASE),
+        (dict(idle=None, at=STAYING.ends_at), RELEASE),
+        (dict(idle=IdleLane(NOW, 7, next_due_at=NOW + 10_000), at=NOW + 9_999), WAIT),
+        (dict(idle=IdleLane(NOW, 7, next_due_at=NOW + 10_000), at=NOW + 10_000), LOOK),
+        (dict(idle=IdleLane(NOW, 7, NOW + 300_000, keep_alive_until=NOW + 300_000), at=NOW + 200_000), WAIT),
+        (dict(idle=IdleLane(NOW, 7, NOW + 300_000), at=NOW + 60_000), RELEASE),
+    ],
+)
 def test_a_run_looks_waits_or_lets_go(what, decision):
     assert decided(**what) == decision
 

@@ -1,4 +1,5 @@
 """A local stack's folder has one owner, and says nothing of a stack whose owner is gone."""
+
 import socket
 import subprocess
 import sys
@@ -12,8 +13,16 @@ from sluice_local.errors import AlreadyRunning, NotRunning
 from sluice_local.home import Description, Home, chosen_home, running_home
 
 DESCRIPTION = Description(
-    "sluice", "us-east-1", "http://127.0.0.1:1", "http://127.0.0.1:2", {"bronze": "b", "silver": "s", "artifacts": "a"}, "ledger",
-    {"access_key_id": "test", "secret_access_key": "test"}, "00f", "v1", {"owner": 1, "emulator": 2},
+    "sluice",
+    "us-east-1",
+    "http://127.0.0.1:1",
+    "http://127.0.0.1:2",
+    {"bronze": "b", "silver": "s", "artifacts": "a"},
+    "ledger",
+    {"access_key_id": "test", "secret_access_key": "test"},
+    "00f",
+    "v1",
+    {"owner": 1, "emulator": 2},
 )
 
 
@@ -56,7 +65,11 @@ def test_a_stack_is_found_from_the_folders_below_it(tmp_path: Path) -> None:
 
 
 def test_sluice_home_says_where(tmp_path: Path) -> None:
-    assert chosen_home({"SLUICE_HOME": str(tmp_path)}, Path("/")) == running_home({"SLUICE_HOME": str(tmp_path)}, Path("/")) == Home(tmp_path)
+    assert (
+        chosen_home({"SLUICE_HOME": str(tmp_path)}, Path("/"))
+        == running_home({"SLUICE_HOME": str(tmp_path)}, Path("/"))
+        == Home(tmp_path)
+    )
 
 
 def test_a_bound_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
@@ -76,7 +89,9 @@ def test_a_bound_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
 
 
 def test_a_bound_child_whose_parent_is_gone_already_does_not_start() -> None:
-    done = subprocess.run(bound_command([sys.executable, "-c", "print('ran')"], parent=1), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        bound_command([sys.executable, "-c", "print('ran')"], parent=1), capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
 
 

@@ -1,4 +1,5 @@
 """The list of what LocalStack can't run names tests that exist, with reasons, and never the way from an object to a row."""
+
 import re
 
 from localstack_exceptions import FOLDER, exceptions
@@ -7,15 +8,30 @@ TEST = re.compile(r"^def (test_\w+)\(", re.MULTILINE)
 
 
 def test_each_exception_is_a_test_that_exists_and_has_a_reason():
-    there = {f"{path.name}::{name}" for path in FOLDER.glob("test_*.py") for name in TEST.findall(path.read_text(encoding="utf-8"))}
+    there = {
+        f"{path.name}::{name}"
+        for path in FOLDER.glob("test_*.py")
+        for name in TEST.findall(path.read_text(encoding="utf-8"))
+    }
     assert sorted(set(exceptions()) - there) == []
     assert {name: reason for name, reason in exceptions().items() if len(reason.split()) < 5} == {}
 
 
 def test_an_objects_way_to_row_update_and_deletion_runs_on_both_emulators():
-    way = [f"test_object_to_row.py::{name}" for name in TEST.findall((FOLDER / "test_object_to_row.py").read_text(encoding="utf-8"))]
-    assert way == ["test_object_to_row.py::test_an_object_becomes_a_row_an_update_changes_it_and_a_deletion_takes_it_away"]
+    way = [
+        f"test_object_to_row.py::{name}"
+        for name in TEST.findall((FOLDER / "test_object_to_row.py").read_text(encoding="utf-8"))
+    ]
+    assert way == [
+        "test_object_to_row.py::test_an_object_becomes_a_row_an_update_changes_it_and_a_deletion_takes_it_away"
+    ]
     assert set(way).isdisjoint(exceptions())
-    recipe = re.search(r"^test-localstack:.*\n\t(.*)$", (FOLDER.parents[1] / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert recipe is not None and "SLUICE_EMULATOR=localstack" in recipe[1] and "tests/integration/test_object_to_row.py" in recipe[1]
+    recipe = re.search(
+        r"^test-localstack:.*\n\t(.*)$", (FOLDER.parents[1] / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert (
+        recipe is not None
+        and "SLUICE_EMULATOR=localstack" in recipe[1]
+        and "tests/integration/test_object_to_row.py" in recipe[1]
+    )
     assert "make test-localstack\n" in (FOLDER.parents[1] / ".ci" / "run").read_text(encoding="utf-8")

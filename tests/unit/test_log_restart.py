@@ -1,4 +1,5 @@
 """A source's log that began again lower is told from snapshots, replays and what comes late; its objects are parked until the generation is raised."""
+
 from __future__ import annotations
 
 import json
@@ -16,14 +17,36 @@ GB = 1024**3
 CONFIG = TableConfig("db.t", "db", "t", "src.public.t", ("id",))
 
 
-def pg(first: int, lsn: int, at: int | None, *, last: int | None = None, partition: int | None = 0, **told: Any) -> SeenObject:
+def pg(
+    first: int, lsn: int, at: int | None, *, last: int | None = None, partition: int | None = 0, **told: Any
+) -> SeenObject:
     """An object of ten changes whose highest LSN is `lsn`, the newest made at `at`."""
     last = first + 9 if last is None else last
-    return SeenObject(f"o{partition}-{first}", f"t+0+{first}.avro", partition, first, last, POSTGRES, encode(0, POSTGRES, (lsn,), last), at, **told)
+    return SeenObject(
+        f"o{partition}-{first}",
+        f"t+0+{first}.avro",
+        partition,
+        first,
+        last,
+        POSTGRES,
+        encode(0, POSTGRES, (lsn,), last),
+        at,
+        **told,
+    )
 
 
 def mysql(first: int, file: str, at: int, **told: Any) -> SeenObject:
-    return SeenObject(f"o{first}", "k", 0, first, first + 9, MYSQL, encode(0, MYSQL, (file, 4, 0), first + 9), at, **{"logs": (file.rpartition(".")[0],), **told})
+    return SeenObject(
+        f"o{first}",
+        "k",
+        0,
+        first,
+        first + 9,
+        MYSQL,
+        encode(0, MYSQL, (file, 4, 0), first + 9),
+        at,
+        **{"logs": (file.rpartition(".")[0],), **told},
+    )
 
 
 def parked(*batches: list[SeenObject], generation: int = 0) -> list[str]:
@@ -38,13 +61,21 @@ def parked(*batches: list[SeenObject], generation: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_where_offsets_rise_and_the_log_falls_by_far_what_is_new_is_parked_and_what_comes_late_goes_on(split: bool) -> None:
-    before, after = [pg(0, 40 * GB, 100), pg(20, 41 * GB, 200)], [pg(30, 2 * GB, 300), pg(10, 40 * GB, 150), pg(40, 3 * GB, 400)]
+def test_where_offsets_rise_and_the_log_falls_by_far_what_is_new_is_parked_and_what_comes_late_goes_on(
+    split: bool,
+) -> None:
+    before, after = (
+        [pg(0, 40 * GB, 100), pg(20, 41 * GB, 200)],
+        [pg(30, 2 * GB, 300), pg(10, 40 * GB, 150), pg(40, 3 * GB, 400)],
+    )
     assert parked(before, after) == ["o0-30", "o0-40"] if split else parked(before + after) == ["o0-30", "o0-40"]
 
 
 def test_what_follows_stays_parked_also_when_the_new_log_has_grown_past_the_old_one() -> None:
-    assert parked([pg(0, 40 * GB, 100)], [pg(10, GB, 200)], [pg(20, 50 * GB, 300)], [pg(5, 39 * GB, 90)]) == ["o0-10", "o0-20"]
+    assert parked([pg(0, 40 * GB, 100)], [pg(10, GB, 200)], [pg(20, 50 * GB, 300)], [pg(5, 39 * GB, 90)]) == [
+        "o0-10",
+        "o0-20",
+    ]
 
 
 def test_a_raised_generation_begins_anew() -> None:
@@ -64,25 +95,37 @@ def test_one_kafka_partition_is_told_from_none_and_from_several() -> None:
     one, both = [pg(0, GB, 100, partition=3)], [pg(0, GB, 100, partition=3), pg(0, GB, 100, partition=4)]
     watches = [watched(KafkaWatch(), seen, CONFIG).watch for seen in ([], one, both)]
     assert [only_partition(watch, generation=CONFIG.generation) for watch in watches] == [None, 3, None]
-    assert only_partition(watches[1], generation=CONFIG.generation + 1) is None, "of a generation that has just begun nothing is known"
+    assert only_partition(watches[1], generation=CONFIG.generation + 1) is None, (
+        "of a generation that has just begun nothing is known"
+    )
 
 
 def test_what_follows_a_log_that_began_again_is_known_before_it_is_read() -> None:
     marks = judge({}, [pg(0, 40 * GB, 100), pg(10, GB, 200)], generation=0).marks
     known = [(0, 10), (0, 20), (0, 9), (1, 20), (None, 20), (0, None)]
-    assert [began_again(marks, partition, offset, generation=0) for partition, offset in known] == [True, True, False, False, False, False]
+    assert [began_again(marks, partition, offset, generation=0) for partition, offset in known] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert not began_again(marks, 0, 20, generation=1)
 
 
-@pytest.mark.parametrize(("what", "second"), [
-    ("a snapshot that is read again stands where the log is by then", pg(10, 41 * GB, 300)),
-    ("a replay has no later source time", pg(10, GB, 100)),
-    ("late objects have lower offsets", pg(0, GB, 300, last=5)),
-    ("a key that is written again, longer, begins where it began", pg(0, GB, 300, last=30)),
-    ("a transaction that began a while ago commits late", pg(10, 40 * GB - GB // 2, 300)),
-    ("without a source time a replay looks the same", pg(10, GB, None)),
-    ("a name without an offset tells no order", pg(10, GB, 300, partition=None)),
-])
+@pytest.mark.parametrize(
+    ("what", "second"),
+    [
+        ("a snapshot that is read again stands where the log is by then", pg(10, 41 * GB, 300)),
+        ("a replay has no later source time", pg(10, GB, 100)),
+        ("late objects have lower offsets", pg(0, GB, 300, last=5)),
+        ("a key that is written again, longer, begins where it began", pg(0, GB, 300, last=30)),
+        ("a transaction that began a while ago commits late", pg(10, 40 * GB - GB // 2, 300)),
+        ("without a source time a replay looks the same", pg(10, GB, None)),
+        ("a name without an offset tells no order", pg(10, GB, 300, partition=None)),
+    ],
+)
 def test_what_is_no_restart_goes_on(what: str, second: SeenObject) -> None:
     assert parked([pg(0, 40 * GB, 100)], [second]) == []
 
@@ -91,19 +134,32 @@ def test_a_long_transaction_whose_rows_fill_objects_is_no_restart_since_what_fol
     assert parked([pg(0, 40 * GB, 100)], [pg(10, 30 * GB, 200), pg(20, 35 * GB, 200), pg(30, 41 * GB, 210)]) == []
 
 
-@pytest.mark.parametrize(("high", "low", "far"), [(40 * GB, 39 * GB, True), (40 * GB, 39 * GB + 1, False), (GB, GB // 2, True), (GB, GB // 2 + 1, False), (20 * 1024**2, 1, True), (10 * 1024**2, 1, False)])
+@pytest.mark.parametrize(
+    ("high", "low", "far"),
+    [
+        (40 * GB, 39 * GB, True),
+        (40 * GB, 39 * GB + 1, False),
+        (GB, GB // 2, True),
+        (GB, GB // 2 + 1, False),
+        (20 * 1024**2, 1, True),
+        (10 * 1024**2, 1, False),
+    ],
+)
 def test_how_far_is_by_far_in_postgresql(high: int, low: int, far: bool) -> None:
     assert bool(parked([pg(0, high, 100)], [pg(10, low, 200)])) == far
 
 
-@pytest.mark.parametrize(("second", "why"), [
-    (mysql(10, "mysql-bin.000001", 200), "its changes are later"),
-    (mysql(10, "binlog.000125", 200), "the binlog is called 'binlog' and was 'mysql-bin'"),
-    (mysql(10, "mysql-bin.000125", 200, servers=("9",)), "of server 9 and were of 1"),
-    (mysql(10, "mysql-bin.000125", 200, servers=("1", "9")), None),
-    (mysql(10, "mysql-bin.000125", 200), None),
-    (mysql(10, "mysql-bin.000124", 50), None),
-])
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (mysql(10, "mysql-bin.000001", 200), "its changes are later"),
+        (mysql(10, "binlog.000125", 200), "the binlog is called 'binlog' and was 'mysql-bin'"),
+        (mysql(10, "mysql-bin.000125", 200, servers=("9",)), "of server 9 and were of 1"),
+        (mysql(10, "mysql-bin.000125", 200, servers=("1", "9")), None),
+        (mysql(10, "mysql-bin.000125", 200), None),
+        (mysql(10, "mysql-bin.000124", 50), None),
+    ],
+)
 def test_binlogs_fall_by_their_number_and_change_by_their_name_and_server(second: SeenObject, why: str | None) -> None:
     marks = judge({}, [mysql(0, "mysql-bin.000125", 100, servers=("1",))], generation=0).marks
     reasons = list(judge(marks, [second], generation=0).parked.values())
@@ -112,14 +168,17 @@ def test_binlogs_fall_by_their_number_and_change_by_their_name_and_server(second
     assert all(why in reason and all(step in reason for step in told) for reason in reasons if why)
 
 
-@pytest.mark.parametrize(("kind", "high", "low", "restarts"), [
-    (SQLSERVER, ("0000012a:00000010:0003", None, 1), ("0000002a:00000010:0003", None, 1), True),
-    (SQLSERVER, ("0000012a:00000010:0003", None, 1), ("0000012a:00000004:0003", None, 1), False),
-    (ORACLE, (900_000, 900_000, None, 0), (700_000, 700_000, None, 0), True),
-    (ORACLE, (900_000, 900_000, None, 0), (899_000, 899_000, None, 0), False),
-    (MONGODB, (900_000, 1), (1, 1), False),
-    (OFFSET_ONLY, (), (), False),
-])
+@pytest.mark.parametrize(
+    ("kind", "high", "low", "restarts"),
+    [
+        (SQLSERVER, ("0000012a:00000010:0003", None, 1), ("0000002a:00000010:0003", None, 1), True),
+        (SQLSERVER, ("0000012a:00000010:0003", None, 1), ("0000012a:00000004:0003", None, 1), False),
+        (ORACLE, (900_000, 900_000, None, 0), (700_000, 700_000, None, 0), True),
+        (ORACLE, (900_000, 900_000, None, 0), (899_000, 899_000, None, 0), False),
+        (MONGODB, (900_000, 1), (1, 1), False),
+        (OFFSET_ONLY, (), (), False),
+    ],
+)
 def test_every_source_has_its_own_measure(kind: str, high: Any, low: Any, restarts: bool) -> None:
     def at(first: int, components: Any, time: int) -> SeenObject:
         return SeenObject(f"o{first}", "k", 0, first, first, kind, encode(0, kind, components, first), time)
@@ -129,7 +188,9 @@ def test_every_source_has_its_own_measure(kind: str, high: Any, low: Any, restar
 
 
 def test_a_partition_of_which_nothing_is_known_is_compared_with_the_one_that_restarted() -> None:
-    assert parked([pg(0, 40 * GB, 100)], [pg(10, GB, 300), pg(0, GB, 310, partition=1), pg(0, 39 * GB, 90, partition=2)]) == ["o0-10", "o1-0"]
+    assert parked(
+        [pg(0, 40 * GB, 100)], [pg(10, GB, 300), pg(0, GB, 310, partition=1), pg(0, 39 * GB, 90, partition=2)]
+    ) == ["o0-10", "o1-0"]
 
 
 def plain(first: int) -> SeenObject:
@@ -142,12 +203,21 @@ def test_another_kind_of_position_goes_on_where_what_is_written_later_is_higher(
     assert not judge(judged.marks, [plain(5)], generation=0).parked  # it comes late, and is older
 
 
-@pytest.mark.parametrize(("before", "after", "why"), [
-    (plain(5_000), mysql(6_000, "b.000003", 100), "are MySQL's and were the Kafka offset alone"),  # as the advice for incomplete positions has it
-    (pg(0, 40 * GB, 100), plain(10), "are the Kafka offset alone and were PostgreSQL's"),
-    (mysql(0, "b.000003", 100), replace(plain(10), highest=encode(0, OFFSET_ONLY, (), 2)), "were MySQL's"),
-])
-def test_positions_of_another_kind_that_would_lose_to_all_that_is_stored_wait_for_the_generation_to_be_raised(before: SeenObject, after: SeenObject, why: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (
+            plain(5_000),
+            mysql(6_000, "b.000003", 100),
+            "are MySQL's and were the Kafka offset alone",
+        ),  # as the advice for incomplete positions has it
+        (pg(0, 40 * GB, 100), plain(10), "are the Kafka offset alone and were PostgreSQL's"),
+        (mysql(0, "b.000003", 100), replace(plain(10), highest=encode(0, OFFSET_ONLY, (), 2)), "were MySQL's"),
+    ],
+)
+def test_positions_of_another_kind_that_would_lose_to_all_that_is_stored_wait_for_the_generation_to_be_raised(
+    before: SeenObject, after: SeenObject, why: str
+) -> None:
     marks = judge({}, [before], generation=0).marks
     (reason,) = judge(marks, [after], generation=0).parked.values()
     assert why in reason and "raise this table's `generation`" in reason

@@ -1,4 +1,5 @@
 """Manifests: the same claim has the same id and bytes, and what is written is read back."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -18,7 +19,9 @@ def an_object(n, key="topics/t/ü +%.avro"):
 
 
 def a_manifest(*numbers, lane="main"):
-    return open_manifest(lane, "run-1", 5, "c1", {"shop.a": TablePart(CONFIG.to_dict(), tuple(an_object(n) for n in numbers))})
+    return open_manifest(
+        lane, "run-1", 5, "c1", {"shop.a": TablePart(CONFIG.to_dict(), tuple(an_object(n) for n in numbers))}
+    )
 
 
 def test_a_batch_id_depends_on_the_lane_and_the_objects_and_not_on_their_order():
@@ -36,12 +39,22 @@ def test_a_manifest_is_read_back_as_it_was_with_the_configuration_it_was_claimed
     assert read.tables["shop.a"].bytes == 23
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 1}', '{"format": 1, "tables": {"t": {}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 2}', '{"format": 1}', '{"format": 1, "tables": {"t": {}}}']
+)
 def test_what_is_no_manifest_is_refused_as_such(text):
     with pytest.raises(UnreadableManifest):
         Manifest.from_json(text)
 
 
 def test_the_same_objects_taken_back_in_are_another_batch():
-    first, again = (open_manifest("main", "r", 1, "c", {"shop.a": TablePart(CONFIG.to_dict(), (replace(an_object(1), attempt=attempt),))}) for attempt in (0, 1))
-    assert Manifest.from_json(first.to_json()).batch != again.batch and Manifest.from_json(again.to_json()).objects[0].attempt == 1
+    first, again = (
+        open_manifest(
+            "main", "r", 1, "c", {"shop.a": TablePart(CONFIG.to_dict(), (replace(an_object(1), attempt=attempt),))}
+        )
+        for attempt in (0, 1)
+    )
+    assert (
+        Manifest.from_json(first.to_json()).batch != again.batch
+        and Manifest.from_json(again.to_json()).objects[0].attempt == 1
+    )

@@ -1,4 +1,5 @@
 """What a batch set aside, as it is read back before the batch is settled."""
+
 from __future__ import annotations
 
 import threading
@@ -39,7 +40,10 @@ class Silver:
 
 
 def left(hashes: list[str]) -> dict[str, bytes]:
-    return {error_key("b", "shop.orders", found): ObjectError(found, "corrupt", "told").to_json().encode() for found in hashes}
+    return {
+        error_key("b", "shop.orders", found): ObjectError(found, "corrupt", "told").to_json().encode()
+        for found in hashes
+    }
 
 
 def test_everything_that_was_set_aside_is_read_several_at_a_time_and_in_order() -> None:
@@ -60,7 +64,9 @@ def test_little_is_read_without_threads(hashes: list[str]) -> None:
 def test_objects_and_counts_of_rows_are_told_apart_and_what_went_meanwhile_is_left_out() -> None:
     documents = left(HASHES[:3])
     documents[error_key("b", "shop.orders", HASHES[1])] = b""
-    documents[row_count_key("b", "shop.orders", HASHES[5])] = RowErrorCount(HASHES[5], 2, {"null_key": 2}).to_json().encode()
+    documents[row_count_key("b", "shop.orders", HASHES[5])] = (
+        RowErrorCount(HASHES[5], 2, {"null_key": 2}).to_json().encode()
+    )
     found = read_set_aside(Silver(documents, 1), "silver", batch="b", table="shop.orders")  # type: ignore[arg-type]
     assert [error.object for error in found.objects] == [HASHES[0], HASHES[2]]
     assert [(count.object, count.rows) for count in found.rows] == [(HASHES[5], 2)]

@@ -1,4 +1,5 @@
 """The way of one object in time, and how it is drawn."""
+
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -14,13 +15,39 @@ from sluice_cli.waterfall import summary, svg, text_lines
 T = 1_700_000_000_000
 ID = ObjectId("bronze", 'topics/crm.user/<"é"&\x07>+0+1.avro', "v1")
 RECORD = ObjectRecord(ID, "committed", T + 400, table="crm.user", lane="main", noticed_at=T + 50, via="s3", batch="b-1")
-MANIFEST = Manifest("b-1", "main", "run-1", T + 9_000, "c", {
-    "crm.user": TablePart({}, (ManifestObject("bronze", ID.key, "v1", 10, None, "avro", "crm.user", 0, 1, T + 400),))})
-OUTCOME = Outcome("b-1", "crm.user", "committed", T + 13_000, "20260101000000000", counts={"read": 3}, stages=(
-    Stage("table", T + 9_200, 300), Stage("schemas", T + 9_500, 100), Stage("read", T + 9_700, 1_300), Stage("commit", T + 11_000, 1_500), Stage("housekeeping", T + 12_500, 500)))
+MANIFEST = Manifest(
+    "b-1",
+    "main",
+    "run-1",
+    T + 9_000,
+    "c",
+    {"crm.user": TablePart({}, (ManifestObject("bronze", ID.key, "v1", 10, None, "avro", "crm.user", 0, 1, T + 400),))},
+)
+OUTCOME = Outcome(
+    "b-1",
+    "crm.user",
+    "committed",
+    T + 13_000,
+    "20260101000000000",
+    counts={"read": 3},
+    stages=(
+        Stage("table", T + 9_200, 300),
+        Stage("schemas", T + 9_500, 100),
+        Stage("read", T + 9_700, 1_300),
+        Stage("commit", T + 11_000, 1_500),
+        Stage("housekeeping", T + 12_500, 500),
+    ),
+)
 FACTS = TraceFacts(
-    ID, T, RECORD, manifest=MANIFEST, outcome=OUTCOME, batch={"committed_at": T + 13_050, "announced_at": T + 13_400}, part={"settled_at": T + 13_040},
-    run={"requested_at": T + 420, "started_at": T + 8_000})
+    ID,
+    T,
+    RECORD,
+    manifest=MANIFEST,
+    outcome=OUTCOME,
+    batch={"committed_at": T + 13_050, "announced_at": T + 13_400},
+    part={"settled_at": T + 13_040},
+    run={"requested_at": T + 420, "started_at": T + 8_000},
+)
 
 
 def spans(trace):
@@ -29,12 +56,27 @@ def spans(trace):
 
 def test_an_object_that_woke_its_lane_waited_for_the_start_of_the_run():
     assert spans(trace_of(FACTS)) == [
-        ("notice", 50, 350), ("wait", 400, 20), ("start", 420, 7_580), ("claim", 8_000, 1_000), ("open", 9_000, 200), ("table", 9_200, 300), ("schemas", 9_500, 100),
-        ("read", 9_700, 1_300), ("commit", 11_000, 1_500), ("housekeeping", 12_500, 500), ("settle", 13_000, 40), ("announce", 13_050, 350)]
+        ("notice", 50, 350),
+        ("wait", 400, 20),
+        ("start", 420, 7_580),
+        ("claim", 8_000, 1_000),
+        ("open", 9_000, 200),
+        ("table", 9_200, 300),
+        ("schemas", 9_500, 100),
+        ("read", 9_700, 1_300),
+        ("commit", 11_000, 1_500),
+        ("housekeeping", 12_500, 500),
+        ("settle", 13_000, 40),
+        ("announce", 13_050, 350),
+    ]
 
 
 def test_an_object_that_met_a_living_run_waited_for_its_next_look():
-    assert spans(trace_of(replace(FACTS, run={"requested_at": T - 60_000, "started_at": T - 50_000})))[:3] == [("notice", 50, 350), ("wait", 400, 8_600), ("open", 9_000, 200)]
+    assert spans(trace_of(replace(FACTS, run={"requested_at": T - 60_000, "started_at": T - 50_000})))[:3] == [
+        ("notice", 50, 350),
+        ("wait", 400, 8_600),
+        ("open", 9_000, 200),
+    ]
 
 
 def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it():
@@ -46,7 +88,9 @@ def test_it_is_readable_with_its_commit_and_not_with_the_housekeeping_behind_it(
 
 
 def test_an_object_that_is_not_committed_is_not_readable_though_its_batch_is():
-    record = replace(RECORD, state="quarantined", code="corrupt_object", reason="a block is damaged", listed_at=f"{T + 13_040:013d}")
+    record = replace(
+        RECORD, state="quarantined", code="corrupt_object", reason="a block is damaged", listed_at=f"{T + 13_040:013d}"
+    )
     trace = trace_of(replace(FACTS, record=record))
     assert trace.readable_at is None and trace.reason == "a block is damaged"
     assert "quarantined" in [moment.name for moment in trace.moments]
@@ -59,7 +103,9 @@ def test_an_object_that_the_ledger_has_not_seen_has_its_put_alone():
 
 
 def test_the_time_in_quarantine_is_told_from_the_wait_for_a_run():
-    decision = Decision(ID, "retried", T + 5_000, "sluice quarantine retry --all", "me", "quarantined", code="corrupt_object")
+    decision = Decision(
+        ID, "retried", T + 5_000, "sluice quarantine retry --all", "me", "quarantined", code="corrupt_object"
+    )
     trace = trace_of(replace(FACTS, decisions=(decision,), run={}))
     assert spans(trace)[:3] == [("notice", 50, 350), ("set aside", 400, 4_600), ("wait", 5_000, 4_000)]
 
@@ -93,7 +139,10 @@ def test_the_picture_is_one_document_with_nothing_to_fetch_and_every_name_escape
 
 
 def test_the_summary_is_one_line():
-    assert summary(trace_of(FACTS)) == "crm.user · committed · readable 12.450 s after its put · put 2023-11-14 22:13:20 UTC"
+    assert (
+        summary(trace_of(FACTS))
+        == "crm.user · committed · readable 12.450 s after its put · put 2023-11-14 22:13:20 UTC"
+    )
 
 
 def test_text_that_would_steer_a_terminal_is_shown_instead():

@@ -1,4 +1,5 @@
 """Objects of an append-only table that hold the same Kafka records under different keys are refused, and no others."""
+
 from __future__ import annotations
 
 import pytest
@@ -27,13 +28,16 @@ def test_records_under_two_keys_of_a_folder_cost_the_object_that_came_later(apar
     assert refused(first, second) == ["t/t+0+130@v"] if apart else refused([*first, *second]) == ["t/t+0+130@v"]
 
 
-@pytest.mark.parametrize(("what", "other"), [
-    ("the same key, written again and longer", seen("t/t+0+100", 100, 199, version="w")),
-    ("the next one", seen("t/t+0+150", 150, 160)),
-    ("another partition of Kafka", seen("t/t+1+120", 120, 130, partition=1)),
-    ("another folder, into which a partitioner sorts records from among these", seen("u/t+0+120", 120, 130)),
-    ("a name that tells no offset", seen("t/file", 0, 200, partition=None)),
-])
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [
+        ("the same key, written again and longer", seen("t/t+0+100", 100, 199, version="w")),
+        ("the next one", seen("t/t+0+150", 150, 160)),
+        ("another partition of Kafka", seen("t/t+1+120", 120, 130, partition=1)),
+        ("another folder, into which a partitioner sorts records from among these", seen("u/t+0+120", 120, 130)),
+        ("a name that tells no offset", seen("t/file", 0, 200, partition=None)),
+    ],
+)
 def test_what_shares_no_record_goes_on(what: str, other: SeenObject) -> None:
     assert refused([seen("t/t+0+100", 100, 149)], [other]) == []
 

@@ -1,4 +1,5 @@
 """What the local deployment changes in template.yaml, property by property, is what is allowed here and nothing else."""
+
 import json
 import re
 from pathlib import Path
@@ -8,7 +9,14 @@ import pytest
 
 from sluice_local.overlay import APPLICATION, Difference, Surroundings, differences, overlay, read_template
 
-SURROUNDINGS = Surroundings("00fapplication00", "arn:aws:emr-serverless:us-east-1:000000000000:/applications/00fapplication00", "http://127.0.0.1:1", "code", "functions/1.zip", {"TableServices": "definitions/1.json"})
+SURROUNDINGS = Surroundings(
+    "00fapplication00",
+    "arn:aws:emr-serverless:us-east-1:000000000000:/applications/00fapplication00",
+    "http://127.0.0.1:1",
+    "code",
+    "functions/1.zip",
+    {"TableServices": "definitions/1.json"},
+)
 
 # Path -> why an emulator needs it. Every path that is not matched by one of these fails the test below, and so does one that matches nothing.
 ALLOWED = {
@@ -58,12 +66,25 @@ def test_nothing_names_the_application_any_more(template: dict[str, Any]) -> Non
     assert APPLICATION not in text
 
 
-def test_without_a_bucket_code_and_definitions_stay_for_sam_to_build_and_each_function_names_its_own(template: dict[str, Any]) -> None:
+def test_without_a_bucket_code_and_definitions_stay_for_sam_to_build_and_each_function_names_its_own(
+    template: dict[str, Any],
+) -> None:
     made = overlay(template, Surroundings("id", "arn", "http://e"))
-    functions = {name: resource["Properties"] for name, resource in made["Resources"].items() if resource["Type"] == "AWS::Serverless::Function"}
-    assert "CodeUri" not in made["Globals"]["Function"]  # `sam delete` would look for a bucket in it where a function has inline code
-    assert {name for name, properties in functions.items() if properties.get("CodeUri") != "functions/"} == {"StartAndWaitFunction"}
-    assert made["Resources"]["TableServices"]["Properties"]["DefinitionUri"] == template["Resources"]["TableServices"]["Properties"]["DefinitionUri"]
+    functions = {
+        name: resource["Properties"]
+        for name, resource in made["Resources"].items()
+        if resource["Type"] == "AWS::Serverless::Function"
+    }
+    assert (
+        "CodeUri" not in made["Globals"]["Function"]
+    )  # `sam delete` would look for a bucket in it where a function has inline code
+    assert {name for name, properties in functions.items() if properties.get("CodeUri") != "functions/"} == {
+        "StartAndWaitFunction"
+    }
+    assert (
+        made["Resources"]["TableServices"]["Properties"]["DefinitionUri"]
+        == template["Resources"]["TableServices"]["Properties"]["DefinitionUri"]
+    )
 
 
 def test_the_template_itself_is_left_as_it_was(template: dict[str, Any]) -> None:
@@ -81,8 +102,12 @@ def test_every_form_of_reference_is_replaced() -> None:
                 "Type": "AWS::SNS::Topic",
                 "DependsOn": ["App", "Third"],
                 "Properties": {
-                    "A": {"Ref": "App"}, "B": {"Fn::GetAtt": ["App", "Arn"]}, "C": {"Fn::GetAtt": "App.ApplicationId"},
-                    "D": {"Fn::Sub": "${App}-${App.Arn}-${Apple}-${AWS::Region}"}, "E": {"Fn::Sub": ["${App}/${X}", {"X": {"Ref": "App"}}]}, "F": {"Ref": "Apple"},
+                    "A": {"Ref": "App"},
+                    "B": {"Fn::GetAtt": ["App", "Arn"]},
+                    "C": {"Fn::GetAtt": "App.ApplicationId"},
+                    "D": {"Fn::Sub": "${App}-${App.Arn}-${Apple}-${AWS::Region}"},
+                    "E": {"Fn::Sub": ["${App}/${X}", {"X": {"Ref": "App"}}]},
+                    "F": {"Ref": "Apple"},
                 },
             },
             "Third": {"Type": "AWS::SNS::Topic", "DependsOn": "App"},
@@ -90,7 +115,12 @@ def test_every_form_of_reference_is_replaced() -> None:
     }
     made = overlay(template, Surroundings("id", "arn", "http://e", "b", "k", {}))["Resources"]
     assert made["Other"]["Properties"] == {
-        "A": "id", "B": "arn", "C": "id", "D": {"Fn::Sub": "id-arn-${Apple}-${AWS::Region}"}, "E": {"Fn::Sub": ["id/${X}", {"X": "id"}]}, "F": {"Ref": "Apple"},
+        "A": "id",
+        "B": "arn",
+        "C": "id",
+        "D": {"Fn::Sub": "id-arn-${Apple}-${AWS::Region}"},
+        "E": {"Fn::Sub": ["id/${X}", {"X": "id"}]},
+        "F": {"Ref": "Apple"},
     }
     assert made["Other"]["DependsOn"] == ["Third"]
     assert made["Third"] == {"Type": "AWS::SNS::Topic"}

@@ -1,4 +1,5 @@
 """Parquet objects to Arrow batches: what its logical types become, with the sinks' own schema in the footer and without."""
+
 import base64
 import datetime as dt
 import io
@@ -16,16 +17,30 @@ from shapes import CREATE, DELETE, config, item, picked
 from sluice.avro_schema import read_writer_schema
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.limits import Limits
-from sluice.parquet_footer import MAX_FOOTER_BYTES, DamagedParquet, NotParquet, UnsupportedParquet, footer_bytes, read_footer
+from sluice.parquet_footer import (
+    MAX_FOOTER_BYTES,
+    DamagedParquet,
+    NotParquet,
+    UnsupportedParquet,
+    footer_bytes,
+    read_footer,
+)
 from sluice.row_errors import RowError
 from sluice_spark.decoding import decode
 from sluice_spark.reader_plan import plan_read
 
 KEY = pa.field("id", pa.int32(), nullable=False)
-META = [pa.field("__op", pa.string()), pa.field("__deleted", pa.string()), pa.field("__lsn", pa.int64()), pa.field("__source_ts_ms", pa.int64())]
+META = [
+    pa.field("__op", pa.string()),
+    pa.field("__deleted", pa.string()),
+    pa.field("__lsn", pa.int64()),
+    pa.field("__source_ts_ms", pa.int64()),
+]
 
 
-def parquet(fields: list[pa.Field], rows: list[dict[str, Any]], *, avro: dict[str, Any] | None = None, **how: Any) -> bytes:
+def parquet(
+    fields: list[pa.Field], rows: list[dict[str, Any]], *, avro: dict[str, Any] | None = None, **how: Any
+) -> bytes:
     body = io.BytesIO()
     size = how.pop("row_group_size", None)
     with pq.ParquetWriter(body, pa.schema(fields), store_schema=False, **how) as writer:
@@ -36,7 +51,9 @@ def parquet(fields: list[pa.Field], rows: list[dict[str, Any]], *, avro: dict[st
 
 
 def rows_of(body: bytes, *, limits: Limits = Limits(), bad: list[RowError] | None = None) -> list[dict[str, Any]]:
-    plan = plan_read(config(limits=limits), batch="b", writers=[read_writer_schema(read_footer(body, True).schema)], stored=None).plan
+    plan = plan_read(
+        config(limits=limits), batch="b", writers=[read_writer_schema(read_footer(body, True).schema)], stored=None
+    ).plan
     decoded = decode(body, item("parquet"), plan)
     if bad is not None:
         bad += decoded.rows
@@ -50,24 +67,56 @@ def change(lsn: int = 7, **values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
-def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sluice_spark.records.CHUNK_ROWS", 2_000)
     body = parquet([KEY, *META], [change(n, id=n) for n in range(4_500)], compression=codec, row_group_size=1_000)
     found = rows_of(body)
     assert [row["id"] for row in found] == list(range(4_500))
-    assert (found[-1]["_sluice_offset"], found[-1]["_sluice_position"]) == (4_999, "0000.00000000000000004499.00000000000000004999")
+    assert (found[-1]["_sluice_offset"], found[-1]["_sluice_position"]) == (
+        4_999,
+        "0000.00000000000000004499.00000000000000004999",
+    )
 
 
 # The types of https://github.com/apache/parquet-format/blob/master/LogicalTypes.md, as pyarrow writes them.
-@pytest.mark.parametrize(("kind", "value", "raw"), [
-    (pa.bool_(), True, True), (pa.int8(), -5, -5), (pa.uint16(), 65_535, 65_535), (pa.uint32(), 2**32 - 1, 2**32 - 1), (pa.uint64(), 2**64 - 1, Decimal(2**64 - 1)),
-    (pa.int64(), -2**63, -2**63), (pa.float32(), 0.5, 0.5), (pa.float64(), 0.1, 0.1), (pa.string(), "é", "é"), (pa.large_string(), "x", "x"), (pa.binary(), b"\x00", b"\x00"),
-    (pa.date32(), dt.date(1996, 7, 8), 9685), (pa.timestamp("ms", "UTC"), 10**12, 10**12), (pa.timestamp("us"), -1, -1), (pa.timestamp("ns"), 10**18 + 1, 10**18 + 1),
-    (pa.time32("ms"), 5, 5), (pa.time64("us"), 5, 5), (pa.time64("ns"), 5, 5), (pa.decimal128(38, 10), Decimal("-1234567890123456789012345678.0123456789"), Decimal("-1234567890123456789012345678.0123456789")),
-    (pa.decimal128(5, 2), Decimal("1.50"), Decimal("1.50")), (pa.list_(pa.int32()), [1, None, 3], [1, None, 3]), (pa.list_(pa.list_(pa.string())), [["a"], [], None], [["a"], [], None]),
-    (pa.list_(pa.date32()), [dt.date(1970, 1, 2)], [1]), (pa.dictionary(pa.int32(), pa.string()), "word", "word"), (pa.float16(), 1.5, 1.5),
-    (pa.map_(pa.int32(), pa.date32()), [(7, dt.date(1970, 1, 2))], ['{"key":7,"value":"1970-01-02"}']), (pa.map_(pa.string(), pa.int32()), [("a", 1)], '{"a":1}'),
-])
+@pytest.mark.parametrize(
+    ("kind", "value", "raw"),
+    [
+        (pa.bool_(), True, True),
+        (pa.int8(), -5, -5),
+        (pa.uint16(), 65_535, 65_535),
+        (pa.uint32(), 2**32 - 1, 2**32 - 1),
+        (pa.uint64(), 2**64 - 1, Decimal(2**64 - 1)),
+        (pa.int64(), -(2**63), -(2**63)),
+        (pa.float32(), 0.5, 0.5),
+        (pa.float64(), 0.1, 0.1),
+        (pa.string(), "é", "é"),
+        (pa.large_string(), "x", "x"),
+        (pa.binary(), b"\x00", b"\x00"),
+        (pa.date32(), dt.date(1996, 7, 8), 9685),
+        (pa.timestamp("ms", "UTC"), 10**12, 10**12),
+        (pa.timestamp("us"), -1, -1),
+        (pa.timestamp("ns"), 10**18 + 1, 10**18 + 1),
+        (pa.time32("ms"), 5, 5),
+        (pa.time64("us"), 5, 5),
+        (pa.time64("ns"), 5, 5),
+        (
+            pa.decimal128(38, 10),
+            Decimal("-1234567890123456789012345678.0123456789"),
+            Decimal("-1234567890123456789012345678.0123456789"),
+        ),
+        (pa.decimal128(5, 2), Decimal("1.50"), Decimal("1.50")),
+        (pa.list_(pa.int32()), [1, None, 3], [1, None, 3]),
+        (pa.list_(pa.list_(pa.string())), [["a"], [], None], [["a"], [], None]),
+        (pa.list_(pa.date32()), [dt.date(1970, 1, 2)], [1]),
+        (pa.dictionary(pa.int32(), pa.string()), "word", "word"),
+        (pa.float16(), 1.5, 1.5),
+        (pa.map_(pa.int32(), pa.date32()), [(7, dt.date(1970, 1, 2))], ['{"key":7,"value":"1970-01-02"}']),
+        (pa.map_(pa.string(), pa.int32()), [("a", 1)], '{"a":1}'),
+    ],
+)
 def test_a_logical_type_of_parquet_is_the_same_kind_as_avros(kind: pa.DataType, value: Any, raw: Any) -> None:
     rows = [change(v=value), change(v=None), change(v=value)]
     for row in rows:
@@ -91,52 +140,151 @@ def test_a_uuid_is_text() -> None:
 def test_what_arrows_own_schema_in_a_file_makes_of_its_columns_is_read_as_parquet_has_it() -> None:
     """pandas and pyarrow leave it in the footer (`ARROW:schema`): other types then come out of a file than its own."""
     named = pa.array([b"A" * 16], pa.binary(16))
-    nested = pa.StructArray.from_arrays([pa.ExtensionArray.from_storage(pa.uuid(), named) if hasattr(pa, "uuid") else pa.array(["x"])], names=["u"])
-    table = pa.table({
-        "id": pa.array([1], pa.int32()), "took": pa.array([dt.timedelta(seconds=1)], pa.duration("us")), "days": pa.array([[dt.date(1970, 1, 2), None]], pa.list_(pa.date32(), 2)),
-        "half": pa.array([1.5], pa.float16()), "nested": nested, "index level": pa.array([0])})
+    nested = pa.StructArray.from_arrays(
+        [pa.ExtensionArray.from_storage(pa.uuid(), named) if hasattr(pa, "uuid") else pa.array(["x"])], names=["u"]
+    )
+    table = pa.table(
+        {
+            "id": pa.array([1], pa.int32()),
+            "took": pa.array([dt.timedelta(seconds=1)], pa.duration("us")),
+            "days": pa.array([[dt.date(1970, 1, 2), None]], pa.list_(pa.date32(), 2)),
+            "half": pa.array([1.5], pa.float16()),
+            "nested": nested,
+            "index level": pa.array([0]),
+        }
+    )
     body = io.BytesIO()
     pq.write_table(table, body)
     text = '{"u":"41414141-4141-4141-4141-414141414141"}' if hasattr(pa, "uuid") else '{"u":"x"}'
-    assert picked(rows_of(body.getvalue()), "took", "days", "half", "nested", "index_level") == [(1_000_000, [1, None], 1.5, text, 0)]
+    assert picked(rows_of(body.getvalue()), "took", "days", "half", "nested", "index_level") == [
+        (1_000_000, [1, None], 1.5, text, 0)
+    ]
 
 
 def test_timestamps_as_hive_and_impala_write_them_are_nanoseconds() -> None:
-    body = parquet([KEY, pa.field("v", pa.timestamp("ns")), *META], [change(v=pa.scalar(10**15, pa.timestamp("ns")))], use_deprecated_int96_timestamps=True)
+    body = parquet(
+        [KEY, pa.field("v", pa.timestamp("ns")), *META],
+        [change(v=pa.scalar(10**15, pa.timestamp("ns")))],
+        use_deprecated_int96_timestamps=True,
+    )
     assert picked(rows_of(body), "v") == [(10**15,)]
 
 
 def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> None:
-    row = pa.struct([pa.field("id", pa.int32(), False), pa.field("first_name", pa.string()), pa.field("last_name", pa.string()), pa.field("email", pa.string())])
-    source = pa.struct([("version", pa.string()), ("connector", pa.string()), ("ts_ms", pa.int64()), ("lsn", pa.int64())])
-    fields = [pa.field("before", row), pa.field("after", row), pa.field("source", source, False), pa.field("op", pa.string()), pa.field("ts_ms", pa.int64())]
-    events = [{**event, "source": {name: event["source"][name] for name in ("version", "connector", "ts_ms", "lsn")}} for event in (CREATE, DELETE)]
-    assert picked(rows_of(parquet(fields, events, compression="gzip")), "id", "first_name", "__deleted", "_sluice_position") == [
-        (1, "Anne", False, "0000.00000000000024023128.00000000000000000500"), (1, "", True, "0000.00000000000046523128.00000000000000000501")]
+    row = pa.struct(
+        [
+            pa.field("id", pa.int32(), False),
+            pa.field("first_name", pa.string()),
+            pa.field("last_name", pa.string()),
+            pa.field("email", pa.string()),
+        ]
+    )
+    source = pa.struct(
+        [("version", pa.string()), ("connector", pa.string()), ("ts_ms", pa.int64()), ("lsn", pa.int64())]
+    )
+    fields = [
+        pa.field("before", row),
+        pa.field("after", row),
+        pa.field("source", source, False),
+        pa.field("op", pa.string()),
+        pa.field("ts_ms", pa.int64()),
+    ]
+    events = [
+        {**event, "source": {name: event["source"][name] for name in ("version", "connector", "ts_ms", "lsn")}}
+        for event in (CREATE, DELETE)
+    ]
+    assert picked(
+        rows_of(parquet(fields, events, compression="gzip")), "id", "first_name", "__deleted", "_sluice_position"
+    ) == [
+        (1, "Anne", False, "0000.00000000000024023128.00000000000000000500"),
+        (1, "", True, "0000.00000000000046523128.00000000000000000501"),
+    ]
 
 
 # parquet-avro, which Confluent's and Lenses' sinks write with, leaves its Avro schema in the footer (AvroWriteSupport, key parquet.avro.schema).
-AVRO: dict[str, Any] = {"type": "record", "name": "Value", "namespace": "s.public.t", "connect.name": "s.public.t.Value", "fields": [
-    {"name": "id", "type": "int"},
-    {"name": "day", "type": ["null", {"type": "int", "connect.version": 1, "connect.name": "io.debezium.time.Date"}], "default": None},
-    {"name": "at", "type": ["null", {"type": "long", "connect.version": 1, "connect.name": "io.debezium.time.MicroTimestamp"}], "default": None},
-    {"name": "price", "type": ["null", {"type": "bytes", "scale": 2, "precision": 9, "connect.version": 1, "connect.parameters": {"scale": "2", "connect.decimal.precision": "9"},
-                                        "connect.name": "org.apache.kafka.connect.data.Decimal", "logicalType": "decimal"}], "default": None},
-    *({"name": name, "type": ["null", kind], "default": None} for name, kind in (("__op", "string"), ("__deleted", "string"), ("__lsn", "long"), ("__source_ts_ms", "long")))]}
+AVRO: dict[str, Any] = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "s.public.t",
+    "connect.name": "s.public.t.Value",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {
+            "name": "day",
+            "type": ["null", {"type": "int", "connect.version": 1, "connect.name": "io.debezium.time.Date"}],
+            "default": None,
+        },
+        {
+            "name": "at",
+            "type": ["null", {"type": "long", "connect.version": 1, "connect.name": "io.debezium.time.MicroTimestamp"}],
+            "default": None,
+        },
+        {
+            "name": "price",
+            "type": [
+                "null",
+                {
+                    "type": "bytes",
+                    "scale": 2,
+                    "precision": 9,
+                    "connect.version": 1,
+                    "connect.parameters": {"scale": "2", "connect.decimal.precision": "9"},
+                    "connect.name": "org.apache.kafka.connect.data.Decimal",
+                    "logicalType": "decimal",
+                },
+            ],
+            "default": None,
+        },
+        *(
+            {"name": name, "type": ["null", kind], "default": None}
+            for name, kind in (
+                ("__op", "string"),
+                ("__deleted", "string"),
+                ("__lsn", "long"),
+                ("__source_ts_ms", "long"),
+            )
+        ),
+    ],
+}
 
 
 def test_the_connectors_semantic_types_come_from_the_schema_that_the_sink_leaves_in_the_footer() -> None:
-    fields = [KEY, pa.field("day", pa.int32()), pa.field("at", pa.int64()), pa.field("price", pa.decimal128(9, 2)), *META]
+    fields = [
+        KEY,
+        pa.field("day", pa.int32()),
+        pa.field("at", pa.int64()),
+        pa.field("price", pa.decimal128(9, 2)),
+        *META,
+    ]
     body = parquet(fields, [change(day=9685, at=10**15, price=Decimal("12.34"))], avro=AVRO)
     assert read_footer(body, True).schema == AVRO  # so its fingerprint is that of the same schema in an Avro object
     writer = read_writer_schema(read_footer(body, True).schema)
-    assert {column.name: column.kind for column in writer.row.columns} == {"id": "int", "day": "date", "at": "timestamp_micros", "price": "decimal"}
+    assert {column.name: column.kind for column in writer.row.columns} == {
+        "id": "int",
+        "day": "date",
+        "at": "timestamp_micros",
+        "price": "decimal",
+    }
     assert picked(rows_of(body), "day", "at", "price") == [(9685, 10**15, Decimal("12.34"))]
 
 
 def test_a_time_is_in_the_unit_that_the_sinks_schema_says() -> None:
-    avro = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]}]}
-    assert picked(rows_of(parquet([KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": dt.datetime(1970, 1, 1, 0, 0, 1)}], avro=avro)), "v") == [(1_000,)]
+    avro = {
+        "type": "record",
+        "name": "V",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "v", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
+        ],
+    }
+    assert picked(
+        rows_of(
+            parquet(
+                [KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": dt.datetime(1970, 1, 1, 0, 0, 1)}], avro=avro
+            )
+        ),
+        "v",
+    ) == [(1_000,)]
 
 
 def test_a_footer_that_names_columns_the_file_lacks_is_damaged() -> None:
@@ -147,15 +295,23 @@ def test_a_footer_that_names_columns_the_file_lacks_is_damaged() -> None:
 GOOD = parquet([KEY, *META], [change(n, id=n) for n in range(3_000)], compression="snappy")
 
 
-@pytest.mark.parametrize(("body", "error"), [
-    (b"", NotParquet), (b"PAR1", NotParquet), (b"PAR1PAR1", NotParquet), (b'{"id": 1}\n', NotParquet), (GOOD[:-1], NotParquet), (b"x" + GOOD, NotParquet),
-    (GOOD[:-4] + b"PARE", UnsupportedParquet),
-    (GOOD[:-8] + (MAX_FOOTER_BYTES + 1).to_bytes(4, "little") + b"PAR1", UnsupportedParquet),
-    (GOOD[:-8] + (len(GOOD) + 10).to_bytes(4, "little") + b"PAR1", DamagedParquet),
-    (GOOD[:-8] + (3).to_bytes(4, "little") + b"PAR1", DamagedParquet),
-    (GOOD[:-footer_bytes(GOOD, True)] + bytes(52) + GOOD[52 - footer_bytes(GOOD, True):], DamagedParquet),
-    (GOOD[:4] + bytes(len(GOOD) // 3) + GOOD[4 + len(GOOD) // 3:], DamagedParquet),
-])
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", NotParquet),
+        (b"PAR1", NotParquet),
+        (b"PAR1PAR1", NotParquet),
+        (b'{"id": 1}\n', NotParquet),
+        (GOOD[:-1], NotParquet),
+        (b"x" + GOOD, NotParquet),
+        (GOOD[:-4] + b"PARE", UnsupportedParquet),
+        (GOOD[:-8] + (MAX_FOOTER_BYTES + 1).to_bytes(4, "little") + b"PAR1", UnsupportedParquet),
+        (GOOD[:-8] + (len(GOOD) + 10).to_bytes(4, "little") + b"PAR1", DamagedParquet),
+        (GOOD[:-8] + (3).to_bytes(4, "little") + b"PAR1", DamagedParquet),
+        (GOOD[: -footer_bytes(GOOD, True)] + bytes(52) + GOOD[52 - footer_bytes(GOOD, True) :], DamagedParquet),
+        (GOOD[:4] + bytes(len(GOOD) // 3) + GOOD[4 + len(GOOD) // 3 :], DamagedParquet),
+    ],
+)
 def test_what_is_no_sound_parquet_file_is_refused(body: bytes, error: type[SluiceError]) -> None:
     with pytest.raises(error) as refused:
         rows_of(body)
@@ -177,10 +333,18 @@ def test_every_flipped_byte_of_a_footer_is_refused_or_harmless() -> None:
 def test_a_footer_that_contradicts_itself_does_not_end_the_process() -> None:
     """pyarrow throws where nothing catches when it is asked for a column whose histogram of levels has another length than its schema says."""
     body = parquet([KEY, pa.field("v", pa.string()), *META], [change(v="x"), change(v="y")])
-    at = body.find(b"\x26\x00\x04", len(body) - int.from_bytes(body[-8:-4], "little"))  # a list of two numbers, 0 nulls and 2 values
+    at = body.find(
+        b"\x26\x00\x04", len(body) - int.from_bytes(body[-8:-4], "little")
+    )  # a list of two numbers, 0 nulls and 2 values
     if at < 0:
         pytest.skip("this pyarrow writes no histograms")
-    damaged = body[:at] + b"\x16\x04" + body[at + 3:-8] + (int.from_bytes(body[-8:-4], "little") - 1).to_bytes(4, "little") + b"PAR1"
+    damaged = (
+        body[:at]
+        + b"\x16\x04"
+        + body[at + 3 : -8]
+        + (int.from_bytes(body[-8:-4], "little") - 1).to_bytes(4, "little")
+        + b"PAR1"
+    )
     with pytest.raises(DamagedParquet):
         rows_of(damaged)
 
@@ -194,15 +358,27 @@ def test_a_file_whose_columns_come_to_too_much_is_refused_before_it_is_read() ->
 def test_a_row_that_cannot_be_read_costs_itself_and_is_kept_with_its_bytes() -> None:
     bad: list[RowError] = []
     rows = rows_of(not_utf8(), bad=bad)
-    assert picked(rows, "id") == [(120,), (121,)] and [(row.record, row.code) for row in bad] == [(1, "undecodable_value")]
+    assert picked(rows, "id") == [(120,), (121,)] and [(row.record, row.code) for row in bad] == [
+        (1, "undecodable_value")
+    ]
     kept = json.loads(bad[0].content)
     assert (kept["id"], kept["name"]) == (1, {"base64": base64.b64encode(b"\xff\xfe").decode()})
     assert bad[0].position == "0000.00000000000000000007.00000000000000000501"
 
 
 def test_a_time_that_its_unit_does_not_hold_costs_its_row() -> None:
-    avro = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": ["null", {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"}]}]}
+    avro = {
+        "type": "record",
+        "name": "V",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "v", "type": ["null", {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"}]},
+        ],
+    }
     bad: list[RowError] = []
-    rows = rows_of(parquet([KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": 10**6}, {"id": 2, "v": 2**62}], avro=avro), bad=bad)
+    rows = rows_of(
+        parquet([KEY, pa.field("v", pa.timestamp("us"))], [{"id": 1, "v": 10**6}, {"id": 2, "v": 2**62}], avro=avro),
+        bad=bad,
+    )
     assert picked(rows, "id", "v") == [(1, 10**9)] and [row.code for row in bad] == ["undecodable_value"]
     assert json.loads(bad[0].content) == {"id": 2, "v": 2**62}

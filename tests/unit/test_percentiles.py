@@ -1,4 +1,5 @@
 """Percentiles of few values."""
+
 import pytest
 
 from sluice_bench.percentiles import percentile, summary

@@ -1,4 +1,5 @@
 """Rows without change metadata: ordered by a column of theirs, or kept each by its place in its object."""
+
 from dataclasses import replace
 from typing import Any
 
@@ -26,14 +27,37 @@ def at(kind: str, value: Any, offset: int = 0) -> str:
 # A row as Confluent's JDBC source connector sends it in timestamp mode, with what InsertField adds (a static field and the topic):
 # https://docs.confluent.io/kafka-connectors/jdbc/current/source-connector/overview.html#timestamp-column
 # https://docs.confluent.io/kafka-connectors/transforms/current/insertfield.html
-ADDRESS_SCHEMA = {"type": "struct", "optional": False, "name": "address", "fields": [
-    {"type": "int32", "optional": False, "field": "address_id"}, {"type": "string", "optional": True, "field": "district"},
-    {"type": "int64", "optional": True, "name": "org.apache.kafka.connect.data.Timestamp", "version": 1, "field": "last_update"},
-    {"type": "string", "optional": True, "field": "message_source"}, {"type": "string", "optional": True, "field": "message_topic"}]}
+ADDRESS_SCHEMA = {
+    "type": "struct",
+    "optional": False,
+    "name": "address",
+    "fields": [
+        {"type": "int32", "optional": False, "field": "address_id"},
+        {"type": "string", "optional": True, "field": "district"},
+        {
+            "type": "int64",
+            "optional": True,
+            "name": "org.apache.kafka.connect.data.Timestamp",
+            "version": 1,
+            "field": "last_update",
+        },
+        {"type": "string", "optional": True, "field": "message_source"},
+        {"type": "string", "optional": True, "field": "message_topic"},
+    ],
+}
 
 
 def address(key: int, district: str, last_update: int | None) -> dict[str, Any]:
-    return {"schema": ADDRESS_SCHEMA, "payload": {"address_id": key, "district": district, "last_update": last_update, "message_source": "pagila", "message_topic": "pagila.public.address"}}
+    return {
+        "schema": ADDRESS_SCHEMA,
+        "payload": {
+            "address_id": key,
+            "district": district,
+            "last_update": last_update,
+            "message_source": "pagila",
+            "message_topic": "pagila.public.address",
+        },
+    }
 
 
 def test_rows_of_a_query_are_ordered_by_their_watermark_and_keep_static_and_renamed_fields() -> None:
@@ -41,29 +65,47 @@ def test_rows_of_a_query_are_ordered_by_their_watermark_and_keep_static_and_rena
     late, early = json_rows(lines(address(1, "new", 1_613_000_000_000), address(1, "old", 1_612_000_000_000)), table)
     assert late["_sluice_position"] > early["_sluice_position"]
     assert picked([late], "district", "last_update", "message_source", "message_topic", "_sluice_op", "__deleted") == [
-        ("new", 1_613_000_000_000, "pagila", "pagila.public.address", None, False)]
+        ("new", 1_613_000_000_000, "pagila", "pagila.public.address", None, False)
+    ]
 
 
 def test_a_row_without_watermark_costs_itself_and_says_what_to_do() -> None:
     bad: list[RowError] = []
-    rows = json_rows(lines(address(1, "a", None), address(2, "b", 5)), config("address_id", position="last_update"), bad=bad)
+    rows = json_rows(
+        lines(address(1, "a", None), address(2, "b", 5)), config("address_id", position="last_update"), bad=bad
+    )
     assert picked(rows, "address_id") == [(2,)]
-    assert [(row.record, row.code) for row in bad] == [(0, "unordered_change")] and "last_update is null" in bad[0].reason
+    assert [(row.record, row.code) for row in bad] == [(0, "unordered_change")] and "last_update is null" in bad[
+        0
+    ].reason
 
 
 def test_a_watermark_orders_alike_whatever_unit_or_text_the_source_writes() -> None:
     instant = "2026-11-21T02:41:42.848692Z"
-    same = [at("timestamp_micros", 1_795_228_902_848_692), at("timestamp_nanos", 1_795_228_902_848_692_000), at("string", instant), at("zoned_timestamp", instant),
-            at("string", "2026-11-21 03:41:42.848692+01"), at("string", "2026-11-20T21:11:42.848692-0530"), at("string", "2026-11-21 02:41:42.848692")]
+    same = [
+        at("timestamp_micros", 1_795_228_902_848_692),
+        at("timestamp_nanos", 1_795_228_902_848_692_000),
+        at("string", instant),
+        at("zoned_timestamp", instant),
+        at("string", "2026-11-21 03:41:42.848692+01"),
+        at("string", "2026-11-20T21:11:42.848692-0530"),
+        at("string", "2026-11-21 02:41:42.848692"),
+    ]
     assert len(set(same)) == 1
     assert at("timestamp_millis", 1_795_228_902_848) < same[0] < at("timestamp_millis", 1_795_228_902_849)
     assert at("date", 20_778) == at("string", "2026-11-21") < same[0]
 
 
-@pytest.mark.parametrize(("kind", "values"), [
-    ("long", [-2**63, -1, 0, 1, 2**63 - 1]), ("int", [-5, 5]), ("timestamp_millis", [-2**63, 0, 2**63 - 1]), ("date", [-622191234, 0, 19_000]),
-    ("string", ["0001-01-01", "1969-12-31T23:59:59.999999999Z", "1970-01-01", "9999-12-31T23:59:59Z"]),
-])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("long", [-(2**63), -1, 0, 1, 2**63 - 1]),
+        ("int", [-5, 5]),
+        ("timestamp_millis", [-(2**63), 0, 2**63 - 1]),
+        ("date", [-622191234, 0, 19_000]),
+        ("string", ["0001-01-01", "1969-12-31T23:59:59.999999999Z", "1970-01-01", "9999-12-31T23:59:59Z"]),
+    ],
+)
 def test_the_order_of_positions_is_the_order_of_watermarks(kind: str, values: list[Any]) -> None:
     positions = [at(kind, value) for value in values]
     assert positions == sorted(positions) and len({len(position) for position in positions}) == 1
@@ -90,7 +132,12 @@ def test_a_column_that_cannot_order_rows_refuses_the_schema() -> None:
 
 
 def test_a_schema_without_the_position_column_is_refused_and_the_rest_goes_on() -> None:
-    schemas = [read_writer_schema({"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": name, "type": "long"}]}) for name in ("seq", "other")]
+    schemas = [
+        read_writer_schema(
+            {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": name, "type": "long"}]}
+        )
+        for name in ("seq", "other")
+    ]
     planned = plan_read(config(position="seq"), batch="b", writers=schemas, stored=None)
     assert list(planned.refused) == [schemas[1].fingerprint]
     assert "The position column seq is not a column" in str(planned.refused[schemas[1].fingerprint])
@@ -105,9 +152,15 @@ def append(**settings: Any) -> TableConfig:
 def test_an_append_only_row_is_known_by_its_object_and_its_place_in_it() -> None:
     body = lines({"a": 1}, {"a": 1}, {"a": None})
     first = json_rows(body, append())
-    assert picked(first, "a", ROW, "_sluice_offset") == [(1, "bronze/x+0+500.json#0000000000", 500), (1, "bronze/x+0+500.json#0000000001", 501), (None, "bronze/x+0+500.json#0000000002", 502)]
+    assert picked(first, "a", ROW, "_sluice_offset") == [
+        (1, "bronze/x+0+500.json#0000000000", 500),
+        (1, "bronze/x+0+500.json#0000000001", 501),
+        (None, "bronze/x+0+500.json#0000000002", 502),
+    ]
     # After a crash the sink writes the same key again, longer: another version of the same rows, and more.
-    again = json_rows(lines({"a": 1}, {"a": 1}, {"a": None}, {"a": 4}), append(), at=replace(item("json"), version="v2"))
+    again = json_rows(
+        lines({"a": 1}, {"a": 1}, {"a": None}, {"a": 4}), append(), at=replace(item("json"), version="v2")
+    )
     assert picked(again[:3], ROW, "_sluice_position") == picked(first, ROW, "_sluice_position")
 
 
@@ -118,12 +171,24 @@ def test_a_delete_in_an_append_only_table_is_a_row_like_the_others() -> None:
 
 def test_a_truncate_takes_nothing_out_of_an_append_only_table_and_is_kept_beside_it() -> None:
     bad: list[RowError] = []
-    rows = json_rows(lines({"id": 1, "__op": "c", "__deleted": "false", "__lsn": 5}, {"id": None, "__op": "t", "__deleted": "false", "__lsn": 6}), append(), bad=bad)
+    rows = json_rows(
+        lines(
+            {"id": 1, "__op": "c", "__deleted": "false", "__lsn": 5},
+            {"id": None, "__op": "t", "__deleted": "false", "__lsn": 6},
+        ),
+        append(),
+        bad=bad,
+    )
     assert picked(rows, "id") == [(1,)] and [(row.record, row.code) for row in bad] == [(1, "unsupported_operation")]
 
 
 def test_what_orders_and_what_identifies_rows_does_not_change_in_place() -> None:
-    for before, after in ((config(), config(position="seq")), (config(position="a"), config(position="b")), (config(), append()), (append(), config())):
+    for before, after in (
+        (config(), config(position="seq")),
+        (config(position="a"), config(position="b")),
+        (config(), append()),
+        (append(), config()),
+    ):
         with pytest.raises(ChangeRefused):
             refuse_changes(after, before.pinned)
     refuse_changes(config(position="a"), config(position="a").pinned)
@@ -145,17 +210,20 @@ tables:
     assert TableConfig.from_dict(query.to_dict()) == query and TableConfig.from_dict(log.to_dict()) == log
 
 
-@pytest.mark.parametrize(("keys", "message"), [
-    ("record_key: id, append_only: true", "record_key: says nothing where append_only is true"),
-    ("append_only: \"yes\", record_key: id", "append_only"),
-    ("record_key: id, position: [a, b]", "position"),
-    ("record_key: id, position: _sluice_position", "_sluice_position is a column that Sluice or Hudi keeps itself"),
-    ("record_key: id, position: last update", "'last update' is no column name"),
-    ("record_key: id, position: \"{2}\"", "{2} is not among what the topic offers"),
-    ("record_key: id, json_types: {a: day}", "a is one of boolean"),
-    ("record_key: id, json_types: {a: 'decimal(39,2)'}", "at most 38 digits"),
-    ("record_key: id, json_types: [a]", "is a mapping of columns to types"),
-])
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("record_key: id, append_only: true", "record_key: says nothing where append_only is true"),
+        ('append_only: "yes", record_key: id', "append_only"),
+        ("record_key: id, position: [a, b]", "position"),
+        ("record_key: id, position: _sluice_position", "_sluice_position is a column that Sluice or Hudi keeps itself"),
+        ("record_key: id, position: last update", "'last update' is no column name"),
+        ('record_key: id, position: "{2}"', "{2} is not among what the topic offers"),
+        ("record_key: id, json_types: {a: day}", "a is one of boolean"),
+        ("record_key: id, json_types: {a: 'decimal(39,2)'}", "at most 38 digits"),
+        ("record_key: id, json_types: [a]", "is a mapping of columns to types"),
+    ],
+)
 def test_what_is_wrong_with_them_is_said(keys: str, message: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
         read_tables("tables:\n  - {topic: a.b, table: a.b, %s}\n" % keys)
@@ -166,16 +234,29 @@ def test_rows_that_carry_their_kafka_coordinates_are_known_by_them_whatever_obje
     config = append(coordinates=("p", "o"))
     bad: list[RowError] = []
     first = json_rows(lines({"a": 1, "p": 0, "o": 41}, {"a": 2, "p": 0, "o": 44}, {"a": 3, "p": 0}), config, bad=bad)
-    assert picked(first, "a", ROW, "_sluice_partition", "_sluice_offset") == [(1, "x#0#00000000000000000041", 0, 41), (2, "x#0#00000000000000000044", 0, 44)]
+    assert picked(first, "a", ROW, "_sluice_partition", "_sluice_offset") == [
+        (1, "x#0#00000000000000000041", 0, 41),
+        (2, "x#0#00000000000000000044", 0, 44),
+    ]
     assert [(row.record, row.code) for row in bad] == [(2, "no_coordinates")]
-    again = json_rows(lines({"a": 2, "p": 0, "o": 44}), config, at=replace(item("json"), key="x+0+700.json", offset=700))
+    again = json_rows(
+        lines({"a": 2, "p": 0, "o": 44}), config, at=replace(item("json"), key="x+0+700.json", offset=700)
+    )
     assert picked(again, ROW, "_sluice_position") == picked(first[1:], ROW, "_sluice_position")
     with pytest.raises(ChangeRefused):
         refuse_changes(config, append().pinned)
     assert TableConfig.from_dict(config.to_dict()) == config
 
 
-@pytest.mark.parametrize("said", ["coordinates: [p, p], append_only: true", "coordinates: p, append_only: true", "coordinates: [p, o], record_key: id", "coordinates: [_sluice_a, o], append_only: true"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "coordinates: [p, p], append_only: true",
+        "coordinates: p, append_only: true",
+        "coordinates: [p, o], record_key: id",
+        "coordinates: [_sluice_a, o], append_only: true",
+    ],
+)
 def test_coordinates_are_two_columns_of_an_append_only_table(said: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
         read_tables("tables:\n  - {topic: a.b, table: a.b, %s}\n" % said)

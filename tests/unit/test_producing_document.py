@@ -1,4 +1,5 @@
 """docs/producing.md recommends what recorded connectors were configured with, and nothing else."""
+
 import json
 import re
 from pathlib import Path
@@ -13,7 +14,18 @@ RECORDED = [json.loads(path.read_text()) for path in sorted((ROOT / "tests" / "d
 def test_every_block_of_settings_is_part_of_a_recorded_connectors_configuration():
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", DOCUMENT, re.S)]
     assert len(blocks) == 3
-    missing = [{name: value for name, value in block.items() if not any(config.get(name) == value for config in RECORDED if config["connector.class"] == block["connector.class"])} for block in blocks]
+    missing = [
+        {
+            name: value
+            for name, value in block.items()
+            if not any(
+                config.get(name) == value
+                for config in RECORDED
+                if config["connector.class"] == block["connector.class"]
+            )
+        }
+        for block in blocks
+    ]
     assert missing == [{}, {}, {}]
 
 

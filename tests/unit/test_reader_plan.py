@@ -1,7 +1,17 @@
 """What a batch is read as, and what the table becomes."""
+
 from dataclasses import replace
 
-from pyspark.sql.types import DateType, DecimalType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from sluice.avro_schema import read_writer_schema
 from sluice.hidden_columns import NAMES
@@ -14,7 +24,13 @@ CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_ke
 
 
 def writer(**columns):
-    return read_writer_schema({"type": "record", "name": "V", "fields": [{"name": name, "type": ["null", kind]} for name, kind in columns.items()]})
+    return read_writer_schema(
+        {
+            "type": "record",
+            "name": "V",
+            "fields": [{"name": name, "type": ["null", kind]} for name, kind in columns.items()],
+        }
+    )
 
 
 def stored(**columns) -> StructType:
@@ -22,7 +38,9 @@ def stored(**columns) -> StructType:
 
 
 def test_a_new_table_has_the_columns_of_all_writers_and_the_hidden_ones_last() -> None:
-    planned = plan_read(CONFIG, batch="b", writers=[writer(id="int", place="string"), writer(note="string", id="int")], stored=None)
+    planned = plan_read(
+        CONFIG, batch="b", writers=[writer(id="int", place="string"), writer(note="string", id="int")], stored=None
+    )
     assert tuple(planned.target.names) == ("id", "place", "note", *NAMES)
     assert all(field.nullable for field in planned.target.fields)
 
@@ -58,7 +76,9 @@ def test_the_key_may_grow_from_int_to_long_and_change_no_further() -> None:
     planned = plan_read(CONFIG, batch="b", writers=[writer(id="long")], stored=stored(id=IntegerType()))
     assert (planned.widened, dict(planned.refused)) == (("id",), {})
     text = writer(id="string")
-    assert list(plan_read(CONFIG, batch="b", writers=[text], stored=stored(id=IntegerType())).refused) == [text.fingerprint]
+    assert list(plan_read(CONFIG, batch="b", writers=[text], stored=stored(id=IntegerType())).refused) == [
+        text.fingerprint
+    ]
 
 
 def decimal(precision: int, scale: int) -> dict:
@@ -80,19 +100,36 @@ def test_where_the_table_may_not_be_written_anew_only_the_schema_that_needs_it_i
 
 
 def test_columns_wanted_raw_are_read_as_the_connector_counts_them() -> None:
-    at, day = {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}, {"type": "int", "connect.name": "io.debezium.time.Date"}
+    at, day = (
+        {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+        {"type": "int", "connect.name": "io.debezium.time.Date"},
+    )
     some = replace(CONFIG, raw=("at",))
-    assert [field.dataType for field in plan_read(some, batch="b", writers=[writer(id="int", at=at, day=day)], stored=None).target.fields[:3]] == [
-        IntegerType(), LongType(), DateType()]
-    everything = plan_read(replace(CONFIG, raw=("*",)), batch="b", writers=[writer(id="int", at=at, day=day)], stored=None)
+    assert [
+        field.dataType
+        for field in plan_read(some, batch="b", writers=[writer(id="int", at=at, day=day)], stored=None).target.fields[
+            :3
+        ]
+    ] == [IntegerType(), LongType(), DateType()]
+    everything = plan_read(
+        replace(CONFIG, raw=("*",)), batch="b", writers=[writer(id="int", at=at, day=day)], stored=None
+    )
     assert [field.dataType for field in everything.target.fields[:3]] == [IntegerType(), LongType(), IntegerType()]
 
 
 def test_every_writer_schema_has_a_verdict_against_the_table_as_it_was() -> None:
     table = stored(id=IntegerType(), n=IntegerType())
-    same, more, wrong = writer(id="int", n="int"), writer(id="int", n="long", extra="string"), writer(id="int", n="string")
+    same, more, wrong = (
+        writer(id="int", n="int"),
+        writer(id="int", n="long", extra="string"),
+        writer(id="int", n="string"),
+    )
     planned = plan_read(CONFIG, batch="b", writers=[more, same, wrong], stored=table)
-    assert [planned.verdicts[each.fingerprint].verdict for each in (same, more, wrong)] == ["same", "promoted", "incompatible"]
+    assert [planned.verdicts[each.fingerprint].verdict for each in (same, more, wrong)] == [
+        "same",
+        "promoted",
+        "incompatible",
+    ]
 
 
 def item(size: int, number: int = 0) -> ManifestObject:

@@ -1,4 +1,5 @@
 """Time travel, changes between moments and differences, on tables that Spark wrote (tests/data/hudi_tables), without a JVM."""
+
 import csv
 import io
 import json
@@ -20,17 +21,41 @@ from sluice_cli.table_state import NoCommit, NotRetained, UnsettledMoment, table
 LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
 ARTISTS_LOADED, ARTISTS_MOVED = "20261121080005027", "20261121080008725"
 CLEANED = {
-    "type": "record", "name": "HoodieCleanMetadata",
-    "fields": [{"name": "earliestCommitToRetain", "type": "string"}, {"name": "lastCompletedCommitTimestamp", "type": "string"}],
+    "type": "record",
+    "name": "HoodieCleanMetadata",
+    "fields": [
+        {"name": "earliestCommitToRetain", "type": "string"},
+        {"name": "lastCompletedCommitTimestamp", "type": "string"},
+    ],
 }
 PLANNED = {
-    "type": "record", "name": "HoodieCleanerPlan",
-    "fields": [{"name": "earliestInstantToRetain", "type": ["null", {"type": "record", "name": "A", "fields": [{"name": "timestamp", "type": "string"}]}]}],
+    "type": "record",
+    "name": "HoodieCleanerPlan",
+    "fields": [
+        {
+            "name": "earliestInstantToRetain",
+            "type": ["null", {"type": "record", "name": "A", "fields": [{"name": "timestamp", "type": "string"}]}],
+        }
+    ],
 }
 ROLLED_BACK = {
-    "type": "record", "name": "HoodieRollbackMetadata",
-    "fields": [{"name": "commitsRollback", "type": {"type": "array", "items": "string"}}, {"name": "partitionMetadata", "type": {"type": "map", "values": "string"}},
-               {"name": "instantsRollback", "type": {"type": "array", "items": {"type": "record", "name": "I", "fields": [{"name": "commitTime", "type": "string"}, {"name": "action", "type": "string"}]}}}],
+    "type": "record",
+    "name": "HoodieRollbackMetadata",
+    "fields": [
+        {"name": "commitsRollback", "type": {"type": "array", "items": "string"}},
+        {"name": "partitionMetadata", "type": {"type": "map", "values": "string"}},
+        {
+            "name": "instantsRollback",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "I",
+                    "fields": [{"name": "commitTime", "type": "string"}, {"name": "action", "type": "string"}],
+                },
+            },
+        },
+    ],
 }
 
 
@@ -62,23 +87,48 @@ def names(table):
     return {number: (row["name"], row["nationality"]) for number, row in rows(table).items()}
 
 
-@pytest.mark.parametrize(("moment", "instant"), [
-    ("20260501101500123", "20260501101500123"),
-    ("2026-05-01T10:15:00.123Z", "20260501101500123"),
-    ("2026-05-01 12:15:00.123999+02:00", "20260501101500123"),
-    (" 2026-12-31T23:59:59-00:30 ", "20270101002959000"),
-])
+@pytest.mark.parametrize(
+    ("moment", "instant"),
+    [
+        ("20260501101500123", "20260501101500123"),
+        ("2026-05-01T10:15:00.123Z", "20260501101500123"),
+        ("2026-05-01 12:15:00.123999+02:00", "20260501101500123"),
+        (" 2026-12-31T23:59:59-00:30 ", "20270101002959000"),
+    ],
+)
 def test_a_moment_is_an_instant_or_a_time_with_its_zone(moment, instant):
     assert instant_at(moment) == instant
 
 
-@pytest.mark.parametrize("moment", ["2026-05-01T10:15:00", "2026-05-01", "20260501101500", "20269901101500123", "yesterday", "", "1'; drop", "0001-01-01T00:00:00+23:00", "２０260501101500123"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "2026-05-01T10:15:00",
+        "2026-05-01",
+        "20260501101500",
+        "20269901101500123",
+        "yesterday",
+        "",
+        "1'; drop",
+        "0001-01-01T00:00:00+23:00",
+        "２０260501101500123",
+    ],
+)
 def test_a_moment_that_could_mean_two_things_or_nothing_is_refused(moment):
     with pytest.raises(InvalidMoment):
         instant_at(moment)
 
 
-@pytest.mark.parametrize(("ago", "instant"), [("90s", "20260501101330123"), ("15min", "20260501100000123"), (" 2 h ", "20260501081500123"), ("7d", "20260424101500123"), ("999999999d", "19700101000000000")])
+@pytest.mark.parametrize(
+    ("ago", "instant"),
+    [
+        ("90s", "20260501101330123"),
+        ("15min", "20260501100000123"),
+        (" 2 h ", "20260501081500123"),
+        ("7d", "20260424101500123"),
+        ("999999999d", "19700101000000000"),
+    ],
+)
 def test_a_moment_may_be_so_long_ago_where_the_time_is_known(ago, instant):
     now = 1777630500123  # 2026-05-01T10:15:00.123Z
     assert instant_at(ago, now) == instant and span_of(as_of=ago, now=now) == Span(as_of=instant)
@@ -96,7 +146,11 @@ def test_a_moment_is_shown_as_it_is_read():
 
 
 def test_a_state_and_changes_are_not_asked_for_at_once_and_not_backwards():
-    for wrong in ({"as_of": NOTED, "since": LOADED}, {"as_of": NOTED, "until": NOTED}, {"since": NOTED, "until": LOADED}):
+    for wrong in (
+        {"as_of": NOTED, "since": LOADED},
+        {"as_of": NOTED, "until": NOTED},
+        {"since": NOTED, "until": LOADED},
+    ):
         with pytest.raises(InvalidMoment):
             span_of(**wrong)
     assert span_of(until=NOTED) == Span(as_of=NOTED, changes=True)
@@ -114,7 +168,9 @@ def test_a_moved_and_a_deleted_row_are_where_they_were(silver, name):
 def test_between_two_commits_the_older_one_is_seen(silver):
     between = str(int(NOTED) - 1)
     assert open_table(silver, "moma.works", span=Span(as_of=between)).instant == MOVED
-    assert names(read_table(silver, "moma.works", span=Span(as_of=between))) == names(read_table(silver, "moma.works", span=Span(as_of=MOVED)))
+    assert names(read_table(silver, "moma.works", span=Span(as_of=between))) == names(
+        read_table(silver, "moma.works", span=Span(as_of=MOVED))
+    )
 
 
 def test_a_log_of_a_later_commit_is_left_out_and_a_later_column_is_null(silver):
@@ -130,7 +186,11 @@ def test_before_the_first_commit_the_answer_names_it(silver):
 
 def test_before_what_cleaning_keeps_the_answer_names_the_earliest_moment(own):
     place, folder = own
-    avro_file(folder / "moma/works/.hoodie/20261121080020000.clean", CLEANED, {"earliestCommitToRetain": MOVED, "lastCompletedCommitTimestamp": NOTED})
+    avro_file(
+        folder / "moma/works/.hoodie/20261121080020000.clean",
+        CLEANED,
+        {"earliestCommitToRetain": MOVED, "lastCompletedCommitTimestamp": NOTED},
+    )
     with pytest.raises(NotRetained, match=MOVED):
         read_table(place, "moma.works", span=Span(as_of=LOADED))
     assert names(read_table(place, "moma.works", span=Span(as_of=MOVED)))[6] == ("six b", "German")
@@ -138,14 +198,22 @@ def test_before_what_cleaning_keeps_the_answer_names_the_earliest_moment(own):
 
 def test_a_cleaning_that_is_planned_counts_since_files_may_be_gone(own):
     place, folder = own
-    avro_file(folder / "moma/works/.hoodie/20261121080020000.clean.requested", PLANNED, {"earliestInstantToRetain": {"timestamp": NOTED}})
+    avro_file(
+        folder / "moma/works/.hoodie/20261121080020000.clean.requested",
+        PLANNED,
+        {"earliestInstantToRetain": {"timestamp": NOTED}},
+    )
     with pytest.raises(NotRetained, match=NOTED):
         read_table(place, "moma.works", span=Span(as_of=MOVED))
 
 
 def test_a_cleaning_that_tells_no_moment_leaves_the_newest_state_only(own):
     place, folder = own
-    avro_file(folder / "moma/works/.hoodie/20261121080020000.clean", CLEANED, {"earliestCommitToRetain": "", "lastCompletedCommitTimestamp": NOTED})
+    avro_file(
+        folder / "moma/works/.hoodie/20261121080020000.clean",
+        CLEANED,
+        {"earliestCommitToRetain": "", "lastCompletedCommitTimestamp": NOTED},
+    )
     with pytest.raises(NotRetained, match=NOTED):
         read_table(place, "moma.works", span=Span(as_of=MOVED))
 
@@ -153,7 +221,10 @@ def test_a_cleaning_that_tells_no_moment_leaves_the_newest_state_only(own):
 def test_archived_commits_are_read_like_active_ones(own):
     place, folder = own
     for name in ("moma.works", "moma.artists"):
-        before = {moment: names(read_table(place, name, span=Span(as_of=moment))) for moment in ((LOADED, MOVED) if name == "moma.works" else (ARTISTS_LOADED,))}
+        before = {
+            moment: names(read_table(place, name, span=Span(as_of=moment)))
+            for moment in ((LOADED, MOVED) if name == "moma.works" else (ARTISTS_LOADED,))
+        }
         for moment in before:
             for file in (folder / name.replace(".", "/") / ".hoodie").glob(f"{moment}*"):
                 file.unlink()
@@ -167,13 +238,20 @@ def test_among_archived_commits_a_moment_with_a_write_that_was_undone_later_is_r
         for file in timeline.glob(f"{moment}*"):
             file.unlink()
     undone, at = str(int(MOVED) + 10), str(int(MOVED) + 500)
-    record = {"commitsRollback": [undone], "partitionMetadata": {"p": "x"}, "instantsRollback": [{"commitTime": undone, "action": "deltacommit"}]}
+    record = {
+        "commitsRollback": [undone],
+        "partitionMetadata": {"p": "x"},
+        "instantsRollback": [{"commitTime": undone, "action": "deltacommit"}],
+    }
     avro_file(timeline / f"{at}.rollback", ROLLED_BACK, record)
     with pytest.raises(UnsettledMoment, match=at):
         open_table(place, "moma.works", span=Span(as_of=str(int(MOVED) + 20)))
     assert names(read_table(place, "moma.works", span=Span(as_of=at)))[6] == ("six b", "German")
     assert names(read_table(place, "moma.works", span=Span(as_of=MOVED)))[6] == ("six b", "German")
-    for harmless in ({"partitionMetadata": {}}, {"instantsRollback": [{"commitTime": undone, "action": "compaction"}]}):  # nothing written yet; base files only
+    for harmless in (
+        {"partitionMetadata": {}},
+        {"instantsRollback": [{"commitTime": undone, "action": "compaction"}]},
+    ):  # nothing written yet; base files only
         avro_file(timeline / f"{at}.rollback", ROLLED_BACK, {**record, **harmless})
         assert open_table(place, "moma.works", span=Span(as_of=str(int(MOVED) + 20)))
 
@@ -181,14 +259,17 @@ def test_among_archived_commits_a_moment_with_a_write_that_was_undone_later_is_r
 def test_an_unfinished_write_is_not_seen_at_any_moment(own):
     place, folder = own
     table = folder / "moma/artists"
-    newest, = (table / "nationality=American").glob(f"*{ARTISTS_MOVED}.parquet")
+    (newest,) = (table / "nationality=American").glob(f"*{ARTISTS_MOVED}.parquet")
     unfinished = "20261121080009000"
     shutil.copy(newest, newest.with_name(newest.name.replace(ARTISTS_MOVED, unfinished)))
     (table / ".hoodie" / f"{unfinished}.commit.requested").touch()
     (table / ".hoodie" / f"{unfinished}.inflight").touch()
     for moment in (None, unfinished, "29991231235959999"):
         assert open_table(place, "moma.artists", span=Span(as_of=moment)).instant == ARTISTS_MOVED
-        assert all(item.base.instant != unfinished for item in open_table(place, "moma.artists", span=Span(as_of=moment)).slices())
+        assert all(
+            item.base.instant != unfinished
+            for item in open_table(place, "moma.artists", span=Span(as_of=moment)).slices()
+        )
 
 
 def test_a_table_without_a_commit_says_so(own):
@@ -203,15 +284,20 @@ def test_a_table_without_a_commit_says_so(own):
 
 def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):
     found = rows(read_table(silver, "moma.works", span=span_of(since=LOADED, until=MOVED)))
-    assert {number: (row["name"], row["__deleted"]) for number, row in found.items()} == {1: ("one moved", False), 2: (None, True), 6: ("six b", False)}
+    assert {number: (row["name"], row["__deleted"]) for number, row in found.items()} == {
+        1: ("one moved", False),
+        2: (None, True),
+        6: ("six b", False),
+    }
     assert sorted(rows(read_table(silver, "moma.works", span=span_of(since=MOVED)))) == [6, 7]
     assert sorted(rows(read_table(silver, "moma.works", span=span_of(until=LOADED)))) == [1, 2, 3, 4, 5, 6]
     assert read_table(silver, "moma.works", span=span_of(since=NOTED)).num_rows == 0
 
 
 def test_files_without_a_change_are_not_opened(silver):
-    assert [item.partition for item in open_table(silver, "moma.artists", span=span_of(since=ARTISTS_LOADED)).slices()] == [
-        "nationality=American", "nationality=German", "nationality=__HIVE_DEFAULT_PARTITION__"]
+    assert [
+        item.partition for item in open_table(silver, "moma.artists", span=span_of(since=ARTISTS_LOADED)).slices()
+    ] == ["nationality=American", "nationality=German", "nationality=__HIVE_DEFAULT_PARTITION__"]
 
 
 def test_columns_are_chosen_and_unknown_or_hidden_ones_are_named(silver):
@@ -226,7 +312,12 @@ def test_a_difference_names_the_columns_and_knows_a_moved_row_for_the_same(silve
     first, last = (open_table(silver, "moma.works", span=Span(as_of=moment)) for moment in (LOADED, NOTED))
     with differences(first, last) as found:
         told = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else None) for item in found}
-    assert told == {1: ("changed", ("nationality", "name")), 2: ("removed", None), 6: ("changed", ("name", "note")), 7: ("added", None)}
+    assert told == {
+        1: ("changed", ("nationality", "name")),
+        2: ("removed", None),
+        6: ("changed", ("name", "note")),
+        7: ("added", None),
+    }
     with differences(last, last) as found:
         assert list(found) == []
 
@@ -259,8 +350,13 @@ def test_diff_is_told_as_json_and_as_lines(on_silver, capsys):
     assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--json"]) == 0
     told = capsys.readouterr()
     lines = {line["key"]["id"]: line for line in map(json.loads, told.out.splitlines())}
-    assert lines[1] == {"difference": "changed", "key": {"id": 1}, "columns": ["nationality", "name"],
-                        "before": {"nationality": "American", "name": "one"}, "after": {"nationality": "German", "name": "one moved"}}
+    assert lines[1] == {
+        "difference": "changed",
+        "key": {"id": 1},
+        "columns": ["nationality", "name"],
+        "before": {"nationality": "American", "name": "one"},
+        "after": {"nationality": "German", "name": "one moved"},
+    }
     assert lines[2]["after"] is None and lines[2]["before"]["name"] == "two"
     assert told.err.splitlines()[-1] == "0 added, 2 changed, 1 removed"
     assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--csv"]) == 0
@@ -269,22 +365,43 @@ def test_diff_is_told_as_json_and_as_lines(on_silver, capsys):
 
 def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, capsys, monkeypatch):
     monkeypatch.setattr(catalog_commands, "last_syncs", lambda target, table: {f"{table}_all_rt": NOTED})
+
     def told(*arguments):
         assert run(["table", *arguments, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
     about = told("show", "moma.works")
-    assert (about["type"], about["record_key"], about["partition_by"], about["newest_commit"], about["earliest_readable"]) == ("merge-on-read", ["id"], ["nationality"], NOTED, LOADED)
-    assert {"name": "fee", "type": "decimal(10,2)", "nullable": True, "comment": "", "hidden": False} in about["columns"]
+    assert (
+        about["type"],
+        about["record_key"],
+        about["partition_by"],
+        about["newest_commit"],
+        about["earliest_readable"],
+    ) == ("merge-on-read", ["id"], ["nationality"], NOTED, LOADED)
+    assert {"name": "fee", "type": "decimal(10,2)", "nullable": True, "comment": "", "hidden": False} in about[
+        "columns"
+    ]
     assert about["catalog"] == {"moma.works_all_rt": NOTED}
     commits = told("commits", "moma.works", "--limit", "2")
-    assert [(row["instant"], row["operation"], row["inserted"], row["updated"], row["deleted"]) for row in commits] == [(NOTED, "upsert", 1, 1, 0), (MOVED, "upsert", 2, 1, 2)]
+    assert [(row["instant"], row["operation"], row["inserted"], row["updated"], row["deleted"]) for row in commits] == [
+        (NOTED, "upsert", 1, 1, 0),
+        (MOVED, "upsert", 2, 1, 2),
+    ]
     assert told("commits", "moma.works", "--all")[2]["rows_written"] == 6
-    german, = (row for row in told("files", "moma.works", "--partition", "nationality=German"))
+    (german,) = (row for row in told("files", "moma.works", "--partition", "nationality=German"))
     assert (german["instant"], german["logs"], german["small"]) == (MOVED, 1, True) and german["log_bytes"] > 1000
     stats = told("stats", "moma.works")
-    assert (stats["partitions"], stats["base"]["files"], stats["pending_logs"]["files"], stats["older_versions"]["files"], stats["commits"]) == (4, 5, 2, 2, 3)
-    assert stats["bytes_written"] == sum(row["bytes_written"] for row in told("commits", "moma.works", "--all")) and stats["write_amplification"] >= 1
+    assert (
+        stats["partitions"],
+        stats["base"]["files"],
+        stats["pending_logs"]["files"],
+        stats["older_versions"]["files"],
+        stats["commits"],
+    ) == (4, 5, 2, 2, 3)
+    assert (
+        stats["bytes_written"] == sum(row["bytes_written"] for row in told("commits", "moma.works", "--all"))
+        and stats["write_amplification"] >= 1
+    )
     for verb in ("show", "commits", "files", "stats"):
         assert run(["table", verb, "moma.works"]) == 0
     assert capsys.readouterr().out
@@ -295,7 +412,9 @@ def test_the_python_api_reads_what_the_command_reads(silver):
 
     tables = Silver(silver)
     assert tables.tables() == ("crm.user", "ecomm.date", "moma.artists", "moma.works")
-    assert [instant for instant, _ in tables.commits("moma.works")] == [LOADED, MOVED, NOTED] and tables.earliest("moma.works") == LOADED
+    assert [instant for instant, _ in tables.commits("moma.works")] == [LOADED, MOVED, NOTED] and tables.earliest(
+        "moma.works"
+    ) == LOADED
     assert tables.schema("crm.user").names == ["id", "date", "name"]
     assert sum(batch.num_rows for batch in tables.snapshot("moma.works")) == 6
     assert tables.as_of("moma.works", moment_of(LOADED), columns=["name"]).read_all().num_rows == 6

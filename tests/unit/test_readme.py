@@ -1,4 +1,5 @@
 """README names every key of tables.yaml, every verb, and only tests and files that exist."""
+
 import re
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """The recent past out of manifests and outcomes, and the parts of the page that shows it."""
+
 from sluice.manifest import Manifest, ManifestObject, TablePart
 from sluice.outcome import COMMITTED, QUARANTINED, Outcome, Stage
 from sluice_cli.html_nodes import Node, joined, tag
@@ -14,7 +15,15 @@ def batch(name, run, claimed, *admitted, readable=None, read=5, state=COMMITTED)
     manifest = Manifest(name, "main", run, T + claimed, "c", {"crm.user": TablePart({"freshness_s": 60}, objects)})
     if readable is None:
         return PastBatch(manifest, {})
-    outcome = Outcome(name, "crm.user", state, T + readable + 50, "2026", counts={"objects": len(objects), "read": read}, stages=(Stage("commit", T + claimed, readable - claimed),))
+    outcome = Outcome(
+        name,
+        "crm.user",
+        state,
+        T + readable + 50,
+        "2026",
+        counts={"objects": len(objects), "read": read},
+        stages=(Stage("commit", T + claimed, readable - claimed),),
+    )
     return PastBatch(manifest, {"crm.user": outcome})
 
 
@@ -37,24 +46,38 @@ def test_a_young_stack_fills_its_window():
 
 
 def test_an_open_batch_is_no_backlog_of_its_own():
-    assert sum(backlog([batch("b-1", "r", 20_000, 10_000)], [], WINDOW)) == 0, "its objects are listed by the ledger, or came back in another batch"
+    assert sum(backlog([batch("b-1", "r", 20_000, 10_000)], [], WINDOW)) == 0, (
+        "its objects are listed by the ledger, or came back in another batch"
+    )
 
 
 def test_a_table_tells_how_long_its_oldest_objects_waited():
-    (table,) = table_pasts([batch(f"b-{n}", "r", n * 1_000 + 500, n * 1_000, readable=n * 1_000 + 600 + n) for n in range(100)])
+    (table,) = table_pasts(
+        [batch(f"b-{n}", "r", n * 1_000 + 500, n * 1_000, readable=n * 1_000 + 600 + n) for n in range(100)]
+    )
     assert (table.table, table.freshness_s, len(table.commits)) == ("crm.user", 60, 100)
     assert (table.p50_ms, table.p95_ms) == (649, 694)
     assert table_pasts([batch("b-1", "r", 1, 0, readable=9, state=QUARANTINED)]) == ()
 
 
 def test_a_run_is_told_by_its_item_and_by_its_batches_when_that_has_expired():
-    batches = [batch("b-1", "run-1", 2_000, 1_000, readable=3_000), batch("b-2", "run-0", -9_000, -9_500, readable=-8_000)]
+    batches = [
+        batch("b-1", "run-1", 2_000, 1_000, readable=3_000),
+        batch("b-2", "run-0", -9_000, -9_500, readable=-8_000),
+    ]
     known = {"run-1": {"lane": "main", "requested_at": T + 1_100, "started_at": T + 1_900, "state": "running"}}
     old, new = runs(batches, known, T + 9_000)
     assert (old.run, old.began_at, old.ended_at, old.state) == ("run-0", T - 9_000, T - 8_000, "not kept")
-    assert (new.run, new.requested_at, new.began_at, new.ended_at, new.batches, new.changes) == ("run-1", T + 1_100, T + 1_900, None, 1, 5)
+    assert (new.run, new.requested_at, new.began_at, new.ended_at, new.batches, new.changes) == (
+        "run-1",
+        T + 1_100,
+        T + 1_900,
+        None,
+        1,
+        5,
+    )
 
 
 def test_whatever_is_no_node_is_escaped():
-    assert tag("p", "<b>&\"'", class_="x\"y") == "<p class=\"x&quot;y\">&lt;b&gt;&amp;&quot;&#x27;</p>"
+    assert tag("p", "<b>&\"'", class_='x"y') == '<p class="x&quot;y">&lt;b&gt;&amp;&quot;&#x27;</p>'
     assert joined(tag("i", 1), "<", None) == "<i>1</i>&lt;" and isinstance(joined("a"), Node)

@@ -1,4 +1,5 @@
 """A release's bytes depend on its sources and nothing else, and its version on its bytes."""
+
 import io
 import json
 import os
@@ -16,7 +17,10 @@ from sluice_cli.wheels import Host
 
 HOSTS = (Host("3.9", "x86_64"), Host("3.9", "arm64"))
 WHEELS = {
-    "boto3/__init__.py": b"", "boto3-1.dist-info/RECORD": b"list", "botocore/data/endpoints.json": b"{}", "botocore/data/s3/2006-03-01/service-2.json.gz": b"s3",
+    "boto3/__init__.py": b"",
+    "boto3-1.dist-info/RECORD": b"list",
+    "botocore/data/endpoints.json": b"{}",
+    "botocore/data/s3/2006-03-01/service-2.json.gz": b"s3",
     "botocore/data/ec2/2016-11-15/service-2.json.gz": b"ec2",
 }
 
@@ -26,15 +30,25 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clone as small as one can be, and wheels without a network."""
     root = tmp_path / "clone"
     for name, content in {
-        "functions/sluice/__init__.py": "", "functions/sluice/lane.py": "LANE = 1\n", "functions/sluice_aws/__init__.py": "", "functions/admit/handler.py": "",
-        "spark/ingest.py": "print()\n", "spark/trial.py": "print()\n", "spark/sluice_spark/__init__.py": "", "spark/requirements.txt": "boto3==1\n",
+        "functions/sluice/__init__.py": "",
+        "functions/sluice/lane.py": "LANE = 1\n",
+        "functions/sluice_aws/__init__.py": "",
+        "functions/admit/handler.py": "",
+        "spark/ingest.py": "print()\n",
+        "spark/trial.py": "print()\n",
+        "spark/sluice_spark/__init__.py": "",
+        "spark/requirements.txt": "boto3==1\n",
     }.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     (root / "functions/sluice/__pycache__").mkdir()
     (root / "functions/sluice/__pycache__/lane.cpython-311.pyc").write_bytes(b"compiled")
-    monkeypatch.setattr(release_module, "wheel_contents", lambda requirements, host, cache: {**WHEELS, "fastavro/_read.so": host.architecture.encode()})
+    monkeypatch.setattr(
+        release_module,
+        "wheel_contents",
+        lambda requirements, host, cache: {**WHEELS, "fastavro/_read.so": host.architecture.encode()},
+    )
     return root
 
 
@@ -60,14 +74,26 @@ def test_a_version_is_what_the_template_takes(sources: Path, tmp_path: Path) -> 
 
 def test_the_zip_holds_what_the_job_imports_and_no_handler(sources: Path, tmp_path: Path) -> None:
     content = build_release(sources, HOSTS, tmp_path).files["sluice.zip"]
-    assert zipfile.ZipFile(io.BytesIO(content)).namelist() == ["sluice/__init__.py", "sluice/lane.py", "sluice_aws/__init__.py", "sluice_spark/__init__.py"]
+    assert zipfile.ZipFile(io.BytesIO(content)).namelist() == [
+        "sluice/__init__.py",
+        "sluice/lane.py",
+        "sluice_aws/__init__.py",
+        "sluice_spark/__init__.py",
+    ]
 
 
-def test_every_processor_has_its_own_environment_of_the_services_that_a_job_reaches(sources: Path, tmp_path: Path) -> None:
+def test_every_processor_has_its_own_environment_of_the_services_that_a_job_reaches(
+    sources: Path, tmp_path: Path
+) -> None:
     files = build_release(sources, HOSTS, tmp_path).files
     for host in HOSTS:
         with tarfile.open(fileobj=io.BytesIO(files[f"environment-{host.architecture}.tar.gz"])) as tar:
-            assert tar.getnames() == ["boto3/__init__.py", "botocore/data/endpoints.json", "botocore/data/s3/2006-03-01/service-2.json.gz", "fastavro/_read.so"]
+            assert tar.getnames() == [
+                "boto3/__init__.py",
+                "botocore/data/endpoints.json",
+                "botocore/data/s3/2006-03-01/service-2.json.gz",
+                "fastavro/_read.so",
+            ]
             assert tar.extractfile("fastavro/_read.so").read() == host.architecture.encode()
 
 
@@ -106,7 +132,10 @@ def test_archives_say_nothing_of_where_and_when_they_were_made() -> None:
     assert zip_bytes(files) == zip_bytes(dict(sorted(files.items())))
     assert tar_gz_bytes(files) == tar_gz_bytes(dict(sorted(files.items())))
     with tarfile.open(fileobj=io.BytesIO(tar_gz_bytes(files))) as tar:
-        assert [(member.name, member.uid, member.uname, member.mtime) for member in tar.getmembers()] == [("a", 0, "", 315532800), ("b", 0, "", 315532800)]
+        assert [(member.name, member.uid, member.uname, member.mtime) for member in tar.getmembers()] == [
+            ("a", 0, "", 315532800),
+            ("b", 0, "", 315532800),
+        ]
 
 
 def test_only_sources_are_read(tmp_path: Path) -> None:

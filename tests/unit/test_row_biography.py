@@ -1,4 +1,5 @@
 """The life of one row: which of its changes won and why, and what the table held after each commit."""
+
 import pytest
 
 from sluice_cli.object_changes import FoundChange
@@ -6,7 +7,9 @@ from sluice_cli.row_biography import MergedBatch, biography, told
 
 
 def change(position, op="u", unchanged=(), deleted=False, **values):
-    return FoundChange(f"k{position}", "v", int(position), 0, position, op, deleted or op == "d", 1, values, frozenset(unchanged))
+    return FoundChange(
+        f"k{position}", "v", int(position), 0, position, op, deleted or op == "d", 1, values, frozenset(unchanged)
+    )
 
 
 def batch(name, at, *changes, truncates=()):
@@ -31,18 +34,27 @@ def test_an_older_change_that_comes_late_loses_also_against_a_deletion():
 
 
 def test_a_redelivered_change_repeats_what_the_table_holds():
-    chapters = biography([batch("b1", 1, change("1", "c", a=1), change("1", "c", a=1)), batch("b2", 2, change("1", "c", a=1))], columns=["a"])
+    chapters = biography(
+        [batch("b1", 1, change("1", "c", a=1), change("1", "c", a=1)), batch("b2", 2, change("1", "c", a=1))],
+        columns=["a"],
+    )
     assert verdicts(chapters) == [[("1", "won"), ("1", "repeated")], [("1", "repeated")]]
 
 
 def test_a_change_that_loses_supplies_the_column_that_the_winner_came_without():
-    chapters = biography([batch("b1", 1, change("3", unchanged=["toast"], a=3)), batch("b2", 2, change("2", toast="long", a=2))], columns=["a", "toast"])
+    chapters = biography(
+        [batch("b1", 1, change("3", unchanged=["toast"], a=3)), batch("b2", 2, change("2", toast="long", a=2))],
+        columns=["a", "toast"],
+    )
     assert verdicts(chapters) == [[("3", "won")], [("2", "supplied")]]
     assert chapters[1].row.values == {"a": 3, "toast": "long"} and "toast" in chapters[1].judged[0].why
 
 
 def test_a_truncate_ends_the_row_and_what_is_older_than_it():
-    chapters = biography([batch("b1", 1, change("1", "c", a=1)), batch("b2", 2, truncates=("5",)), batch("b3", 3, change("4", a=4))], columns=["a"])
+    chapters = biography(
+        [batch("b1", 1, change("1", "c", a=1)), batch("b2", 2, truncates=("5",)), batch("b3", 3, change("4", a=4))],
+        columns=["a"],
+    )
     assert verdicts(chapters) == [[("1", "won")], [], [("4", "truncated")]]
     assert chapters[1].truncated_at == "5" and chapters[1].row.deleted and chapters[2].row.deleted
 
@@ -52,11 +64,17 @@ def test_a_truncate_before_the_rows_first_change_is_none_of_its_chapters():
 
 
 def test_an_ignored_deletion_keeps_the_values():
-    chapters = biography([batch("b1", 1, change("1", "c", a=1)), batch("b2", 2, change("2", "d"))], columns=["a"], ignore_deletes=True)
-    assert verdicts(chapters)[1] == [("2", "ignored")] and chapters[1].row.values == {"a": 1} and not chapters[1].row.deleted
+    chapters = biography(
+        [batch("b1", 1, change("1", "c", a=1)), batch("b2", 2, change("2", "d"))], columns=["a"], ignore_deletes=True
+    )
+    assert (
+        verdicts(chapters)[1] == [("2", "ignored")]
+        and chapters[1].row.values == {"a": 1}
+        and not chapters[1].row.deleted
+    )
 
 
-@pytest.mark.parametrize("value", [None, "", "NULL", 'qu"o\'te', "東京/=+&", "\x00\x1b"])
+@pytest.mark.parametrize("value", [None, "", "NULL", "qu\"o'te", "東京/=+&", "\x00\x1b"])
 def test_any_value_survives(value):
     (chapter,) = biography([batch("b1", 1, change("1", "c", a=value))], columns=["a"])
     assert told(chapter)["row"]["values"] == {"a": value} and told(chapter)["changes"][0]["values"] == {"a": value}

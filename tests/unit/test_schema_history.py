@@ -1,4 +1,5 @@
 """What is remembered of tables' schemas: documents that are read back as they were."""
+
 import pytest
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, judged
 
@@ -14,7 +15,9 @@ def test_a_tables_columns_keep_their_order():
     assert list(StoredColumns.from_json(StoredColumns(TABLE, STORED).to_json()).columns.items()) == list(STORED.items())
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9}', '{"format": 1}', '{"format": 1, "table": "t", "columns": [1]}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 9}', '{"format": 1}', '{"format": 1, "table": "t", "columns": [1]}']
+)
 @pytest.mark.parametrize("kind", [SeenSchema, StoredColumns])
 def test_a_document_of_another_kind_is_refused(kind, text):
     with pytest.raises(UnreadableHistory):
@@ -25,4 +28,7 @@ def test_a_verdict_is_added_only_where_a_schema_changes_sides():
     bad = judged(BAD)
     assert bad.judged_again(judged(BAD, at=5).judged[-1]) is bad
     let_in = bad.judged_again(judged(BAD, stored={"id": "bigint", "price": "string"}, at=7).judged[-1])
-    assert [(verdict.verdict, verdict.at) for verdict in let_in.judged] == [("incompatible", 1), ("same", 7)] and let_in.verdict == "same"
+    assert [(verdict.verdict, verdict.at) for verdict in let_in.judged] == [
+        ("incompatible", 1),
+        ("same", 7),
+    ] and let_in.verdict == "same"

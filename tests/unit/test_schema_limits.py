@@ -1,4 +1,5 @@
 """A schema that would cost more than any table is worth is refused before anything resolves or decodes by it."""
+
 from __future__ import annotations
 
 import json
@@ -26,26 +27,31 @@ def nested(levels: int, inner: Any = "int") -> Any:
 
 def doubling(levels: int) -> dict[str, Any]:
     """Every record holds the one before it twice."""
-    return record("A", record("N0", "int"), *(record(f"N{level}", f"N{level - 1}", f"N{level - 1}") for level in range(1, levels)))
+    return record(
+        "A", record("N0", "int"), *(record(f"N{level}", f"N{level - 1}", f"N{level - 1}") for level in range(1, levels))
+    )
 
 
-@pytest.mark.parametrize(("schema", "what"), [
-    (record("A", "A"), "recursion"),
-    (record("A", ["null", "A"]), "recursion"),
-    (record("A", {"type": "array", "items": "A"}), "recursion"),
-    ({**record("A", "x.A"), "namespace": "x"}, "recursion"),
-    (record("A", record("B", ["null", "A"])), "recursion"),
-    (record("A", nested(40)), "depth"),
-    (record("A", record("N0", "int"), *(record(f"N{level}", f"N{level - 1}") for level in range(1, 40))), "depth"),
-    (doubling(25), "types"),
-    (record("A", *["int"] * 4_097), "columns"),
-    (record("A", ["int"] * 30_000), "types"),
-    (record("A", *["null"] * (MAX_WEIGHTLESS + 1)), "weightless"),
-    (record("A", {"type": "array", "items": "null"}), "weightless"),
-    (record("A", {"type": "array", "items": record("E")}), "weightless"),
-    (record("A", {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}), "weightless"),
-    (record("A", {"type": "map", "values": nested(40)}), "depth"),
-])
+@pytest.mark.parametrize(
+    ("schema", "what"),
+    [
+        (record("A", "A"), "recursion"),
+        (record("A", ["null", "A"]), "recursion"),
+        (record("A", {"type": "array", "items": "A"}), "recursion"),
+        ({**record("A", "x.A"), "namespace": "x"}, "recursion"),
+        (record("A", record("B", ["null", "A"])), "recursion"),
+        (record("A", nested(40)), "depth"),
+        (record("A", record("N0", "int"), *(record(f"N{level}", f"N{level - 1}") for level in range(1, 40))), "depth"),
+        (doubling(25), "types"),
+        (record("A", *["int"] * 4_097), "columns"),
+        (record("A", ["int"] * 30_000), "types"),
+        (record("A", *["null"] * (MAX_WEIGHTLESS + 1)), "weightless"),
+        (record("A", {"type": "array", "items": "null"}), "weightless"),
+        (record("A", {"type": "array", "items": record("E")}), "weightless"),
+        (record("A", {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}), "weightless"),
+        (record("A", {"type": "map", "values": nested(40)}), "depth"),
+    ],
+)
 def test_a_schema_of_absurd_depth_or_width_is_refused(schema: Any, what: str) -> None:
     began = time.process_time()
     with pytest.raises(SchemaTooComplex) as refused:
@@ -64,14 +70,29 @@ def test_json_that_nests_without_end_is_refused_without_recursion() -> None:
         schema = schema.pop("type")
 
 
-@pytest.mark.parametrize("schema", [
-    record("A", *[["null", "string"]] * 4_000),
-    record("A", nested(20)),
-    doubling(8),
-    record("Envelope", ["null", record("Value", "int", ["null", "string"])], ["null", "Value"], record("Source", "string", "long")),
-    record("A", {"type": "map", "values": "null"}),
-    5, None, "int", [], {"type": "record", "fields": 7}, {"type": 3}, {"type": "array"}, {"type": "record", "name": 4, "fields": [5, {"name": "x"}]},
-])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        record("A", *[["null", "string"]] * 4_000),
+        record("A", nested(20)),
+        doubling(8),
+        record(
+            "Envelope",
+            ["null", record("Value", "int", ["null", "string"])],
+            ["null", "Value"],
+            record("Source", "string", "long"),
+        ),
+        record("A", {"type": "map", "values": "null"}),
+        5,
+        None,
+        "int",
+        [],
+        {"type": "record", "fields": 7},
+        {"type": 3},
+        {"type": "array"},
+        {"type": "record", "name": 4, "fields": [5, {"name": "x"}]},
+    ],
+)
 def test_what_is_no_larger_than_tables_are_is_left_to_whoever_understands_it(schema: Any) -> None:
     check_schema(schema)
 
@@ -87,7 +108,13 @@ def test_limits_are_the_tables_own() -> None:
 def test_the_head_of_an_object_with_such_a_schema_is_refused() -> None:
     schema = json.dumps(doubling(25)).encode()
     pairs = [(b"avro.schema", schema), (b"avro.codec", b"null")]
-    head = b"Obj\x01" + _long(len(pairs)) + b"".join(_long(len(part)) + part for pair in pairs for part in pair) + b"\x00" + bytes(16)
+    head = (
+        b"Obj\x01"
+        + _long(len(pairs))
+        + b"".join(_long(len(part)) + part for pair in pairs for part in pair)
+        + b"\x00"
+        + bytes(16)
+    )
     with pytest.raises(SchemaTooComplex):
         parse_header(Head(head, True))
 

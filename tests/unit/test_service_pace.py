@@ -1,4 +1,5 @@
 """How large a plan a slice of a table service gets."""
+
 from sluice.service_requests import ServiceReport
 from sluice.table_config import TableConfig
 from sluice_spark.serving import FIRST_BYTES_PER_S_AND_CORE, SLOWEST_BYTES_PER_S, Pace

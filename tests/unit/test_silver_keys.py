@@ -1,4 +1,5 @@
 """Where what Sluice keeps beside the tables lies."""
+
 from sluice.silver_keys import error_key, error_prefix, manifest_key, outcome_key, schema_key
 
 

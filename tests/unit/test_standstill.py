@@ -1,4 +1,5 @@
 """Whether a deployment changes the application, for which a stack must come to rest."""
+
 import json
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """Hudi Streamer configurations as others published them, translated into rules."""
+
 from pathlib import Path
 
 import pytest
@@ -97,16 +98,46 @@ def rule_of(name, **given):
     return translate(parse_properties(PUBLISHED[name]), **given)
 
 
-@pytest.mark.parametrize(("name", "rule", "still_open"), [
-    ("artworks", {"topic": "moma.public.artworks", "table": "moma_mor.artworks", "record_key": ("artwork_id",), "partition_by": ("classification",),
-                  "hudi": {"hoodie.parquet.small.file.limit": "134217728"}}, 0),
-    ("sale", {"topic": "tickit.ecomm.sale", "record_key": ("salesid",)}, 1),
-    ("dfs", {"record_key": ("key",), "partition_by": ("date",)}, 2),
-    ("uber", {"topic": "topic1", "table": "uber_hive_db.uber_hive_dummy_table", "record_key": ("_row_key",), "partition_by": ("created_at",)}, 0),
-    ("kafka", {"topic": "impressions", "record_key": ("impressionid",), "partition_by": ("userid",)}, 1),
-    ("events", {"table": "datalake.cdc_events", "record_key": ("order_id",), "partition_by": ("customer_id", "order_id"), "hudi": {"hoodie.parquet.small.file.limit": "134217728"}}, 1),
-    ("warehouse", {"table": "rdbms_analytics.hammerdb_public_warehouse2", "record_key": ("w_id",)}, 1),
-])
+@pytest.mark.parametrize(
+    ("name", "rule", "still_open"),
+    [
+        (
+            "artworks",
+            {
+                "topic": "moma.public.artworks",
+                "table": "moma_mor.artworks",
+                "record_key": ("artwork_id",),
+                "partition_by": ("classification",),
+                "hudi": {"hoodie.parquet.small.file.limit": "134217728"},
+            },
+            0,
+        ),
+        ("sale", {"topic": "tickit.ecomm.sale", "record_key": ("salesid",)}, 1),
+        ("dfs", {"record_key": ("key",), "partition_by": ("date",)}, 2),
+        (
+            "uber",
+            {
+                "topic": "topic1",
+                "table": "uber_hive_db.uber_hive_dummy_table",
+                "record_key": ("_row_key",),
+                "partition_by": ("created_at",),
+            },
+            0,
+        ),
+        ("kafka", {"topic": "impressions", "record_key": ("impressionid",), "partition_by": ("userid",)}, 1),
+        (
+            "events",
+            {
+                "table": "datalake.cdc_events",
+                "record_key": ("order_id",),
+                "partition_by": ("customer_id", "order_id"),
+                "hudi": {"hoodie.parquet.small.file.limit": "134217728"},
+            },
+            1,
+        ),
+        ("warehouse", {"table": "rdbms_analytics.hammerdb_public_warehouse2", "record_key": ("w_id",)}, 1),
+    ],
+)
 def test_a_published_configuration_becomes_a_rule_and_says_what_it_does_not_tell(name, rule, still_open):
     found = rule_of(name)
     assert (dict(found.rule), len(found.open)) == ({"table_type": "cow", **rule}, still_open)
@@ -117,13 +148,25 @@ def test_every_option_is_taken_or_left_out_with_its_reason(name):
     found = rule_of(name)
     left = {item.option for item in found.left_out}
     taken = set(parse_properties(PUBLISHED[name])) - left
-    told = ("recordkey.field", "partitionpath.field", "hive_sync.database", "hive_sync.table", "table.name", "kafka.topic", "dfs.root", "registry.url", "small.file.limit")
+    told = (
+        "recordkey.field",
+        "partitionpath.field",
+        "hive_sync.database",
+        "hive_sync.table",
+        "table.name",
+        "kafka.topic",
+        "dfs.root",
+        "registry.url",
+        "small.file.limit",
+    )
     assert all(option.endswith(told) for option in taken), taken
     assert all(item.why for item in found.left_out)
 
 
 def test_a_metadata_column_is_no_partition_and_paths_that_change_are_said():
-    assert "metadata" in next(item.why for item in rule_of("sale").left_out if item.option.endswith("partitionpath.field"))
+    assert "metadata" in next(
+        item.why for item in rule_of("sale").left_out if item.option.endswith("partitionpath.field")
+    )
     assert any("column=value" in note for note in rule_of("dfs").notes)
     assert not any("column=value" in note for note in rule_of("artworks").notes)
 
@@ -133,16 +176,35 @@ def test_the_ordering_column_is_left_out_and_named_for_rows_that_a_query_capture
     assert translate({"hoodie.datasource.write.precombine.field": "__source_ts_ms"}).ordering is None
 
 
-@pytest.mark.parametrize(("generator", "partition", "still_open", "taken"), [
-    ("NonpartitionedKeyGenerator", "d", 0, None), ("TimestampBasedKeyGenerator", "d", 1, None), ("CustomKeyGenerator", "a:SIMPLE,d:TIMESTAMP", 1, ("a",))])
+@pytest.mark.parametrize(
+    ("generator", "partition", "still_open", "taken"),
+    [
+        ("NonpartitionedKeyGenerator", "d", 0, None),
+        ("TimestampBasedKeyGenerator", "d", 1, None),
+        ("CustomKeyGenerator", "a:SIMPLE,d:TIMESTAMP", 1, ("a",)),
+    ],
+)
 def test_partition_paths_that_are_no_columns_value_are_left_to_the_operator(generator, partition, still_open, taken):
-    found = translate({"hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{generator}", "hoodie.datasource.write.partitionpath.field": partition,
-                       "hoodie.datasource.write.recordkey.field": "id"}, topic="a.b", table="a.b")
+    found = translate(
+        {
+            "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{generator}",
+            "hoodie.datasource.write.partitionpath.field": partition,
+            "hoodie.datasource.write.recordkey.field": "id",
+        },
+        topic="a.b",
+        table="a.b",
+    )
     assert (len(found.open), found.rule.get("partition_by")) == (still_open, taken)
 
 
 def test_type_history_and_dropped_partition_columns_are_understood():
-    found = translate({"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.cleaner.hours.retained": "48", "hoodie.datasource.write.drop.partition.columns": "true"})
+    found = translate(
+        {
+            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+            "hoodie.cleaner.hours.retained": "48",
+            "hoodie.datasource.write.drop.partition.columns": "true",
+        }
+    )
     assert (found.rule["table_type"], found.rule["time_travel"]) == ("mor", "48h")
     assert "stay in the files" in found.left_out[0].why
 
@@ -154,9 +216,18 @@ def test_the_command_writes_a_rule_that_can_be_used_and_shows_no_value_that_it_l
     file = tmp_path / "tables.yaml"
     assert run(["config", "import", str(source), "--table-type", "MERGE_ON_READ", "--write", "--file", str(file)]) == 0
     out, err = capsys.readouterr()
-    assert "secret" not in out + err and "left out: sasl.jaas.config:" in err and "left out: hoodie.upsert.shuffle.parallelism:" in err
+    assert (
+        "secret" not in out + err
+        and "left out: sasl.jaas.config:" in err
+        and "left out: hoodie.upsert.shuffle.parallelism:" in err
+    )
     (rule,) = read_tables(file.read_text()).rules
-    assert (rule.table, rule.table_type, rule.partition_by, rule.hudi["hoodie.parquet.small.file.limit"]) == ("moma_mor.artworks", "mor", ("classification",), "134217728")
+    assert (rule.table, rule.table_type, rule.partition_by, rule.hudi["hoodie.parquet.small.file.limit"]) == (
+        "moma_mor.artworks",
+        "mor",
+        ("classification",),
+        "134217728",
+    )
 
 
 def test_what_is_open_is_commented_out_and_not_written(tmp_path, capsys):

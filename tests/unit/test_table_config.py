@@ -1,4 +1,5 @@
 """How a table's configuration travels, and what of a table can't change in place."""
+
 import json
 from dataclasses import replace
 
@@ -8,8 +9,15 @@ from sluice.errors import ChangeRefused
 from sluice.table_config import TableConfig, refuse_changes
 
 TABLE = TableConfig(
-    table="sales.orders", database="sales", name="orders", topic="shop.sales.order", record_key=("orderid", "line"), partition_by=("day",), table_type="mor",
-    hudi={"a": "b"}, lane="big",
+    table="sales.orders",
+    database="sales",
+    name="orders",
+    topic="shop.sales.order",
+    record_key=("orderid", "line"),
+    partition_by=("day",),
+    table_type="mor",
+    hudi={"a": "b"},
+    lane="big",
 )
 
 

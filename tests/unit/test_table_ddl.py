@@ -1,4 +1,5 @@
 """Statements that make a table for an engine: what they quote, and what their views show."""
+
 import duckdb
 import pytest
 
@@ -20,9 +21,15 @@ def test_every_identifier_of_a_statement_is_quoted_and_every_text_escaped():
     assert statements(wish(), "spark") == (
         "CREATE DATABASE IF NOT EXISTS `shop`",
         "CREATE TABLE IF NOT EXISTS `shop`.`orders_all` USING hudi LOCATION 's3://lake/shop/orders'",
-        "CREATE OR REPLACE VIEW `shop`.`orders` AS SELECT `Id`, `order` FROM `shop`.`orders_all` WHERE NOT coalesce(`__deleted`, false)")
-    assert statements(wish(), "redshift", region="eu-central-1")[0] == "CREATE EXTERNAL SCHEMA IF NOT EXISTS \"shop_lake\" FROM DATA CATALOG DATABASE 'shop' REGION 'eu-central-1' IAM_ROLE default"
-    assert statements(wish(), "redshift")[2].startswith('CREATE OR REPLACE VIEW "shop"."orders" AS SELECT "id", "order" FROM "shop_lake"."orders_all" WHERE')
+        "CREATE OR REPLACE VIEW `shop`.`orders` AS SELECT `Id`, `order` FROM `shop`.`orders_all` WHERE NOT coalesce(`__deleted`, false)",
+    )
+    assert (
+        statements(wish(), "redshift", region="eu-central-1")[0]
+        == "CREATE EXTERNAL SCHEMA IF NOT EXISTS \"shop_lake\" FROM DATA CATALOG DATABASE 'shop' REGION 'eu-central-1' IAM_ROLE default"
+    )
+    assert statements(wish(), "redshift")[2].startswith(
+        'CREATE OR REPLACE VIEW "shop"."orders" AS SELECT "id", "order" FROM "shop_lake"."orders_all" WHERE'
+    )
     assert "`order` string COMMENT 'it\\'s'" in statements(wish(), "athena")[1]
     with pytest.raises(NoStatement):
         statements(wish(MOR), "redshift")
@@ -37,8 +44,15 @@ def test_the_read_optimized_table_of_spark_reads_base_files_alone():
 def test_a_views_statement_gives_the_living_rows_and_no_hidden_column():
     asked = wish()
     with duckdb.connect() as connection:
-        names = ", ".join(f'"{column.name}" {"boolean" if column.type == "boolean" else "varchar"}' for column in asked.columns)
-        connection.execute(f'create schema shop; create table shop.orders_all ({names})')
-        connection.execute("insert into shop.orders_all (id, \"order\", __deleted) values (1, 'a', false), (2, 'b', true), (3, 'c', null)")
+        names = ", ".join(
+            f'"{column.name}" {"boolean" if column.type == "boolean" else "varchar"}' for column in asked.columns
+        )
+        connection.execute(f"create schema shop; create table shop.orders_all ({names})")
+        connection.execute(
+            "insert into shop.orders_all (id, \"order\", __deleted) values (1, 'a', false), (2, 'b', true), (3, 'c', null)"
+        )
         result = connection.execute(view_sql(asked, asked.names.entries[0]))
-        assert [column[0].lower() for column in result.description] == ["id", "order"] and result.fetchall() == [("1", "a"), ("3", "c")]
+        assert [column[0].lower() for column in result.description] == ["id", "order"] and result.fetchall() == [
+            ("1", "a"),
+            ("3", "c"),
+        ]

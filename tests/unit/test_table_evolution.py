@@ -1,4 +1,5 @@
 """What a writer schema means for a table, column by column, and what a stored type may become."""
+
 import pytest
 
 from sluice.column_types import RowSchema, decimal_column, plain_column
@@ -8,30 +9,64 @@ from sluice.table_evolution import evolve, refused, rewritten_columns
 
 
 def row(**columns):
-    return RowSchema(tuple(plain_column(name, kind, True, kind) if isinstance(kind, str) else decimal_column(name, *kind, True, "decimal") for name, kind in columns.items()))
+    return RowSchema(
+        tuple(
+            plain_column(name, kind, True, kind)
+            if isinstance(kind, str)
+            else decimal_column(name, *kind, True, "decimal")
+            for name, kind in columns.items()
+        )
+    )
 
 
 def verdict(stored, **columns):
     return evolve(stored, row(**columns), record_key=("id",), partition_by=("place",))
 
 
-@pytest.mark.parametrize("stored, written, becomes, change", [
-    ("int", "int", "int", "same"), ("int", "bigint", "bigint", "promoted"), ("bigint", "int", "bigint", "narrower"), ("float", "double", "double", "promoted"),
-    ("double", "float", "double", "narrower"), ("array<int>", "array<bigint>", "array<bigint>", "rewritten"), ("array<array<float>>", "array<array<double>>", "array<array<double>>", "rewritten"),  # Hudi casts no items
-    ("decimal(18,4)", "decimal(9,2)", "decimal(18,4)", "narrower"), ("decimal(17,4)", "decimal(18,4)", "decimal(18,4)", "promoted"),  # as many bytes, the same scale
-    ("decimal(18,4)", "decimal(19,4)", "decimal(19,4)", "rewritten"),  # a longer fixed field
-    ("decimal(17,4)", "decimal(18,5)", "decimal(18,5)", "rewritten"),  # another scale: Hudi 1.0 would keep the bytes
-    ("decimal(18,4)", "decimal(9,6)", "decimal(20,6)", "rewritten"), ("array<decimal(10,2)>", "array<decimal(10,4)>", "array<decimal(12,4)>", "rewritten"),
-])
+@pytest.mark.parametrize(
+    "stored, written, becomes, change",
+    [
+        ("int", "int", "int", "same"),
+        ("int", "bigint", "bigint", "promoted"),
+        ("bigint", "int", "bigint", "narrower"),
+        ("float", "double", "double", "promoted"),
+        ("double", "float", "double", "narrower"),
+        ("array<int>", "array<bigint>", "array<bigint>", "rewritten"),
+        ("array<array<float>>", "array<array<double>>", "array<array<double>>", "rewritten"),  # Hudi casts no items
+        ("decimal(18,4)", "decimal(9,2)", "decimal(18,4)", "narrower"),
+        ("decimal(17,4)", "decimal(18,4)", "decimal(18,4)", "promoted"),  # as many bytes, the same scale
+        ("decimal(18,4)", "decimal(19,4)", "decimal(19,4)", "rewritten"),  # a longer fixed field
+        (
+            "decimal(17,4)",
+            "decimal(18,5)",
+            "decimal(18,5)",
+            "rewritten",
+        ),  # another scale: Hudi 1.0 would keep the bytes
+        ("decimal(18,4)", "decimal(9,6)", "decimal(20,6)", "rewritten"),
+        ("array<decimal(10,2)>", "array<decimal(10,4)>", "array<decimal(12,4)>", "rewritten"),
+    ],
+)
 def test_a_stored_type_becomes_what_holds_both(stored, written, becomes, change):
     found = widen("c", stored, written)
     assert (found.type, found.change) == (becomes, change)
 
 
-@pytest.mark.parametrize("stored, written", [
-    ("int", "string"), ("string", "int"), ("bigint", "double"), ("int", "decimal(10,0)"), ("decimal(38,0)", "decimal(38,18)"), ("date", "timestamp"), ("timestamp", "bigint"),
-    ("string", "array<string>"), ("array<int>", "array<string>"), ("boolean", "int"), ("binary", "string"),
-])
+@pytest.mark.parametrize(
+    "stored, written",
+    [
+        ("int", "string"),
+        ("string", "int"),
+        ("bigint", "double"),
+        ("int", "decimal(10,0)"),
+        ("decimal(38,0)", "decimal(38,18)"),
+        ("date", "timestamp"),
+        ("timestamp", "bigint"),
+        ("string", "array<string>"),
+        ("array<int>", "array<string>"),
+        ("boolean", "int"),
+        ("binary", "string"),
+    ],
+)
 def test_a_verdict_names_the_column_the_old_and_the_new_type_and_what_to_do(stored, written):
     with pytest.raises(Incompatible) as found:
         widen("c", stored, written)
@@ -52,18 +87,38 @@ def test_a_first_schema_makes_the_table():
 
 
 def test_columns_are_told_apart_by_what_becomes_of_them():
-    stored = {"id": "int", "n": "int", "wide": "bigint", "gone": "string", "price": "decimal(18,4)", "_sluice_position": "string", "__deleted": "boolean"}
+    stored = {
+        "id": "int",
+        "n": "int",
+        "wide": "bigint",
+        "gone": "string",
+        "price": "decimal(18,4)",
+        "_sluice_position": "string",
+        "__deleted": "boolean",
+    }
     found = verdict(stored, id="int", n="long", wide="int", price=(24, 6), fresh="string")
     assert [(change.column, change.change, change.to) for change in found.changes] == [
-        ("n", "promoted", "bigint"), ("wide", "narrower", "bigint"), ("gone", "dropped", "string"), ("price", "rewritten", "decimal(24,6)"), ("fresh", "added", "string")]
+        ("n", "promoted", "bigint"),
+        ("wide", "narrower", "bigint"),
+        ("gone", "dropped", "string"),
+        ("price", "rewritten", "decimal(24,6)"),
+        ("fresh", "added", "string"),
+    ]
     assert found.verdict == "rewritten" and list(found.target) == [*stored, "fresh"]
     assert rewritten_columns(stored, found.target) == ("price",)
 
 
-@pytest.mark.parametrize("columns, expected", [
-    ({"id": "int", "a": "string"}, "same"), ({"a": "string", "id": "int"}, "same"), ({"id": "int"}, "dropped"), ({"id": "int", "a": "string", "b": "string"}, "added"),
-    ({"id": "int", "renamed": "string"}, "added"), ({"id": "long", "a": "string"}, "promoted"),
-])
+@pytest.mark.parametrize(
+    "columns, expected",
+    [
+        ({"id": "int", "a": "string"}, "same"),
+        ({"a": "string", "id": "int"}, "same"),
+        ({"id": "int"}, "dropped"),
+        ({"id": "int", "a": "string", "b": "string"}, "added"),
+        ({"id": "int", "renamed": "string"}, "added"),
+        ({"id": "long", "a": "string"}, "promoted"),
+    ],
+)
 def test_the_verdict_is_the_strongest_of_the_columns(columns, expected):
     assert verdict({"id": "int", "a": "string"}, **columns).verdict == expected
 
@@ -73,11 +128,16 @@ def test_a_renamed_column_is_one_added_and_one_dropped():
     assert {change.column: change.change for change in found.changes} == {"a": "dropped", "b": "added"}
 
 
-@pytest.mark.parametrize("stored, columns, told", [
-    ({"id": "int"}, {"n": "int"}, "record key id is not a column"), ({"id": "int"}, {"id": "string"}, "Column id is string"),
-    ({"id": "float"}, {"id": "double"}, "part of the table's key"), ({"id": "int", "place": "decimal(5,0)"}, {"id": "int", "place": (5, 2)}, "part of the table's key"),
-    ({"id": "int", "a": "int"}, {"id": "int", "A": "int"}, "differ in case only"),
-])
+@pytest.mark.parametrize(
+    "stored, columns, told",
+    [
+        ({"id": "int"}, {"n": "int"}, "record key id is not a column"),
+        ({"id": "int"}, {"id": "string"}, "Column id is string"),
+        ({"id": "float"}, {"id": "double"}, "part of the table's key"),
+        ({"id": "int", "place": "decimal(5,0)"}, {"id": "int", "place": (5, 2)}, "part of the table's key"),
+        ({"id": "int", "a": "int"}, {"id": "int", "A": "int"}, "differ in case only"),
+    ],
+)
 def test_what_a_table_cannot_take_is_refused_with_a_way_out(stored, columns, told):
     with pytest.raises(Incompatible, match=told) as found:
         verdict(stored, **columns)

@@ -1,4 +1,5 @@
 """What template.yaml lets each part do, where an emulator that asks for no permission would hide a missing one."""
+
 import json
 import re
 from pathlib import Path
@@ -25,7 +26,12 @@ def actions(statement: Dict[str, Any]) -> List[str]:
 def test_whoever_reads_bronze_may_list_it_since_s3_answers_403_for_a_gone_object_otherwise(role: str) -> None:
     reads = next(one for one in statements(role) if "s3:GetObjectVersion" in actions(one))
     bronze = reads["Resource"]["Fn::Sub"][1]
-    assert any("s3:ListBucket" in actions(one) and isinstance(one["Resource"], dict) and one["Resource"]["Fn::Sub"][1] == bronze for one in statements(role))
+    assert any(
+        "s3:ListBucket" in actions(one)
+        and isinstance(one["Resource"], dict)
+        and one["Resource"]["Fn::Sub"][1] == bronze
+        for one in statements(role)
+    )
 
 
 @pytest.mark.parametrize("role", ["AdmitRole", "ReconcileRole"])
@@ -33,20 +39,32 @@ def test_whoever_admits_reads_what_is_remembered_of_schemas_and_can_tell_that_th
     keeps = next(one for one in statements(role) if "s3:PutObject" in actions(one))
     assert "s3:GetObject" in actions(keeps) and keeps["Resource"]["Fn::Sub"][0].endswith("/_sluice/schemas/*")
     silver = keeps["Resource"]["Fn::Sub"][1]
-    assert any("s3:ListBucket" in actions(one) and isinstance(one["Resource"], dict) and one["Resource"]["Fn::Sub"][1] == silver for one in statements(role))
+    assert any(
+        "s3:ListBucket" in actions(one)
+        and isinstance(one["Resource"], dict)
+        and one["Resource"]["Fn::Sub"][1] == silver
+        for one in statements(role)
+    )
 
 
 def test_what_the_stream_gives_up_goes_to_a_queue_that_announce_may_send_to() -> None:
     source = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"]
     kept = source["DestinationConfig"]["OnFailure"]
-    assert kept["Type"] == "SQS" and TEMPLATE["Resources"][kept["Destination"]["Fn::GetAtt"][0]]["Type"] == "AWS::SQS::Queue"
-    assert [one["Resource"] for one in statements("AnnounceRole") if "sqs:SendMessage" in actions(one)] == [kept["Destination"]]
+    assert (
+        kept["Type"] == "SQS"
+        and TEMPLATE["Resources"][kept["Destination"]["Fn::GetAtt"][0]]["Type"] == "AWS::SQS::Queue"
+    )
+    assert [one["Resource"] for one in statements("AnnounceRole") if "sqs:SendMessage" in actions(one)] == [
+        kept["Destination"]
+    ]
 
 
 def test_announce_changes_nothing_of_the_ledger_but_batches() -> None:
     (changes,) = [one for one in statements("AnnounceRole") if "dynamodb:UpdateItem" in actions(one)]
     assert changes["Condition"] == {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["batch#*"]}}
-    assert not {"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"} & {action for one in statements("AnnounceRole") for action in actions(one)}
+    assert not {"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"} & {
+        action for one in statements("AnnounceRole") for action in actions(one)
+    }
 
 
 @pytest.mark.parametrize("role", ["AnnounceRole", "ReconcileRole"])
@@ -56,14 +74,26 @@ def test_whoever_announces_may_put_events_on_the_one_bus(role: str) -> None:
 
 
 def test_the_notes_that_announce_makes_do_not_call_it_again() -> None:
-    (filtered,) = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"]["FilterCriteria"]["Filters"]
+    (filtered,) = TEMPLATE["Resources"]["AnnounceFunction"]["Properties"]["Events"]["Ledger"]["Properties"][
+        "FilterCriteria"
+    ]["Filters"]
     wanted = json.loads(filtered["Pattern"])["dynamodb"]
     assert (wanted["OldImage"]["state"]["S"], wanted["NewImage"]["state"]["S"]) == ([CLAIMED], [COMMITTED])
 
 
 def test_the_catalog_sync_may_call_what_it_calls_and_delete_no_table() -> None:
-    (keeps,) = [one for one in statements("SyncCatalogRole") if any(action.startswith("glue:") for action in actions(one))]
-    source = (Path(__file__).resolve().parents[2] / "functions" / "sluice_aws" / "glue_catalog.py").read_text(encoding="utf-8")
-    called = set(re.findall(r"self\._glue\.([a-z_]+)\(", source)) - {"get_paginator"} | set(re.findall(r'get_paginator\("([a-z_]+)"', source))
+    (keeps,) = [
+        one for one in statements("SyncCatalogRole") if any(action.startswith("glue:") for action in actions(one))
+    ]
+    source = (Path(__file__).resolve().parents[2] / "functions" / "sluice_aws" / "glue_catalog.py").read_text(
+        encoding="utf-8"
+    )
+    called = set(re.findall(r"self\._glue\.([a-z_]+)\(", source)) - {"get_paginator"} | set(
+        re.findall(r'get_paginator\("([a-z_]+)"', source)
+    )
     assert {f"glue:{''.join(word.title() for word in name.split('_'))}" for name in called} == set(actions(keeps))
-    assert [one["Resource"]["Fn::Sub"][0].rsplit(":::", 1)[1] for one in statements("SyncCatalogRole") if actions(one) == ["s3:GetObject"]] == ["${Bucket}/*/.hoodie/*", "${Bucket}/_sluice/schemas/*", "${Bucket}/config/*"]
+    assert [
+        one["Resource"]["Fn::Sub"][0].rsplit(":::", 1)[1]
+        for one in statements("SyncCatalogRole")
+        if actions(one) == ["s3:GetObject"]
+    ] == ["${Bucket}/*/.hoodie/*", "${Bucket}/_sluice/schemas/*", "${Bucket}/config/*"]

@@ -1,4 +1,5 @@
 """The template grants no more than is written down here, over TLS, encrypted, to one source, and keeps what must be kept."""
+
 import json
 import re
 from pathlib import Path
@@ -28,7 +29,8 @@ EVERY_RESOURCE = {
 # Role -> why nothing says whose behalf it is taken on.
 UNCONDITIONAL_TRUST = {
     name: "Lambda sends no source when it takes a function's role; iam:PassRole decides who may make such a function"
-    for name in RESOURCES if name.endswith("Role") and name != "JobRole" and "lambda.amazonaws.com" in json.dumps(RESOURCES[name])
+    for name in RESOURCES
+    if name.endswith("Role") and name != "JobRole" and "lambda.amazonaws.com" in json.dumps(RESOURCES[name])
 }
 
 
@@ -65,7 +67,11 @@ def test_no_statement_names_every_resource_but_those_with_a_reason() -> None:
 
 
 def test_no_statement_allows_every_action_of_a_service_but_the_keys_own() -> None:
-    assert [(name, statement["Sid"]) for name, statement in allowed() if any("*" in action for action in listed(statement["Action"]))] == [("DataKey", "PoliciesOfTheAccountDecide")]
+    assert [
+        (name, statement["Sid"])
+        for name, statement in allowed()
+        if any("*" in action for action in listed(statement["Action"]))
+    ] == [("DataKey", "PoliciesOfTheAccountDecide")]
 
 
 def test_whoever_is_let_in_from_another_service_is_let_in_for_this_account_or_one_source() -> None:
@@ -85,11 +91,15 @@ def test_a_role_is_passed_to_the_one_service_that_takes_it() -> None:
         (service,) = statement["Condition"]["StringEquals"].values()
         (role,) = listed(statement["Resource"])
         trust = RESOURCES[role["Fn::GetAtt"][0]]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
-        assert list(statement["Condition"]["StringEquals"]) == ["iam:PassedToService"] and [one["Principal"]["Service"] for one in trust] == [service]
+        assert list(statement["Condition"]["StringEquals"]) == ["iam:PassedToService"] and [
+            one["Principal"]["Service"] for one in trust
+        ] == [service]
 
 
 def test_every_role_can_be_given_a_boundary() -> None:
-    assert {json.dumps(role["Properties"]["PermissionsBoundary"]) for role in of_type("AWS::IAM::Role").values()} == {json.dumps({"Fn::If": ["HasBoundary", {"Ref": "PermissionsBoundaryArn"}, NOTHING]})}
+    assert {json.dumps(role["Properties"]["PermissionsBoundary"]) for role in of_type("AWS::IAM::Role").values()} == {
+        json.dumps({"Fn::If": ["HasBoundary", {"Ref": "PermissionsBoundaryArn"}, NOTHING]})
+    }
 
 
 @pytest.mark.parametrize("bucket", of_type("AWS::S3::Bucket"))
@@ -97,14 +107,27 @@ def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: 
     resource = RESOURCES[bucket]
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
     properties = resource["Properties"]
-    assert set(properties["PublicAccessBlockConfiguration"].values()) == {True} and len(properties["PublicAccessBlockConfiguration"]) == 4
+    assert (
+        set(properties["PublicAccessBlockConfiguration"].values()) == {True}
+        and len(properties["PublicAccessBlockConfiguration"]) == 4
+    )
     condition, customer, managed = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]["Fn::If"]
     assert (condition, managed["ServerSideEncryptionByDefault"]["SSEAlgorithm"]) == ("UseKey", "AES256")
-    assert customer == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}, "BucketKeyEnabled": True}
-    (policy,) = [one for one in of_type("AWS::S3::BucketPolicy").values() if one["Properties"]["Bucket"] == {"Ref": bucket}]
+    assert customer == {
+        "ServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY},
+        "BucketKeyEnabled": True,
+    }
+    (policy,) = [
+        one for one in of_type("AWS::S3::BucketPolicy").values() if one["Properties"]["Bucket"] == {"Ref": bucket}
+    ]
     assert policy["Condition"] == resource["Condition"]
     (denied,) = policy["Properties"]["PolicyDocument"]["Statement"]
-    assert (denied["Effect"], denied["Principal"], denied["Action"], denied["Condition"]) == ("Deny", "*", "s3:*", {"Bool": {"aws:SecureTransport": "false"}})
+    assert (denied["Effect"], denied["Principal"], denied["Action"], denied["Condition"]) == (
+        "Deny",
+        "*",
+        "s3:*",
+        {"Bool": {"aws:SecureTransport": "false"}},
+    )
     assert denied["Resource"] == [{"Fn::GetAtt": [bucket, "Arn"]}, {"Fn::Sub": f"${{{bucket}.Arn}}/*"}]
 
 
@@ -118,17 +141,29 @@ def test_whatever_holds_data_is_encrypted_with_the_customers_key_when_there_is_o
 
 def test_queues_are_encrypted_without_a_key_too_and_take_nothing_in_the_clear() -> None:
     queues = of_type("AWS::SQS::Queue")
-    assert all(queue["Properties"]["SqsManagedSseEnabled"] == {"Fn::If": ["UseKey", NOTHING, True]} for queue in queues.values())
+    assert all(
+        queue["Properties"]["SqsManagedSseEnabled"] == {"Fn::If": ["UseKey", NOTHING, True]}
+        for queue in queues.values()
+    )
     covered = {
-        queue["Ref"] for policy in of_type("AWS::SQS::QueuePolicy").values() for queue in policy["Properties"]["Queues"]
-        if any(one["Effect"] == "Deny" and one["Condition"] == {"Bool": {"aws:SecureTransport": "false"}} for one in statements(policy))
+        queue["Ref"]
+        for policy in of_type("AWS::SQS::QueuePolicy").values()
+        for queue in policy["Properties"]["Queues"]
+        if any(
+            one["Effect"] == "Deny" and one["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+            for one in statements(policy)
+        )
     }
     assert covered == set(queues)
 
 
 def test_whoever_works_with_encrypted_data_may_use_the_key_and_no_other() -> None:
     for name, role in of_type("AWS::IAM::Role").items():
-        uses = [one for one in statements(role) if any(action.startswith("kms:") for action in listed(one.get("Action", [])))]
+        uses = [
+            one
+            for one in statements(role)
+            if any(action.startswith("kms:") for action in listed(one.get("Action", [])))
+        ]
         assert all(one["Resource"] == KEY for one in uses), name
         if name.endswith("Role") and (name in UNCONDITIONAL_TRUST or name == "JobRole"):
             assert len(uses) == 1 and {"kms:Decrypt", "kms:GenerateDataKey"} <= set(uses[0]["Action"]), name
@@ -136,9 +171,17 @@ def test_whoever_works_with_encrypted_data_may_use_the_key_and_no_other() -> Non
 
 def test_the_stacks_own_key_lets_s3_encrypt_notices_of_this_bucket() -> None:
     grant = next(one for one in statements(RESOURCES["DataKey"]) if one["Sid"] == "NoticesOfBronze")
-    assert (grant["Principal"], set(grant["Action"])) == ({"Service": "s3.amazonaws.com"}, {"kms:GenerateDataKey", "kms:Decrypt"})
-    assert {"aws:SourceAccount"} == set(grant["Condition"]["StringEquals"]) and {"aws:SourceArn"} == set(grant["Condition"]["ArnLike"])
-    assert RESOURCES["DataKey"]["DeletionPolicy"] == "Retain" and RESOURCES["DataKey"]["Properties"]["EnableKeyRotation"] is True
+    assert (grant["Principal"], set(grant["Action"])) == (
+        {"Service": "s3.amazonaws.com"},
+        {"kms:GenerateDataKey", "kms:Decrypt"},
+    )
+    assert {"aws:SourceAccount"} == set(grant["Condition"]["StringEquals"]) and {"aws:SourceArn"} == set(
+        grant["Condition"]["ArnLike"]
+    )
+    assert (
+        RESOURCES["DataKey"]["DeletionPolicy"] == "Retain"
+        and RESOURCES["DataKey"]["Properties"]["EnableKeyRotation"] is True
+    )
 
 
 def test_functions_and_workers_can_stand_in_subnets() -> None:
@@ -147,24 +190,66 @@ def test_functions_and_workers_can_stand_in_subnets() -> None:
 
 
 def test_an_application_that_exists_is_used_wherever_one_is_named() -> None:
-    named = [place for place in re.findall(r'"Fn::If": \[[^\]]*\]|\{"Ref": "SparkApplication"\}', json.dumps(TEMPLATE)) if "SparkApplication" in place]
-    assert named and all(place.startswith('"Fn::If": ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]') for place in named)
+    named = [
+        place
+        for place in re.findall(r'"Fn::If": \[[^\]]*\]|\{"Ref": "SparkApplication"\}', json.dumps(TEMPLATE))
+        if "SparkApplication" in place
+    ]
+    assert named and all(
+        place.startswith('"Fn::If": ["MakeApplication", {"Ref": "SparkApplication"}, {"Ref": "ApplicationId"}]')
+        for place in named
+    )
     assert "${SparkApplication" not in json.dumps(TEMPLATE)
 
 
 def test_every_fixed_name_begins_with_the_stacks() -> None:
-    names = [value for resource in RESOURCES.values() for key, value in resource.get("Properties", {}).items() if key in ("BucketName", "Name", "DashboardName", "FunctionName", "RoleName", "QueueName", "TableName", "TopicName", "AlarmName", "LogGroupName", "StateMachineName")]
-    assert names and all(name == {"Ref": "AWS::StackName"} or name["Fn::Sub"].startswith("${AWS::StackName}-") for name in names)
+    names = [
+        value
+        for resource in RESOURCES.values()
+        for key, value in resource.get("Properties", {}).items()
+        if key
+        in (
+            "BucketName",
+            "Name",
+            "DashboardName",
+            "FunctionName",
+            "RoleName",
+            "QueueName",
+            "TableName",
+            "TopicName",
+            "AlarmName",
+            "LogGroupName",
+            "StateMachineName",
+        )
+    ]
+    assert names and all(
+        name == {"Ref": "AWS::StackName"} or name["Fn::Sub"].startswith("${AWS::StackName}-") for name in names
+    )
 
 
 def test_nothing_is_open_to_the_public() -> None:
-    everybody = [name for name, statement in allowed() if "*" in listed(statement.get("Principal", "")) or "*" in listed((statement["Principal"] if isinstance(statement.get("Principal"), dict) else {}).get("AWS", ""))]
+    everybody = [
+        name
+        for name, statement in allowed()
+        if "*" in listed(statement.get("Principal", ""))
+        or "*"
+        in listed((statement["Principal"] if isinstance(statement.get("Principal"), dict) else {}).get("AWS", ""))
+    ]
     text = json.dumps(TEMPLATE)
-    assert everybody == [] and not re.search(r"PublicRead|AuthenticatedRead|FunctionUrlConfig|AWS::Serverless::(?:Http)?Api|AWS::Lambda::Url|PubliclyAccessible|AssignPublicIp|0\.0\.0\.0/0", text)
+    assert everybody == [] and not re.search(
+        r"PublicRead|AuthenticatedRead|FunctionUrlConfig|AWS::Serverless::(?:Http)?Api|AWS::Lambda::Url|PubliclyAccessible|AssignPublicIp|0\.0\.0\.0/0",
+        text,
+    )
 
 
 def test_no_account_and_no_secret_is_written_into_what_is_deployed() -> None:
-    for path in (ROOT / "template.yaml", ROOT / "samconfig.toml", *(ROOT / "functions").rglob("*.py"), *(ROOT / "spark").rglob("*.py"), *ROOT.glob("statemachines/*.json")):
+    for path in (
+        ROOT / "template.yaml",
+        ROOT / "samconfig.toml",
+        *(ROOT / "functions").rglob("*.py"),
+        *(ROOT / "spark").rglob("*.py"),
+        *ROOT.glob("statemachines/*.json"),
+    ):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"\b\d{12}\b(?!Z)|AKIA[0-9A-Z]{12}|aws_secret_access_key\s*=", text), path
 

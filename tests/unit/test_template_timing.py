@@ -1,4 +1,5 @@
 """The template's numbers hang together: queues outlast functions, dead letters are seen, logs end."""
+
 from pathlib import Path
 from typing import Any, Dict
 
@@ -7,9 +8,18 @@ from sluice_local.overlay import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
 RESOURCES: Dict[str, Dict[str, Any]] = TEMPLATE["Resources"]
-FUNCTIONS = {name: resource["Properties"] for name, resource in RESOURCES.items() if resource["Type"] == "AWS::Serverless::Function"}
+FUNCTIONS = {
+    name: resource["Properties"]
+    for name, resource in RESOURCES.items()
+    if resource["Type"] == "AWS::Serverless::Function"
+}
 QUEUES = {name: resource["Properties"] for name, resource in RESOURCES.items() if resource["Type"] == "AWS::SQS::Queue"}
-SOURCES = [(name, event["Properties"]) for name, function in FUNCTIONS.items() for event in function.get("Events", {}).values() if event["Type"] in ("SQS", "DynamoDB", "Kinesis")]
+SOURCES = [
+    (name, event["Properties"])
+    for name, function in FUNCTIONS.items()
+    for event in function.get("Events", {}).values()
+    if event["Type"] in ("SQS", "DynamoDB", "Kinesis")
+]
 LONGEST_WINDOW_S = TEMPLATE["Parameters"]["BatchingWindow"]["MaxValue"]
 
 
@@ -24,22 +34,33 @@ def test_a_message_that_always_fails_ends_in_a_queue_that_keeps_it_as_long_as_it
     for name in read:
         redrive = QUEUES[name]["RedrivePolicy"]
         assert redrive["maxReceiveCount"] >= 5  # what Lambda's documentation asks for
-        assert QUEUES[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]["MessageRetentionPeriod"] >= QUEUES[name]["MessageRetentionPeriod"]
+        assert (
+            QUEUES[redrive["deadLetterTargetArn"]["Fn::GetAtt"][0]]["MessageRetentionPeriod"]
+            >= QUEUES[name]["MessageRetentionPeriod"]
+        )
 
 
 @pytest.mark.parametrize("name", QUEUES)
 def test_every_queue_has_an_alarm_a_source_on_its_age_the_others_on_holding_anything(name: str) -> None:
-    metric = "ApproximateAgeOfOldestMessage" if "RedrivePolicy" in QUEUES[name] else "ApproximateNumberOfMessagesVisible"
+    metric = (
+        "ApproximateAgeOfOldestMessage" if "RedrivePolicy" in QUEUES[name] else "ApproximateNumberOfMessagesVisible"
+    )
     watched = [
-        alarm["Properties"] for alarm in RESOURCES.values()
-        if alarm["Type"] == "AWS::CloudWatch::Alarm" and alarm["Properties"]["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [name, "QueueName"]}}]
+        alarm["Properties"]
+        for alarm in RESOURCES.values()
+        if alarm["Type"] == "AWS::CloudWatch::Alarm"
+        and alarm["Properties"]["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": [name, "QueueName"]}}]
     ]
     assert metric in [alarm["MetricName"] for alarm in watched]
 
 
 def test_a_notices_age_is_an_alarm_before_it_is_lost_and_after_its_receives_are_used_up() -> None:
     alarm, queue = RESOURCES["NoticesAgeAlarm"]["Properties"], QUEUES["Notices"]
-    assert queue["VisibilityTimeout"] * queue["RedrivePolicy"]["maxReceiveCount"] < alarm["Threshold"] < queue["MessageRetentionPeriod"] / 100
+    assert (
+        queue["VisibilityTimeout"] * queue["RedrivePolicy"]["maxReceiveCount"]
+        < alarm["Threshold"]
+        < queue["MessageRetentionPeriod"] / 100
+    )
 
 
 @pytest.mark.parametrize("name, source", SOURCES)

@@ -1,4 +1,5 @@
 """The seeded generator of the benchmarks writes what the real connectors would."""
+
 import io
 import json
 from decimal import Decimal
@@ -20,7 +21,9 @@ def read(body: bytes) -> list[dict]:
 
 
 def snapshot_of(dataset: Dataset, table: str) -> list[dict]:
-    return [change for piece in pieces(dataset) if piece.table == table for change in read(snapshot_object(dataset, piece))]
+    return [
+        change for piece in pieces(dataset) if piece.table == table for change in read(snapshot_object(dataset, piece))
+    ]
 
 
 def test_the_full_size_is_that_of_the_published_sample():
@@ -40,11 +43,20 @@ def test_every_object_has_the_schema_that_the_real_connector_registered(table):
         real = fastavro.reader(file)
         first_real = next(real)
         made = fastavro.reader(io.BytesIO(snapshot_object(SMALL, next(p for p in pieces(SMALL) if p.table == table))))
-        assert json.dumps(made.writer_schema["fields"], sort_keys=True) == json.dumps(real.writer_schema["fields"], sort_keys=True)
+        assert json.dumps(made.writer_schema["fields"], sort_keys=True) == json.dumps(
+            real.writer_schema["fields"], sort_keys=True
+        )
         first_made = next(made)
         assert first_made.keys() == first_real.keys()
-        assert {name: type(value) for name, value in first_made.items() if value is not None and first_real[name] is not None} == {
-            name: type(value) for name, value in first_real.items() if value is not None and first_made[name] is not None}
+        assert {
+            name: type(value)
+            for name, value in first_made.items()
+            if value is not None and first_real[name] is not None
+        } == {
+            name: type(value)
+            for name, value in first_real.items()
+            if value is not None and first_made[name] is not None
+        }
 
 
 def test_snapshot_rows_share_one_position_and_changes_come_after_it():
@@ -60,7 +72,13 @@ def test_snapshot_rows_share_one_position_and_changes_come_after_it():
 def test_a_delete_carries_only_the_key_with_defaults_where_null_is_not_allowed():
     _, body = change_object(SMALL, "listing", 7, change=1, ts_ms=1, op="d")
     change = read(body)[0]
-    assert (change["listid"], change["sellerid"], change["priceperticket"], change["__deleted"], change["__op"]) == (7, 0, None, "true", "d")
+    assert (change["listid"], change["sellerid"], change["priceperticket"], change["__deleted"], change["__op"]) == (
+        7,
+        0,
+        None,
+        "true",
+        "d",
+    )
 
 
 def test_a_change_object_has_the_next_offset_in_its_key_and_a_prefix_makes_another_topic():
@@ -74,7 +92,9 @@ def test_references_between_tables_exist():
     sizes = SMALL.sizes
     listing = row("listing", 5, seed=SMALL.seed, sizes=sizes)
     assert 1 <= listing["eventid"] <= sizes.event and 1 <= listing["sellerid"] <= sizes.user
-    assert listing["totalprice"] == listing["priceperticket"] * listing["numtickets"] and isinstance(listing["totalprice"], Decimal)
+    assert listing["totalprice"] == listing["priceperticket"] * listing["numtickets"] and isinstance(
+        listing["totalprice"], Decimal
+    )
 
 
 def test_a_folder_is_laid_out_as_the_sink_lays_it_out(tmp_path):

@@ -1,7 +1,18 @@
 """The timeline without a JVM: instants by their files' names, commits by their content."""
+
 import pytest
 
-from sluice.timeline import COMPACTION, COMPLETED, INFLIGHT, REQUESTED, Commit, Instant, Timeline, UnreadableCommit, instant_of
+from sluice.timeline import (
+    COMPACTION,
+    COMPLETED,
+    INFLIGHT,
+    REQUESTED,
+    Commit,
+    Instant,
+    Timeline,
+    UnreadableCommit,
+    instant_of,
+)
 
 
 def test_every_file_of_an_instant_is_known_by_its_name_and_named_so_again():
@@ -17,17 +28,32 @@ def test_every_file_of_an_instant_is_known_by_its_name_and_named_so_again():
 
 
 def test_what_is_no_instant_is_left_out():
-    assert [instant_of(name) for name in ("hoodie.properties", "20240501.commit", "x20240501101500123.commit", "20240501101500123", "")] == [None] * 5
+    assert [
+        instant_of(name)
+        for name in ("hoodie.properties", "20240501.commit", "x20240501101500123.commit", "20240501101500123", "")
+    ] == [None] * 5
 
 
 def test_an_instant_is_told_once_in_its_furthest_state_and_a_compaction_becomes_a_commit():
-    timeline = Timeline.of([
-        "20240501101500001.deltacommit", "20240501101500001.deltacommit.requested", "20240501101500001.deltacommit.inflight",
-        "20240501101500002.compaction.requested", "20240501101500002.compaction.inflight", "20240501101500002.commit",
-        "20240501101500003.compaction.requested", "20240501101500004.clean", "hoodie.properties",
-    ])
+    timeline = Timeline.of(
+        [
+            "20240501101500001.deltacommit",
+            "20240501101500001.deltacommit.requested",
+            "20240501101500001.deltacommit.inflight",
+            "20240501101500002.compaction.requested",
+            "20240501101500002.compaction.inflight",
+            "20240501101500002.commit",
+            "20240501101500003.compaction.requested",
+            "20240501101500004.clean",
+            "hoodie.properties",
+        ]
+    )
     assert [(instant.time[-1], instant.action, instant.state) for instant in timeline.instants] == [
-        ("1", "deltacommit", COMPLETED), ("2", "commit", COMPLETED), ("3", COMPACTION, REQUESTED), ("4", "clean", COMPLETED)]
+        ("1", "deltacommit", COMPLETED),
+        ("2", "commit", COMPLETED),
+        ("3", COMPACTION, REQUESTED),
+        ("4", "clean", COMPLETED),
+    ]
     assert timeline.newest.time[-1] == "2"
     assert [instant.time[-1] for instant in timeline.pending] == ["3"]
 

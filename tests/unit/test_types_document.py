@@ -1,4 +1,5 @@
 """docs/types.md says what the code does: every row of its table is tried, and every type that has a meaning of its own is in it."""
+
 import re
 from pathlib import Path
 
@@ -10,7 +11,17 @@ from sluice.column_types import as_raw
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "types.md").read_text()
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if line.count("|") == 8][2:]
-HUDI = {"boolean": "boolean", "int": "int", "bigint": "long", "float": "float", "double": "double", "string": "string", "binary": "bytes", "date": "int date", "timestamp": "long timestamp-micros"}
+HUDI = {
+    "boolean": "boolean",
+    "int": "int",
+    "bigint": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "date": "int date",
+    "timestamp": "long timestamp-micros",
+}
 NUMBER = [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]
 SHAPE = [{"name": "wkb", "type": "bytes"}, {"name": "srid", "type": ["null", "int"]}]
 
@@ -20,18 +31,29 @@ def avro(told):
     nested = re.match(r"(array|map)( \S+)? of ", told)
     if nested:
         name = {"connect.name": nested[2].strip()} if nested[2] else {}
-        return {"type": nested[1], **name, "items" if nested[1] == "array" else "values": avro(told[nested.end():])}
+        return {"type": nested[1], **name, "items" if nested[1] == "array" else "values": avro(told[nested.end() :])}
     base, _, name = told.partition(" ")
     decimal = re.fullmatch(r"decimal\((\w+),(-?\d+)\)", name)
     kind = {"type": base}
     if base in ("fixed", "enum"):
         kind.update(name="N", size=8, symbols=["A"])
     if base == "record":
-        kind.update(name=name.rpartition(".")[2], namespace=name.rpartition(".")[0], fields=NUMBER if name.endswith("Decimal") else SHAPE)
+        kind.update(
+            name=name.rpartition(".")[2],
+            namespace=name.rpartition(".")[0],
+            fields=NUMBER if name.endswith("Decimal") else SHAPE,
+        )
     if decimal:
         named = decimal[1] != "unnamed"
         parameters = {"scale": decimal[2], **({"connect.decimal.precision": decimal[1]} if named else {})}
-        kind.update({"logicalType": "decimal", "precision": int(decimal[1]) if named else kinds.UNNAMED_PRECISION, "scale": int(decimal[2]), "connect.parameters": parameters})
+        kind.update(
+            {
+                "logicalType": "decimal",
+                "precision": int(decimal[1]) if named else kinds.UNNAMED_PRECISION,
+                "scale": int(decimal[2]),
+                "connect.parameters": parameters,
+            }
+        )
     elif name:
         kind["connect.name" if "." in name else "logicalType"] = name
     return kind
@@ -45,7 +67,9 @@ def hudi(spark):
 
 
 def column(told):
-    return read_writer_schema({"type": "record", "name": "V", "fields": [{"name": "c", "type": avro(told)}]}).row.columns[0]
+    return read_writer_schema(
+        {"type": "record", "name": "V", "fields": [{"name": "c", "type": avro(told)}]}
+    ).row.columns[0]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0][:60] for row in ROWS])
@@ -63,10 +87,14 @@ def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
     told = {item for row in ROWS for item in re.findall(r"`([^`]+)`", row[1])}
     with_meaning = {f"{base} {name}" for table in (kinds._NAMED, kinds._LOGICAL) for base, name in table}
     assert with_meaning - told == set()
-    assert {column(item).kind for item in told} | {column(item).element.kind for item in told if column(item).element} >= set(kinds.SPARK_TYPES)
+    assert {column(item).kind for item in told} | {
+        column(item).element.kind for item in told if column(item).element
+    } >= set(kinds.SPARK_TYPES)
 
 
 def test_the_document_tells_of_every_verdict():
     from sluice.table_evolution import ADDED, DROPPED, INCOMPATIBLE, NARROWER, PROMOTED, REWRITTEN, SAME
 
-    assert all(f"`{verdict}`" in TEXT for verdict in (SAME, DROPPED, NARROWER, ADDED, PROMOTED, REWRITTEN, INCOMPATIBLE))
+    assert all(
+        f"`{verdict}`" in TEXT for verdict in (SAME, DROPPED, NARROWER, ADDED, PROMOTED, REWRITTEN, INCOMPATIBLE)
+    )

@@ -1,4 +1,5 @@
 """The forms of a connector's placeholder, and how they are found in raw columns."""
+
 import hashlib
 import uuid
 
@@ -16,25 +17,62 @@ RAW = DEFAULT.encode()
 def test_the_placeholder_has_a_form_for_every_way_in_which_a_value_is_written():
     found = placeholders()
     # io.debezium.connector.postgresql.UnchangedToastedPlaceholder lists the values by type.
-    assert {DEFAULT, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", RAW.hex(), '{"%s":"%s"}' % (DEFAULT, DEFAULT)} <= found.texts
+    assert {
+        DEFAULT,
+        "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+        RAW.hex(),
+        '{"%s":"%s"}' % (DEFAULT, DEFAULT),
+    } <= found.texts
     java = hashlib.md5(RAW).digest()
     assert str(uuid.UUID(bytes=java, version=3)) in found.texts
     assert (found.bytes_, found.codes, found.pair) == ({RAW}, tuple(RAW), (DEFAULT, DEFAULT))
 
 
-@pytest.mark.parametrize(("fields", "value"), [
-    # As UnchangedToastedPlaceholder.java of Debezium makes them: POINT(-99999999 -99999999), POINT(179.999999 89.999999), and a point without SRID.
-    ({"wkb": "bytes", "srid": ["null", "int"]}, {"wkb": bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1"), "srid": 4326}),
-    ({"wkb": "bytes", "srid": ["null", "int"]}, {"wkb": bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640"), "srid": 4326}),
-    ({"x": "double", "y": "double", "wkb": ["null", "bytes"], "srid": ["null", "int"]},
-     {"x": -99999999.0, "y": -99999999.0, "wkb": bytes.fromhex("0101000000000000FC83D797C1000000FC83D797C1"), "srid": None}),
-])
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [
+        # As UnchangedToastedPlaceholder.java of Debezium makes them: POINT(-99999999 -99999999), POINT(179.999999 89.999999), and a point without SRID.
+        (
+            {"wkb": "bytes", "srid": ["null", "int"]},
+            {"wkb": bytes.fromhex("0101000020E6100000000000FC83D797C1000000FC83D797C1"), "srid": 4326},
+        ),
+        (
+            {"wkb": "bytes", "srid": ["null", "int"]},
+            {"wkb": bytes.fromhex("0101000020E61000000C21E7FDFF7F66401842CEFBFF7F5640"), "srid": 4326},
+        ),
+        (
+            {"x": "double", "y": "double", "wkb": ["null", "bytes"], "srid": ["null", "int"]},
+            {
+                "x": -99999999.0,
+                "y": -99999999.0,
+                "wkb": bytes.fromhex("0101000000000000FC83D797C1000000FC83D797C1"),
+                "srid": None,
+            },
+        ),
+    ],
+)
 def test_the_placeholder_of_a_geometry_is_a_point_that_is_nowhere(fields, value):
-    kind = {"type": "record", "name": "Geometry", "connect.name": "io.debezium.data.geometry.Geometry", "fields": [{"name": name, "type": of} for name, of in fields.items()]}
-    column = read_writer_schema({"type": "record", "name": "V", "fields": [{"name": "g", "type": ["null", kind]}]}).row.column("g")
+    kind = {
+        "type": "record",
+        "name": "Geometry",
+        "connect.name": "io.debezium.data.geometry.Geometry",
+        "fields": [{"name": name, "type": of} for name, of in fields.items()],
+    }
+    column = read_writer_schema(
+        {"type": "record", "name": "V", "fields": [{"name": "g", "type": ["null", kind]}]}
+    ).row.column("g")
     for configured in (DEFAULT, "another placeholder"):
-        kept, unchanged = without_placeholders([raw_array([value, {**value, "srid": 4258}], column, column)], ["g"], found=placeholders(configured), never=())
-        assert unchanged.to_pylist() == [["g"], None] and kept[0].to_pylist()[0] is None and kept[0].to_pylist()[1] is not None
+        kept, unchanged = without_placeholders(
+            [raw_array([value, {**value, "srid": 4258}], column, column)],
+            ["g"],
+            found=placeholders(configured),
+            never=(),
+        )
+        assert (
+            unchanged.to_pylist() == [["g"], None]
+            and kept[0].to_pylist()[0] is None
+            and kept[0].to_pylist()[1] is not None
+        )
 
 
 def test_a_placeholder_may_be_given_in_hexadecimal_digits():
@@ -46,9 +84,13 @@ def test_a_placeholder_may_be_given_in_hexadecimal_digits():
 
 
 ARRAYS = {
-    "text": pa.array([DEFAULT, "a", None, DEFAULT + "x"]), "raw": pa.array([None, RAW, b"", b"x" * 28]), "number": pa.array([1, 2, 3, 4]),
-    "texts": pa.array([[DEFAULT], [DEFAULT, "a"], [], None]), "codes": pa.array([list(RAW), list(RAW)[:-1], [1] * 28, None], pa.list_(pa.int32())),
-    "pairs": pa.array([[(DEFAULT, DEFAULT)], [("a", DEFAULT)], [], None], pa.map_(pa.string(), pa.string())), "key": pa.array([DEFAULT] * 4),
+    "text": pa.array([DEFAULT, "a", None, DEFAULT + "x"]),
+    "raw": pa.array([None, RAW, b"", b"x" * 28]),
+    "number": pa.array([1, 2, 3, 4]),
+    "texts": pa.array([[DEFAULT], [DEFAULT, "a"], [], None]),
+    "codes": pa.array([list(RAW), list(RAW)[:-1], [1] * 28, None], pa.list_(pa.int32())),
+    "pairs": pa.array([[(DEFAULT, DEFAULT)], [("a", DEFAULT)], [], None], pa.map_(pa.string(), pa.string())),
+    "key": pa.array([DEFAULT] * 4),
 }
 
 

@@ -1,4 +1,5 @@
 """Text that keeps every digit, and counts of time read from text."""
+
 import json
 from datetime import date, timedelta
 
@@ -13,9 +14,17 @@ def unscaled(number):
     return number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)
 
 
-@pytest.mark.parametrize("number, scale, text", [
-    (12345678901234567890123456789, 18, "12345678901.234567890123456789"), (-1, 6, "-0.000001"), (0, 2, "0.00"), (5, -3, "5000"), (100, 0, "100"), (-12300, 2, "-123.00"),
-])
+@pytest.mark.parametrize(
+    "number, scale, text",
+    [
+        (12345678901234567890123456789, 18, "12345678901.234567890123456789"),
+        (-1, 6, "-0.000001"),
+        (0, 2, "0.00"),
+        (5, -3, "5000"),
+        (100, 0, "100"),
+        (-12300, 2, "-123.00"),
+    ],
+)
 def test_a_number_is_written_in_full(number, scale, text):
     assert decimal_text(unscaled(number), scale) == text
 
@@ -33,10 +42,17 @@ def test_an_absurd_scale_is_refused_and_makes_no_long_text(scale):
         decimal_text(b"\x01", scale)
 
 
-@pytest.mark.parametrize("count, kind, text", [
-    (0, "time_millis", "00:00:00.000000"), (45_296_789, "time_millis", "12:34:56.789000"), (86_400_000_000, "time_micros", "24:00:00.000000"),
-    (-3_020_399_000_000, "time_micros", "-838:59:59.000000"), (1, "time_nanos", "00:00:00.000000001"), (-1, "time_micros", "-00:00:00.000001"),
-])
+@pytest.mark.parametrize(
+    "count, kind, text",
+    [
+        (0, "time_millis", "00:00:00.000000"),
+        (45_296_789, "time_millis", "12:34:56.789000"),
+        (86_400_000_000, "time_micros", "24:00:00.000000"),
+        (-3_020_399_000_000, "time_micros", "-838:59:59.000000"),
+        (1, "time_nanos", "00:00:00.000000001"),
+        (-1, "time_micros", "-00:00:00.000001"),
+    ],
+)
 def test_a_time_of_day_may_be_negative_or_longer_than_a_day(count, kind, text):
     assert time_text(count, kind) == text
 
@@ -45,40 +61,122 @@ def test_json_keeps_numbers_exact_and_names_what_it_does_not_have():
     def plain(name, kind):
         return plain_column(name, kind, True, kind)
 
-    column = json_column("c", True, "record", fields=(
-        decimal_column("d", 20, 2, True, ""), variable_decimal_column("v", True, ""), plain("b", "bytes"), plain("day", "date"), plain("far", "date"), plain("at", "timestamp_millis"),
-        plain("long_ago", "timestamp_micros"), plain("t", "time_micros"), plain("nan", "double"), plain("inf", "float"), array_column("list", plain("x", "long"), True),
-        json_column("m", True, "map", element=plain("value", "string")), plain("none", "string"), plain("text", "string")))
-    value = {"d": unscaled(110), "v": {"scale": 1, "value": unscaled(25)}, "b": b"\x00\xff", "day": 9681, "far": 10**8, "at": 1_500, "long_ago": -10**18, "t": 1, "nan": float("nan"),
-             "inf": float("-inf"), "list": [1, None], "m": {'k"': "v"}, "none": None, "text": "ž\n"}
+    column = json_column(
+        "c",
+        True,
+        "record",
+        fields=(
+            decimal_column("d", 20, 2, True, ""),
+            variable_decimal_column("v", True, ""),
+            plain("b", "bytes"),
+            plain("day", "date"),
+            plain("far", "date"),
+            plain("at", "timestamp_millis"),
+            plain("long_ago", "timestamp_micros"),
+            plain("t", "time_micros"),
+            plain("nan", "double"),
+            plain("inf", "float"),
+            array_column("list", plain("x", "long"), True),
+            json_column("m", True, "map", element=plain("value", "string")),
+            plain("none", "string"),
+            plain("text", "string"),
+        ),
+    )
+    value = {
+        "d": unscaled(110),
+        "v": {"scale": 1, "value": unscaled(25)},
+        "b": b"\x00\xff",
+        "day": 9681,
+        "far": 10**8,
+        "at": 1_500,
+        "long_ago": -(10**18),
+        "t": 1,
+        "nan": float("nan"),
+        "inf": float("-inf"),
+        "list": [1, None],
+        "m": {'k"': "v"},
+        "none": None,
+        "text": "ž\n",
+    }
     text = json_text(value, column)
-    assert text.startswith('{"d":1.10,"v":2.5,"b":"AP8=","day":"1996-07-04","far":100000000,"at":"1970-01-01T00:00:01.500000Z","long_ago":-1000000000000000000,')
-    assert json.loads(text) == {"d": 1.1, "v": 2.5, "b": "AP8=", "day": "1996-07-04", "far": 10**8, "at": "1970-01-01T00:00:01.500000Z", "long_ago": -10**18, "t": "00:00:00.000001",
-                                "nan": "NaN", "inf": "-Infinity", "list": [1, None], "m": {'k"': "v"}, "none": None, "text": "ž\n"}
+    assert text.startswith(
+        '{"d":1.10,"v":2.5,"b":"AP8=","day":"1996-07-04","far":100000000,"at":"1970-01-01T00:00:01.500000Z","long_ago":-1000000000000000000,'
+    )
+    assert json.loads(text) == {
+        "d": 1.1,
+        "v": 2.5,
+        "b": "AP8=",
+        "day": "1996-07-04",
+        "far": 10**8,
+        "at": "1970-01-01T00:00:01.500000Z",
+        "long_ago": -(10**18),
+        "t": "00:00:00.000001",
+        "nan": "NaN",
+        "inf": "-Infinity",
+        "list": [1, None],
+        "m": {'k"': "v"},
+        "none": None,
+        "text": "ž\n",
+    }
     assert json_text(None, column) == "null"
 
 
-@pytest.mark.parametrize("text, count", [
-    ("1970-01-01Z", 0), ("1969-12-31", -1), ("2000-02-29", 11_016), ("0001-01-01", -719_162), ("-0001-03-01", -719_834), ("+12345-01-01", 3_789_391),
-    ("2021-12-31T18:29:59.123456Z", 18_992), ("infinity", 2**31 - 1), ("-infinity", -(2**31)), ("+292278994-08-17Z", 2**31 - 1),
-])
+@pytest.mark.parametrize(
+    "text, count",
+    [
+        ("1970-01-01Z", 0),
+        ("1969-12-31", -1),
+        ("2000-02-29", 11_016),
+        ("0001-01-01", -719_162),
+        ("-0001-03-01", -719_834),
+        ("+12345-01-01", 3_789_391),
+        ("2021-12-31T18:29:59.123456Z", 18_992),
+        ("infinity", 2**31 - 1),
+        ("-infinity", -(2**31)),
+        ("+292278994-08-17Z", 2**31 - 1),
+    ],
+)
 def test_the_text_of_a_date_is_counted_from_1970(text, count):
     assert days_of(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01", "2024-00-01", "2024-02-30Z", "2023-02-29", "2024-01-00", "2024-01-01T25:00Z", "2024-01-01 00:00:00", "infinity2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "2024-13-01",
+        "2024-00-01",
+        "2024-02-30Z",
+        "2023-02-29",
+        "2024-01-00",
+        "2024-01-01T25:00Z",
+        "2024-01-01 00:00:00",
+        "infinity2",
+    ],
+)
 def test_text_that_is_no_date_is_refused(text):
     with pytest.raises(ValueError):
         days_of(text)
 
 
-@pytest.mark.parametrize("count, kind, text", [
-    (0, "timestamp_millis", "1970-01-01T00:00:00.000000Z"), (-1, "timestamp_millis", "1969-12-31T23:59:59.999000Z"), (-1, "timestamp_nanos", "1969-12-31T23:59:59.999999999Z"),
-    (1_700_000_000_123_456_789, "timestamp_nanos", "2023-11-14T22:13:20.123456789Z"), (1_700_000_000_123_456_000, "timestamp_nanos", "2023-11-14T22:13:20.123456Z"),
-    (253_402_300_800_000, "timestamp_millis", "+10000-01-01T00:00:00.000000Z"), (-62_167_219_200_000_001, "timestamp_micros", "-0001-12-31T23:59:59.999999Z"),
-    (-210_866_803_200_000, "timestamp_millis", "-4713-11-24T00:00:00.000000Z"), (-210_866_803_200_001, "timestamp_millis", "-infinity"),
-    (9_223_372_036_825_200_000, "timestamp_micros", "infinity"), (2**63 - 1, "timestamp_nanos", "infinity"), (9_223_372_036_825_200_000, "timestamp_millis", "infinity"),
-])
+@pytest.mark.parametrize(
+    "count, kind, text",
+    [
+        (0, "timestamp_millis", "1970-01-01T00:00:00.000000Z"),
+        (-1, "timestamp_millis", "1969-12-31T23:59:59.999000Z"),
+        (-1, "timestamp_nanos", "1969-12-31T23:59:59.999999999Z"),
+        (1_700_000_000_123_456_789, "timestamp_nanos", "2023-11-14T22:13:20.123456789Z"),
+        (1_700_000_000_123_456_000, "timestamp_nanos", "2023-11-14T22:13:20.123456Z"),
+        (253_402_300_800_000, "timestamp_millis", "+10000-01-01T00:00:00.000000Z"),
+        (-62_167_219_200_000_001, "timestamp_micros", "-0001-12-31T23:59:59.999999Z"),
+        (-210_866_803_200_000, "timestamp_millis", "-4713-11-24T00:00:00.000000Z"),
+        (-210_866_803_200_001, "timestamp_millis", "-infinity"),
+        (9_223_372_036_825_200_000, "timestamp_micros", "infinity"),
+        (2**63 - 1, "timestamp_nanos", "infinity"),
+        (9_223_372_036_825_200_000, "timestamp_millis", "infinity"),
+    ],
+)
 def test_a_count_of_a_timestamp_has_its_text_with_every_digit(count, kind, text):
     assert timestamp_text(count, kind) == text
 
@@ -87,4 +185,6 @@ def test_every_day_of_the_calendar_has_one_text_and_one_count():
     for day in (*range(-2_440_588, 2_200_000, 997), *range(-800, 800)):
         assert days_of(timestamp_text(day * 86_400_000, "timestamp_millis")) == day
         if -719_162 <= day <= 2_932_896:
-            assert timestamp_text(day * 86_400_000, "timestamp_millis").startswith((date(1970, 1, 1) + timedelta(day)).isoformat())
+            assert timestamp_text(day * 86_400_000, "timestamp_millis").startswith(
+                (date(1970, 1, 1) + timedelta(day)).isoformat()
+            )

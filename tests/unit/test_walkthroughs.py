@@ -1,4 +1,5 @@
 """What is kept of runs, transcripts of deployments and benchmarks, is whole and holds nothing of the machine that made it."""
+
 import re
 from pathlib import Path
 
@@ -13,7 +14,18 @@ KEPT = sorted((Path(__file__).resolve().parents[2] / "docs" / "walkthroughs").gl
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
 def test_a_transcript_goes_from_a_clean_clone_to_the_data_that_is_left(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    steps = ["git clone", "make deploy", "sluice --stack sluice put", "committed after", "make deploy", " became ", "committed after", "make delete", "There is no stack sluice", "rows read, as many as the source database had"]
+    steps = [
+        "git clone",
+        "make deploy",
+        "sluice --stack sluice put",
+        "committed after",
+        "make deploy",
+        " became ",
+        "committed after",
+        "make delete",
+        "There is no stack sluice",
+        "rows read, as many as the source database had",
+    ]
     place = 0
     for step in steps:
         place = text.find(step, place) + 1
@@ -32,5 +44,11 @@ def test_one_of_each_emulator_is_kept() -> None:
 
 def test_of_what_sam_says_at_length_its_length_is_kept_and_names_of_this_machine_are_replaced() -> None:
     transcript = Transcript([("/scratch/clone", ".")])
-    transcript.say("Changes\n" + "-" * 40 + "\n+ Add      Ledger     AWS::DynamoDB::Table\n           continued\n" + "-" * 40 + "\nDone in /scratch/clone")
+    transcript.say(
+        "Changes\n"
+        + "-" * 40
+        + "\n+ Add      Ledger     AWS::DynamoDB::Table\n           continued\n"
+        + "-" * 40
+        + "\nDone in /scratch/clone"
+    )
     assert transcript.text() == "Changes\n[4 lines]\nDone in .\n"

@@ -1,4 +1,5 @@
 """Which columns have in every file the type that a table's schema says."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,7 +25,11 @@ def test_a_column_that_became_wider_is_as_stored_only_once_every_file_was_writte
 def test_a_later_change_is_noted_beside_the_earlier_ones():
     noted = with_widened(with_widened(NONE_WIDENED, ["n"], newest=BEFORE), ["id", "größe"], newest=WIDENED)
     between = "20260101120000000"
-    assert [are_as_stored(noted, {name: "bigint"}, oldest_file=between) for name in ("n", "id", "größe")] == [True, False, False]
+    assert [are_as_stored(noted, {name: "bigint"}, oldest_file=between) for name in ("n", "id", "größe")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["bigint", "double", "decimal(18,4)", "array<bigint>", "array<array<double>>"])
@@ -34,4 +39,8 @@ def test_where_nothing_was_noted_a_column_of_a_type_that_others_become_may_be_of
 
 
 def test_where_nothing_was_noted_columns_of_types_that_nothing_becomes_are_as_stored_and_so_are_hidden_ones():
-    assert are_as_stored(None, {"id": "int", "t": "array<string>", hidden.POSITION: "string", hidden.OFFSET: "bigint"}, oldest_file=BEFORE)
+    assert are_as_stored(
+        None,
+        {"id": "int", "t": "array<string>", hidden.POSITION: "string", hidden.OFFSET: "bigint"},
+        oldest_file=BEFORE,
+    )

@@ -1,4 +1,5 @@
 """How large the pieces of a write are."""
+
 from sluice.write_sizes import shuffle_tasks
 
 

@@ -1,4 +1,5 @@
 """The entry point by which LocalStack finds the process executor (`LAMBDA_RUNTIME_EXECUTOR=process`)."""
+
 from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
 
 

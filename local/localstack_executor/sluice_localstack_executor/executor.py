@@ -2,6 +2,7 @@
 
 `SLUICE_LAMBDA_PYTHON` names the interpreter that runs the functions; it must have awslambdaric, and nothing of the project.
 """
+
 import json
 import os
 import shutil
@@ -32,7 +33,10 @@ class Sandbox:
         self._log_seen = self._log.seek(0, os.SEEK_END)
         self._process = subprocess.Popen(
             [os.environ["SLUICE_LAMBDA_PYTHON"], "-m", "awslambdaric", version.config.handler],
-            cwd=code, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,  # in LocalStack's own group: who ends that ends all
+            cwd=code,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,  # in LocalStack's own group: who ends that ends all
             env={
                 **{name: str(value) for name, value in environment.items()},
                 "PATH": os.environ["PATH"],
@@ -49,7 +53,9 @@ class Sandbox:
 
     def _watch(self) -> None:
         code = self._process.wait()
-        body = json.dumps({"errorType": "Runtime.ExitError", "errorMessage": f"Runtime exited with code {code}"}).encode()
+        body = json.dumps(
+            {"errorType": "Runtime.ExitError", "errorMessage": f"Runtime exited with code {code}"}
+        ).encode()
         self._api.process_ended(Reply(body, True), StatusErrorException("the function's process ended", payload=body))
 
     @property
@@ -115,23 +121,36 @@ class ProcessExecutor(RuntimeExecutor):
     def invoke(self, payload: dict[str, str]) -> InvocationResult:
         sandbox = self._sandbox if self._sandbox is not None and self._sandbox.alive else self._fresh_sandbox()
         invocation = Invocation(
-            request_id=payload["invoke-id"], function_arn=payload["invoked-function-arn"], trace_id=payload["trace-id"],
-            deadline_ms=int((time.time() + self._timeout_s) * 1000), event=payload["payload"].encode())
+            request_id=payload["invoke-id"],
+            function_arn=payload["invoked-function-arn"],
+            trace_id=payload["trace-id"],
+            deadline_ms=int((time.time() + self._timeout_s) * 1000),
+            event=payload["payload"].encode(),
+        )
         started = time.perf_counter()
         reply = sandbox.invoke(invocation, self._timeout_s)
         elapsed_ms = (time.perf_counter() - started) * 1000
-        return InvocationResult(invocation.request_id, reply.body, reply.is_error, self._report(invocation.request_id, sandbox.new_output(), elapsed_ms))
+        return InvocationResult(
+            invocation.request_id,
+            reply.body,
+            reply.is_error,
+            self._report(invocation.request_id, sandbox.new_output(), elapsed_ms),
+        )
 
     def _report(self, request_id: str, output: str, elapsed_ms: float) -> str:
         memory = self.function_version.config.memory_size
-        return (f"START RequestId: {request_id} Version: $LATEST\n{output}END RequestId: {request_id}\n"
-                f"REPORT RequestId: {request_id}\tDuration: {elapsed_ms:.2f} ms\tBilled Duration: {int(elapsed_ms) + 1} ms\t"
-                f"Memory Size: {memory} MB\tMax Memory Used: {memory} MB\t")
+        return (
+            f"START RequestId: {request_id} Version: $LATEST\n{output}END RequestId: {request_id}\n"
+            f"REPORT RequestId: {request_id}\tDuration: {elapsed_ms:.2f} ms\tBilled Duration: {int(elapsed_ms) + 1} ms\t"
+            f"Memory Size: {memory} MB\tMax Memory Used: {memory} MB\t"
+        )
 
     def stop(self) -> None:
         if self._sandbox is not None:
             self._sandbox.close()
-        shutil.rmtree(self._folder, ignore_errors=True)  # a file that can't be removed is only litter in the temporary folder
+        shutil.rmtree(
+            self._folder, ignore_errors=True
+        )  # a file that can't be removed is only litter in the temporary folder
 
     def get_address(self) -> str:
         return "127.0.0.1"

@@ -1,4 +1,5 @@
 """Services that the moto which LocalStack bundles serves: its own DynamoDB downloads a Java program that may not be there, and Glue it has none without a licence."""
+
 import threading
 
 from localstack.aws.spec import load_service

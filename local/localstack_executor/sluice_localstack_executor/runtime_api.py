@@ -2,6 +2,7 @@
 
 Source of the protocol: AWS Lambda developer guide, "Using the Lambda runtime API", version 2018-06-01.
 """
+
 import queue
 import threading
 from concurrent.futures import Future
@@ -111,16 +112,22 @@ def _handler_for(api: RuntimeApi) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             invocation = api.next_event()
             if invocation is None:
-                with suppress(BrokenPipeError, ConnectionResetError):  # the process that asked may be gone, which is why there is nothing
+                with suppress(
+                    BrokenPipeError, ConnectionResetError
+                ):  # the process that asked may be gone, which is why there is nothing
                     self._send(410)
                 return
-            self._send(200, invocation.event, {
-                "Content-Type": "application/json",
-                "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
-                "Lambda-Runtime-Invoked-Function-Arn": invocation.function_arn,
-                "Lambda-Runtime-Trace-Id": invocation.trace_id,
-                "Lambda-Runtime-Deadline-Ms": str(invocation.deadline_ms),
-            })
+            self._send(
+                200,
+                invocation.event,
+                {
+                    "Content-Type": "application/json",
+                    "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
+                    "Lambda-Runtime-Invoked-Function-Arn": invocation.function_arn,
+                    "Lambda-Runtime-Trace-Id": invocation.trace_id,
+                    "Lambda-Runtime-Deadline-Ms": str(invocation.deadline_ms),
+                },
+            )
 
         def do_POST(self) -> None:
             body, parts = self._body(), self.path.removeprefix(PREFIX).split("/")

@@ -1,4 +1,5 @@
 """Step Functions as the state machine here needs them: JSONata without a Java, which LocalStack would download, and rules that start executions with an input of their own."""
+
 import uuid
 from typing import Any
 
@@ -31,4 +32,6 @@ def _start_execution(sender: Any, event: Any, trace_header: Any) -> None:
 
     sender.service = "stepfunctions"
     name = event.get("id") if isinstance(event, dict) else None
-    sender.client.start_execution(stateMachineArn=sender.target["Arn"], name=name or str(uuid.uuid4()), input=to_json_str(event))
+    sender.client.start_execution(
+        stateMachineArn=sender.target["Arn"], name=name or str(uuid.uuid4()), input=to_json_str(event)
+    )

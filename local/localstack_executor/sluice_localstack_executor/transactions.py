@@ -3,6 +3,7 @@
 For its way back moto copies the whole table with every record of its stream, once for each item of a transaction: with 800 items in the table one
 transaction of 25 took 3.8 s, and a burst of objects longer than a client waits for an answer. Here only what a transaction names is copied.
 """
+
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,8 +25,15 @@ def _undone_by_item(moto_s: Callable[..., None]) -> Callable[..., None]:
     @wraps(moto_s)
     def transact_write_items(backend: DynamoDBBackend, transact_items: Sequence[Mapping[str, Any]]) -> None:
         operations = [operation for item in transact_items for operation in item.values()]
-        tables = {name: backend.tables[name] for name in {operation["TableName"] for operation in operations} if name in backend.tables}
-        ways_back = [_WayBack(table, [each.get("Item") or each["Key"] for each in operations if each["TableName"] == name]) for name, table in tables.items()]
+        tables = {
+            name: backend.tables[name]
+            for name in {operation["TableName"] for operation in operations}
+            if name in backend.tables
+        }
+        ways_back = [
+            _WayBack(table, [each.get("Item") or each["Key"] for each in operations if each["TableName"] == name])
+            for name, table in tables.items()
+        ]
         try:
             with _copied_by_name(tables.values()):
                 moto_s(backend, transact_items)
@@ -33,6 +41,7 @@ def _undone_by_item(moto_s: Callable[..., None]) -> Callable[..., None]:
             for way_back in ways_back:
                 way_back.take()
             raise
+
     return transact_write_items
 
 
@@ -53,8 +62,16 @@ class _WayBack:
 
     def __init__(self, table: Table, named: Sequence[Mapping[str, Any]]) -> None:
         self._table = table
-        whole = [each for each in named if all(name in each for name in table.table_key_attrs)]  # what has no key is moto's to refuse
-        keys = [(DynamoType(each[table.hash_key_attr]), DynamoType(each[table.range_key_attr]) if table.range_key_attr else None) for each in whole]
+        whole = [
+            each for each in named if all(name in each for name in table.table_key_attrs)
+        ]  # what has no key is moto's to refuse
+        keys = [
+            (
+                DynamoType(each[table.hash_key_attr]),
+                DynamoType(each[table.range_key_attr]) if table.range_key_attr else None,
+            )
+            for each in whole
+        ]
         self._had = [(*key, copy.deepcopy(table.get_item(*key))) for key in keys]
         self._records = len(table.stream_shard.items) if table.stream_shard else 0
 
@@ -68,4 +85,4 @@ class _WayBack:
             else:
                 of[key] = item
         if self._table.stream_shard:
-            del self._table.stream_shard.items[self._records:]
+            del self._table.stream_shard.items[self._records :]

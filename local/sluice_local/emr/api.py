@@ -1,4 +1,5 @@
 """The HTTP API of EMR Serverless, as far as applications and job runs go (botocore's model of 2021-07-13)."""
+
 from __future__ import annotations
 
 import json
@@ -31,9 +32,17 @@ _ROUTES: list[tuple[str, str, _Handler]] = [
     ("GET", r"/applications", lambda s, p, q, b: s.list_applications(states=q.get("states", []))),
     ("GET", r"/applications/(?P<application>[0-9a-z]+)", lambda s, p, q, b: s.get_application(p["application"])),
     ("DELETE", r"/applications/(?P<application>[0-9a-z]+)", lambda s, p, q, b: s.delete_application(p["application"])),
-    ("POST", r"/applications/(?P<application>[0-9a-z]+)/start", lambda s, p, q, b: s.start_application(p["application"])),
+    (
+        "POST",
+        r"/applications/(?P<application>[0-9a-z]+)/start",
+        lambda s, p, q, b: s.start_application(p["application"]),
+    ),
     ("POST", r"/applications/(?P<application>[0-9a-z]+)/stop", lambda s, p, q, b: s.stop_application(p["application"])),
-    ("POST", r"/applications/(?P<application>[0-9a-z]+)/jobruns", lambda s, p, q, b: s.start_job_run(p["application"], b)),
+    (
+        "POST",
+        r"/applications/(?P<application>[0-9a-z]+)/jobruns",
+        lambda s, p, q, b: s.start_job_run(p["application"], b),
+    ),
     (
         "GET",
         r"/applications/(?P<application>[0-9a-z]+)/jobruns",
@@ -46,11 +55,17 @@ _ROUTES: list[tuple[str, str, _Handler]] = [
             token=_one(q, "nextToken"),
         ),
     ),
-    ("GET", r"/applications/(?P<application>[0-9a-z]+)/jobruns/(?P<run>[0-9a-z]+)", lambda s, p, q, b: s.get_job_run(p["application"], p["run"])),
+    (
+        "GET",
+        r"/applications/(?P<application>[0-9a-z]+)/jobruns/(?P<run>[0-9a-z]+)",
+        lambda s, p, q, b: s.get_job_run(p["application"], p["run"]),
+    ),
     (
         "DELETE",
         r"/applications/(?P<application>[0-9a-z]+)/jobruns/(?P<run>[0-9a-z]+)",
-        lambda s, p, q, b: s.cancel_job_run(p["application"], p["run"], grace=float(_one(q, "shutdownGracePeriodInSeconds", "120"))),
+        lambda s, p, q, b: s.cancel_job_run(
+            p["application"], p["run"], grace=float(_one(q, "shutdownGracePeriodInSeconds", "120"))
+        ),
     ),
     ("GET", r"/tags/(?P<arn>.+)", lambda s, p, q, b: s.list_tags(unquote(p["arn"]))),
     # Not the service's: how tests make it misbehave.

@@ -1,4 +1,5 @@
 """Applications and job runs as records, and what the service allows to happen to them."""
+
 from __future__ import annotations
 
 import secrets
@@ -34,8 +35,19 @@ class Application:
 
     def describe(self) -> dict[str, Any]:
         """As GetApplication and UpdateApplication answer."""
-        kept = ("initialCapacity", "maximumCapacity", "autoStartConfiguration", "autoStopConfiguration", "schedulerConfiguration")
-        return {"applicationId": self.id, **self._common(), "tags": dict(self.tags), **{key: self.request[key] for key in kept if key in self.request}}
+        kept = (
+            "initialCapacity",
+            "maximumCapacity",
+            "autoStartConfiguration",
+            "autoStopConfiguration",
+            "schedulerConfiguration",
+        )
+        return {
+            "applicationId": self.id,
+            **self._common(),
+            "tags": dict(self.tags),
+            **{key: self.request[key] for key in kept if key in self.request},
+        }
 
     def summarize(self) -> dict[str, Any]:
         """As ListApplications answers."""
@@ -43,8 +55,14 @@ class Application:
 
     def _common(self) -> dict[str, Any]:
         return {
-            "name": self.name, "arn": self.arn, "releaseLabel": self.release, "type": "Spark", "state": self.state,
-            "createdAt": self.created_at, "updatedAt": self.updated_at, "architecture": self.architecture,
+            "name": self.name,
+            "arn": self.arn,
+            "releaseLabel": self.release,
+            "type": "Spark",
+            "state": self.state,
+            "createdAt": self.created_at,
+            "updatedAt": self.updated_at,
+            "architecture": self.architecture,
         }
 
 
@@ -80,12 +98,22 @@ class JobRun:
         """As GetJobRun answers."""
         request = self.request
         kept = ("configurationOverrides", "executionIamPolicy", "retryPolicy")
-        times = {key: value for key, value in (("startedAt", self.started_at), ("endedAt", self.ended_at)) if value is not None}
+        times = {
+            key: value
+            for key, value in (("startedAt", self.started_at), ("endedAt", self.ended_at))
+            if value is not None
+        }
         return {
-            **self._common(), "jobRunId": self.id, "jobDriver": request["jobDriver"], "tags": request.get("tags") or {},
+            **self._common(),
+            "jobRunId": self.id,
+            "jobDriver": request["jobDriver"],
+            "tags": request.get("tags") or {},
             "executionTimeoutMinutes": request.get("executionTimeoutMinutes", 720),
-            "totalExecutionDurationSeconds": int((self.ended_at or self.updated_at) - (self.started_at or self.updated_at)),
-            **times, **{key: request[key] for key in kept if key in request},
+            "totalExecutionDurationSeconds": int(
+                (self.ended_at or self.updated_at) - (self.started_at or self.updated_at)
+            ),
+            **times,
+            **{key: request[key] for key in kept if key in request},
         }
 
     def summarize(self) -> dict[str, Any]:
@@ -94,9 +122,18 @@ class JobRun:
 
     def _common(self) -> dict[str, Any]:
         return {
-            "applicationId": self.application.id, "name": self.name, "mode": self.request.get("mode", "BATCH"), "arn": self.arn,
-            "createdBy": self.created_by, "createdAt": self.created_at, "updatedAt": self.updated_at,
-            "executionRole": self.request.get("executionRoleArn", ""), "state": self.state,
+            "applicationId": self.application.id,
+            "name": self.name,
+            "mode": self.request.get("mode", "BATCH"),
+            "arn": self.arn,
+            "createdBy": self.created_by,
+            "createdAt": self.created_at,
+            "updatedAt": self.updated_at,
+            "executionRole": self.request.get("executionRoleArn", ""),
+            "state": self.state,
             "stateDetails": self.details[:LONGEST_DETAILS] or f"The job run is {self.state}",
-            "releaseLabel": self.application.release, "attempt": 1, "attemptCreatedAt": self.created_at, "attemptUpdatedAt": self.updated_at,
+            "releaseLabel": self.application.release,
+            "attempt": 1,
+            "attemptCreatedAt": self.created_at,
+            "attemptUpdatedAt": self.updated_at,
         }

@@ -1,4 +1,5 @@
 """What each operation of EMR Serverless does: the applications, the job runs and their states, in memory."""
+
 from __future__ import annotations
 
 import threading
@@ -10,7 +11,13 @@ from typing import Any, Callable, Mapping, Protocol
 from sluice_local.emr.job_runs import Application, JobRun, new_id
 from sluice_local.emr.submission import InvalidRequest, read_submission
 
-_STATUS = {"ValidationException": 400, "ResourceNotFoundException": 404, "ConflictException": 409, "ThrottlingException": 429, "ServiceQuotaExceededException": 402}
+_STATUS = {
+    "ValidationException": 400,
+    "ResourceNotFoundException": 404,
+    "ConflictException": 409,
+    "ThrottlingException": 429,
+    "ServiceQuotaExceededException": 402,
+}
 
 
 class Refused(Exception):
@@ -42,7 +49,14 @@ class Behaviour:
 class Service:
     """Thread safe; every change of a run's state goes through `move`."""
 
-    def __init__(self, runner: Callable[["Service"], Runner], *, account: str, region: str, changed: Callable[[JobRun, str], None]) -> None:
+    def __init__(
+        self,
+        runner: Callable[["Service"], Runner],
+        *,
+        account: str,
+        region: str,
+        changed: Callable[[JobRun, str], None],
+    ) -> None:
         """`changed(run, previous_state)` is told of every state of every run, under no lock."""
         self.account, self.region = account, region
         self._changed = changed
@@ -60,8 +74,15 @@ class Service:
             raise Refused("ValidationException", "releaseLabel and type SPARK are required")
         now, key = time.time(), new_id()
         application = Application(
-            key, f"arn:aws:emr-serverless:{self.region}:{self.account}:/applications/{key}", str(body.get("name") or ""), str(body["releaseLabel"]),
-            str(body.get("architecture") or "X86_64"), now, now, tags=body.get("tags") or {}, request=body,
+            key,
+            f"arn:aws:emr-serverless:{self.region}:{self.account}:/applications/{key}",
+            str(body.get("name") or ""),
+            str(body["releaseLabel"]),
+            str(body.get("architecture") or "X86_64"),
+            now,
+            now,
+            tags=body.get("tags") or {},
+            request=body,
         )
         with self._lock:
             self._applications[key] = application
@@ -74,7 +95,9 @@ class Service:
     def list_applications(self, *, states: list[str]) -> Mapping[str, Any]:
         """ListApplications, on one page."""
         with self._lock:
-            return {"applications": [a.summarize() for a in self._applications.values() if not states or a.state in states]}
+            return {
+                "applications": [a.summarize() for a in self._applications.values() if not states or a.state in states]
+            }
 
     def start_application(self, application: str) -> Mapping[str, Any]:
         """StartApplication."""
@@ -95,7 +118,9 @@ class Service:
         with self._lock:
             found = self._application(application)
             if found.state not in ("CREATED", "STOPPED"):
-                raise Refused("ConflictException", f"Application {application} must be CREATED or STOPPED, not {found.state}")
+                raise Refused(
+                    "ConflictException", f"Application {application} must be CREATED or STOPPED, not {found.state}"
+                )
             del self._applications[application]
         return {}
 
@@ -121,7 +146,16 @@ class Service:
                     raise Refused("ConflictException", "clientToken was used with other parameters")
                 return self._started(self._runs[known[0]])
             now, key = time.time(), new_id()
-            run = JobRun(key, f"{found.arn}/jobruns/{key}", found, body, submission, f"arn:aws:iam::{self.account}:user/local", now, now)
+            run = JobRun(
+                key,
+                f"{found.arn}/jobruns/{key}",
+                found,
+                body,
+                submission,
+                f"arn:aws:iam::{self.account}:user/local",
+                now,
+                now,
+            )
             self._runs[key] = run
             self._tokens[application, token] = (key, body)
             found.state = "STARTED"  # autoStart
@@ -139,17 +173,30 @@ class Service:
             return {"jobRun": self._run(application, run).describe()}
 
     def list_job_runs(
-        self, application: str, *, states: list[str], created_after: str | None, created_before: str | None, most: int, token: str
+        self,
+        application: str,
+        *,
+        states: list[str],
+        created_after: str | None,
+        created_before: str | None,
+        most: int,
+        token: str,
     ) -> Mapping[str, Any]:
         """ListJobRuns, newest first."""
         after = _epoch(created_after) if created_after else float("-inf")
         before = _epoch(created_before) if created_before else float("inf")
         with self._lock:
             self._application(application)
-            runs = [run for run in self._runs.values() if run.application.id == application and (not states or run.state in states)]
-            runs = sorted((run for run in runs if after <= run.created_at <= before), key=lambda run: run.created_at, reverse=True)
+            runs = [
+                run
+                for run in self._runs.values()
+                if run.application.id == application and (not states or run.state in states)
+            ]
+            runs = sorted(
+                (run for run in runs if after <= run.created_at <= before), key=lambda run: run.created_at, reverse=True
+            )
             start = int(token or 0)
-            page = {"jobRuns": [run.summarize() for run in runs[start:start + most]]}
+            page = {"jobRuns": [run.summarize() for run in runs[start : start + most]]}
         return page if start + most >= len(runs) else {**page, "nextToken": str(start + most)}
 
     def cancel_job_run(self, application: str, run: str, *, grace: float) -> Mapping[str, Any]:

@@ -1,4 +1,5 @@
 """The command and the environment of a job's driver: what the request says, and what a laptop needs besides."""
+
 from __future__ import annotations
 
 import os
@@ -16,11 +17,25 @@ from sluice_local.spark_image import MAIN_CLASS, MODULE_OPTIONS, SparkImage
 # Guide, "Configuring VPC access"), which no driver needs.
 REACHABLE = ("S3", "DYNAMODB", "STS", "KMS", "CLOUDWATCH_LOGS")
 # Named, so that the error names the service's call; every other service's own address is refused by the proxy.
-REFUSED = ("EVENTBRIDGE", "SQS", "SNS", "LAMBDA", "CLOUDWATCH", "EMR_SERVERLESS", "SFN", "GLUE", "LAKEFORMATION", "SECRETS_MANAGER", "SSM")
+REFUSED = (
+    "EVENTBRIDGE",
+    "SQS",
+    "SNS",
+    "LAMBDA",
+    "CLOUDWATCH",
+    "EMR_SERVERLESS",
+    "SFN",
+    "GLUE",
+    "LAKEFORMATION",
+    "SECRETS_MANAGER",
+    "SSM",
+)
 _NOWHERE_HOST, _NOWHERE_PORT = "127.0.0.1", "9"  # the discard port: a connection is refused at once
 _NOWHERE = f"http://{_NOWHERE_HOST}:{_NOWHERE_PORT}"
 # Sizes and scaling of workers that a laptop doesn't have; the driver's own are translated.
-_CLOUD_ONLY = re.compile(r"^spark\.(emr-serverless\.|dynamicAllocation\.|executor\.(cores|memory|memoryOverhead|instances|disk)|driver\.(cores|memory|disk)|master$|submit\.deployMode)")
+_CLOUD_ONLY = re.compile(
+    r"^spark\.(emr-serverless\.|dynamicAllocation\.|executor\.(cores|memory|memoryOverhead|instances|disk)|driver\.(cores|memory|disk)|master$|submit\.deployMode)"
+)
 _UNIT = {"": 1 << 20, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"^(\d+)([kmgt]?)b?$", re.IGNORECASE)
 
@@ -60,7 +75,15 @@ class Command:
 
 
 def spark_command(
-    submission: Submission, fetched: Fetched, *, run: str, directory: Path, image: SparkImage, cloud: Cloud, machine: Machine, sharing: list[str]
+    submission: Submission,
+    fetched: Fetched,
+    *,
+    run: str,
+    directory: Path,
+    image: SparkImage,
+    cloud: Cloud,
+    machine: Machine,
+    sharing: list[str],
 ) -> Command:
     """spark-submit's own main class, started directly: its shell script starts a second JVM only to print this command."""
     settings = {key: value for key, value in submission.settings.items() if not _CLOUD_ONLY.match(key)}
@@ -69,10 +92,22 @@ def spark_command(
     settings.update(_file_system_settings(cloud, directory))
     heap = min(_bytes(submission.settings.get("spark.driver.memory", "2g")), machine.memory_bytes) >> 20
     arguments = [
-        str(image.java.binary), f"-Xmx{heap}m", f"-Xms{min(heap, 512)}m", *machine.jvm_options, *sharing, *MODULE_OPTIONS,
-        f"-Dlog4j2.configurationFile={image.logging.as_uri()}", f"-Djava.io.tmpdir={directory / 'tmp'}", f"-Dderby.system.home={directory / 'tmp'}",
-        f"-Dhttps.proxyHost={_NOWHERE_HOST}", f"-Dhttps.proxyPort={_NOWHERE_PORT}", "-Duser.timezone=UTC", *extra,
-        "-cp", join(image.class_path(fetched.jars)), MAIN_CLASS,
+        str(image.java.binary),
+        f"-Xmx{heap}m",
+        f"-Xms{min(heap, 512)}m",
+        *machine.jvm_options,
+        *sharing,
+        *MODULE_OPTIONS,
+        f"-Dlog4j2.configurationFile={image.logging.as_uri()}",
+        f"-Djava.io.tmpdir={directory / 'tmp'}",
+        f"-Dderby.system.home={directory / 'tmp'}",
+        f"-Dhttps.proxyHost={_NOWHERE_HOST}",
+        f"-Dhttps.proxyPort={_NOWHERE_PORT}",
+        "-Duser.timezone=UTC",
+        *extra,
+        "-cp",
+        join(image.class_path(fetched.jars)),
+        MAIN_CLASS,
     ]
     for key in sorted(settings):
         arguments += ["--conf", f"{key}={settings[key]}"]
@@ -80,7 +115,10 @@ def spark_command(
         arguments += ["--py-files", ",".join(str(path) for path in fetched.py_files)]
     if fetched.files:
         arguments += ["--files", ",".join(str(path) for path in fetched.files)]
-    return Command((*arguments, str(fetched.entry_point), *submission.arguments), _environment(submission, run, directory, image, cloud))
+    return Command(
+        (*arguments, str(fetched.entry_point), *submission.arguments),
+        _environment(submission, run, directory, image, cloud),
+    )
 
 
 def _laptop_settings(run: str, directory: Path, machine: Machine) -> dict[str, str]:

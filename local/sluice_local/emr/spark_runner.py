@@ -1,4 +1,5 @@
 """Runs job runs: each in its own directory, process group and thread, from its request alone."""
+
 from __future__ import annotations
 
 import json
@@ -105,10 +106,22 @@ class SparkRunner:
         archive = ClassArchive(settings.image.java, settings.image.class_path(fetched.jars), settings.cache / "classes")
         archive.home.mkdir(parents=True, exist_ok=True)
         command = spark_command(
-            run.submission, fetched, run=run.id, directory=work, image=settings.image, cloud=settings.cloud, machine=settings.machine,
+            run.submission,
+            fetched,
+            run=run.id,
+            directory=work,
+            image=settings.image,
+            cloud=settings.cloud,
+            machine=settings.machine,
             sharing=archive.options(directory),
         )
-        process = children.start(command.arguments, cwd=work, environment=command.environment, stdout=directory / "stdout", stderr=directory / "stderr")
+        process = children.start(
+            command.arguments,
+            cwd=work,
+            environment=command.environment,
+            stdout=directory / "stdout",
+            stderr=directory / "stderr",
+        )
         (directory / "pid").write_text(str(process.pid))
         self._service.move(run, "RUNNING")
         ended = self._watch(run, process)

@@ -1,4 +1,5 @@
 """The stand-in as a whole: a server, its runs and its events, in threads of the process that owns it."""
+
 from __future__ import annotations
 
 import threading
@@ -38,7 +39,9 @@ class StandIn:
         self._server.server_close()
 
 
-def start_stand_in(settings: RunnerSettings, *, s3: Any, events: Any, functions: Any, account: str, port: int | None = None) -> StandIn:
+def start_stand_in(
+    settings: RunnerSettings, *, s3: Any, events: Any, functions: Any, account: str, port: int | None = None
+) -> StandIn:
     """Start one on 127.0.0.1; `s3`, `events` and `functions` are boto3 clients of the emulator."""
     fetcher = Fetcher(s3, settings.home / "archives")
     (settings.home / "archives").mkdir(parents=True, exist_ok=True)
@@ -56,5 +59,7 @@ def start_stand_in(settings: RunnerSettings, *, s3: Any, events: Any, functions:
 
     service = Service(runner, account=account, region=region, changed=changed)
     server = serve(service, port or children.free_port())
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="emr-stand-in", daemon=True).start()
+    threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, name="emr-stand-in", daemon=True
+    ).start()
     return StandIn(int(server.server_address[1]), service, server, delivery, runners[0].stop)

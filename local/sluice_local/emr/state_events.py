@@ -3,6 +3,7 @@
 An emulator refuses events of an aws.* source from outside, as AWS does. So this asks it which rules are deployed and
 whether their patterns match, and calls the functions that they target.
 """
+
 from __future__ import annotations
 
 import json
@@ -72,16 +73,24 @@ class StateEvents:
         while (event := self._queue.get()) is not None:
             try:
                 self._deliver(event)
-            except Exception:  # the emulator may be gone: the service's events are best effort too, and the schedule finds the run
+            except (
+                Exception
+            ):  # the emulator may be gone: the service's events are best effort too, and the schedule finds the run
                 _LOG.exception("state change was not delivered", extra={"job_run": event["detail"]["jobRunId"]})
 
     def _deliver(self, event: Mapping[str, Any]) -> None:
         for page in self._events.get_paginator("list_rules").paginate():
             for rule in page["Rules"]:
-                if rule.get("EventPattern") and rule.get("State") == "ENABLED" and self._matches(rule["EventPattern"], event):
+                if (
+                    rule.get("EventPattern")
+                    and rule.get("State") == "ENABLED"
+                    and self._matches(rule["EventPattern"], event)
+                ):
                     for target in self._events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
                         if ":lambda:" in target["Arn"]:
-                            self._functions.invoke(FunctionName=target["Arn"], InvocationType="Event", Payload=json.dumps(event).encode())
+                            self._functions.invoke(
+                                FunctionName=target["Arn"], InvocationType="Event", Payload=json.dumps(event).encode()
+                            )
 
     def _matches(self, pattern: str, event: Mapping[str, Any]) -> bool:
         return bool(self._events.test_event_pattern(EventPattern=pattern, Event=json.dumps(event))["Result"])

@@ -1,4 +1,5 @@
 """Reads a StartJobRun body as the service does: what to fetch, what to run, with which settings."""
+
 from __future__ import annotations
 
 import shlex
@@ -57,8 +58,14 @@ def read_submission(request: Mapping[str, Any]) -> Submission:
     settings = {**_defaults(request), **_parameters(str(job.get("sparkSubmitParameters") or ""))}
     if settings.get("spark.jars.packages"):
         raise InvalidRequest("spark.jars.packages needs a network that a job without a VPC doesn't have")
-    py_files, jars, files, archives = (_list(settings.pop(key, "")) for key in ("spark.submit.pyFiles", "spark.jars", "spark.files", "spark.archives"))
-    environment = {key[len(_DRIVER_ENVIRONMENT):]: settings.pop(key) for key in sorted(settings) if key.startswith(_DRIVER_ENVIRONMENT)}
+    py_files, jars, files, archives = (
+        _list(settings.pop(key, "")) for key in ("spark.submit.pyFiles", "spark.jars", "spark.files", "spark.archives")
+    )
+    environment = {
+        key[len(_DRIVER_ENVIRONMENT) :]: settings.pop(key)
+        for key in sorted(settings)
+        if key.startswith(_DRIVER_ENVIRONMENT)
+    }
     return Submission(
         entry_point=str(job["entryPoint"]),
         arguments=tuple(str(argument) for argument in job.get("entryPointArguments") or ()),
@@ -73,7 +80,11 @@ def read_submission(request: Mapping[str, Any]) -> Submission:
 
 def executor_environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The variables that `spark.executorEnv.*` sets."""
-    return {key[len(_EXECUTOR_ENVIRONMENT):]: value for key, value in settings.items() if key.startswith(_EXECUTOR_ENVIRONMENT)}
+    return {
+        key[len(_EXECUTOR_ENVIRONMENT) :]: value
+        for key, value in settings.items()
+        if key.startswith(_EXECUTOR_ENVIRONMENT)
+    }
 
 
 def _defaults(request: Mapping[str, Any]) -> dict[str, str]:
@@ -81,7 +92,9 @@ def _defaults(request: Mapping[str, Any]) -> dict[str, str]:
     settings: dict[str, str] = {}
     for configuration in overrides.get("applicationConfiguration") or ():
         if configuration.get("classification") != "spark-defaults":
-            raise InvalidRequest(f"classification {configuration.get('classification')!r} is not one that this stand-in applies")
+            raise InvalidRequest(
+                f"classification {configuration.get('classification')!r} is not one that this stand-in applies"
+            )
         settings.update({str(key): str(value) for key, value in (configuration.get("properties") or {}).items()})
     return settings
 

@@ -1,4 +1,5 @@
 """Fetches what a job names from S3 into an empty directory, and nothing else."""
+
 from __future__ import annotations
 
 import gzip
