@@ -123,7 +123,7 @@ constraints: setup  ## record the versions that are installed now
 	(sed -n '1,/^# Made by/p' constraints.txt; $(BIN)/pip freeze --exclude-editable) > constraints.new && mv constraints.new constraints.txt
 
 notices: setup  ## write THIRD_PARTY_NOTICES.md from what is installed
-	$(BIN)/python -m sluice_local.notices
+	$(BIN)/python tools/notices.py
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) $(SCANNERS) .aws-sam build dist .sluice .pytest_cache

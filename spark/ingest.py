@@ -8,8 +8,7 @@ import sys
 
 def main() -> int:
     """Run one lane once; the process's exit status."""
-    from sluice_spark.arguments import parse
-    from sluice_spark.driver import drive
+    from sluice_spark.run.driver import drive, parse
 
     return drive(parse(sys.argv[1:]), os.environ, sys.stdout)
 

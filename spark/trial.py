@@ -8,7 +8,7 @@ import sys
 
 def main() -> int:
     """Try the engine once; the process's exit status."""
-    from sluice_spark.trial_run import parse, try_engine
+    from sluice_spark.trial.trial import parse, try_engine
 
     return try_engine(parse(sys.argv[1:]), os.environ, sys.stdout)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import cramjam
 
-from sluice_aws.avro_blocks import encoded_long
+from sluice_formats.avro import encoded_long
 
 SCHEMA: dict[str, Any] = {
     "type": "record",

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from avro_containers import PACK, container
 
-from sluice.limits import MIB, Limits
-from sluice_aws.avro_blocks import encoded_long
+from sluice.config.limits import MIB, Limits
+from sluice_formats.avro import encoded_long
 
 # One table's limits for all of it, so that what is too much is little.
 LIMITS = Limits(object_bytes=2 * MIB, decoded_bytes=8 * MIB, block_bytes=MIB, object_rows=5_000, quarantined_rows=3)

@@ -13,16 +13,14 @@ from ministack.core.responses import request_scope
 from ministack.services import s3 as emulated_s3
 from moto.core import DEFAULT_ACCOUNT_ID
 
-from sluice.catalog_names import CatalogRule
-from sluice.schema_history import Judged, SeenSchema
-from sluice.table_config import COW, TableConfig
-from sluice_aws.catalog import CatalogSync
-from sluice_aws.comment_store import CommentStore
-from sluice_aws.glue_catalog import GlueCatalog
-from sluice_aws.objects import Objects
-from sluice_aws.schema_history_store import SchemaHistory
-from sluice_aws.schema_store import SchemaStore
-from sluice_aws.timeline import TimelineReader
+from sluice.config.catalog import CatalogRule
+from sluice.config.table import COW, TableConfig
+from sluice.schema.history import Judged, SeenSchema
+from sluice_aws.catalog.glue import GlueCatalog
+from sluice_aws.catalog.sync import CatalogSync
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import CommentStore, SchemaHistory, SchemaStore
+from sluice_aws.s3.timelines import TimelineReader
 
 SILVER = "lake"
 SHARED = SharedSession("eu-central-1")

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
-from sluice.folding import Change
+from sluice.changes.row_history import Change
 
 COLUMNS = ("place", "name", "big", "doc", "late")
 KEYS = (1, 2, 3)

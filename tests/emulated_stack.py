@@ -10,11 +10,11 @@ from botocore.parsers import create_parser
 from emulated_aws import SharedSession, emulated_aws
 from ledger_table_schema import create_ledger_table
 
-from sluice import ledger_items as items
-from sluice.identity import ObjectId
-from sluice.ledger_records import AdmittedObject
-from sluice_aws.ledger import Ledger
-from sluice_cli import supervising
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject
+from sluice.objects import ObjectId
+from sluice_aws.ledger.ledger import Ledger
+from sluice_cli.terminal import stack as supervising
 
 REGION = "eu-central-1"
 NOW = 1_700_000_000_000
@@ -113,7 +113,7 @@ def stack(monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLUICE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sluice_cli.target._session", lambda region, credentials: SHARED)
+    monkeypatch.setattr("sluice_aws.stack._session", lambda region, credentials: SHARED)
     with emulated_aws():
         yield Stack()
 

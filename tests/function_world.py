@@ -16,11 +16,11 @@ from ledger_table_schema import create_ledger_table
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
-from sluice.configuration import Configuration
-from sluice.identity import ObjectId
-from sluice.lane_config import LaneConfig
-from sluice.table_rule import TableRule
-from sluice_aws.ledger import Ledger
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
+from sluice.objects import ObjectId
+from sluice_aws.ledger.ledger import Ledger
 
 REGION = "us-west-2"
 BRONZE, SILVER, ARTIFACTS = "sluice-bronze", "sluice-silver", "sluice-artifacts"
@@ -101,6 +101,7 @@ def forget_processes() -> None:
     import reconcile.handler
     import supervise.handler
     import sync_catalog.handler
+
     from sluice_aws import telemetry
 
     for cached in (

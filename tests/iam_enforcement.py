@@ -11,7 +11,8 @@ import botocore.client
 import pytest
 from botocore.exceptions import ClientError
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
-from sluice_local.overlay import read_template
+
+from sluice_local.stack.overlay import read_template
 
 ACCOUNT, REGION = "123456789012", "us-west-2"
 TEMPLATE = read_template(Path(__file__).resolve().parent.parent / "template.yaml")

@@ -1,9 +1,9 @@
 """Writer schemas of one table and the verdicts on them, for tests of what is remembered of schemas."""
 
-from sluice.avro_schema import read_writer_schema
 from sluice.errors import Incompatible
-from sluice.schema_history import seen
-from sluice.table_evolution import evolve, refused
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.evolution import evolve, refused
+from sluice.schema.history import seen
 
 TABLE = "crm.user"
 STORED = {

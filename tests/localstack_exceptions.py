@@ -1,8 +1,9 @@
 """The integration tests that LocalStack can't run, each with its reason."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+
+import tomllib
 
 FOLDER = Path(__file__).with_name("integration")
 FILE = FOLDER / "not_on_localstack.toml"

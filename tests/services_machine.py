@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ministack.services import stepfunctions
 
-from sluice.job_request import JobEnvironment, start_job_run, state_machine_parameters
-from sluice.lane_config import LaneConfig
-from sluice_local.overlay import read_template
+from sluice.config.lane import LaneConfig
+from sluice.lane.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice_local.stack.overlay import read_template
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = read_template(ROOT / "template.yaml")["Resources"]

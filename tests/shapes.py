@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping, Sequence
 
-from sluice.avro_schema import read_writer_schema
-from sluice.manifest import ManifestObject
-from sluice.row_errors import RowError
-from sluice.table_config import TableConfig
-from sluice_spark.decoding import decode
-from sluice_spark.json_records import json_schemas
-from sluice_spark.reader_plan import plan_read
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import RowError
+from sluice.config.table import TableConfig
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.decode import decode
+from sluice_formats.json_records import json_schemas
+from sluice_spark.merge.plan import plan_read
 
 # The change event of https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-create-events,
 # in Connect's JSON form with its schema.

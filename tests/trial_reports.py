@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from sluice.engine_report import Engine, EngineReport
-from sluice.trial import PASSED, Step, TableTrial, TrialReport, new_trial_id
+from sluice.engine.report import PASSED, Engine, EngineReport, Step, TableTrial, TrialReport, new_trial_id
 
 NOW = 1_700_000_000_000
 TRIAL = new_trial_id(NOW, "0a1b2c3d4e")

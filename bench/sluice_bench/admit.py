@@ -20,24 +20,24 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
-
 from ledger_table_schema import create_ledger_table
-from sluice.configuration import Configuration
-from sluice.events import Notice
-from sluice.identity import ObjectId
-from sluice.table_rule import TableRule
-from sluice_aws.admission import THREADS, Admission
+
+from sluice.admission.notices import Notice
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.objects import ObjectId
+from sluice_aws.admission.admit import THREADS, Admission
+from sluice_aws.admission.heads import Heads
+from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clock import epoch_ms
-from sluice_aws.heads import Heads
-from sluice_aws.ledger import Ledger
-from sluice_aws.objects import Objects
-from sluice_aws.schema_fit import schema_fit
-from sluice_aws.schema_store import SchemaStore
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaStore
 from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.results import keep, say
 from sluice_bench.tickit_rows import Sizes, row
-from sluice_local.emulator import ACCESS_KEY, REGION, SECRET_KEY
-from sluice_local.emulators import start_emulator
+from sluice_local.emulators.choose import start_emulator
+from sluice_local.emulators.emulator import ACCESS_KEY, REGION, SECRET_KEY
 
 CAVEATS = (
     "Admission as the function does it, in this process: an invocation's 500 notices by 32 threads of one Python. A deployment has up to ten invocations at once.",

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sluice import hidden_columns as hidden
-from sluice import hudi_options
-from sluice.table_config import COW, MOR, TableConfig
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import COW, MOR, TableConfig
+from sluice.hudi import options as hudi_options
 from sluice_bench.debezium_objects import SOURCES, object_key
 from sluice_bench.in_process import InProcessTable
 from sluice_bench.in_process_world import emulated_s3

@@ -11,13 +11,14 @@ import time
 from pathlib import Path
 
 from judging.running_stack import RunningStack
+
 from sluice_bench import ledger_times
 from sluice_bench.debezium_objects import object_key
 from sluice_bench.driver_log import events
+from sluice_bench.percentiles import percentile
 from sluice_bench.results import keep, say
 from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.percentiles import percentile
-from sluice_bench.tickit import Dataset, change_object, snapshot_object, pieces
+from sluice_bench.tickit import Dataset, change_object, pieces, snapshot_object
 from sluice_bench.tickit_rows import Sizes
 
 CAVEATS = (

@@ -22,22 +22,22 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-
 from judging.readers import RustReader
+
+from sluice_aws.stack import Target, deployed_target
 from sluice_bench.walkthrough_text import Transcript
-from sluice_cli.target import Target, deployed_target
-from sluice_cli.wheels import this_host
+from sluice_deploy.wheels import this_host
 from sluice_local.cache import cache_directory
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
 from sluice_local.emr.stand_in import start_stand_in
-from sluice_local.emulator import ACCESS_KEY, ACCOUNT, REGION
-from sluice_local.emulators import Kind, start_emulator
+from sluice_local.emulators.choose import Kind, start_emulator
+from sluice_local.emulators.emulator import ACCESS_KEY, ACCOUNT, REGION
 from sluice_local.home import Home
-from sluice_local.jars import ensure_jars, hudi_bundle
-from sluice_local.java import find_java
-from sluice_local.overlay import Surroundings, overlay, read_template
-from sluice_local.spark_image import build_image
+from sluice_local.images.jars import ensure_jars, hudi_bundle
+from sluice_local.images.java import find_java
+from sluice_local.images.spark import build_image
+from sluice_local.stack.overlay import Surroundings, overlay, read_template
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = "sluice"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from judging.readers import read_session
 from judging.running_stack import RunningStack
+
 from sluice_bench import ledger_times
 from sluice_bench.debezium_objects import SOURCES
 from sluice_bench.percentiles import ratios, summary
@@ -25,9 +26,8 @@ from sluice_bench.stack import bench_stack, table_rules
 from sluice_bench.tickit import Dataset, write_snapshot
 from sluice_bench.tickit_rows import Sizes
 from sluice_local.cache import cache_directory
-from sluice_local.jars import ensure_jars
-from sluice_local.java import find_java
-from sluice_local.trust_store import trust_options
+from sluice_local.images.jars import ensure_jars
+from sluice_local.images.java import find_java, trust_options
 
 CAVEATS = (
     "Sluice: from the first batch's claim to the last batch's commit, by the ledger; from the first put, and with the start of Spark, are given apart.",

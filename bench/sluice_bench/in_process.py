@@ -4,20 +4,20 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
-from sluice.manifest import ManifestObject, TablePart, open_manifest
-from sluice.outcome import Outcome
-from sluice.service_policy import CATALOG, ServiceFacts, TableFacts, due
-from sluice.service_requests import SERVICES, ServiceReport
-from sluice.table_config import TableConfig
-from sluice_aws.objects import Objects
-from sluice_aws.schema_history_store import SchemaHistory
-from sluice_aws.task_objects import ObjectSource
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import Outcome
+from sluice.config.table import TableConfig
+from sluice.services.policy import CATALOG, ServiceFacts, TableFacts, due
+from sluice.services.requests import SERVICES, ServiceReport
+from sluice_aws.clock import WallClock
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory
+from sluice_aws.s3.task_objects import ObjectSource
 from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, make_buckets, s3_client
 from sluice_bench.index_costs import CORES
-from sluice_spark.merge_services import MergeServices
-from sluice_spark.merge_table import merge_part
-from sluice_spark.serving import Pace, serve_table
-from sluice_spark.wall_clock import WallClock
+from sluice_spark.merge.context import MergeServices
+from sluice_spark.merge.part import merge_part
+from sluice_spark.services.slice import Pace, serve_table
 
 SLICE_S = 20  # the default of `service_slice`
 MINUTE_MS = 60_000  # between two batches: the default freshness

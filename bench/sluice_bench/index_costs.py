@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice import hidden_columns as hidden
-from sluice import hudi_options
-from sluice.table_config import MOR, TableConfig
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import MOR, TableConfig
+from sluice.hudi import options as hudi_options
 from sluice_bench.percentiles import percentile
 from sluice_bench.results import keep, say
-from sluice_local.jars import ensure_jars
-from sluice_local.java import find_java
+from sluice_local.images.jars import ensure_jars
+from sluice_local.images.java import find_java
 
 CAVEATS = (
     "Tables are local files: on S3 each file that an index opens is a round trip or more, so what reads many files costs more there than here.",
@@ -83,7 +83,8 @@ def session(memory: str = "8g", java: str = "-XX:+UseParallelGC"):
         AWS_EC2_METADATA_DISABLED="true",
     )
     from pyspark.sql import SparkSession
-    from sluice_spark.session import required_settings
+
+    from sluice_spark.engine.session import required_settings
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("index-costs")
     settings = {

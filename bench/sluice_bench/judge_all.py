@@ -22,12 +22,13 @@ from judging.fixture_sets import SetMissing, find_set
 from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack
 from judging.session import Judgement, run_cases
+
 from sluice_bench.judged_results import Judged, judged, kept
 from sluice_bench.machine import describe_machine
 from sluice_bench.results import RESULTS
 from sluice_bench.stack import bench_stack
-from sluice_local.jars import HUDI, ensure_jars
-from sluice_local.java import find_java
+from sluice_local.images.jars import HUDI, ensure_jars
+from sluice_local.images.java import find_java
 
 RESULTS_FOLDER = RESULTS / "judge"
 OLD_HUDI = "0.15.0"  # what Athena's generation of readers is built on

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from judging.cases import PLANS
+
 from sluice_bench import judged_results
 from sluice_bench.judge_all import RESULTS_FOLDER, all_cases
 from sluice_bench.judged_results import Judged

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from judging.running_stack import RunningStack
+
 from sluice_bench import ledger_times
 from sluice_bench.debezium_objects import SOURCES
 from sluice_bench.driver_log import batch_profile
+from sluice_bench.percentiles import rounded_summary
 from sluice_bench.results import keep, say
 from sluice_bench.stack import bench_stack, table_rules
-from sluice_bench.percentiles import rounded_summary
 from sluice_bench.tickit import Dataset, change_object, write_snapshot
 from sluice_bench.tickit_rows import Sizes
-from sluice_cli.reading import open_table
+from sluice_read.reading import open_table
 
 LINGERING, IDLE = "lingering", "idle"
 CAVEATS = (

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from judging.running_stack import RunningStack
+
 from sluice_bench import ledger_times
 from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.driver_log import events
@@ -25,7 +26,7 @@ from sluice_bench.results import keep, say
 from sluice_bench.stack import bench_stack, table_rules
 from sluice_bench.tickit import Dataset, write_snapshot
 from sluice_bench.tickit_rows import Sizes, row
-from sluice_cli.reading import read_table
+from sluice_read.reading import read_table
 
 CAVEATS = (
     "freshness is 0, the queue's batching window is 0, and services are asked for after every commit: far more of them than the default policy asks for.",

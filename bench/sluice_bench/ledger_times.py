@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer
-
 from judging.patience import patient
 
 POLL_S = 0.02

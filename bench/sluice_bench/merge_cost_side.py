@@ -13,18 +13,18 @@ from dataclasses import fields
 from itertools import count
 from pathlib import Path
 
-from sluice.manifest import ManifestObject, TablePart, open_manifest
-from sluice.table_config import TableConfig
-from sluice_aws.objects import Objects
-from sluice_aws.task_objects import ObjectSource
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.config.table import TableConfig
+from sluice_aws.clock import WallClock
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.task_objects import ObjectSource
 from sluice_bench.debezium_objects import SOURCES
 from sluice_bench.in_process_world import BRONZE, REGION, RUN, SILVER, Quiet, s3_client
 from sluice_bench.index_costs import session
 from sluice_bench.tickit import Dataset, pieces, snapshot_object
 from sluice_bench.tickit_rows import Sizes
-from sluice_spark.merge_services import MergeServices
-from sluice_spark.merge_table import merge_part
-from sluice_spark.wall_clock import WallClock
+from sluice_spark.merge.context import MergeServices
+from sluice_spark.merge.part import merge_part
 
 READY = "ready"
 
@@ -55,7 +55,7 @@ def services(s3, endpoint: str, home: Path) -> MergeServices:
         "log": Quiet(),
     }
     if "history" in (field.name for field in fields(MergeServices)):
-        from sluice_aws.schema_history_store import SchemaHistory
+        from sluice_aws.s3.schemas import SchemaHistory
 
         given["history"] = SchemaHistory(objects, SILVER)
     return MergeServices(**given)

@@ -1,4 +1,4 @@
-"""Writes down the engine's classes that the pinned Hudi bundle links to: spark/sluice_spark/pinned_classes.py."""
+"""Writes down the engine's classes that the pinned Hudi bundle links to: spark/sluice_spark/engine/pinned_classes.py."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from textwrap import wrap
 
 import pyspark
 
-from sluice_local.jars import HUDI, ensure_jars, hudi_bundle
-from sluice_spark.bundle_links import bundle_checksum, bundle_links
+from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
+from sluice_spark.engine.check import bundle_checksum, bundle_links
 
 TARGET = Path(__file__).resolve().parents[2] / "spark" / "sluice_spark" / "pinned_classes.py"
 _HEAD = '''"""The pinned Hudi bundle ({hudi}) and Spark, and the engine's classes that the one links to and the other has. Made by `make pinned-classes`."""

@@ -15,17 +15,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from sluice import hidden_columns as hidden
-from sluice import hudi_options
-from sluice.service_requests import CLEANING, COMPACTION
-from sluice.table_config import MOR, TableConfig
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import MOR, TableConfig
+from sluice.hudi import options as hudi_options
+from sluice.services.requests import CLEANING, COMPACTION
+from sluice_aws.clock import WallClock
 from sluice_bench.index_costs import CORES, session
 from sluice_bench.results import RESULTS, keep, say
-from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable
-from sluice_spark.merge_services import MergeServices
-from sluice_spark.serving import Pace, serve_table
-from sluice_spark.wall_clock import WallClock
+from sluice_spark.hudi.jvm import HudiJvm
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge.context import MergeServices
+from sluice_spark.services.slice import Pace, serve_table
 
 CAVEATS = (
     "Tables are local files: on S3 each log file that a reader opens is a round trip or more, so what reads many costs more there.",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from judging.running_stack import RunningStack
+
 from sluice_bench import ledger_times
 from sluice_bench.results import keep, say
 from sluice_bench.stack import bench_stack, table_rules

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from judging.running_stack import RunningStack, local_stack
-from sluice_cli.target import local_file
+
+from sluice_aws.stack import local_file
 
 
 @contextmanager

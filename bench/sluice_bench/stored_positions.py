@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sluice import hidden_columns as hidden
-from sluice import hudi_options
-from sluice.table_config import COW, MOR, SIMPLE, TableConfig
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import COW, MOR, SIMPLE, TableConfig
+from sluice.hudi import options as hudi_options
 from sluice_bench.index_costs import ROWS_PER_TASK, config, session, with_columns
 from sluice_bench.percentiles import percentile
 from sluice_bench.results import keep, say
@@ -34,7 +34,8 @@ SPREAD, NEWEST = "spread", "newest"
 def made(spark, path: str, kind: TableConfig, rows: int):
     """A table of so many rows, written as a first load is."""
     from pyspark.sql import functions as F
-    from sluice_spark.hudi_table import HudiTable
+
+    from sluice_spark.hudi.table import HudiTable
 
     hudi = HudiTable(spark, path, kind)
     hudi.ensure_created()
@@ -53,7 +54,8 @@ def cpu_s(spark) -> float:
 def read_s(spark, hudi, ids: Sequence[int]) -> tuple[float, float]:
     """Seconds, and CPU seconds, to find the stored positions of these rows as a merge does."""
     from pyspark.sql import functions as F
-    from sluice_spark import merging
+
+    from sluice_spark.merge import latest as merging
 
     facts = hudi.look()
     changes = spark.createDataFrame([(number,) for number in ids], "id bigint")

@@ -1,17 +1,14 @@
-"""The `sluice` command: its verbs, and how every expected failure ends in one line and an exit code."""
+"""The `sluice` command: mounts every verb."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 
 import typer
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, NoCredentialsError
 
-from sluice.errors import SluiceError
-from sluice_cli.failures import FAILED, CommandFailed
-from sluice_cli.output import Stack, command_line, say, stack_before_verb
+from sluice_cli.terminal.output import Stack, stack_before_verb
+from sluice_cli.terminal.run import run_command
 
 app = typer.Typer(
     name="sluice",
@@ -42,44 +39,40 @@ def everywhere(stack: Stack = None) -> None:
 
 
 def _mount() -> None:
-    from sluice_cli import (
-        adopt_command,
-        catalog_commands,
-        config_commands,
-        cost_command,
-        demo_command,
-        diff_command,
-        discover_command,
-        doctor_command,
-        history_command,
-        import_command,
-        lane_commands,
-        local_commands,
-        package_command,
-        put_command,
-        quarantine_commands,
-        query_command,
-        read_command,
-        rebuild_command,
-        rebuild_ledger_command,
-        row_command,
-        schema_commands,
-        service_commands,
-        standstill_command,
-        status_command,
-        table_commands,
-        top_command,
-        trace_command,
-        wait_command,
-    )
+    from sluice_cli.config import commands as config_commands
+    from sluice_cli.config import discover as discover_command
+    from sluice_cli.config import hudi_streamer as import_command
+    from sluice_cli.ingest import put as put_command
+    from sluice_cli.ingest import quarantine as quarantine_commands
+    from sluice_cli.ingest import wait as wait_command
+    from sluice_cli.local import commands as local_commands
+    from sluice_cli.local import demo as demo_command
+    from sluice_cli.ops import adopt_bucket as adopt_command
+    from sluice_cli.ops import cost as cost_command
+    from sluice_cli.ops import doctor as doctor_command
+    from sluice_cli.ops import lanes as lane_commands
+    from sluice_cli.ops import package as package_command
+    from sluice_cli.ops import standstill as standstill_command
+    from sluice_cli.status import status as status_command
+    from sluice_cli.status import top as top_command
+    from sluice_cli.tables import catalog as catalog_commands
+    from sluice_cli.tables import inspect as table_commands
+    from sluice_cli.tables import query as query_commands
+    from sluice_cli.tables import rebuild as rebuild_command
+    from sluice_cli.tables import rebuild_ledger as rebuild_ledger_command
+    from sluice_cli.tables import schema as schema_commands
+    from sluice_cli.tables import services as service_commands
+    from sluice_cli.trace import history as history_command
+    from sluice_cli.trace import row as row_command
+    from sluice_cli.trace import trace as trace_command
 
     app.add_typer(local_commands.app, name="local")
     app.command("put")(put_command.put)
     app.command("wait")(wait_command.wait)
     app.command("status")(status_command.status)
-    app.command("query")(query_command.query)
-    app.command("read")(read_command.read)
-    app.command("diff")(diff_command.diff)
+    app.command("query")(query_commands.query)
+    app.command("read")(query_commands.read)
+    app.command("diff")(query_commands.diff)
     table_commands.app.command("ddl")(catalog_commands.ddl)
     app.add_typer(table_commands.app, name="table")
     app.add_typer(catalog_commands.app, name="catalog")
@@ -114,24 +107,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. Unexpected errors keep their traceback: they are bugs."""
-    command_line.set(shlex.join(["sluice", *(sys.argv[1:] if arguments is None else arguments)]))
-    try:
-        app(args=None if arguments is None else list(arguments), prog_name="sluice")
-    except SystemExit as ended:  # how typer ends, also after a wrong command line
-        return ended.code if isinstance(ended.code, int) else FAILED
-    except SluiceError as error:
-        say(f"error: {error}")
-        return error.exit_code if isinstance(error, CommandFailed) else FAILED
-    except EndpointConnectionError as error:
-        say(
-            f"error: nothing answers at {error.kwargs.get('endpoint_url')}. If the local stack has ended, `sluice local up` starts it"
-        )
-        return FAILED
-    except NoCredentialsError:
-        say("error: no AWS credentials were found. Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
-        return FAILED
-    except (ClientError, BotoCoreError) as error:
-        say(f"error: AWS refused: {error}. `sluice doctor` looks at the stack's parts")
-        return FAILED
-    return 0
+    """Run one command; its exit code."""
+    return run_command(app, arguments)

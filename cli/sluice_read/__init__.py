@@ -15,13 +15,13 @@ Importing this loads Arrow, hudi-rs and DuckDB. Every error is a `sluice.errors.
 
 from __future__ import annotations
 
-from sluice_cli.failures import NoTarget
-from sluice_cli.moments import InvalidMoment
-from sluice_cli.reading import UnknownColumn, Unreadable
-from sluice_cli.silver_place import SilverPlace, UnknownTable
-from sluice_cli.table_diff import ADDED, CHANGED, REMOVED, RowDifference
-from sluice_cli.table_state import NoCommit, NotRetained, UnsettledMoment
+from sluice.errors import NoTarget
+from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference
+from sluice_read.moments import InvalidMoment
+from sluice_read.place import SilverPlace, UnknownTable
+from sluice_read.reading import UnknownColumn, Unreadable
 from sluice_read.silver import Silver
+from sluice_read.state import NoCommit, NotRetained, UnsettledMoment
 
 __all__ = [
     "ADDED",

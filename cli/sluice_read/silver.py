@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sluice_cli.moments import NOW, Span, moment_of, span_of
-from sluice_cli.reading import Shown, SilverTable, open_table
-from sluice_cli.silver_place import SilverPlace, tables_in
-from sluice_cli.table_diff import RowDifference, differences
-from sluice_cli.target import find_target
+from sluice_aws.stack import find_target
+from sluice_read.diff import RowDifference, differences
+from sluice_read.moments import NOW, Span, moment_of, span_of
+from sluice_read.place import SilverPlace, tables_in
+from sluice_read.reading import Shown, SilverTable, open_table
 
 
 class Silver:

@@ -10,22 +10,19 @@ from typing import Any, Dict
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from sluice_aws.admission import Admission
-from sluice_aws.admission_report import report_admissions
+from sluice_aws.admission.admit import Admission, report_admissions
+from sluice_aws.admission.heads import Heads
+from sluice_aws.admission.inbox import IgnoredMessages, MessageUnfinished, open_inbox, unfinished_messages
+from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.config_store import ConfigStore
-from sluice_aws.heads import Heads
-from sluice_aws.ignored_messages import IgnoredMessages
-from sluice_aws.inbox import MessageUnfinished, open_inbox, unfinished_messages
-from sluice_aws.ledger import Ledger
-from sluice_aws.objects import Objects
-from sluice_aws.schema_fit import schema_fit
-from sluice_aws.schema_store import SchemaStore
+from sluice_aws.lanes.start import Waker, starter_of
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.settings import Settings
-from sluice_aws.starting import starter_of
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
-from sluice_aws.waking import Waker
 
 NEEDED = ("region", "ledger_table", "silver_bucket", "artifact_bucket")
 RESERVED_MS = 15_000  # of the invocation's time: for wake-ups, a start, and the answer

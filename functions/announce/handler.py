@@ -9,10 +9,10 @@ from typing import Any, Dict
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
 
-from sluice_aws.announcer import Announcer
+from sluice_aws.announce import Announcer
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger import Ledger
+from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, observed
 

@@ -8,12 +8,12 @@ from typing import Any, Dict
 
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.config_store import ConfigStore
-from sluice_aws.ledger import Ledger
-from sluice_aws.objects import Objects
-from sluice_aws.service_planner import ServicePlanner
+from sluice_aws.lanes.start import new_entropy, starter_of
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.services.planner import ServicePlanner
 from sluice_aws.settings import Settings
-from sluice_aws.starting import new_entropy, starter_of
 from sluice_aws.telemetry import Telemetry, observed
 
 NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")

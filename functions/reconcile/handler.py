@@ -7,27 +7,24 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional
 
-from sluice.configuration import Configuration
-from sluice_aws.admission import Admission
-from sluice_aws.announcer import Announcer
+from sluice.config.document import Configuration
+from sluice_aws.admission.admit import Admission
+from sluice_aws.admission.heads import Heads
+from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, reroute, unpark
+from sluice_aws.admission.reconcile import ObjectScan, Reconciler, Sweeper
+from sluice_aws.admission.schema_fit import schema_fit
+from sluice_aws.announce import Announcer
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.config_store import ConfigStore
-from sluice_aws.heads import Heads
-from sluice_aws.job_runs import JobRuns
-from sluice_aws.ledger import Ledger
-from sluice_aws.objects import Objects
-from sluice_aws.reconciler import Reconciler
-from sluice_aws.rerouting import Rerouted, reroute
-from sluice_aws.schema_fit import schema_fit
-from sluice_aws.schema_store import SchemaStore
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.lanes.start import Waker, starter_of
+from sluice_aws.lanes.supervise import Supervisor
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.settings import Settings
-from sluice_aws.starting import starter_of
-from sluice_aws.supervisor import Supervisor
-from sluice_aws.sweeping import ObjectScan, Sweeper
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
-from sluice_aws.unparking import RECENTLY_MS, Unparked, unpark
-from sluice_aws.waking import Waker
 
 NEEDED = ("region", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket", "event_bus")
 RESERVED_MS = 30_000  # of the invocation's time: for a page under way, the sweep and the lanes

@@ -1,4 +1,7 @@
-"""The time of day, asked for in one place so that everything else can be given it."""
+"""The time of day, asked for in one place so that everything else can be given it.
+
+The driver's clock.
+"""
 
 from __future__ import annotations
 
@@ -8,3 +11,15 @@ import time
 def epoch_ms() -> int:
     """Milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000
+
+
+class WallClock:
+    """The Clock port on this machine's time."""
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds, UTC."""
+        return epoch_ms()
+
+    def wait(self, seconds: float) -> None:
+        """Block this thread."""
+        time.sleep(seconds)

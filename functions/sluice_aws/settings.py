@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Mapping, Tuple
 
 from sluice.errors import SluiceError
-from sluice.job_request import JobEnvironment
+from sluice.lane.job_request import JobEnvironment
 
 # Field -> the environment variable that carries it. The template sets all of them for every function but the endpoints, which only an emulator has.
 VARIABLES = {

@@ -7,17 +7,16 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict
 
-from sluice.job_run_outcomes import concerned, finally_billed, read_event
+from sluice.lane.supervision import concerned, finally_billed, read_event
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.config_store import ConfigStore
-from sluice_aws.job_runs import JobRuns
-from sluice_aws.ledger import Ledger
-from sluice_aws.measuring import Measures
-from sluice_aws.objects import Objects
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.lanes.start import starter_of
+from sluice_aws.lanes.supervise import Measures, Supervisor
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import Settings
-from sluice_aws.starting import starter_of
-from sluice_aws.supervisor import Supervisor
 from sluice_aws.telemetry import Telemetry, observed
 
 NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")

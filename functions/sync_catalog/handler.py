@@ -6,17 +6,16 @@ import functools
 import os
 from typing import Any, Dict
 
-from sluice_aws.catalog import CatalogSync
-from sluice_aws.catalog_requests import CatalogRequests
+from sluice_aws.catalog.glue import GlueCatalog
+from sluice_aws.catalog.sync import CatalogRequests, CatalogSync
 from sluice_aws.clients import Clients
-from sluice_aws.comment_store import CommentStore
-from sluice_aws.config_store import ConfigStore
-from sluice_aws.glue_catalog import GlueCatalog
-from sluice_aws.ledger import Ledger
-from sluice_aws.objects import Objects
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import CommentStore
+from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, observed
-from sluice_aws.timeline import TimelineReader
 
 NEEDED = ("region", "ledger_table", "silver_bucket", "artifact_bucket")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Protocol, Sequence
 
-from sluice.claiming import PendingObject, TableState
-from sluice.configuration import Configuration
-from sluice.identity import ObjectId
-from sluice.lane import LaneState
-from sluice.ledger_records import ManifestPointer
-from sluice.manifest import Manifest
-from sluice.outcome import Outcome
-from sluice.service_requests import ServiceError, ServiceReport, ServiceRequest, SliceDone
-from sluice.table_config import TableConfig
+from sluice.batch.claim import PendingObject, TableState
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import Outcome
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig
+from sluice.lane.machine import LaneState
+from sluice.ledger.records import ManifestPointer
+from sluice.objects import ObjectId
+from sluice.services.requests import ServiceError, ServiceReport, ServiceRequest, SliceDone
 
 
 class Ledger(Protocol):

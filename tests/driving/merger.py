@@ -7,12 +7,12 @@ from collections import defaultdict
 from types import MappingProxyType
 from typing import Any, Callable, DefaultDict, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
-from sluice.identity import ObjectId
-from sluice.manifest import Manifest
-from sluice.outcome import ObjectError, Outcome
-from sluice.service_requests import PURGE, ServiceReport, SliceDone
-from sluice.table_config import TableConfig
-from sluice_spark.lane_lost import LaneLost
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import ObjectError, Outcome
+from sluice.config.table import TableConfig
+from sluice.objects import ObjectId
+from sluice.services.requests import PURGE, ServiceReport, SliceDone
+from sluice_spark.errors import LaneLost
 
 Key = Tuple[str, str]
 

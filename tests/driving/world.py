@@ -16,21 +16,20 @@ from ledger_table_schema import create_ledger_table
 
 from driving.clock import ManualClock
 from driving.merger import FakeMerger, Tables
-from sluice import ledger_items as items
-from sluice.configuration import Configuration
-from sluice.identity import ObjectId
-from sluice.lane_config import LaneConfig
-from sluice.ledger_records import AdmittedObject
-from sluice.manifest import Manifest
-from sluice.outcome import Outcome
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import Outcome
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject
+from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key
-from sluice.table_rule import TableRule
-from sluice_aws.ledger import Ledger
-from sluice_spark.assembly import Ports, run_loop
-from sluice_spark.lane_hold import LaneHold
-from sluice_spark.run_identity import RunIdentity
-from sluice_spark.run_log import RunLog
-from sluice_spark.run_loop import RunEnd, RunLoop
+from sluice_aws.ledger.ledger import Ledger
+from sluice_spark.log import RunLog
+from sluice_spark.run.assembly import Ports, run_loop
+from sluice_spark.run.hold import LaneHold, RunIdentity
+from sluice_spark.run.loop import RunEnd, RunLoop
 
 LANE = "main"
 

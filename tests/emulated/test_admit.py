@@ -28,21 +28,20 @@ from function_world import (  # noqa: F401
     world,
 )
 
-from sluice.avro_schema import fingerprint
-from sluice.events import parse_body
-from sluice.identity import ObjectId
-from sluice.lane import IDLE, STARTING
-from sluice.table_rule import TableRule
-from sluice_aws.admission import Admission
+from sluice.admission.notices import parse_body
+from sluice.config.table import TableRule
+from sluice.lane.machine import IDLE, STARTING
+from sluice.objects import ObjectId
+from sluice.schema.avro import fingerprint
+from sluice.schema.history import StoredColumns
+from sluice_aws.admission.admit import Admission
+from sluice_aws.admission.heads import FIRST_READ_BYTES, Heads
+from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
-from sluice_aws.config_store import PUSHES, ConfigurationMissing
-from sluice_aws.heads import FIRST_READ_BYTES, Heads
-from sluice_aws.ledger import Ledger
-from sluice_aws.objects import Objects
-from sluice.schema_history import StoredColumns
-from sluice_aws.schema_history_store import SchemaHistory
-from sluice_aws.schema_fit import schema_fit
-from sluice_aws.schema_store import SchemaStore
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import PUSHES, ConfigurationMissing
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.settings import Settings
 
 
@@ -358,7 +357,7 @@ def test_a_wake_that_fails_fails_the_invocation_because_nobody_was_told(world, m
     def refuse(self, lane):
         raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "busy"}}, "UpdateItem")
 
-    monkeypatch.setattr("sluice_aws.ledger_lanes.LaneLedger.wake", refuse)
+    monkeypatch.setattr("sluice_aws.ledger.lanes.LaneLedger.wake", refuse)
     with pytest.raises(ClientError):
         handler(sqs_event(s3_body(id)), context())
     assert world.record(id).state == "pending"

@@ -7,16 +7,16 @@ from announce.handler import handler
 from function_world import REGION, Recorder, context, failed_items, world  # noqa: F401
 from reconcile.handler import handler as reconcile
 
-from sluice.announcing import MAX_DETAIL_BYTES, announcement, batch_seconds, lane_metrics, newly_committed
-from sluice.identity import ObjectId
-from sluice.ledger_items import PENDING
-from sluice.ledger_records import AdmittedObject
-from sluice.manifest import Manifest, ManifestObject, TablePart
-from sluice.outcome import COMMITTED, Outcome
-from sluice.table_config import TableConfig
-from sluice_aws import ledger_codec as codec
-from sluice_aws.announcer import AnnouncementRefused, Announcer
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.table import TableConfig
+from sluice.ledger.announcement import MAX_DETAIL_BYTES, announcement, batch_seconds, lane_metrics, newly_committed
+from sluice.ledger.keys import PENDING
+from sluice.ledger.records import AdmittedObject
+from sluice.objects import ObjectId
+from sluice_aws.announce import AnnouncementRefused, Announcer
 from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger import expressions as codec
 
 BATCH = {
     "pk": "batch#b-1", "sk": "batch", "batch": "b-1", "state": "committed", "lane": "main", "run": "run-1", "objects": 3, "bytes": 4096,

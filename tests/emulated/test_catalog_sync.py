@@ -7,13 +7,13 @@ import pytest
 from botocore.exceptions import ClientError
 from catalog_world import ARTIST, SILVER, artists, world  # noqa: F401
 
-from sluice.catalog_changes import NameTaken, PartitionKeysDiffer
-from sluice.catalog_names import CatalogRule
-from sluice.catalog_partitions import CREATE_BATCH
-from sluice.catalog_views import decoded
-from sluice.source_comments import source_comments
-from sluice.table_config import MOR
-from sluice_aws.glue_catalog import CatalogDenied, GlueCatalog
+from sluice.catalog.partitions import CREATE_BATCH
+from sluice.catalog.plan import NameTaken, PartitionKeysDiffer
+from sluice.catalog.tables import source_comments
+from sluice.catalog.views import decoded
+from sluice.config.catalog import CatalogRule
+from sluice.config.table import MOR
+from sluice_aws.catalog.glue import CatalogDenied, GlueCatalog
 
 DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
 

@@ -4,9 +4,8 @@ import pytest
 from emulated_stack import SHARED, stack, told  # noqa: F401  # fixtures
 from silver_tables import put_tables
 
-from sluice.configuration import Configuration
-from sluice.table_config import MOR
-from sluice.table_rule import TableRule
+from sluice.config.document import Configuration
+from sluice.config.table import MOR, TableRule
 from sluice_cli.main import run
 
 

@@ -3,9 +3,9 @@
 import pytest
 from emulated_stack import NOW, REGION, invoked, stack, told  # noqa: F401  # fixtures
 
-from sluice import ledger_items as items
-from sluice.manifest import Manifest, ManifestObject, TablePart
-from sluice.outcome import COMMITTED, Outcome
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.ledger import keys as items
 from sluice_cli.main import run
 
 TABLES = """

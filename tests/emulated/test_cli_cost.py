@@ -3,8 +3,8 @@
 import pytest
 from emulated_stack import SHARED, cloudformation, stack, told  # noqa: F401
 
-from sluice import prices
-from sluice_aws.job_runs import Billed
+from sluice import cost as prices
+from sluice_aws.lanes.job_runs import Billed
 from sluice_cli.main import run
 
 
@@ -20,7 +20,7 @@ def test_the_last_runs_are_told_with_what_they_are_billed_for(stack, capsys, mon
         )
     bills = {"run-1": Billed("run-1", 1.0, 4.0, 0.0), "run-2": None}
     monkeypatch.setattr(
-        "sluice_aws.job_runs.JobRuns.billed",
+        "sluice_aws.lanes.job_runs.JobRuns.billed",
         lambda self, job_run_id: bills[
             emr.get_job_run(applicationId=application, jobRunId=job_run_id)["jobRun"]["name"]
         ],

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from emulated_stack import stack, told  # noqa: F401  # fixtures
 
-from sluice import ledger_items as items
-from sluice.routing import classify
-from sluice_cli.config_source import read_tables
+from sluice.admission.routing import classify
+from sluice.ledger import keys as items
+from sluice_cli.config.source import read_tables
 from sluice_cli.main import run
 
 BRONZE = Path(__file__).resolve().parents[1] / "data" / "tickit_small" / "bronze"

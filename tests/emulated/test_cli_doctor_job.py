@@ -9,12 +9,11 @@ import pytest
 from emulated_stack import stack  # noqa: F401  # a fixture
 from trial_reports import GOOD, MISSING
 
-from sluice.engine_report import EngineReport
-from sluice.trial import FAILED, RUNNING, TrialError, scratch_prefix, trial_report_key
-from sluice_aws.objects import Objects
-from sluice_cli import engine_trial
+from sluice.engine.report import FAILED, RUNNING, EngineReport, TrialError, scratch_prefix, trial_report_key
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
 from sluice_cli.main import run
-from sluice_cli.target import Target
+from sluice_cli.ops import engine as engine_trial
 
 
 class Emr:

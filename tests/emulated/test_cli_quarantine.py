@@ -7,17 +7,15 @@ import fastavro
 import pytest
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
 
-from sluice import ledger_items as items
-from sluice.configuration import Configuration
-from sluice.ledger_records import Decision
-from sluice.log_restart import LOG_RESTARTED
-from sluice.manifest import ManifestObject, TablePart, open_manifest
-from sluice.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
-from sluice.row_errors import RowError, to_lines
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowError, RowErrorCount, to_lines
+from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig, TableRule
+from sluice.ledger import keys as items
+from sluice.ledger.records import Decision
 from sluice.silver_keys import manifest_key, rows_key
-from sluice.table_config import TableConfig
-from sluice.table_rule import TableRule
-from sluice_aws.unparking import Unparked, unpark
+from sluice_aws.admission.reassign import Unparked, unpark
 from sluice_cli.main import run
 
 TABLES = """

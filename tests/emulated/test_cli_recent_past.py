@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from emulated_stack import NOW, stack  # noqa: F401  # a fixture
 from rich.console import Console
 
-from sluice import ledger_items as items
-from sluice_cli import top_command
+from sluice.ledger import keys as items
 from sluice_cli.main import run
+from sluice_cli.status import top as top_command
 
 
 class Elements(HTMLParser):

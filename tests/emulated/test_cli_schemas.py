@@ -6,11 +6,10 @@ import pytest
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, avro, decimal, judged
 
-from sluice.avro_schema import read_writer_schema
-from sluice.schema_history import StoredColumns, seen_key, stored_key
-from sluice_aws.objects import Objects
-from sluice_aws.schema_history_store import LOOK_AGAIN_MS, ColumnsAtHand, SchemaHistory
-from sluice_aws.schema_store import SchemaStore
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.history import StoredColumns, seen_key, stored_key
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import LOOK_AGAIN_MS, ColumnsAtHand, SchemaHistory, SchemaStore
 from sluice_cli.main import run
 
 TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"

@@ -3,11 +3,11 @@
 import pytest
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401
 
-from sluice.configuration import Configuration
-from sluice.outcome import COMMITTED, Outcome
-from sluice.service_config import Pace, ServicePolicy
-from sluice.service_requests import ServiceError, ServiceReport
-from sluice.table_rule import TableRule
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.document import Configuration
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.table import TableRule
+from sluice.services.requests import ServiceError, ServiceReport
 from sluice_cli.main import run
 
 TABLE = "shop.orders"

@@ -7,9 +7,9 @@ from emulated_stack import SHARED, cloudformation, invoked, stack  # noqa: F401
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
-from sluice.lane import HALT_AFTER, HALTED, IDLE, PAUSED
-from sluice_cli import standstill_command
+from sluice.lane.machine import HALT_AFTER, HALTED, IDLE, PAUSED
 from sluice_cli.main import run
+from sluice_cli.ops import standstill as standstill_command
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,14 +6,14 @@ import xml.etree.ElementTree as ET
 import pytest
 from emulated_stack import NOW, stack, told  # noqa: F401  # fixtures
 
-from sluice import ledger_items as items
-from sluice.ledger_records import AdmittedObject
-from sluice.manifest import ManifestObject, TablePart, open_manifest
-from sluice.outcome import COMMITTED, ObjectError, Outcome, Stage
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
+from sluice.config.table import TableConfig
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice.table_config import TableConfig
 from sluice_cli.main import run
-from sluice_cli.points_in_time import iso
+from sluice_read.moments import iso
 
 CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"), ("v",))
 NASTY = ["", "NULL", "qu\"o'te", "東京/=+& ", "<b>\x1b[2J", "-5"]

@@ -6,13 +6,13 @@ from function_world import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key,
 from iam_enforcement import Role, enforced
 from job_role import BY_OTHERS, UNSEEN, job_grants, job_names
 
-from sluice.identity import ObjectId
-from sluice.outcome import ObjectError
-from sluice.service_requests import PURGE
-from sluice_aws.config_store import ConfigStore
-from sluice_aws.objects import Objects
-from sluice_spark.manifest_store import ManifestStore
-from sluice_spark.object_errors import leave_error, read_set_aside
+from sluice.batch.outcome import ObjectError
+from sluice.objects import ObjectId
+from sluice.services.requests import PURGE
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.manifests import ManifestStore
+from sluice_aws.s3.objects import Objects
+from sluice_spark.merge.set_aside import leave_error, read_set_aside
 
 TABLE = "shop.orders"
 IN_PYTHON = [grant for grant in job_grants() if grant not in {("WriteSilver", "s3:DeleteObject"), *UNSEEN, *BY_OTHERS}]

@@ -12,20 +12,17 @@ import pytest
 from driving.world import LANE, emulated_dynamodb
 from moto import mock_aws
 
-from sluice.batch_documents import UnreadableManifest
+from sluice.batch.manifest import TablePart, UnreadableManifest, open_manifest
+from sluice.batch.outcome import ObjectError, Outcome
+from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
-from sluice.manifest import TablePart, open_manifest
-from sluice.outcome import ObjectError, Outcome
-from sluice.table_config import TableConfig
-from sluice_aws.ledger import Ledger
-from sluice_aws.objects import Objects
-from sluice_spark.arguments import Arguments, parse
-from sluice_spark.driver import EXIT_OK, drive, settings_of
-from sluice_spark.manifest_store import ManifestStore
-from sluice_spark.profile import Profile
-from sluice_spark.run_identity import UnknownJobRun, job_run_id_from, job_run_id_of_application
-from sluice_spark.run_log import RunLog
-from sluice_spark.session import SparkProcess, required_settings, task_cores
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.manifests import ManifestStore
+from sluice_aws.s3.objects import Objects
+from sluice_spark.engine.session import SparkProcess, required_settings, task_cores
+from sluice_spark.log import Profile, RunLog
+from sluice_spark.run.driver import EXIT_OK, Arguments, drive, parse, settings_of
+from sluice_spark.run.hold import UnknownJobRun, job_run_id_from, job_run_id_of_application
 
 TOLD = [
     "--lane",

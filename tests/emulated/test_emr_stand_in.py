@@ -16,14 +16,14 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sluice_cli.archives import tar_gz_bytes
+from sluice_deploy.release import tar_gz_bytes
 from sluice_local.emr.api import serve
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
 from sluice_local.emr.stand_in import StandIn, start_stand_in
-from sluice_local.java import Java
-from sluice_local.python_image import PythonImage
-from sluice_local.spark_image import SparkImage
+from sluice_local.images.java import Java
+from sluice_local.images.pythons import PythonImage
+from sluice_local.images.spark import SparkImage
 
 # Stands where java does: runs the entry point with the driver's Python, as SparkSubmit does.
 FAKE_JAVA = """#!{python} -S

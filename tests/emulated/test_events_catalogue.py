@@ -13,10 +13,10 @@ from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 from sync_catalog.handler import handler as sync_catalog
 
-from sluice.events import parse_body
-from sluice.identity import ObjectId
-from sluice.lane import IDLE, STARTING
-from sluice.table_rule import TableRule
+from sluice.admission.notices import parse_body
+from sluice.config.table import TableRule
+from sluice.lane.machine import IDLE, STARTING
+from sluice.objects import ObjectId
 
 EVENTS = Path(__file__).resolve().parents[2] / "events"
 FUNCTIONS = {

@@ -11,21 +11,19 @@ import pytest
 from botocore.exceptions import ClientError
 from ledger_table_schema import create_ledger_table
 
-from sluice import ledger_items as items
-from sluice.configuration import Configuration
-from sluice.identity import ObjectId
-from sluice.ledger_records import AdmittedObject, Decision, wakes
-from sluice.log_restart import LOG_RESTARTED
-from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
-from sluice.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome
+from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig, TableRule
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject, Decision, wakes
+from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key
-from sluice.table_config import TableConfig
-from sluice.table_rule import TableRule
-from sluice_aws.ledger import Ledger
-from sluice_aws.ledger_batches import BatchTaken
-from sluice_aws.ledger_settling import ForeignObjects, UnsettledParts
-from sluice_aws.ledger_table import LedgerBusy
-from sluice_aws.unparking import Unparked, unpark
+from sluice_aws.admission.reassign import Unparked, unpark
+from sluice_aws.ledger.batches import BatchTaken, ForeignObjects, UnsettledParts
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.table import LedgerBusy
 
 NOW = 1_700_000_000_000
 LANE = "main"

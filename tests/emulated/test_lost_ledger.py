@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
 
-from sluice.identity import ObjectId
-from sluice.manifest import Manifest
-from sluice.outcome import Outcome
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import Outcome
+from sluice.objects import ObjectId
 
 MANIFESTS = "_sluice/manifests/"
 

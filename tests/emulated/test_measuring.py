@@ -11,23 +11,22 @@ from admit.handler import handler as admit
 from function_world import Recorder, avro, context, key, s3_body, sqs_event, world  # noqa: F401
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
-from sluice_local.overlay import read_template
 
-from sluice.backlog import Backlog, backlog
-from sluice.claiming import PendingObject, TableState
-from sluice.configuration import Configuration
-from sluice.identity import ObjectId
-from sluice.lane import HALT_AFTER, PAUSED
-from sluice.manifest import Manifest, ManifestObject, TablePart
-from sluice.prices import spark_usd
-from sluice.table_rule import TableRule
-from sluice_aws.announcer import Announcer
-from sluice_aws.catalog_requests import CatalogRequests
-from sluice_aws.config_store import ConfigStore
-from sluice_aws.job_runs import JobRuns
-from sluice_aws.measuring import Measures
-from sluice_aws.objects import Objects
+from sluice.batch.claim import Backlog, PendingObject, TableState, backlog
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.cost import spark_usd
+from sluice.lane.machine import HALT_AFTER, PAUSED
+from sluice.objects import ObjectId
+from sluice_aws.announce import Announcer
+from sluice_aws.catalog.sync import CatalogRequests
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.lanes.supervise import Measures
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
 from sluice_aws.telemetry import telemetry_of
+from sluice_local.stack.overlay import read_template
 
 NOW = 1_700_000_000_000
 TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
@@ -157,7 +156,7 @@ def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
         event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: told.append((metric, n, dimensions))
     )
     plan = SimpleNamespace(to_dict=lambda: {"changed": True, "tables": [{"partitions": {"added": 2}}]})
-    monkeypatch.setattr("sluice_aws.catalog_requests.configured_table", lambda *_: None)
+    monkeypatch.setattr("sluice_aws.catalog.sync.configured_table", lambda *_: None)
     CatalogRequests(
         sync=SimpleNamespace(sync=lambda *_: plan),
         configuration=SimpleNamespace(load_or_last=lambda _: None),

@@ -7,18 +7,18 @@ import pytest
 from function_world import TOPIC, Recorder, context, world  # noqa: F401
 from plan_services.handler import handler
 
-from sluice.execution_policy import Scope
-from sluice.job_request import JobEnvironment, start_job_run, state_machine_parameters
-from sluice.lane import IDLE, STARTING
-from sluice.lane_config import LaneConfig
-from sluice.outcome import COMMITTED, Outcome
-from sluice.service_config import Pace, ServicePolicy
-from sluice.service_planning import Asked, new_request_id
-from sluice.service_requests import COMPACTION, ServiceError
-from sluice.table_rule import TableRule
-from sluice_aws import service_planner
-from sluice_aws.service_planner import FOLLOWED_FOR_MS, ServicePlanner
-from sluice_aws.starting import Starter
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.lane import LaneConfig
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.table import TableRule
+from sluice.lane.job_policy import Scope
+from sluice.lane.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice.lane.machine import IDLE, STARTING
+from sluice.services.planning import Asked, new_request_id
+from sluice.services.requests import COMPACTION, ServiceError
+from sluice_aws.lanes.start import Starter
+from sluice_aws.services import planner as service_planner
+from sluice_aws.services.planner import FOLLOWED_FOR_MS, ServicePlanner
 
 NOW = 1_700_000_000_000
 MINUTE = 60_000

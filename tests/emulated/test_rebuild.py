@@ -6,14 +6,14 @@ import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
 from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
 
-from sluice import ledger_items as items
-from sluice.manifest import Manifest, ManifestObject, TablePart
-from sluice.outcome import COMMITTED, Outcome
-from sluice.schema_history import stored_key
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.table import TableRule
+from sluice.ledger import keys as items
+from sluice.schema.history import stored_key
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice.table_rule import TableRule
-from sluice_aws.ledger_rebuilding import LaneNotPaused, RebuildingLedger
-from sluice_aws.moving import Mover
+from sluice_aws.ledger.tables import LaneNotPaused, RebuildingLedger
+from sluice_aws.s3.move_prefix import Mover
 from sluice_cli.main import run
 
 TABLE, TOPIC = "crm.user", "crm.public.user"

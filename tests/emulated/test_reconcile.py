@@ -6,13 +6,13 @@ from botocore.exceptions import ClientError
 from function_world import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event, world  # noqa: F401
 from reconcile.handler import handler
 
-from sluice.lane import STARTING
-from sluice.lane_config import LaneConfig
-from sluice.ledger_records import AdmittedObject, Decision
-from sluice.table_rule import TableRule
-from sluice_aws import reconciler
-from sluice_aws.objects import Objects
-from sluice_aws.sweeping import ObjectScan
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
+from sluice.lane.machine import STARTING
+from sluice.ledger.records import AdmittedObject, Decision
+from sluice_aws.admission import reconcile as reconciler
+from sluice_aws.admission.reconcile import ObjectScan
+from sluice_aws.s3.objects import Objects
 
 LONG = 400_000  # milliseconds: more than reconcile reserves
 

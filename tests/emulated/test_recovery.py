@@ -6,18 +6,18 @@ import json
 from dataclasses import replace
 
 import pytest
-from emulated_stack import invoked, stack, told  # noqa: F401  # fixtures
 from driving.world import LANE, World, configuration, emulated_dynamodb
+from emulated_stack import invoked, stack, told  # noqa: F401  # fixtures
 from ledger_table_schema import create_ledger_table
 
-from sluice.ledger_recovery import Recovery
-from sluice.log_restart import LOG_RESTARTED
-from sluice.manifest import Manifest, ManifestObject, TablePart
-from sluice.outcome import ObjectError, Outcome, RowErrorCount
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
+from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.config.table import TableRule
+from sluice.ledger.recovery import Recovery
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice.table_rule import TableRule
+from sluice_aws.ledger.ledger import Ledger
 from sluice_cli.main import run
-from sluice_aws.ledger import Ledger
 
 TABLES = ("shop.orders", "shop.customers", "shop.lines")
 # What only notices and people knew; and the generation that a part was claimed under which returned: the manifest of the batch that merged it has it.

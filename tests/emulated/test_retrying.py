@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
 
-from sluice.ledger_records import RETRIED, Decision
-from sluice.outcome import Outcome
+from sluice.batch.outcome import Outcome
+from sluice.ledger.records import RETRIED, Decision
 
 
 @pytest.fixture()

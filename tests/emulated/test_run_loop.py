@@ -7,17 +7,16 @@ from dataclasses import replace
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb, two_threads
 
-from sluice.configuration import Configuration
-from sluice.engine_report import EngineDoesNotFit, NoBundle
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.engine.report import EngineDoesNotFit, NoBundle
 from sluice.errors import SluiceError
-from sluice.execution_policy import scope_of
-from sluice.lane import IDLE, PAUSED, RUNNING
-from sluice.supervision import NOTHING, START, next_step
-from sluice.table_rule import TableRule
-from sluice_spark.lane_lost import LaneLost
-from sluice_spark.run_identity import RunIdentity
-from sluice_spark.run_loop import LOST, REFUSED, RELEASED
-from sluice_spark.spark_died import SparkDied
+from sluice.lane.job_policy import scope_of
+from sluice.lane.machine import IDLE, PAUSED, RUNNING
+from sluice.lane.supervision import NOTHING, START, next_step
+from sluice_spark.errors import LaneLost, SparkDied
+from sluice_spark.run.hold import RunIdentity
+from sluice_spark.run.loop import LOST, REFUSED, RELEASED
 
 
 @pytest.fixture

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 from ledger_table_schema import create_ledger_table
 
-from sluice.claiming import TableState
-from sluice.ledger_items import service_key, table_key
-from sluice.identity import ObjectId
-from sluice.ledger_records import AdmittedObject
-from sluice.lane import HALT_AFTER
-from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
-from sluice.outcome import COMMITTED, Outcome
-from sluice.service_requests import (
+from sluice.batch.claim import TableState
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.table import TableConfig
+from sluice.lane.machine import HALT_AFTER
+from sluice.ledger.keys import service_key, table_key
+from sluice.ledger.records import AdmittedObject
+from sluice.objects import ObjectId
+from sluice.services.planning import executable_at, impossible, plan_services
+from sluice.services.policy import since
+from sluice.services.requests import (
     CLEANING,
     COMPACTION,
     DONE,
@@ -32,11 +35,8 @@ from sluice.service_requests import (
     start,
     withdraw,
 )
-from sluice.service_turns import executable_at, impossible, plan_services
 from sluice.silver_keys import manifest_key
-from sluice.since_service import since
-from sluice.table_config import TableConfig
-from sluice_aws.ledger import Ledger
+from sluice_aws.ledger.ledger import Ledger
 
 NOW, MINUTE = 1_700_000_000_000, 60_000
 LANE, TABLE = "main", "shop.orders"

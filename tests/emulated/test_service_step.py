@@ -6,11 +6,10 @@ import pytest
 from driving.mortality import Killed, Mortality
 from driving.world import LANE, World, configuration, emulated_dynamodb
 
-from sluice.lane import HALT_AFTER, IDLE
-from sluice.service_requests import COMPACTION, DONE, FAILED, PURGE, REQUESTED
-from sluice_spark.lane_lost import LaneLost
-from sluice_spark.run_loop import LOST, RELEASED
-from sluice_spark.spark_died import SparkDied
+from sluice.lane.machine import HALT_AFTER, IDLE
+from sluice.services.requests import COMPACTION, DONE, FAILED, PURGE, REQUESTED
+from sluice_spark.errors import LaneLost, SparkDied
+from sluice_spark.run.loop import LOST, RELEASED
 
 ORDERS, CUSTOMERS = "shop.orders", "shop.customers"
 
@@ -156,7 +155,7 @@ def test_a_lane_with_a_service_in_back_off_is_released_and_due_when_it_is_over(w
 
 
 def test_a_service_that_no_repetition_helps_is_given_up_and_ingest_goes_on(world):
-    from sluice_spark.hudi_errors import ServiceNotForTable
+    from sluice_spark.errors import ServiceNotForTable
 
     ask(world, service=PURGE)
     world.merger.serving[ORDERS] = [ServiceNotForTable("not for this table", service=PURGE, table=ORDERS)]

@@ -33,18 +33,18 @@ from services_machine import (
 )
 from statelint.linter import Linter
 
-from sluice.cost_model import Assumptions
-from sluice.job_request import execution_timeout_min, state_machine_parameters
-from sluice.lane_config import LaneConfig
-from sluice.ledger_items import lane_key, table_key
-from sluice.service_planning import next_pause_s
-from sluice.service_policy import CATALOG
-from sluice_aws import service_planner
-from sluice_aws.glue_catalog import CatalogRaced
-from sluice_aws.ledger_table import LedgerBusy
-from sluice_aws.ledger_tables import SERVICE_PREFIX
-from sluice_aws.timeline import NoSuchCommit
-from sluice_local.start_and_wait import request_of
+from sluice.config.lane import LaneConfig
+from sluice.cost import Assumptions
+from sluice.lane.job_request import execution_timeout_min, state_machine_parameters
+from sluice.ledger.keys import lane_key, table_key
+from sluice.services.planning import next_pause_s
+from sluice.services.policy import CATALOG
+from sluice_aws.catalog.glue import CatalogRaced
+from sluice_aws.ledger.table import LedgerBusy
+from sluice_aws.ledger.tables import SERVICE_PREFIX
+from sluice_aws.s3.timelines import NoSuchCommit
+from sluice_aws.services import planner as service_planner
+from sluice_local.stack.start_and_wait import request_of
 
 
 def test_the_definition_is_a_state_machine():

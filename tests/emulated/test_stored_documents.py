@@ -3,14 +3,14 @@
 import pytest
 from function_world import ARTIFACTS, BRONZE, SCHEMA, SILVER, Recorder, avro, key, world  # noqa: F401
 
-from sluice.avro_schema import fingerprint
-from sluice.configuration import Configuration
-from sluice.identity import ObjectId
-from sluice.table_rule import TableRule
-from sluice_aws.config_store import ConfigStore, ConfigurationUnreadable
-from sluice_aws.heads import read_head
-from sluice_aws.objects import Objects, Unchanged
-from sluice_aws.schema_store import SchemaStore
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.objects import ObjectId
+from sluice.schema.avro import fingerprint
+from sluice_aws.admission.heads import read_head
+from sluice_aws.s3.configuration import ConfigStore, ConfigurationUnreadable
+from sluice_aws.s3.objects import Objects, Unchanged
+from sluice_aws.s3.schemas import SchemaStore
 
 
 def configuration(*topics):

@@ -8,15 +8,15 @@ from botocore.exceptions import ClientError
 from function_world import BRONZE, TOPIC, Recorder, avro, context, key, s3_body, sqs_event, world  # noqa: F401
 from supervise.handler import handler
 
-from sluice.job_request import start_job_run
-from sluice.lane import BACKOFF_MS, HALT_AFTER, HALTED, IDLE, RUNNING, STARTING, TOKEN_REPEAT_MS
-from sluice.lane_config import LaneConfig
-from sluice.supervision import new_run_id
+from sluice.config.lane import LaneConfig
+from sluice.lane.job_request import start_job_run
+from sluice.lane.machine import BACKOFF_MS, HALT_AFTER, HALTED, IDLE, RUNNING, STARTING, TOKEN_REPEAT_MS
+from sluice.lane.supervision import new_run_id
 from sluice_aws.clients import Clients
-from sluice_aws.job_runs import JobRuns
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.lanes.start import Starter
+from sluice_aws.lanes.supervise import LanesFailed, Supervisor
 from sluice_aws.settings import Settings
-from sluice_aws.starting import Starter
-from sluice_aws.supervisor import LanesFailed, Supervisor
 
 NOW = 1_700_000_000_000
 SCHEDULE = {"detail-type": "Scheduled Event", "source": "aws.events", "detail": {}}

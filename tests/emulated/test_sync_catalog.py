@@ -2,13 +2,11 @@
 
 import pytest
 from function_world import SILVER, context, world  # noqa: F401
-from sync_catalog.handler import handler
 from silver_tables import put_tables
+from sync_catalog.handler import handler
 
-from sluice.table_config import MOR
-from sluice.table_rule import TableRule
-from sluice_aws.catalog_requests import UnusableCatalogRequest
-from sluice_aws.configured_tables import NotConfigured
+from sluice.config.table import MOR, TableRule
+from sluice_aws.catalog.sync import NotConfigured, UnusableCatalogRequest
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 from emulated_aws import emulated_aws
 from silver_tables import SILVER, put_tables
 
-from sluice.timeline import COMPLETED, Instant, Timeline
-from sluice_aws.timeline import NoSuchCommit, TimelineReader
+from sluice.hudi.timeline import COMPLETED, Instant, Timeline
+from sluice_aws.s3.timelines import NoSuchCommit, TimelineReader
 
 
 @pytest.fixture(scope="module")

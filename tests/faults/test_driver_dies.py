@@ -10,7 +10,7 @@ from driving.mortality import Killed, Mortality
 from driving.world import LANE, World, configuration, emulated_dynamodb, two_threads
 from ledger_table_schema import create_ledger_table
 
-from sluice.lane import IDLE, wanted_at
+from sluice.lane.machine import IDLE, wanted_at
 from sluice.silver_keys import outcome_key
 
 pytestmark = pytest.mark.fault

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from localstack_exceptions import exceptions
-
 from judging.patience import patient
 from judging.running_stack import RunningStack, local_stack
-from sluice_local.emulators import Kind, chosen
+from localstack_exceptions import exceptions
+
+from sluice_local.emulators.choose import Kind, chosen
+from sluice_local.emulators.localstack import find_python313
 from sluice_local.errors import NoPython313
-from sluice_local.localstack_pythons import find_python313
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

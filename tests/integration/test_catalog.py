@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-
 from judging.running_stack import REPOSITORY, RunningStack
-from sluice.catalog_views import decoded
+
+from sluice.catalog.views import decoded
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

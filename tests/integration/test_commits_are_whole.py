@@ -4,14 +4,14 @@ import re
 import secrets
 
 import pytest
-
 from judging.running_stack import RunningStack
+
+from sluice_aws.stack import Target
 from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.stack import table_rules
 from sluice_bench.tickit import Dataset
 from sluice_bench.tickit_rows import Sizes, row
-from sluice_cli.reading import read_table
-from sluice_cli.target import Target
+from sluice_read.reading import read_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 

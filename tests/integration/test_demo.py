@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
 from judging.patience import patient
 from judging.running_stack import REPOSITORY
+
 from sluice_bench.ledger_times import await_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

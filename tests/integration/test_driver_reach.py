@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from judging.patience import patient
 from judging.running_stack import RunningStack
+
 from sluice_bench import ledger_times
 from sluice_bench.debezium_objects import SOURCES
 from sluice_bench.stack import table_rules

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-
 from judging.patience import patient
 from judging.running_stack import REPOSITORY, RunningStack
-from sluice.events import EVENTBRIDGE, S3, Notice, parse_body
-from sluice.identity import ObjectId
-from sluice_local.emulators import Kind, chosen
+
+from sluice.admission.notices import EVENTBRIDGE, S3, Notice, parse_body
+from sluice.objects import ObjectId
+from sluice_local.emulators.choose import Kind, chosen
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

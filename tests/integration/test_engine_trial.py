@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-
 from judging.patience import patient
 from judging.running_stack import RunningStack
-from sluice.engine_report import REPORTS_PREFIX
-from sluice.trial import TRIALS_PREFIX
+
+from sluice.engine.report import REPORTS_PREFIX, TRIALS_PREFIX
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 

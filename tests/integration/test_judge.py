@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 
 import pytest
-
 from judging.cases import OTHERS, SIDE_OBJECTS, Case, pairwise
 from judging.fixture_sets import SetMissing, find_set
 from judging.readers import Reader, RustReader, SparkReader
 from judging.running_stack import RunningStack, local_stack
 from judging.session import Judgement, run_cases
-from sluice_local.jars import HUDI, ensure_jars
-from sluice_local.java import find_java
+
+from sluice_local.images.jars import HUDI, ensure_jars
+from sluice_local.images.java import find_java
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(1_800)]
 

@@ -20,7 +20,6 @@ from function_world import (
     key,
     s3_body,
     sqs_event,
-    world,
 )  # noqa: F401
 from iam_enforcement import ACCOUNT, Role, enforced
 from plan_services.handler import handler as plan_services
@@ -28,16 +27,15 @@ from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 from sync_catalog.handler import handler as sync_catalog
 
-from sluice import ledger_items as items
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.table import TableRule
 from sluice.errors import SluiceError
-from sluice.identity import ObjectId
-from sluice.outcome import COMMITTED, Outcome
-from sluice.schema_history import Judged, SeenSchema
-from sluice.service_config import Pace, ServicePolicy
-from sluice.table_rule import TableRule
-from sluice_aws.objects import Objects
-from sluice_aws.schema_history_store import SchemaHistory
-from sluice_aws.schema_store import SchemaStore
+from sluice.ledger import keys as items
+from sluice.objects import ObjectId
+from sluice.schema.history import Judged, SeenSchema
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 
 pytestmark = pytest.mark.integration
 NOTHING = tuple  # happens before a call

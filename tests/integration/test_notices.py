@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice_local.notices import FILE, license_of, notices
+from tools.notices import FILE, license_of, notices
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]

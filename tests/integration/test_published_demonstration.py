@@ -10,11 +10,11 @@ from typing import Any
 
 import fastavro
 import pytest
-
 from judging.patience import patient
 from judging.running_stack import RunningStack
-from sluice_cli.reading import read_table
+
 from sluice_read import NotRetained, Silver
+from sluice_read.reading import read_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 

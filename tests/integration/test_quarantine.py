@@ -5,9 +5,9 @@ import secrets
 from typing import Any
 
 import pytest
-
 from judging.running_stack import RunningStack
-from sluice_cli.reading import read_table
+
+from sluice_read.reading import read_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 

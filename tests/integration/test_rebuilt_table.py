@@ -5,11 +5,11 @@ import secrets
 from typing import Any
 
 import pytest
-
 from judging.running_stack import RunningStack
-from sluice_aws.ledger import Ledger
+
+from sluice_aws.ledger.ledger import Ledger
 from sluice_bench.ledger_times import await_until
-from sluice_cli.reading import read_table
+from sluice_read.reading import read_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -7,8 +7,9 @@ import struct
 import tarfile
 
 import pytest
-from sluice_cli.release import JOB_PYTHON, build_release, source_root
-from sluice_cli.wheels import Host, WheelsUnavailable
+
+from sluice_deploy.release import JOB_PYTHON, build_release, source_root
+from sluice_deploy.wheels import Host, WheelsUnavailable
 from sluice_local.cache import cache_directory
 
 pytestmark = pytest.mark.integration

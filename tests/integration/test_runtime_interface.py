@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 import samcli.local
 from judging.patience import patient
-from sluice_cli.release import source_root
-from sluice_local import children
+
+from sluice_deploy.release import source_root
+from sluice_local import processes as children
 from sluice_local.cache import cache_directory
 from sluice_local.emr.api import serve
 from sluice_local.emr.service import Service
-from sluice_local.emulators import start_emulator
-from sluice_local.events_world import client_maker, main, names, set_up
-from sluice_local.function_package import function_package
-from sluice_local.overlay import read_template
-from sluice_local.python_image import python_without_site, site_packages
+from sluice_local.emulators.choose import start_emulator
+from sluice_local.images.pythons import function_package, python_without_site, site_packages
+from sluice_local.stack.overlay import read_template
+from sluice_local.stack.sample_world import client_maker, main, names, set_up
 
 pytestmark = pytest.mark.integration
 ROOT = source_root()

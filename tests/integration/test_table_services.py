@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-
 from judging.patience import patient
 from judging.running_stack import RunningStack
-from sluice.service_requests import COMPACTION, DONE, FAILED
-from sluice_aws.ledger import Ledger
+
+from sluice.services.requests import COMPACTION, DONE, FAILED
+from sluice_aws.ledger.ledger import Ledger
 from sluice_bench.ledger_times import await_until, lane_item
 from sluice_bench.stack import table_rules
 from sluice_bench.tickit import Dataset, change_object
 from sluice_bench.tickit_rows import Sizes
-from sluice_cli.reading import read_table
+from sluice_read.reading import read_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -12,12 +12,12 @@ from typing import Any
 import fastavro
 import pyarrow.parquet as pq
 import pytest
-
 from judging.running_stack import RunningStack
-from sluice.manifest import Manifest
-from sluice.outcome import Outcome
+
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import Outcome
+from sluice_aws.stack import HOME_VARIABLE
 from sluice_cli.main import run
-from sluice_cli.target import HOME_VARIABLE
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 

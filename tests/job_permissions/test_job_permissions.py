@@ -19,27 +19,27 @@ from iam_enforcement import Role
 from job_role import BY_THE_JVM, UNSEEN, job_names
 from ledger_table_schema import create_ledger_table
 
-from sluice import ledger_items as items
-from sluice.configuration import Configuration
-from sluice.execution_policy import scope_of
-from sluice.identity import ObjectId
-from sluice.job_request import JobEnvironment, start_job_run
-from sluice.lane_config import LaneConfig
-from sluice.ledger_records import AdmittedObject
-from sluice.table_rule import TableRule
-from sluice_aws.ledger import Ledger
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
+from sluice.lane.job_policy import scope_of
+from sluice.lane.job_request import JobEnvironment, start_job_run
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject
+from sluice.objects import ObjectId
+from sluice_aws.ledger.ledger import Ledger
 from sluice_bench.ledger_times import await_until
-from sluice_cli.release import build_release, source_root, upload_release
-from sluice_cli.wheels import this_host
+from sluice_deploy.release import build_release, source_root, upload_release
+from sluice_deploy.wheels import this_host
 from sluice_local.cache import cache_directory
 from sluice_local.emr.spark_command import Cloud, Machine
 from sluice_local.emr.spark_runner import RunnerSettings
 from sluice_local.emr.stand_in import start_stand_in
-from sluice_local.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY
-from sluice_local.jars import ensure_jars, hudi_bundle
-from sluice_local.java import find_java
-from sluice_local.ministack import start_ministack
-from sluice_local.spark_image import build_image
+from sluice_local.emulators.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY
+from sluice_local.emulators.ministack import start_ministack
+from sluice_local.images.jars import ensure_jars, hudi_bundle
+from sluice_local.images.java import find_java
+from sluice_local.images.spark import build_image
 
 pytestmark = [pytest.mark.job_permissions, pytest.mark.spark, pytest.mark.timeout(600)]
 ROOT = source_root()

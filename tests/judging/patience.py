@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from sluice_local.emulators import Kind, chosen
+from sluice_local.emulators.choose import Kind, chosen
 
 VARIABLE = "SLUICE_TEST_PATIENCE"
 _OF_LOCALSTACK = 3.0  # its functions start, and its queues are looked at, more slowly

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from judging.cases import Case
 from judging.spark_rows import REPLY
-from sluice.table_config import COW
-from sluice_cli.values import rows_of
+from sluice.config.table import COW
+from sluice_read.values import rows_of
 
 
 class ReaderFailed(RuntimeError):
@@ -154,7 +154,7 @@ class RustReader:
         return True
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:
-        from sluice_cli.reading import read_table
+        from sluice_read.reading import read_table
 
         for table, path in tables.items():
             path.write_text("".join(row + "\n" for row in json_rows(read_table(self._place, table))), encoding="utf-8")

@@ -15,7 +15,7 @@ import yaml
 from boto3.dynamodb.types import TypeDeserializer
 
 from judging.patience import patient
-from sluice_cli.target import HOME_VARIABLE, STACK_VARIABLE, Target, local_file, local_target
+from sluice_aws.stack import HOME_VARIABLE, STACK_VARIABLE, Target, local_file, local_target
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SLUICE = "import sys; from sluice_cli.main import main; sys.exit(main())"  # what the console script does, also where it isn't installed

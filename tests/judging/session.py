@@ -12,8 +12,8 @@ from judging.fixture_sets import FixtureSet, Phase
 from judging.readers import Reader
 from judging.running_stack import RunningStack
 from judging.verdict import Verdict, judge
-from sluice.service_requests import COMPACTION
-from sluice.table_config import MOR
+from sluice.config.table import MOR
+from sluice.services.requests import COMPACTION
 
 LANE = "main"
 LINGER = "5m"  # readers take their time between two steps, and a run that ended meanwhile would have Spark start again

@@ -7,7 +7,8 @@ It shares no code with the product: its only facts are the path, the column `__d
 import json
 import sys
 
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 REPLY = "reply "
 TO_JSON = {

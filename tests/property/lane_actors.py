@@ -18,9 +18,8 @@ from lane_world import (
     job_number,
 )
 
-from sluice import lane as machine
-from sluice import supervision
-from sluice.lane import TOKEN_REPEAT_MS, wanted_at
+from sluice.lane import machine, supervision
+from sluice.lane.machine import TOKEN_REPEAT_MS, wanted_at
 
 Step = Tuple[str, World]
 

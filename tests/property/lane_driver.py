@@ -15,7 +15,7 @@ from lane_world import (
     planned,
 )
 
-from sluice import lane as machine
+from sluice.lane import machine
 
 SLICE = (-1,)  # stands where a batch does, for a slice of a table service: it carries no batch, and may be done again
 WRITE_ORDERS = {True: ("begin", "check", "complete"), False: ("check", "begin", "complete")}

@@ -10,7 +10,7 @@ from lane_actors import steps, troubles
 from lane_driver import CommittedTwice, could_commit, written_table
 from lane_world import ABSENT, COMMITTED, Left, Scenario, World
 
-from sluice import lane as machine
+from sluice.lane import machine
 
 TWO_WRITERS = "a table has at most one writer at a time"
 ONE_BATCH = "every committed object is in exactly one batch"

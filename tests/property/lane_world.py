@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Callable, FrozenSet, NamedTuple, Optional, Tuple
 
-from sluice import lane as machine
-from sluice import ledger_records, supervision
-from sluice.claiming import Budget, ClaimPlan, PendingObject, TableState, plan_claim
-from sluice.identity import ObjectId
-from sluice.lane import LaneState, Refused
-from sluice.table_config import TableConfig
+from sluice.batch.claim import Budget, ClaimPlan, PendingObject, TableState, plan_claim
+from sluice.config.table import TableConfig
+from sluice.lane import machine, supervision
+from sluice.lane.machine import LaneState, Refused
+from sluice.ledger import records as ledger_records
+from sluice.objects import ObjectId
 
 LANE = "main"
 ABSENT, PENDING, CLAIMED, COMMITTED = "absent", "pending", "claimed", "committed"

@@ -11,15 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shapes import CREATE, CREATE_SCHEMA, config, item, lines, wrapped
 
-from sluice.avro_schema import read_writer_schema
+from sluice.config.limits import MIB, Limits
 from sluice.errors import SluiceError
-from sluice.limits import MIB, Limits
-from sluice.parquet_footer import read_footer
-from sluice_aws.avro_heads import parse_header
-from sluice_aws.objects import Head
-from sluice_spark.decoding import decode, read_or_refused
-from sluice_spark.json_records import json_schemas
-from sluice_spark.reader_plan import plan_read
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.decode import decode, read_or_refused
+from sluice_formats.json_records import json_schemas
+from sluice_formats.parquet_footer import read_footer
+from sluice_spark.merge.plan import plan_read
 
 TABLE = config(limits=Limits(decoded_bytes=8 * MIB, block_bytes=4 * MIB))
 FLAT = {"id": 1, "v": "x", "__op": "c", "__deleted": "false", "__source_ts_ms": 5}

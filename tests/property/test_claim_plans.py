@@ -7,9 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.claiming import Budget, PendingObject, TableState, plan_claim
-from sluice.identity import ObjectId
-from sluice.table_config import TableConfig
+from sluice.batch.claim import Budget, PendingObject, TableState, plan_claim
+from sluice.config.table import TableConfig
+from sluice.objects import ObjectId
 
 NOW = 1_000_000
 TABLES = ("shop.a", "shop.b", "shop.c")

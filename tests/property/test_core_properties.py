@@ -7,18 +7,18 @@ from urllib.parse import quote, quote_plus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.allowed_names import TOPIC
-from sluice.avro_schema import read_writer_schema
-from sluice.column_types import RowSchema, decimal_column, plain_column
-from sluice.configuration import Configuration
+from sluice.admission.notices import MAX_EXCERPT, parse_body
+from sluice.admission.routing import CHANGE_FILE, IGNORED, UNROUTABLE, classify
+from sluice.changes.position import encode
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
 from sluice.errors import Incompatible, SluiceError, Unordered
-from sluice.events import MAX_EXCERPT, parse_body
-from sluice.identity import ObjectId
-from sluice.lane_config import LaneConfig
-from sluice.position import encode
-from sluice.routing import CHANGE_FILE, IGNORED, UNROUTABLE, classify
-from sluice.schema_evolution import merge_schemas
-from sluice.table_rule import TableRule
+from sluice.names import TOPIC
+from sluice.objects import ObjectId
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import RowSchema, decimal_column, plain_column
+from sluice.schema.evolution import merge_schemas
 
 NUMBERS = st.integers(0, 2**63 - 1)
 GENERATIONS = st.integers(0, 9_999)

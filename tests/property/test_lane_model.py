@@ -13,9 +13,8 @@ import pytest
 from lane_explorer import CLAIMED_IN_THE_END, NO_LOST_WAKE_UP, ONE_BATCH, TWO_WRITERS, explore
 from lane_world import CHECK_BEFORE_COMPLETE, Left, Protocol, Scenario
 
-from sluice import lane as machine
-from sluice import supervision
-from sluice.ledger_records import NEW
+from sluice.lane import machine, supervision
+from sluice.ledger.records import NEW
 
 ONE = ("shop.a",)
 SAME, TWO = ("shop.a", "shop.a"), ("shop.a", "shop.b")

@@ -7,8 +7,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.log_restart import Mark, SeenObject, judge
-from sluice.position import POSTGRES, encode
+from sluice.changes.log_restart import Mark, SeenObject, judge
+from sluice.changes.position import POSTGRES, encode
 
 MIB = 1024**2
 START, RESTART = 20 * 1024 * MIB, 30 * MIB

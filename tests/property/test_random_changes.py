@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluice.folding import EVERY_COLUMN, NEVER, Change, Row, folded
-
+from sluice.changes.row_history import EVERY_COLUMN, NEVER, Change, Row, folded
 
 SEEDS = st.integers(0, 2**48)
 

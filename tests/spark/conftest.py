@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def java_environment() -> dict[str, str]:
     """Where Java is, and what Python workers need to find the sources."""
-    from sluice_local.java import find_java
+    from sluice_local.images.java import find_java
 
     found = {"JAVA_HOME": str(find_java(os.environ).home)}
     found["PYSPARK_PYTHON"] = found["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -37,7 +37,7 @@ def jars() -> list[Path]:
     named = os.environ.get("SLUICE_JARS")
     if named:
         return [Path(jar) for jar in named.split(os.pathsep)]
-    from sluice_local.jars import ensure_jars
+    from sluice_local.images.jars import ensure_jars
 
     return ensure_jars()
 
@@ -47,8 +47,9 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator["objec
     """The session, with the settings that a driver makes its own with."""
     os.environ.update(java_environment)
     from pyspark.sql import SparkSession
+
     from sluice_local.emr.spark_command import JVM_OPTIONS
-    from sluice_spark.session import required_settings
+    from sluice_spark.engine.session import required_settings
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
     settings = {

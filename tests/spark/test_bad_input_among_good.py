@@ -7,8 +7,7 @@ import dataclasses
 from bad_input import CASES, LIMITS, avro, change
 from workbench import Workbench, table
 
-from sluice.outcome import COMMITTED
-from sluice.row_errors import from_lines
+from sluice.batch.outcome import COMMITTED, from_lines
 from sluice.silver_keys import rows_key
 
 

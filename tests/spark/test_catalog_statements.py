@@ -8,11 +8,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from sluice.catalog_columns import columns_of_commit, spark_schema
-from sluice.catalog_tables import Wish, names_of
-from sluice.table_config import COW, MOR, TableConfig
-from sluice.table_ddl import statements
-from sluice.timeline import Commit, Timeline
+from sluice.catalog.ddl import statements
+from sluice.catalog.tables import Wish, columns_of_commit, names_of, spark_schema
+from sluice.config.table import COW, MOR, TableConfig
+from sluice.hudi.timeline import Commit, Timeline
 
 TABLES = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"
 

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice import hudi_options
-from sluice.instant_time import instant_ms, instant_of_ms
-from sluice.outcome import COMMITTED
-from sluice_spark.hudi_errors import ClockBehind, TableDiffers
-from sluice_spark.hudi_table import HudiTable
-from sluice_spark.lane_lost import LaneLost
-from sluice_spark.rolling_back import roll_back_unfinished
+from sluice.batch.outcome import COMMITTED
+from sluice.hudi import options as hudi_options
+from sluice.hudi.timeline import instant_ms, instant_of_ms
+from sluice_spark.errors import ClockBehind, LaneLost, TableDiffers
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
@@ -41,7 +40,7 @@ def test_a_write_that_died_is_rolled_back_and_the_part_runs_again(
     config = table(table_type=table_type)
     bench.merge(config, [bench.put([row("c", 1, 1)], SCHEMA)])
     manifest = bench.manifest(config, [bench.put([row("u", 2, 1, name="new"), row("c", 3, 2)], SCHEMA)])
-    from sluice_spark import merging
+    from sluice_spark.merge import latest as merging
 
     whole = merging.winners
     monkeypatch.setattr(merging, "winners", lambda marked, **named: boom(whole(marked, **named)))
@@ -175,7 +174,7 @@ def test_a_table_without_a_commit_takes_another_key_type_and_partitions(
 
     bench.new_run()
     dying = bench.manifest(other, [bench.put([row("c", 1, 1)], SCHEMA)])
-    from sluice_spark import merging
+    from sluice_spark.merge import latest as merging
 
     whole = merging.winners
     monkeypatch.setattr(merging, "winners", lambda marked, **named: boom(whole(marked, **named)))

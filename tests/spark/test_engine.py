@@ -7,15 +7,14 @@ import json
 import pytest
 from workbench import change, flattened, table
 
-from sluice.class_links import INTERFACE_METHOD, METHOD, Link
-from sluice.engine_report import REPORTS_PREFIX, EngineDoesNotFit
-from sluice_local.jars import hudi_bundle
-from sluice_spark import engine_check
-from sluice_spark.bundle_links import bundle_links
-from sluice_spark.engine_check import EngineCheck
-from sluice_spark.pinned_classes import PINNED_CLASSES
-from sluice_spark.session import SparkProcess
-from sluice_spark.spark_merger import SparkMerger
+from sluice.engine.links import INTERFACE_METHOD, METHOD, Link
+from sluice.engine.report import REPORTS_PREFIX, EngineDoesNotFit
+from sluice_local.images.jars import hudi_bundle
+from sluice_spark.engine import check as engine_check
+from sluice_spark.engine.check import EngineCheck, bundle_links
+from sluice_spark.engine.pinned_classes import PINNED_CLASSES
+from sluice_spark.engine.session import SparkProcess
+from sluice_spark.run.spark_engine import SparkMerger
 
 ROW = "org/apache/spark/sql/Row"
 # Declared by the class itself, above it, by an interface above it, by Object for an interface, and a constructor of another.

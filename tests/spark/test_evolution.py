@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice.avro_schema import fingerprint
-from sluice.outcome import COMMITTED
-from sluice.table_config import TableConfig
+from sluice.batch.outcome import COMMITTED
+from sluice.config.table import TableConfig
+from sluice.schema.avro import fingerprint
 
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])
 

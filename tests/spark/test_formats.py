@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from judging.spark_rows import live_rows
 from judging.verdict import judge_rows
-from sluice.hidden_columns import ROW
-from sluice.routing import classify
 from workbench import Workbench, change, flattened, table
+
+from sluice.admission.routing import classify
+from sluice.changes.hidden_columns import ROW
 
 KEY = "topics/src.public.t/partition=0/src.public.t+0+{:010d}.{}"
 

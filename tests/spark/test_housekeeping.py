@@ -10,15 +10,16 @@ from hudi import HudiReadOptions, HudiTableBuilder
 from pyspark.errors.exceptions.captured import IllegalArgumentException
 from workbench import Workbench, change, flattened, table
 
-from sluice import housekeeping_pace, hudi_options
-from sluice.instant_time import instant_ms
-from sluice.service_config import ServicePolicy
-from sluice.table_config import TableConfig
-from sluice_spark.housekeeping import Housekept, keep_house
-from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable
-from sluice_spark.known_tables import KnownTables
-from sluice_spark.rolling_back import roll_back_unfinished
+from sluice.config.services import ServicePolicy
+from sluice.config.table import TableConfig
+from sluice.hudi import housekeeping as housekeeping_pace
+from sluice.hudi import options as hudi_options
+from sluice.hudi.timeline import instant_ms
+from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.housekeeping import Housekept, keep_house
+from sluice_spark.hudi.jvm import HudiJvm
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": "string", "name": ["null", "string"]})
 COMMITS, KEPT, MOST = 9, 3, 5

@@ -9,13 +9,13 @@ from typing import Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from sluice.column_types import SPARK_TYPES, Column, RowSchema, array_column, as_raw, json_column, plain_column
-from sluice.hidden_columns import UNCHANGED
-from sluice.schema_evolution import merge_columns
-from sluice_spark.normalizing import UNHELD, normalized
-from sluice_spark.raw_columns import raw_array, spark_type
-from sluice_spark.reader_plan import data_type
-from sluice_spark.task_plan import ReaderPlan
+from sluice.changes.hidden_columns import UNCHANGED
+from sluice.schema.columns import SPARK_TYPES, Column, RowSchema, array_column, as_raw, json_column, plain_column
+from sluice.schema.evolution import merge_columns
+from sluice_formats.arrow_columns import raw_array, spark_type
+from sluice_formats.read_plan import ReaderPlan
+from sluice_spark.merge.normalize import UNHELD, normalized
+from sluice_spark.merge.plan import data_type
 
 LATE, EARLY = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
 

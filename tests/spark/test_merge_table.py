@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from workbench import Workbench, avro, change, flattened, table
 
-from sluice.outcome import COMMITTED, QUARANTINED
-from sluice.row_errors import from_lines
+from sluice.batch.outcome import COMMITTED, QUARANTINED, from_lines
 from sluice.silver_keys import rows_key
-from sluice_spark.lane_lost import LaneLost
+from sluice_spark.errors import LaneLost
 
 NULLABLE_STRING = ["null", "string"]
 SCHEMA = flattened({"id": "int", "place": NULLABLE_STRING, "name": NULLABLE_STRING})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sluice.hidden_columns import ROW
-from sluice.log_restart import LOG_RESTARTED
-from sluice.manifest import ManifestObject
-from sluice.outcome import Outcome
 from workbench import Workbench, change, flattened, table
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import Outcome
+from sluice.changes.hidden_columns import ROW
+from sluice.changes.log_restart import LOG_RESTARTED
 
 SCHEMA = flattened({"id": ["null", "long"], "name": ["null", "string"]})
 HIGH, LOW = 40 * 1024**3, 30 * 1024**2

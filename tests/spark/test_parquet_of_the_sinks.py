@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
-
 from shapes import config, item
-from sluice.avro_schema import read_writer_schema
-from sluice.parquet_footer import read_footer
-from sluice_aws.avro_heads import parse_header
-from sluice_aws.objects import Head
-from sluice_spark.decoding import decode
-from sluice_spark.reader_plan import plan_read
+
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.decode import decode
+from sluice_formats.parquet_footer import read_footer
+from sluice_spark.merge.plan import plan_read
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

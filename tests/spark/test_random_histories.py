@@ -9,13 +9,13 @@ import pytest
 from change_histories import COLUMNS, Event, deliveries, history, source_rows
 from workbench import Workbench, change, flattened, table
 
-from sluice import hudi_options
-from sluice.folding import Change
-from sluice.service_requests import COMPACTION
-from sluice.table_config import TableConfig
-from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable
-from sluice_spark.serving import Pace, serve_table
+from sluice.changes.row_history import Change
+from sluice.config.table import TableConfig
+from sluice.hudi import options as hudi_options
+from sluice.services.requests import COMPACTION
+from sluice_spark.hudi.jvm import HudiJvm
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.services.slice import Pace, serve_table
 
 TEXT = ["null", "string"]
 FIRST = {"id": ["null", "int"], **{name: TEXT for name in COLUMNS if name != "late"}}

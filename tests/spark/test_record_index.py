@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice import hudi_options, index_choice
-from sluice_spark.hudi_table import HudiTable
-from sluice_spark.rolling_back import roll_back_unfinished
+from sluice.hudi import options as hudi_options
+from sluice.hudi import table_properties as index_choice
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 KINDS = pytest.mark.parametrize("table_type", ["cow", "mor"])

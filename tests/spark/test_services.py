@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice import housekeeping_pace, hudi_options
-from sluice.instant_time import instant_ms
-from sluice.manifest import ManifestObject
-from sluice.service_config import ServicePolicy
-from sluice.service_requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
+from sluice.batch.manifest import ManifestObject
+from sluice.config.services import ServicePolicy
+from sluice.config.table import TableConfig
+from sluice.hudi import housekeeping as housekeeping_pace
+from sluice.hudi import options as hudi_options
+from sluice.hudi.timeline import instant_ms
+from sluice.services.requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION, PURGE, SliceDone
 from sluice.silver_keys import rows_key
-from sluice.table_config import TableConfig
-from sluice_cli.moments import Span
-from sluice_local.jars import ensure_jars, hudi_bundle
-from sluice_spark.hudi_errors import ServiceNotForTable
-from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable
-from sluice_spark.lane_lost import LaneLost
-from sluice_spark.rolling_back import roll_back_unfinished
-from sluice_spark.serving import Pace, serve_table
+from sluice_local.images.jars import ensure_jars, hudi_bundle
+from sluice_read.moments import Span
+from sluice_spark.errors import LaneLost, ServiceNotForTable
+from sluice_spark.hudi.jvm import HudiJvm
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.services.slice import Pace, serve_table
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")

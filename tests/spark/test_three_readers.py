@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice_local.jars import ensure_jars, hudi_bundle
+from sluice_local.images.jars import ensure_jars, hudi_bundle
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 MARK = "__debezium_unavailable_value"

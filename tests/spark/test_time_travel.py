@@ -10,20 +10,21 @@ import pytest
 from pyspark.errors.exceptions.captured import IllegalArgumentException
 from workbench import REGION, Silver, Workbench, change, flattened, table
 
-from sluice import housekeeping_pace, hudi_options
-from sluice.instant_time import instant_ms
-from sluice.service_config import ServicePolicy
-from sluice.table_config import TableConfig
-from sluice_cli.moments import Span
-from sluice_cli.reading import open_table, read_table
-from sluice_cli.silver_place import find_table, tables_in
-from sluice_cli.table_diff import differences
-from sluice_cli.table_state import NotRetained
-from sluice_spark.housekeeping import keep_house
-from sluice_spark.hudi_jvm import HudiJvm
-from sluice_spark.hudi_table import HudiTable
-from sluice_spark.known_tables import KnownTables
-from sluice_spark.rolling_back import roll_back_unfinished
+from sluice.config.services import ServicePolicy
+from sluice.config.table import TableConfig
+from sluice.hudi import housekeeping as housekeeping_pace
+from sluice.hudi import options as hudi_options
+from sluice.hudi.timeline import instant_ms
+from sluice_read.diff import differences
+from sluice_read.moments import Span
+from sluice_read.place import find_table, tables_in
+from sluice_read.reading import open_table, read_table
+from sluice_read.state import NotRetained
+from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.housekeeping import keep_house
+from sluice_spark.hudi.jvm import HudiJvm
+from sluice_spark.hudi.recovery import roll_back_unfinished
+from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "place": ["null", "string"], "name": ["null", "string"]})
 COLUMNS = ("id", "place", "name", "__deleted")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice.outcome import COMMITTED
-from sluice_spark.hudi_errors import ClockBehind, CommitNotNewest
-from sluice_spark.hudi_table import HudiTable
+from sluice.batch.outcome import COMMITTED
+from sluice_spark.errors import ClockBehind, CommitNotNewest
+from sluice_spark.hudi.table import HudiTable
 
 SCHEMA = flattened({"id": "int", "name": ["null", "string"]})
 HOUR_MS = 3_600_000

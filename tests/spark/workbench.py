@@ -15,20 +15,20 @@ import fastavro
 import pyarrow as pa
 from hudi import HudiTableBuilder
 
-from sluice.avro_schema import fingerprint
-from sluice.manifest import Manifest, ManifestObject, TablePart, open_manifest
-from sluice.outcome import Outcome
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import Outcome
+from sluice.config.table import TableConfig
+from sluice.schema.avro import fingerprint
 from sluice.silver_keys import schema_key
-from sluice.table_config import TableConfig
-from sluice_aws.objects import Objects
-from sluice_aws.schema_history_store import SchemaHistory
-from sluice_cli.moments import Span
-from sluice_cli.reading import Shown, open_table
-from sluice_spark.known_tables import KnownTables
-from sluice_spark.merge_services import MergeServices
-from sluice_spark.merge_table import merge_part, resolve_part
-from sluice_aws.task_objects import ObjectSource
-from sluice_spark.wall_clock import WallClock
+from sluice_aws.clock import WallClock
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory
+from sluice_aws.s3.task_objects import ObjectSource
+from sluice_read.moments import Span
+from sluice_read.reading import Shown, open_table
+from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.merge.context import MergeServices
+from sluice_spark.merge.part import merge_part, resolve_part
 
 BRONZE, REGION = "bronze", "us-east-1"
 

@@ -1,12 +1,12 @@
 """What admission decides of an object by what it has read of it."""
 
-from sluice.admitting import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable
-from sluice.configuration import Configuration
+from sluice.admission.routing import classify
+from sluice.admission.verdict import MAX_REASON, NO_CONFIGURATION, judge_read, judge_unread, judge_unreadable
+from sluice.config.document import Configuration
+from sluice.config.limits import DEFAULTS
+from sluice.config.table import TableRule
 from sluice.errors import SluiceError
-from sluice.limits import DEFAULTS
-from sluice.routing import classify
-from sluice.table_rule import TableRule
-from sluice_aws.avro_heads import CorruptObject
+from sluice_formats.avro_header import CorruptObject
 
 
 def test_a_change_file_is_read_before_it_is_judged():

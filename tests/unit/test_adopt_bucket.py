@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice_cli.adopt_command import announces, with_stack
+from sluice_cli.ops.adopt_bucket import announces, with_stack
 
 OTHERS = {
     "TopicConfigurations": [

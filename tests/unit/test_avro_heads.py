@@ -8,8 +8,7 @@ import fastavro
 import pytest
 
 from sluice.errors import SchemaTooComplex
-from sluice_aws.avro_heads import CorruptObject, HeaderCut, NotAvro, parse_header
-from sluice_aws.objects import Head
+from sluice_formats.avro_header import CorruptObject, Head, HeaderCut, NotAvro, parse_header
 
 SCHEMA: dict[str, Any] = {
     "type": "record", "name": "shop.public.orders.Value",

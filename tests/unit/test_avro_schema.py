@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice.avro_schema import fingerprint, read_writer_schema
+from sluice.changes.position import PositionFields
 from sluice.errors import UnsupportedType, UnusableSchema
-from sluice.position import PositionFields
+from sluice.schema.avro import fingerprint, read_writer_schema
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 META = [

@@ -8,15 +8,15 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
-from sluice.events import parse_body
-from sluice.execution_policy import Scope
-from sluice.identity import ObjectId
-from sluice.job_request import JobEnvironment, start_job_run, state_machine_parameters
-from sluice.job_run_outcomes import finally_billed, read_event
-from sluice.lane_config import LaneConfig
-from sluice_aws.inbox import open_inbox
+from sluice.admission.notices import parse_body
+from sluice.config.lane import LaneConfig
+from sluice.lane.job_policy import Scope
+from sluice.lane.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice.lane.supervision import finally_billed, read_event
+from sluice.objects import ObjectId
+from sluice_aws.admission.inbox import open_inbox
 from sluice_local.emr.service import Service
-from sluice_local.emr.state_events import state_change
+from sluice_local.emr.stand_in import state_change
 
 SAMPLES = Path(__file__).resolve().parents[1] / "data" / "aws"
 STATE_CHANGES = sorted(SAMPLES.glob("emr-job-run-state-change.*.json"))

@@ -14,21 +14,23 @@ from botocore.exceptions import ClientError
 
 import sluice
 import sluice_aws
+import sluice_formats
 import sluice_spark
-from sluice.avro_schema import read_writer_schema
-from sluice.configuration import Configuration
-from sluice.errors import SluiceError
-from sluice.identity import ObjectId
-from sluice.ledger_items import PENDING
-from sluice.manifest import ManifestObject
-from sluice.routing import JSON
-from sluice.table_rule import TableRule
-from sluice_aws.admission import Admission
-from sluice_aws.heads import Heads, read_head
-from sluice_aws.objects import Head, ObjectArchived, ObjectGone, Objects
-from sluice_spark.decoding import decode
-from sluice_spark.json_records import json_schemas
-from sluice_spark.reader_plan import plan_read
+from sluice.admission.routing import JSON
+from sluice.batch.manifest import ManifestObject
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.errors import CommandFailed, SluiceError
+from sluice.ledger.keys import PENDING
+from sluice.objects import ObjectId
+from sluice.schema.avro import read_writer_schema
+from sluice_aws.admission.admit import Admission
+from sluice_aws.admission.heads import Heads, read_head
+from sluice_aws.s3.objects import ObjectArchived, ObjectGone, Objects
+from sluice_formats.avro_header import Head
+from sluice_formats.decode import decode
+from sluice_formats.json_records import json_schemas
+from sluice_spark.merge.plan import plan_read
 
 RULE = TableRule(table="db.t", record_key=("id",), topic=TOPIC, limits=LIMITS)
 CONFIGURATION = Configuration((RULE,))
@@ -242,12 +244,17 @@ def test_every_code_that_refuses_input_has_a_case() -> None:
 
 def errors_of(root: type[SluiceError]) -> Iterator[type[SluiceError]]:
     """Every kind of error of the functions and the job."""
-    for package in (sluice, sluice_aws, sluice_spark):
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+    for package in (sluice, sluice_aws, sluice_formats, sluice_spark):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     pending = [root]
     while pending:
         for each in pending.pop().__subclasses__():
-            if each.__module__.split(".")[0] in ("sluice", "sluice_aws", "sluice_spark"):
+            if not issubclass(each, CommandFailed) and each.__module__.split(".")[0] in (
+                "sluice",
+                "sluice_aws",
+                "sluice_formats",
+                "sluice_spark",
+            ):
                 yield each
             pending.append(each)

@@ -5,6 +5,7 @@ from collections import Counter
 
 import fastavro
 import pytest
+
 from sluice_bench.sale_changes import SaleChanges
 from sluice_bench.tickit import Dataset
 from sluice_bench.tickit_rows import Sizes

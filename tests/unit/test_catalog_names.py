@@ -2,12 +2,11 @@
 
 import pytest
 
-from sluice.catalog_names import CatalogRule, catalog_names
-from sluice.catalog_partitions import UnexpectedPartition, values_of
-from sluice.configuration import Configuration
+from sluice.catalog.partitions import UnexpectedPartition, values_of
+from sluice.config.catalog import CatalogRule, catalog_names
+from sluice.config.document import Configuration
 from sluice.errors import InvalidConfiguration
-from sluice_cli.config_source import read_tables
-from sluice_cli.yaml_lines import ConfigurationMistakes
+from sluice_cli.config.source import ConfigurationMistakes, read_tables
 
 
 def rule_of(catalog, defaults=""):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.claiming import (
+from sluice.batch.claim import (
     Budget,
     PendingObject,
     TableState,
@@ -16,10 +16,9 @@ from sluice.claiming import (
     fed_by,
     plan_claim,
 )
-from sluice.configuration import Configuration
-from sluice.identity import ObjectId
-from sluice.table_config import TableConfig
-from sluice.table_rule import TableRule
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig, TableRule
+from sluice.objects import ObjectId
 
 NOW = 1_000_000
 WIDE = Budget(1_000, 1 << 40)

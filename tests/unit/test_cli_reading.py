@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sluice_cli import query_command
 from sluice_cli.main import run
-from sluice_cli.reading import Unreadable, open_table, read_table
-from sluice_cli.silver_place import UnknownTable, tables_in
-from sluice_cli.sql import InvalidQuery, run_query, table_references
+from sluice_cli.tables import query as query_command
+from sluice_read.place import UnknownTable, tables_in
+from sluice_read.reading import Unreadable, open_table, read_table
+from sluice_read.sql import InvalidQuery, run_query, table_references
 
 SILVER = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"
 

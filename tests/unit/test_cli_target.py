@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sluice_cli import target
-from sluice_cli.failures import NoTarget
+from sluice.errors import NoTarget
+from sluice_aws import stack as target
+from sluice_aws.stack import find_target, local_file, local_target
+from sluice_cli.ingest.put import joined
 from sluice_cli.main import run
-from sluice_cli.put_command import joined
-from sluice_cli.target import find_target, local_file, local_target
 
 DESCRIPTION = {
     "stack": "sluice-local", "region": "us-east-1", "endpoint": "http://127.0.0.1:1", "emr_endpoint": "http://127.0.0.1:2",

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from sluice_cli.output import counted, human_age, human_bytes, say
-from sluice_cli.values import column_names, far_timestamp, rows_of
+from sluice_cli.terminal.output import counted, human_age, human_bytes, say
+from sluice_read.values import column_names, far_timestamp, rows_of
 
 
 def one(array, **how):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from sluice.claiming import TableState
-from sluice.configuration import Configuration
-from sluice.identity import ObjectId
-from sluice.lane import LaneState
-from sluice.ledger_records import ObjectRecord
-from sluice.table_rule import TableRule
-from sluice_cli.wait_command import LONGEST_PAUSE_S, Waiter
-from sluice_cli.waiting import told_lane
+from sluice.batch.claim import TableState
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.lane.machine import LaneState
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
+from sluice_cli.ingest.survey import told_lane
+from sluice_cli.ingest.wait import LONGEST_PAUSE_S, Waiter
 
 NOW = 1_700_000_000_000
 CONFIGURATION = Configuration(

@@ -7,12 +7,12 @@ import jsonschema
 import pytest
 import yaml
 
-from sluice.configuration import Configuration
-from sluice.hidden_columns import LINEAGE_WORDS
-from sluice.limits import Limits
-from sluice.table_config import TableConfig
-from sluice_cli import config_schema
-from sluice_cli.config_source import ConfigurationMistakes, read_tables
+from sluice.changes.hidden_columns import LINEAGE_WORDS
+from sluice.config.document import Configuration
+from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
+from sluice_cli.config import commands as config_schema
+from sluice_cli.config.source import ConfigurationMistakes, read_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [ROOT / "tables.yaml", *sorted((ROOT / "tests" / "data").glob("*.tables.yaml"))]

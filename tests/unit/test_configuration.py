@@ -2,10 +2,10 @@
 
 import pytest
 
-from sluice.configuration import Configuration
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
 from sluice.errors import InvalidConfiguration
-from sluice.lane_config import LaneConfig
-from sluice.table_rule import TableRule
 
 RULES = (
     TableRule(

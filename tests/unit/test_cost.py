@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sluice import prices
-from sluice.cost_model import (
+from sluice import cost as prices
+from sluice.cost import (
     HOURS_A_MONTH,
     Assumptions,
     Besides,
@@ -19,8 +19,8 @@ from sluice.cost_model import (
     sluice_monthly,
     streaming_monthly,
 )
-from sluice_cli.cost_command import LOADS, RunCost, besides_of, besides_runs, by_table, crossover_lines, table_of
 from sluice_cli.main import run
+from sluice_cli.ops.cost import LOADS, RunCost, besides_of, besides_runs, by_table, crossover_lines, table_of
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cost.md"
 

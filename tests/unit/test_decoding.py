@@ -11,19 +11,19 @@ import pytest
 from avro_containers import container
 from shapes import config, item, lines
 
-from sluice.avro_schema import read_writer_schema
+from sluice.batch.manifest import ManifestObject
+from sluice.changes.log_restart import judge
+from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
-from sluice.limits import Limits
-from sluice.log_restart import judge
-from sluice.manifest import ManifestObject
-from sluice.table_config import TableConfig
-from sluice_aws.avro_heads import CorruptObject
-from sluice_spark.decoding import UnreadableObject, decode
-from sluice_spark.json_records import json_schemas
-from sluice_spark.raw_columns import ValueOutOfRange
-from sluice_spark.reader_plan import plan_read
-from sluice_spark.record_batches import NullRecordKey, UnsupportedOperation, batch_schema
-from sluice_spark.row_quarantine import TooManyBadRows
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.arrow_batches import NullRecordKey, UnsupportedOperation, batch_schema
+from sluice_formats.arrow_columns import ValueOutOfRange
+from sluice_formats.avro_header import CorruptObject
+from sluice_formats.decode import UnreadableObject, decode
+from sluice_formats.json_records import json_schemas
+from sluice_formats.records import TooManyBadRows
+from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)
 ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
@@ -242,7 +242,7 @@ def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.Monke
         def fails(*_: Any, trouble: Exception = trouble) -> None:
             raise trouble
 
-        monkeypatch.setattr("sluice_spark.decoding.avro_records", fails)
+        monkeypatch.setattr("sluice_formats.decode.avro_records", fails)
         with pytest.raises(told):  # the worker's own trouble passes, and its task runs again
             decode(body, ITEM, plan)
 
@@ -276,7 +276,7 @@ def test_a_place_in_the_log_of_no_type_that_a_place_has_costs_its_row() -> None:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 200 records, so that an object needn't be large to have several."""
-    monkeypatch.setattr("sluice_spark.records.CHUNK_ROWS", 200)
+    monkeypatch.setattr("sluice_formats.records.CHUNK_ROWS", 200)
 
 
 def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_chunks: None) -> None:

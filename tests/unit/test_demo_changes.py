@@ -5,14 +5,13 @@ from pathlib import Path
 
 import fastavro
 
-from sluice.avro_schema import read_writer_schema
-from sluice.manifest import Manifest, TablePart
-from sluice.outcome import COMMITTED, Outcome
-from sluice.prices import spark_usd
-from sluice.routing import classify
-from sluice_cli.demo_changes import ChangeWriter
-from sluice_cli.demo_command import cost_line
-from sluice_cli.past_batches import PastBatch
+from sluice.admission.routing import classify
+from sluice.batch.manifest import Manifest, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.cost import spark_usd
+from sluice.schema.avro import read_writer_schema
+from sluice_cli.local.demo import ChangeWriter, cost_line
+from sluice_cli.status.past import PastBatch
 
 BRONZE = Path(__file__).resolve().parents[1] / "data" / "tickit_small" / "bronze"
 

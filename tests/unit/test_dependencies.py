@@ -3,12 +3,13 @@
 import ast
 import re
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = ROOT / "functions"
-PRODUCT = ("functions", "spark", "cli", "local")
+PRODUCT = ("functions", "spark", "cli", "deploy", "local")
 MODULES = sorted(
     path
     for part in PRODUCT
@@ -17,50 +18,46 @@ MODULES = sorted(
 )
 JOB_MODULES = [path for path in MODULES if path.relative_to(ROOT).parts[0] in ("functions", "spark")]
 
-# What each part of the project may import of the project. Handlers and jobs and commands -> adapters -> core.
+# What each package may import of the others. docs/architecture.md draws it.
 ALLOWED = {
-    "sluice": {"sluice"},
-    "sluice_aws": {"sluice", "sluice_aws"},
-    "handlers": {"sluice", "sluice_aws"},
-    "sluice_spark": {"sluice", "sluice_aws", "sluice_spark"},
-    "spark_entry": {"sluice", "sluice_aws", "sluice_spark"},
-    "sluice_cli": {
-        "sluice",
-        "sluice_aws",
-        "sluice_cli",
-        "sluice_local",
-        "sluice_spark",
-    },  # of the job, what needs no Spark: see below
-    "sluice_local": {"sluice", "sluice_aws", "sluice_cli", "sluice_local"},
-    "localstack_executor": {
-        "sluice_localstack_executor"
-    },  # runs in LocalStack's own Python, with nothing of the project beside it
-    "sluice_read": {"sluice", "sluice_aws", "sluice_cli", "sluice_read"},
+    "sluice": set(),
+    "sluice_formats": {"sluice"},
+    "sluice_aws": {"sluice", "sluice_formats"},
+    "handlers": {"sluice", "sluice_formats", "sluice_aws"},
+    "sluice_spark": {"sluice", "sluice_formats", "sluice_aws"},
+    "spark_entry": {"sluice", "sluice_formats", "sluice_aws", "sluice_spark"},
+    "sluice_read": {"sluice", "sluice_aws"},
+    "sluice_deploy": {"sluice"},
+    "sluice_local": {"sluice", "sluice_aws", "sluice_deploy"},
+    "sluice_cli": {"sluice", "sluice_formats", "sluice_aws", "sluice_read", "sluice_deploy", "sluice_local"},
+    "localstack_executor": {"sluice_localstack_executor"},  # runs in LocalStack's own Python, without the project
 }
-PROJECT = {
-    "sluice",
-    "sluice_aws",
-    "sluice_spark",
-    "sluice_cli",
-    "sluice_local",
-    "sluice_read",
-    "sluice_localstack_executor",
-}
+PROJECT = set(ALLOWED) - {"handlers", "spark_entry", "localstack_executor"} | {"sluice_localstack_executor"}
+# Sub-packages from the lowest floor up: a module imports from its own floor's module or from floors below.
+FLOORS = {
+    "sluice": (
+        "errors names silver_keys cost", "changes objects", "config", "schema", "engine hudi batch", "lane",
+        "ledger services catalog onboarding", "admission",
+    ),
+    "sluice_aws": (
+        "clock settings", "telemetry clients", "s3", "ledger stack", "catalog announce", "lanes", "admission services",
+    ),
+    "sluice_spark": ("errors ports log", "engine", "hudi", "merge", "services", "run", "trial"),
+}  # fmt: skip
 AWS_SDK = {"boto3", "botocore"}
 # The adapters are the SDK's home. Beside them: the command's session for a named stack, and the local stack, which deploys.
 AWS_SDK_HOME = "functions/sluice_aws/"
 AWS_SDK_GUESTS = {
-    "cli/sluice_cli/doctor_command.py",
-    "cli/sluice_cli/main.py",
-    "cli/sluice_cli/supervising.py",
-    "cli/sluice_cli/target.py",
-    "local/sluice_local/deploy.py",
-    "local/sluice_local/stack.py",
-    "local/sluice_local/start_and_wait.py",
-    "local/sluice_local/events_world.py",
-    "cli/sluice_cli/adopt_command.py",
+    "cli/sluice_cli/terminal/run.py",
+    "cli/sluice_cli/terminal/stack.py",
+    "cli/sluice_cli/ops/adopt_bucket.py",
+    "cli/sluice_cli/ops/doctor.py",
+    "local/sluice_local/stack/deploy.py",
+    "local/sluice_local/stack/sample_world.py",
+    "local/sluice_local/stack/stack.py",
+    "local/sluice_local/stack/start_and_wait.py",
 }
-HUDI_OPTIONS = FUNCTIONS / "sluice" / "hudi_options.py"
+HUDI_OPTIONS = FUNCTIONS / "sluice" / "hudi" / "options.py"
 SIDE_EFFECTS = {
     "client",
     "resource",
@@ -164,39 +161,82 @@ def core_modules():
     return [path for path in MODULES if part_of(path) == "sluice"]
 
 
-# Each of these goes through all modules and says every one that is wrong: a test for each module would take longer to set up than to run.
+def dotted(path):
+    """`functions/sluice/hudi/options.py` -> `sluice.hudi.options`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def test_a_module_imports_only_parts_that_are_below_its_own():
+@cache
+def module_imports():
+    """Which modules of the project each module imports, by dotted names."""
+    known = {dotted(path): path for path in MODULES}
+    found = {}
+    for name, path in known.items():
+        targets = set()
+        for node in nodes_of(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    targets |= {whole if whole in known else node.module} & set(known)
+        found[name] = targets - {name}
+    return found
+
+
+def cycle_in(graph):
+    """The nodes that are left once every node without outgoing edges is taken away, again and again."""
+    left = {node: set(targets) for node, targets in graph.items()}
+    while True:
+        ends = {node for node, targets in left.items() if not targets & set(left)}
+        if not ends:
+            return sorted(left)
+        left = {node: targets for node, targets in left.items() if node not in ends}
+
+
+# Each test goes through all modules and names every one that is wrong: one test per module would be slower to set up than to run.
+
+
+def test_a_package_imports_only_packages_below_it():
     known = PROJECT | {"a relative import, which hides the part that is meant"}
-    beyond = {relative(path): (imports(tree_of(path)) & known) - ALLOWED[part_of(path)] for path in MODULES}
+    beyond = {
+        relative(path): (imports(tree_of(path)) & known) - ALLOWED[part_of(path)] - {part_of(path)} for path in MODULES
+    }
     assert {path: found for path, found in beyond.items() if found} == {}
 
 
-def test_what_the_command_uses_of_the_job_needs_no_spark():
-    """`sluice row` decodes objects as a read task does, on machines without a JVM and without pyspark."""
-    by_name = {f"sluice_spark.{path.stem}": path for path in MODULES if part_of(path) == "sluice_spark"}
-    pending = [name for path in MODULES if part_of(path) == "sluice_cli" for name in job_modules(tree_of(path))]
-    seen = set()
-    while pending:
-        name = pending.pop()
-        if name not in seen:
-            seen.add(name)
-            pending += job_modules(tree_of(by_name[name]))
-    assert seen, "the command uses nothing of the job: take this test and the permission out"
-    assert {
-        name: imports(tree_of(by_name[name])) & {"pyspark", "py4j"}
-        for name in seen
-        if imports(tree_of(by_name[name])) & {"pyspark", "py4j"}
-    } == {}
+def test_no_module_imports_itself_by_way_of_others():
+    assert cycle_in(module_imports()) == []
 
 
-def job_modules(tree):
-    return [
-        node.module
-        for node in nodes_of(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sluice_spark.")
-    ]
+def test_no_sub_package_imports_itself_by_way_of_others():
+    graph = {}
+    for name, targets in module_imports().items():
+        if name.count(".") >= 1:
+            home = ".".join(name.split(".")[:2])
+            graph.setdefault(home, set()).update(
+                {".".join(target.split(".")[:2]) for target in targets if "." in target} - {home}
+            )
+    assert cycle_in(graph) == []
+
+
+def test_a_sub_package_imports_only_floors_below_it():
+    wrong = []
+    for package, floors in FLOORS.items():
+        floor_of = {name: number for number, names in enumerate(floors) for name in names.split()}
+        for name, targets in module_imports().items():
+            if name.startswith(package + "."):
+                mine = name.split(".")[1]
+                for target in targets:
+                    if target.startswith(package + "."):
+                        theirs = target.split(".")[1]
+                        if theirs != mine and floor_of[theirs] >= floor_of[mine]:
+                            wrong.append(f"{name} imports {target}")
+    assert wrong == []
+
+
+def test_a_folder_has_at_most_fifteen_modules():
+    counts = Counter(relative(path.parent) for path in MODULES if path.name != "__init__.py")
+    assert {folder: count for folder, count in counts.items() if count > 15} == {}
 
 
 def test_the_core_imports_the_standard_library_only():

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.avro_schema import read_writer_schema
-from sluice.choices import AMBIGUOUS, CERTAIN, LIKELY
-from sluice.discovery import SMALL_BYTES, TopicSample, propose
-from sluice.row_samples import SampledRow, sampled_row
-from sluice_cli.config_source import read_tables
-from sluice_cli.proposals import NoPlaceForRules, rules_text, whole_text, with_rules
+from sluice.onboarding.discovery import SMALL_BYTES, TopicSample, propose
+from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SampledRow, sampled_row
+from sluice.schema.avro import read_writer_schema
+from sluice_cli.config.discover import NoPlaceForRules, rules_text, whole_text, with_rules
+from sluice_cli.config.source import read_tables
 
 META = [{"name": "__op", "type": ["null", "string"]}, {"name": "__lsn", "type": ["null", "long"]}]
 

@@ -11,10 +11,9 @@ from botocore.validate import ParamValidator
 from test_job_request import ENVIRONMENT
 from trial_reports import GOOD, LINKS, MISSING, TRIAL
 
-from sluice.engine_report import UnreadableReport
-from sluice.job_request import UnusableRequest, start_trial
-from sluice.trial import FAILED, TRIAL_ID, TableTrial, TrialError, TrialReport
-from sluice_cli import engine_trial
+from sluice.engine.report import FAILED, TRIAL_ID, TableTrial, TrialError, TrialReport, UnreadableReport
+from sluice.lane.job_request import UnusableRequest, start_trial
+from sluice_cli.ops import engine as engine_trial
 
 
 def test_a_trial_is_started_as_a_run_is_with_one_executor_and_less_that_it_may_do():

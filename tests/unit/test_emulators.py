@@ -2,10 +2,10 @@
 
 import pytest
 
-from sluice_local import localstack_pythons
-from sluice_local.emulators import Kind, chosen
+from sluice_local.emulators import localstack as localstack_pythons
+from sluice_local.emulators.choose import Kind, chosen
+from sluice_local.emulators.localstack import find_python313
 from sluice_local.errors import NoPython313, UnknownEmulator
-from sluice_local.localstack_pythons import find_python313
 
 
 def python(folder, answer):

@@ -8,19 +8,26 @@ from dataclasses import dataclass
 
 import pytest
 
-from sluice.class_links import CLASS, CONSTRUCTOR, FIELD, INTERFACE_METHOD, METHOD, Link, NotAClass, links_of
-from sluice.engine_links import (
+from sluice.engine.links import (
     ABSENT,
     CHANGED_KIND,
+    CLASS,
+    CONSTRUCTOR,
+    FIELD,
+    INTERFACE_METHOD,
+    METHOD,
+    Link,
+    NotAClass,
     constructors_in,
     fields_in,
     interfaces_in,
     judge,
+    links_of,
     methods_in,
     needed,
 )
-from sluice.engine_report import Engine, EngineDoesNotFit, EngineReport, UnreadableReport, report_key, report_of
-from sluice_spark.bundle_links import NotAJar, bundle_checksum, bundle_links
+from sluice.engine.report import Engine, EngineDoesNotFit, EngineReport, UnreadableReport, report_key, report_of
+from sluice_spark.engine.check import NotAJar, bundle_checksum, bundle_links
 
 ROW = "org/apache/spark/sql/Row"
 ENGINE = Engine("3.5.8-amzn-0", "3.4.2-amzn-2", "2.12.18", "17.0.1")

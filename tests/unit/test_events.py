@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from sluice.events import MAX_EXCERPT, parse_body
-from sluice.identity import ObjectId
+from sluice.admission.notices import MAX_EXCERPT, parse_body
+from sluice.objects import ObjectId
 
 KEY = "topics/a b/red flower + 100% é.avro"
 ENCODED = "topics/a+b/red+flower+%2B+100%25+%C3%A9.avro"

@@ -5,9 +5,9 @@ import json
 import pytest
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 
-from sluice.configuration import Configuration
-from sluice.execution_policy import EVERYTHING, MAX_POLICY_CHARACTERS, Scope, execution_policy, lane_prefixes, scope_of
-from sluice.table_rule import TableRule
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.lane.job_policy import EVERYTHING, MAX_POLICY_CHARACTERS, Scope, execution_policy, lane_prefixes, scope_of
 
 ORDERS = TableRule("shop.orders", ("id",), topic="shop.public.orders")
 BIG = TableRule("shop.big", ("id",), topic="shop.public.big", lane="big")

@@ -11,16 +11,16 @@ import fastavro
 import pytest
 from avro_containers import PACK, SCHEMA, SYNC, container, deflated, record
 
-from sluice.avro_schema import read_writer_schema
-from sluice.decoded_weight import weight_of
+from sluice.batch.manifest import ManifestObject
+from sluice.config.limits import MIB, Limits
+from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit
-from sluice.limits import MIB, Limits
-from sluice.manifest import ManifestObject
-from sluice.table_config import TableConfig
-from sluice_aws.avro_heads import CorruptObject
-from sluice_aws.avro_blocks import PlainContainer, encoded_long
-from sluice_spark.decoding import decode
-from sluice_spark.reader_plan import plan_read
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.limits import weight_of
+from sluice_formats.avro import PlainContainer, encoded_long
+from sluice_formats.avro_header import CorruptObject
+from sluice_formats.decode import decode
+from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
 ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
@@ -175,7 +175,7 @@ def test_such_numbers_within_json_have_an_exponent() -> None:
 
 
 def test_of_records_with_very_many_columns_few_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluice_spark.records.CHUNK_CELLS", 100)
+    monkeypatch.setattr("sluice_formats.records.CHUNK_CELLS", 100)
     schema = {
         "type": "record",
         "name": "V",

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sluice.job_request import LONGEST_BATCH_MIN
+from sluice.lane.job_request import LONGEST_BATCH_MIN
 from sluice_aws.clients import ATTEMPTS, Clients
 from sluice_aws.settings import Settings, SettingsMissing
 from sluice_aws.telemetry import milliseconds_left, observed, telemetry_of

@@ -1,7 +1,7 @@
 """The hidden columns are the ones every table has from its first commit, or gets with its next one."""
 
-from sluice import hidden_columns
-from sluice.hidden_columns import HIDDEN, colliding
+from sluice.changes import hidden_columns
+from sluice.changes.hidden_columns import HIDDEN, colliding
 
 
 def test_the_hidden_columns_are_these_and_in_this_order():

@@ -1,7 +1,7 @@
 """When a table is due for housekeeping, and what cleaning may not delete."""
 
-from sluice.housekeeping_pace import HOUR_MS, cleaning_due, cleaning_horizon_ms, housekeeping_due
-from sluice.table_config import TableConfig
+from sluice.config.table import TableConfig
+from sluice.hudi.housekeeping import HOUR_MS, cleaning_due, cleaning_horizon_ms, housekeeping_due
 
 
 def table(**settings) -> TableConfig:

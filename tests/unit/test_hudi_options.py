@@ -1,9 +1,10 @@
 """The Hudi options of a table."""
 
-from sluice import hudi_options, override_policy
-from sluice.housekeeping_pace import COMMITS_PER_HOUSEKEEPING
-from sluice.service_config import Pace, ServicePolicy
-from sluice.table_config import TableConfig
+from sluice.config import hudi_overrides as override_policy
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.table import TableConfig
+from sluice.hudi import options as hudi_options
+from sluice.hudi.housekeeping import COMMITS_PER_HOUSEKEEPING
 
 
 def table(**settings) -> TableConfig:

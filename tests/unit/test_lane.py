@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sluice import lane as machine
-from sluice.lane import BACKOFF_LIMIT_MS, HALT_AFTER, TOKEN_REPEAT_MS, TRANSITIONS, LaneState, Refused
-from sluice.supervision import ASK_STATE, LOOK_UP, NOTHING, REPEAT_START, START, Step, new_run_id, next_step
+from sluice.lane import machine
+from sluice.lane.machine import BACKOFF_LIMIT_MS, HALT_AFTER, TOKEN_REPEAT_MS, TRANSITIONS, LaneState, Refused
+from sluice.lane.supervision import ASK_STATE, LOOK_UP, NOTHING, REPEAT_START, START, Step, new_run_id, next_step
 
 NOW = 1_000_000
 IDLE = LaneState("main")

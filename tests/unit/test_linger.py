@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice_spark.linger import (
+from sluice_spark.run.loop import (
     LOOK,
     RELEASE,
     WAIT,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice_local.children import bound_command, free_port, is_running
 from sluice_local.errors import AlreadyRunning, NotRunning
 from sluice_local.home import Description, Home, chosen_home, running_home
+from sluice_local.processes import bound_command, free_port, is_running
 
 DESCRIPTION = Description(
     "sluice",
@@ -78,7 +78,7 @@ def test_a_bound_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     child = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); print('up', flush=True); time.sleep(60)"
     program = (
-        "import os, signal, subprocess, sys; from sluice_local.children import bound_command; "
+        "import os, signal, subprocess, sys; from sluice_local.processes import bound_command; "
         f"p = subprocess.Popen(bound_command([sys.executable, '-c', {child!r}], parent=os.getpid()), stdout=subprocess.PIPE); p.stdout.readline(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", program], check=False, env={"PYTHONPATH": ":".join(sys.path)})

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sluice.kafka_watch import MOST_CHARACTERS, KafkaWatch, only_partition, watched
-from sluice.log_restart import Mark, SeenObject, began_again, judge
-from sluice.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
-from sluice.table_config import TableConfig
+from sluice.batch.kafka_watch import MOST_CHARACTERS, KafkaWatch, only_partition, watched
+from sluice.changes.log_restart import Mark, SeenObject, began_again, judge
+from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
+from sluice.config.table import TableConfig
 
 GB = 1024**3
 CONFIG = TableConfig("db.t", "db", "t", "src.public.t", ("id",))

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.batch_documents import UnreadableManifest
-from sluice.identity import ObjectId
-from sluice.manifest import Manifest, ManifestObject, TablePart, batch_id, open_manifest
-from sluice.table_config import TableConfig
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart, UnreadableManifest, batch_id, open_manifest
+from sluice.config.table import TableConfig
+from sluice.objects import ObjectId
 
 CONFIG = TableConfig("shop.a", "shop", "a", topic="t", record_key=("id",), hudi={"x": "y"})
 

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from sluice.outcome import ObjectError, RowErrorCount
+from sluice.batch.outcome import ObjectError, RowErrorCount
 from sluice.silver_keys import error_key, row_count_key
-from sluice_aws.objects import Document
-from sluice_spark.object_errors import READS_AT_ONCE, read_set_aside
+from sluice_aws.s3.objects import Document
+from sluice_spark.merge.set_aside import READS_AT_ONCE, read_set_aside
 
 HASHES = [f"{n:032x}" for n in range(40)]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.log_restart import SeenObject
-from sluice.offset_overlap import RANGES_KEPT, overlapping, ranges_of
-from sluice.position import OFFSET_ONLY
+from sluice.changes.log_restart import RANGES_KEPT, SeenObject, overlapping, ranges_of
+from sluice.changes.position import OFFSET_ONLY
 
 
 def seen(key: str, first: int, last: int, *, partition: int | None = 0, version: str = "v") -> SeenObject:

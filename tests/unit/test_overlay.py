@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice_local.overlay import APPLICATION, Difference, Surroundings, differences, overlay, read_template
+from sluice_local.stack.overlay import APPLICATION, Difference, Surroundings, differences, overlay, read_template
 
 SURROUNDINGS = Surroundings(
     "00fapplication00",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.override_policy import NAMESPACE, refusal
+from sluice.config.hudi_overrides import NAMESPACE, refusal
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from bad_input import not_utf8
 from shapes import CREATE, DELETE, config, item, picked
-from sluice.avro_schema import read_writer_schema
+
+from sluice.batch.outcome import RowError
+from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError
-from sluice.limits import Limits
-from sluice.parquet_footer import (
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.decode import decode
+from sluice_formats.parquet_footer import (
     MAX_FOOTER_BYTES,
     DamagedParquet,
     NotParquet,
@@ -25,9 +27,7 @@ from sluice.parquet_footer import (
     footer_bytes,
     read_footer,
 )
-from sluice.row_errors import RowError
-from sluice_spark.decoding import decode
-from sluice_spark.reader_plan import plan_read
+from sluice_spark.merge.plan import plan_read
 
 KEY = pa.field("id", pa.int32(), nullable=False)
 META = [
@@ -70,7 +70,7 @@ def change(lsn: int = 7, **values: Any) -> dict[str, Any]:
 def test_every_codec_of_the_sinks_is_read_over_row_groups_and_chunks(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluice_spark.records.CHUNK_ROWS", 2_000)
+    monkeypatch.setattr("sluice_formats.records.CHUNK_ROWS", 2_000)
     body = parquet([KEY, *META], [change(n, id=n) for n in range(4_500)], compression=codec, row_group_size=1_000)
     found = rows_of(body)
     assert [row["id"] for row in found] == list(range(4_500))

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from sluice import ledger_items as items
-from sluice.claiming import TableState, still_wanted
-from sluice.configuration import Configuration
-from sluice.lane_config import LaneConfig
-from sluice.table_rule import TableRule
-from sluice_aws.ledger_pending import PendingLedger
-from sluice_spark.claim_step import ClaimStep, Claimed, NothingClaimable
+from sluice.batch.claim import TableState, still_wanted
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
+from sluice.ledger import keys as items
+from sluice_aws.ledger.pending import PendingLedger
+from sluice_spark.run.claim import Claimed, ClaimStep, NothingClaimable
 
 LANE, BATCH = "main", 800
 OF_A_TABLE = 300  # read of it at the first look, at most

@@ -4,20 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 from shapes import config, item, json_rows, lines, picked
-from sluice.avro_schema import read_writer_schema
-from sluice.column_types import Column, plain_column
-from sluice.configuration import Configuration
+
+from sluice.batch.outcome import RowError
+from sluice.changes.hidden_columns import ROW
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig, TableRule, refuse_changes
 from sluice.errors import ChangeRefused, Incompatible, Unordered
-from sluice.hidden_columns import ROW
-from sluice.row_errors import RowError
-from sluice.table_config import TableConfig, refuse_changes
-from sluice.table_rule import TableRule
-from sluice.watermark import check_watermark, encode_watermark
-from sluice_cli.config_source import read_tables
-from sluice_cli.yaml_lines import ConfigurationMistakes
-from sluice_spark.reader_plan import plan_read
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.capture_order import check_watermark, encode_watermark
+from sluice.schema.columns import Column, plain_column
+from sluice_cli.config.source import ConfigurationMistakes, read_tables
+from sluice_spark.merge.plan import plan_read
 
 
 def at(kind: str, value: Any, offset: int = 0) -> str:

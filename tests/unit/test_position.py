@@ -4,9 +4,7 @@ import re
 
 import pytest
 
-from sluice.column_types import plain_column
-from sluice.errors import Unordered
-from sluice.position import (
+from sluice.changes.position import (
     BEFORE_THE_LOG,
     PositionFields,
     binlog_base,
@@ -17,7 +15,9 @@ from sluice.position import (
     log_place,
     of_snapshot,
 )
-from sluice.watermark import encode_watermark
+from sluice.errors import Unordered
+from sluice.schema.capture_order import encode_watermark
+from sluice.schema.columns import plain_column
 
 
 def test_a_postgres_position_is_generation_lsn_and_offset():

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from sluice.position import NO_POSITION
+from sluice.changes.position import NO_POSITION
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "producing.md").read_text(encoding="utf-8")

@@ -13,12 +13,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from sluice.avro_schema import read_writer_schema
-from sluice.hidden_columns import NAMES
-from sluice.manifest import ManifestObject
-from sluice.table_config import TableConfig
-from sluice_spark.reader_plan import plan_read
-from sluice_spark.reading import balanced, task_count
+from sluice.batch.manifest import ManifestObject
+from sluice.changes.hidden_columns import NAMES
+from sluice.config.table import TableConfig
+from sluice.schema.avro import read_writer_schema
+from sluice_spark.merge.plan import plan_read
+from sluice_spark.merge.read import balanced, task_count
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), partition_by=("place",))
 

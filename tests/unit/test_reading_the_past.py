@@ -10,13 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 from test_cli_reading import SILVER, Folder, rows
 
-from sluice_cli import catalog_commands, diff_command, query_command, read_command, table_commands
 from sluice_cli.main import run
-from sluice_cli.moments import InvalidMoment, Span, instant_at, moment_of, span_of
-from sluice_cli.reading import Shown, UnknownColumn, open_table, read_table
-from sluice_cli.silver_place import find_table
-from sluice_cli.table_diff import differences
-from sluice_cli.table_state import NoCommit, NotRetained, UnsettledMoment, table_state
+from sluice_cli.tables import catalog as catalog_commands
+from sluice_cli.tables import inspect as table_commands
+from sluice_cli.tables import query as diff_command
+from sluice_cli.tables import query as query_command
+from sluice_cli.tables import query as read_command
+from sluice_read.diff import differences
+from sluice_read.moments import InvalidMoment, Span, instant_at, moment_of, span_of
+from sluice_read.place import find_table
+from sluice_read.reading import Shown, UnknownColumn, open_table, read_table
+from sluice_read.state import NoCommit, NotRetained, UnsettledMoment, table_state
 
 LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
 ARTISTS_LOADED, ARTISTS_MOVED = "20261121080005027", "20261121080008725"

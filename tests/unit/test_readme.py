@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer.main
 
-from sluice_cli.config_model import Rule
+from sluice_cli.config.model import Rule
 from sluice_cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,10 +1,9 @@
 """The recent past out of manifests and outcomes, and the parts of the page that shows it."""
 
-from sluice.manifest import Manifest, ManifestObject, TablePart
-from sluice.outcome import COMMITTED, QUARANTINED, Outcome, Stage
-from sluice_cli.html_nodes import Node, joined, tag
-from sluice_cli.past_batches import PastBatch
-from sluice_cli.recent_past import BINS, Window, backlog, runs, shown_window, table_pasts
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, QUARANTINED, Outcome, Stage
+from sluice_cli.status.page import Node, joined, tag
+from sluice_cli.status.past import BINS, PastBatch, Window, backlog, runs, shown_window, table_pasts
 
 T = 1_700_000_000_000
 WINDOW = Window(T, T + 144_000)  # a bin is a second

@@ -10,10 +10,18 @@ from typing import Any
 
 import pytest
 
-from sluice_cli import release as release_module
-from sluice_cli.archives import read_tree, tar_gz_bytes, zip_bytes
-from sluice_cli.release import MANIFEST, Release, build_release, upload_release, write_release
-from sluice_cli.wheels import Host
+from sluice_deploy import release as release_module
+from sluice_deploy.release import (
+    MANIFEST,
+    Release,
+    build_release,
+    read_tree,
+    tar_gz_bytes,
+    upload_release,
+    write_release,
+    zip_bytes,
+)
+from sluice_deploy.wheels import Host
 
 HOSTS = (Host("3.9", "x86_64"), Host("3.9", "arm64"))
 WHEELS = {
@@ -31,7 +39,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "clone"
     for name, content in {
         "functions/sluice/__init__.py": "",
-        "functions/sluice/lane.py": "LANE = 1\n",
+        "functions/sluice/lane/machine.py": "LANE = 1\n",
         "functions/sluice_aws/__init__.py": "",
         "functions/admit/handler.py": "",
         "spark/ingest.py": "print()\n",
@@ -61,7 +69,7 @@ def test_the_same_sources_give_the_same_bytes_wherever_and_whenever(sources: Pat
 
 def test_a_changed_source_is_another_version(sources: Path, tmp_path: Path) -> None:
     first = build_release(sources, HOSTS, tmp_path)
-    (sources / "functions/sluice/lane.py").write_text("LANE = 2\n")
+    (sources / "functions/sluice/lane/machine.py").write_text("LANE = 2\n")
     second = build_release(sources, HOSTS, tmp_path)
     assert second.version != first.version
     assert {name for name in first.files if first.files[name] != second.files[name]} == {"sluice.zip", MANIFEST}
@@ -76,7 +84,7 @@ def test_the_zip_holds_what_the_job_imports_and_no_handler(sources: Path, tmp_pa
     content = build_release(sources, HOSTS, tmp_path).files["sluice.zip"]
     assert zipfile.ZipFile(io.BytesIO(content)).namelist() == [
         "sluice/__init__.py",
-        "sluice/lane.py",
+        "sluice/lane/machine.py",
         "sluice_aws/__init__.py",
         "sluice_spark/__init__.py",
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.routing import classify, first_offset
+from sluice.admission.routing import classify, first_offset
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sluice_cli.object_changes import FoundChange
-from sluice_cli.row_biography import MergedBatch, biography, told
+from sluice_cli.trace.row_changes import FoundChange
+from sluice_cli.trace.row_search import MergedBatch, biography, told
 
 
 def change(position, op="u", unchanged=(), deleted=False, **values):

@@ -2,8 +2,8 @@
 
 import json
 
+from sluice.batch.outcome import MAX_CONTENT_BYTES, from_lines, row_error, to_lines
 from sluice.errors import SluiceError
-from sluice.row_errors import MAX_CONTENT_BYTES, from_lines, row_error, to_lines
 
 
 class Bad(SluiceError):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sluice.avro_schema import read_writer_schema
-from sluice.column_types import Column, RowSchema, array_column, decimal_column, plain_column
 from sluice.errors import Incompatible
-from sluice.schema_evolution import merge_columns, merge_schemas, union_of
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import Column, RowSchema, array_column, decimal_column, plain_column
+from sluice.schema.evolution import merge_columns, merge_schemas, union_of
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

@@ -3,7 +3,7 @@
 import pytest
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, judged
 
-from sluice.schema_history import SeenSchema, StoredColumns, UnreadableHistory
+from sluice.schema.history import SeenSchema, StoredColumns, UnreadableHistory
 
 
 @pytest.mark.parametrize("schema", [OLD, NEW, BAD])

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from sluice.config.limits import Limits
 from sluice.errors import SchemaTooComplex
-from sluice.limits import Limits
-from sluice.schema_limits import MAX_WEIGHTLESS, check_schema
-from sluice_aws.avro_heads import parse_header
-from sluice_aws.objects import Head
+from sluice.schema.limits import MAX_WEIGHTLESS, check_schema
+from sluice_formats.avro_header import Head, parse_header
 
 
 def record(name: str, *types: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """How large a plan a slice of a table service gets."""
 
-from sluice.service_requests import ServiceReport
-from sluice.table_config import TableConfig
-from sluice_spark.serving import FIRST_BYTES_PER_S_AND_CORE, SLOWEST_BYTES_PER_S, Pace
+from sluice.config.table import TableConfig
+from sluice.services.requests import ServiceReport
+from sluice_spark.services.slice import FIRST_BYTES_PER_S_AND_CORE, SLOWEST_BYTES_PER_S, Pace
 
 CONFIG, MIB = TableConfig("db.t", "db", "t", topic="t", record_key=("id",)), 1024**2
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.catalog_names import CatalogRule
-from sluice.configuration import Configuration
-from sluice.service_config import Pace, ServicePolicy
-from sluice.service_policy import CATALOG, ServiceFacts, TableFacts, due
-from sluice.service_requests import COMPACTION, SERVICES
-from sluice.table_config import TableConfig
-from sluice_cli.config_source import ConfigurationMistakes, read_tables
+from sluice.config.catalog import CatalogRule
+from sluice.config.document import Configuration
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.table import TableConfig
+from sluice.services.policy import CATALOG, ServiceFacts, TableFacts, due
+from sluice.services.requests import COMPACTION, SERVICES
+from sluice_cli.config.source import ConfigurationMistakes, read_tables
 
 SECOND, HOUR, DAY = 1_000, 3_600_000, 86_400_000
 NOW = 100 * DAY

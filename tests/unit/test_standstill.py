@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice_cli import standstill_command
-from sluice_cli.application_changes import changes_application, parameters_of
-from sluice_local.overlay import read_template
+from sluice_cli.ops import standstill as standstill_command
+from sluice_deploy.template import changes_application, parameters_of
+from sluice_local.stack.overlay import read_template
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = read_template(ROOT / "template.yaml")

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice.java_properties import parse_properties
-from sluice.streamer_properties import translate
-from sluice_cli.config_source import read_tables
+from sluice.onboarding.hudi_streamer import parse_properties, translate
+from sluice_cli.config.source import read_tables
 from sluice_cli.main import run
 
 # Settings of published configurations, each under the place it was published at; comments and host names are left away.

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
-from sluice.table_config import TableConfig, refuse_changes
 
 TABLE = TableConfig(
     table="sales.orders",

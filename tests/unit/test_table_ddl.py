@@ -3,11 +3,10 @@
 import duckdb
 import pytest
 
-from sluice.catalog_columns import columns_of_commit
-from sluice.catalog_tables import Wish, names_of
-from sluice.catalog_views import view_sql
-from sluice.table_config import COW, MOR, TableConfig
-from sluice.table_ddl import NoStatement, statements
+from sluice.catalog.ddl import NoStatement, statements
+from sluice.catalog.tables import Wish, columns_of_commit, names_of
+from sluice.catalog.views import view_sql
+from sluice.config.table import COW, MOR, TableConfig
 
 AWKWARD = '{"type": "record", "name": "r", "fields": [{"name": "Id", "type": "long"}, {"name": "order", "type": ["null", "string"], "doc": "it\'s"}, {"name": "__deleted", "type": "boolean"}]}'
 

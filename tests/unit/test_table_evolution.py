@@ -2,10 +2,9 @@
 
 import pytest
 
-from sluice.column_types import RowSchema, decimal_column, plain_column
 from sluice.errors import Incompatible
-from sluice.stored_types import widen
-from sluice.table_evolution import evolve, refused, rewritten_columns
+from sluice.schema.columns import RowSchema, decimal_column, plain_column
+from sluice.schema.evolution import evolve, refused, rewritten_columns, widen
 
 
 def row(**columns):

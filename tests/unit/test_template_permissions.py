@@ -7,8 +7,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from sluice.ledger_items import CLAIMED, COMMITTED
-from sluice_local.overlay import read_template
+from sluice.ledger.keys import CLAIMED, COMMITTED
+from sluice_local.stack.overlay import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
 
@@ -85,7 +85,7 @@ def test_the_catalog_sync_may_call_what_it_calls_and_delete_no_table() -> None:
     (keeps,) = [
         one for one in statements("SyncCatalogRole") if any(action.startswith("glue:") for action in actions(one))
     ]
-    source = (Path(__file__).resolve().parents[2] / "functions" / "sluice_aws" / "glue_catalog.py").read_text(
+    source = (Path(__file__).resolve().parents[2] / "functions" / "sluice_aws" / "catalog" / "glue.py").read_text(
         encoding="utf-8"
     )
     called = set(re.findall(r"self\._glue\.([a-z_]+)\(", source)) - {"get_paginator"} | set(

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from sluice_local.overlay import read_template
+
+from sluice_local.stack.overlay import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
 RESOURCES: Dict[str, Dict[str, Any]] = TEMPLATE["Resources"]

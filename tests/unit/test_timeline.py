@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.timeline import (
+from sluice.hudi.timeline import (
     COMPACTION,
     COMPLETED,
     INFLIGHT,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice import column_types as kinds
-from sluice.avro_schema import read_writer_schema
-from sluice.column_types import as_raw
+from sluice.schema import columns as kinds
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import as_raw
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "types.md").read_text()
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if line.count("|") == 8][2:]
@@ -93,7 +93,7 @@ def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
 
 
 def test_the_document_tells_of_every_verdict():
-    from sluice.table_evolution import ADDED, DROPPED, INCOMPATIBLE, NARROWER, PROMOTED, REWRITTEN, SAME
+    from sluice.schema.evolution import ADDED, DROPPED, INCOMPATIBLE, NARROWER, PROMOTED, REWRITTEN, SAME
 
     assert all(
         f"`{verdict}`" in TEXT for verdict in (SAME, DROPPED, NARROWER, ADDED, PROMOTED, REWRITTEN, INCOMPATIBLE)

@@ -6,10 +6,10 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from sluice.avro_schema import read_writer_schema
-from sluice.unavailable import DEFAULT, placeholders
-from sluice_spark.raw_columns import raw_array
-from sluice_spark.unchanged_values import without_placeholders
+from sluice.config.placeholders import DEFAULT, placeholders
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.arrow_batches import without_placeholders
+from sluice_formats.arrow_columns import raw_array
 
 RAW = DEFAULT.encode()
 

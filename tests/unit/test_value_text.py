@@ -5,9 +5,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from sluice.column_types import array_column, decimal_column, json_column, plain_column, variable_decimal_column
-from sluice.temporal_text import days_of, timestamp_text
-from sluice.value_text import Unrepresentable, decimal_text, json_text, time_text
+from sluice.schema.columns import array_column, decimal_column, json_column, plain_column, variable_decimal_column
+from sluice.schema.values import Unrepresentable, days_of, decimal_text, json_text, time_text, timestamp_text
 
 
 def unscaled(number):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice_bench.walkthrough_text import Transcript
-from sluice_local.emulators import Kind
+from sluice_local.emulators.choose import Kind
 
 KEPT = sorted((Path(__file__).resolve().parents[2] / "docs" / "walkthroughs").glob("*.md"))
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
 
-from sluice_local.class_sharing import join
 from sluice_local.emr.submission import Submission
 from sluice_local.emr.work_directory import Fetched
-from sluice_local.spark_image import MAIN_CLASS, MODULE_OPTIONS, SparkImage
+from sluice_local.images.spark import MAIN_CLASS, MODULE_OPTIONS, SparkImage, join
 
 # What a driver of Sluice talks to. A job without a VPC reaches Glue, Lake Formation and Secrets Manager besides (EMR Serverless User
 # Guide, "Configuring VPC access"), which no driver needs.

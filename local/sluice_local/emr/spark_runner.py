@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice_local import children
-from sluice_local.class_sharing import ClassArchive
+from sluice_local import processes as children
 from sluice_local.emr.job_runs import JobRun
 from sluice_local.emr.spark_command import Cloud, Machine, spark_command
 from sluice_local.emr.work_directory import CannotFetch, Fetched, Fetcher
-from sluice_local.spark_image import SparkImage
+from sluice_local.images.spark import ClassArchive, SparkImage
 
 if TYPE_CHECKING:
     from sluice_local.emr.service import Service
+
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05

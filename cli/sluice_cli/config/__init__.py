@@ -1,0 +1,1 @@
+"""`sluice config`: check, push, discover, import."""

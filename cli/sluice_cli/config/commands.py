@@ -1,0 +1,236 @@
+"""`sluice config`: checks a tables.yaml, puts it in force, shows what is in force.
+
+The JSON Schema of tables.yaml, for editors: `python -m sluice_cli.config_schema docs/tables.schema.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sluice.config.document import Configuration
+from sluice.errors import ChangeRefused, CommandFailed, UsageError
+from sluice_aws.admission.reassign import Unparked, unpark
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore, ConfigurationUnreadable
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+from sluice_cli.config.model import TablesFile
+from sluice_cli.config.review import known_tables, lane_names, raised_generations, review
+from sluice_cli.config.source import ConfigurationMistakes, read_tables
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
+from sluice_cli.terminal.stack import supervise_now
+
+NOTHING_PUSHED = "No configuration was ever pushed"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Which topics go to which tables: check tables.yaml, put it in force, show what is in force.",
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
+WithWaiting = Annotated[
+    bool,
+    typer.Option(
+        "--with-waiting",
+        help="Where a generation rises, what waits is of the new log: merge it under the new generation. Objects that a failed batch gave back keep theirs.",
+    ),
+]
+
+
+@app.command()
+def check(file: File, as_json: Json = False) -> None:
+    """Say every mistake in a tables.yaml at once. Needs no stack.
+
+    Example:
+
+      sluice config check tables.yaml
+    """
+    try:
+        configuration = _read(file)
+    except ConfigurationMistakes as error:
+        if not as_json:
+            raise
+        print_json(
+            {
+                "valid": False,
+                "mistakes": [
+                    {"line": item.line, "where": item.where, "message": item.message} for item in error.mistakes
+                ],
+            }
+        )
+        raise typer.Exit(1) from error
+    if as_json:
+        print_json(
+            {
+                "valid": True,
+                "version": configuration.version,
+                "rules": len(configuration.rules),
+                "lanes": list(configuration.lane_names()),
+            }
+        )
+    else:
+        print(f"{file}: {_summary(configuration)}")
+
+
+@app.command()
+def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, stack: Stack = None) -> None:
+    """Put a tables.yaml in force. The next batch uses it.
+
+    It is checked first; a wrong one changes nothing. Refused are changes that can't be made in place:
+    the key, partition columns, type or topic of a table that has data; and a higher generation while
+    objects of the old log may wait. Parked objects that have a table now become pending, and their
+    lanes are woken.
+
+    Example:
+
+      sluice config push tables.yaml
+    """
+    configuration = _read(file)
+    target = chosen_target(stack)
+    objects = Objects(target.client("s3"))
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    before = _in_force(objects, target, ledger)
+    raised = () if with_waiting else raised_generations(ledger, before, configuration)
+    found = review(
+        configuration,
+        ledger.tables(),
+        known_tables(ledger, before),
+        {lane.lane: lane for lane in ledger.lanes()},
+        raised,
+    )
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    if found.refusals:
+        raise ChangeRefused("Refused, nothing has changed:\n" + "\n".join(found.refusals), refusals=found.refusals)
+    changed = before is None or before.version != configuration.version
+    if changed:
+        _store(objects, target.artifacts, configuration, ledger)
+    unparked = unpark(ledger, configuration, epoch_ms)
+    lanes = _wake(target, ledger, unparked, lane_names(ledger, before, configuration) if changed else ())
+    if as_json:
+        print_json(
+            {
+                "version": configuration.version,
+                "changed": changed,
+                "unparked": unparked.objects,
+                "woken": sorted(lanes),
+                "warnings": list(found.warnings),
+            }
+        )
+    else:
+        print(f"{'In force' if changed else 'Already in force'}: {_summary(configuration)}")
+        if unparked.objects:
+            print(f"{counted(unparked.objects, 'parked object')} now pending")
+        if lanes:
+            print(f"Woken: {', '.join(sorted(lanes))}")
+
+
+@app.command()
+def show(stack: Stack = None) -> None:
+    """Print the configuration in force as JSON: what functions and Spark read.
+
+    Example:
+
+      sluice config show | jq '.rules[].table'
+    """
+    target = chosen_target(stack)
+    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    if configuration is None:
+        raise CommandFailed(NOTHING_PUSHED, next_step="`sluice config push tables.yaml`")
+    print(configuration.to_json())
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of tables.yaml, for editors. Needs no stack.
+
+    Example:
+
+      sluice config schema > tables.schema.json
+    """
+    sys.stdout.write(schema_text())
+
+
+def _read(file: Path) -> Configuration:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
+    try:
+        return read_tables(text)
+    except ConfigurationMistakes as error:
+        raise ConfigurationMistakes(list(error.mistakes), str(file)) from error
+
+
+def _in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration | None:
+    try:
+        return ConfigStore(objects, target.artifacts, ledger=ledger).load()
+    except ConfigurationUnreadable as error:
+        # A push is what mends this.
+        say(f"warning: {error.message}")
+        return None
+
+
+def _store(objects: Objects, bucket: str, configuration: Configuration, ledger: Ledger) -> None:
+    """The history and the count first, so that what is in force can always be looked up by its version, and is missed once it is gone."""
+    ledger.count(PUSHES)
+    data = configuration.to_json().encode("utf-8")
+    objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
+    objects.put(bucket, CONFIGURATION_KEY, data, content_type="application/json")
+
+
+def _wake(target: Target, ledger: Any, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:
+    """Wake the lanes that have something to look at: what was unparked, and what a change of `changed` lanes may have made claimable."""
+    lanes = set(unparked.lanes) | {lane for lane in changed if ledger.pending(lane, 1)}
+    for lane in sorted(lanes):
+        ledger.wake(lane)
+    if lanes:
+        supervise_now(target)
+    return frozenset(lanes)
+
+
+def _summary(configuration: Configuration) -> str:
+    lanes = configuration.lane_names()
+    return f"{counted(len(configuration.rules), 'rule')}, {counted(len(lanes), 'lane')} ({', '.join(lanes)}), version {configuration.version[:12]}"
+
+
+def schema_text() -> str:
+    """The schema as the file holds it; a test keeps docs/tables.schema.json equal to it."""
+    schema = TablesFile.model_json_schema(mode="validation")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["required"] = ["tables"]
+    return json.dumps(_without_nulls(schema), indent=2, sort_keys=True) + "\n"
+
+
+def _without_nulls(node: object) -> object:
+    """A key that is left out is not a key with null: drop the null alternatives and defaults."""
+    if isinstance(node, list):
+        return [_without_nulls(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: _without_nulls(value) for key, value in node.items() if not (key == "default" and value is None)}
+    options = kept.get("anyOf")
+    if isinstance(options, list) and {"type": "null"} in options:
+        options = [option for option in options if option != {"type": "null"}]
+        kept.pop("anyOf")
+        kept = {**options[0], **kept} if len(options) == 1 else {**kept, "anyOf": options}
+    return kept
+
+
+def main(arguments: list[str]) -> int:
+    """Write the schema to the named file, or to standard output."""
+    if arguments:
+        Path(arguments[0]).write_text(schema_text(), encoding="utf-8")
+    else:
+        sys.stdout.write(schema_text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

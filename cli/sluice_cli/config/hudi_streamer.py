@@ -1,0 +1,137 @@
+"""`sluice config import`: a Hudi Streamer's properties as a rule of tables.yaml, and what of them is left out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sluice.config.table import COW, MOR
+from sluice.errors import FAILED, UsageError
+from sluice.names import TOPIC
+from sluice.onboarding.hudi_streamer import Translation, parse_properties, translate
+from sluice_cli.config.discover import add_rules, columns_value, comment, scalar
+from sluice_cli.terminal.output import Json, print_json, say
+
+LARGEST = 1_000_000  # bytes
+INCLUDES = 5  # files deep
+_INCLUDE = "include"
+
+
+def import_properties(
+    properties: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .properties file of Hudi Streamer (DeltaStreamer).")
+    ],
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="The topic, where the properties don't tell it.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="DATABASE.TABLE", help="The table, where it is to be another.")
+    ] = None,
+    table_type: Annotated[
+        str | None,
+        typer.Option(
+            "--table-type",
+            metavar="cow|mor",
+            help="As on the Streamer's command line: COPY_ON_WRITE or MERGE_ON_READ too.",
+        ),
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Add the rule to the file, unless something is open.")] = False,
+    file: Annotated[
+        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml that is added to, or made.")
+    ] = Path("tables.yaml"),
+    as_json: Json = False,
+) -> None:
+    """Translate a Hudi Streamer configuration into a rule of tables.yaml. Needs no stack.
+
+    Taken are topic, table, record key, partition columns, table type, hours of history and file sizes. Everything else is
+    named with the reason why it is left out; values of what is left out are never shown, since they may be secrets.
+    Give the new table another path than the Streamer's, and load it from bronze: it can't go on in a table that another tool wrote.
+    Exit code 1 says that something is open.
+
+    Examples:
+
+      sluice config import artworks.properties --table-type MERGE_ON_READ
+
+      sluice config import sale.properties --table ecomm.sale --write
+    """
+    if topic is not None and not TOPIC.fullmatch(topic):
+        raise UsageError(f"{topic!r} is no topic's name", next_step="Use letters, digits, . _ and -")
+    found = translate(_entries(properties, 0), topic=topic, table=table, table_type=_type(table_type))
+    added = (
+        add_rules(file, 1, lambda indent: _indented(_lines(found, properties), indent))
+        if write and not found.open
+        else None
+    )
+    if as_json:
+        print_json({**asdict(found), "written": added is not None, "file": str(file)})
+    else:
+        print(added or "\n".join(["tables:", *(f"  {line}" for line in _lines(found, properties))]))
+        for item in found.left_out:
+            say(f"left out: {comment(f'{item.option}: {item.why}')[2:]}")
+    for line in found.open:
+        say(f"open: {line}")
+    if found.open:
+        raise typer.Exit(FAILED)
+
+
+def _entries(file: Path, depth: int) -> dict[str, str]:
+    """The file's entries over those of the file that it includes, if that lies beside it."""
+    try:
+        if file.stat().st_size > LARGEST:
+            raise UsageError(f"{file} is larger than {LARGEST:,} bytes", next_step="Name a .properties file")
+        entries = parse_properties(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} can't be read: {error}", next_step="Name a .properties file") from error
+    beside = file.parent / Path(entries.get(_INCLUDE, "")).name
+    if _INCLUDE in entries and depth < INCLUDES and beside.is_file():
+        return {**_entries(beside, depth + 1), **{name: value for name, value in entries.items() if name != _INCLUDE}}
+    return entries
+
+
+def _type(written: str | None) -> str | None:
+    if written is None:
+        return None
+    known = {"cow": COW, "copy_on_write": COW, "mor": MOR, "merge_on_read": MOR}
+    if written.lower() not in known:
+        raise UsageError(f"{written!r} is no table type", next_step="Use cow or mor")
+    return known[written.lower()]
+
+
+def _lines(found: Translation, origin: Path) -> list[str]:
+    rule = found.rule
+    lines = [
+        comment(f"from {origin.name}"),
+        *(comment(f"note: {note}") for note in found.notes),
+        *(comment(f"OPEN: {line}") for line in found.open),
+    ]
+    body = [
+        f"- topic: {_text(rule.get('topic'))}",
+        f"  table: {_text(rule.get('table'))}",
+        f"  record_key: {columns_value(_strings(rule.get('record_key')))}",
+    ]
+    if "partition_by" in rule:
+        body.append(f"  partition_by: {columns_value(_strings(rule['partition_by']))}")
+    body.append(f"  table_type: {_text(rule['table_type'])}")
+    if "time_travel" in rule:
+        body.append(f"  time_travel: {_text(rule['time_travel'])}")
+    if found.ordering is not None:
+        body.append(f"  # position: {found.ordering}   # only where a query captured the rows")
+    options = rule.get("hudi")
+    if isinstance(options, dict):
+        body += ["  hudi:", *(f"    {scalar(name)}: {scalar(value)}" for name, value in options.items())]
+    return lines + ([f"# {line}" for line in body] if found.open else body)
+
+
+def _indented(lines: list[str], indent: int) -> str:
+    return "".join(f"{' ' * indent}{line}\n" for line in lines)
+
+
+def _text(value: object) -> str:
+    return scalar(value) if isinstance(value, str) else "?"
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, tuple) else ()

@@ -1,0 +1,1 @@
+"""`sluice put`, `wait` and `quarantine`."""

@@ -1,0 +1,298 @@
+"""`sluice quarantine list|show|retry|discard`: what could not be merged, why, and the ways out."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from sluice_aws.admission.admit import Admission
+from sluice_aws.admission.heads import Heads
+from sluice_aws.admission.schema_fit import schema_fit
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaStore
+from sluice_aws.stack import Target
+from sluice_cli.ingest.set_aside import SHORT_ID, Choice, Decided, Quarantine, codes, kind, told, told_decision
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    command_line,
+    counted,
+    human_age,
+    print_json,
+    print_table,
+    say,
+    visible,
+)
+from sluice_cli.terminal.stack import operator_of, supervise_now
+
+LISTED, ROWS_SHOWN = 200, 20
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What could not be merged: whole objects, and single rows of objects whose other rows were merged.",
+)
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ID...",
+        help="Ids as `list` shows them (the beginning is enough), or keys of objects.",
+        show_default=False,
+    ),
+]
+OfTable = Annotated[
+    str | None, typer.Option("--table", metavar="T", help="Only of this table: database.name.", show_default=False)
+]
+OfCode = Annotated[
+    str | None, typer.Option("--code", metavar="C", help="Only for this reason, by its code.", show_default=False)
+]
+All = Annotated[bool, typer.Option("--all", help="Everything that is in quarantine; nothing that is parked.")]
+Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Kept with the decision.", show_default=False)]
+
+
+@app.command("list")
+def list_entries(
+    table: OfTable = None,
+    code: OfCode = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = LISTED,
+    parked: Annotated[
+        bool,
+        typer.Option(
+            "--parked", help="What is parked instead: no rule takes its topic, or its source's log began again."
+        ),
+    ] = False,
+    decided: Annotated[
+        bool, typer.Option("--decided", help="What was retried or discarded, by which command and by whom.")
+    ] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """List what is in quarantine: its id, reason and key.
+
+    An object in quarantine gave no row. One whose kind is `rows` was merged without those rows. Parked objects wait for a rule or for a higher `generation`: they are
+    listed with --parked, and those whose log began again with --code log_restarted, too.
+
+    Examples:
+
+      sluice quarantine list
+
+      sluice quarantine list --code incompatible_schema --json | jq -r '.entries[].key'
+    """
+    quarantine, ledger, _ = _opened(stack)
+    if decided:
+        _list_decided(ledger, Choice(table=table, code=code), limit, as_json)
+        return
+    found = quarantine.entries(Choice(table=table, code=code, parked=parked))
+    shown = list(islice(found, limit))
+    more = next(found, None) is not None
+    if as_json:
+        print_json({"entries": [told(record) for record in shown], "more": more})
+        return
+    now = epoch_ms()
+    print_table(
+        ("id", "kind", "rows", "table", "code", "since", "key", "reason"),
+        [
+            (
+                record.id.hash[:SHORT_ID],
+                kind(record),
+                str(record.quarantined_rows or "-"),
+                record.table or "-",
+                ", ".join(codes(record)) or "-",
+                human_age(now - int(record.listed_at)) if record.listed_at else "-",
+                record.id.key,
+                record.reason or "-",
+            )
+            for record in shown
+        ],
+        right=(2,),
+    )
+    if more:
+        say(f"Only the first {limit:,} are shown. --limit shows more")
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="ID", help="An id as `list` shows it, or an object's key.")],
+    rows: Annotated[int, typer.Option("--rows", metavar="N", min=0, help="At most so many of its rows.")] = ROWS_SHOWN,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Show one entry whole: reason, object, rows with their bytes, and what was decided about it before.
+
+    Example:
+
+      sluice quarantine show 3f2a9c --json | jq '.rows_shown[].content'
+    """
+    quarantine, ledger, _ = _opened(stack)
+    document = []
+    for record in quarantine.chosen(Choice(named=(name,))):
+        kept = [vars(row) for row in quarantine.rows(record)[:rows]]
+        document.append(
+            {
+                **told(record),
+                "rows_shown": kept,
+                "decisions": [told_decision(item) for item in ledger.decisions_about(record.id)],
+            }
+        )
+    if as_json:
+        print_json(document[0] if len(document) == 1 else document)
+        return
+    for entry in document:
+        for field, value in entry.items():
+            if field not in ("rows_shown", "decisions"):
+                print(f"{field}\t{_value(value)}")
+        for row in entry["rows_shown"]:
+            print("row\t" + "\t".join(f"{field}={_value(value)}" for field, value in row.items()))
+        for decision in entry["decisions"]:
+            print(
+                "decision\t"
+                + "\t".join(f"{field}={_value(value)}" for field, value in decision.items() if value is not None)
+            )
+
+
+@app.command("retry")
+def retry(
+    names: Names = None,
+    table: OfTable = None,
+    code: OfCode = None,
+    all: All = False,
+    note: Note = None,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Take entries back in after what was wrong is mended: the release, the configuration, the table's schema, a permission.
+
+    The object is judged as if it were announced now, and merged as if it had come in time: its changes'
+    positions decide, so what is newer in the table stays. Retrying an object for its rows reads it whole;
+    the rows that were merged change nothing. What still can't be merged comes back here. A parked object
+    is left: it says what takes it in instead.
+
+    Examples:
+
+      sluice quarantine retry 3f2a9c
+
+      sluice quarantine retry --table crm.user --code incompatible_schema && sluice wait
+    """
+    quarantine, ledger, target = _opened(stack)
+    objects = Objects(target.client("s3"))
+    configuration = ConfigStore(objects, target.artifacts).load()
+    admission = Admission(
+        ledger=ledger,
+        heads=Heads(objects),
+        schemas=SchemaStore(objects, target.silver),
+        fit=schema_fit(objects, target.silver, epoch_ms),
+        now=epoch_ms,
+    )
+    records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))
+    decided = quarantine.retry(
+        records,
+        admission=admission,
+        configuration=configuration,
+        command=command_line.get(),
+        by=operator_of(target),
+        note=note,
+    )
+    lanes = {item.lane for item in decided if item.done and item.lane}
+    for lane in sorted(lanes):
+        ledger.wake(lane)
+    if lanes:
+        supervise_now(target)
+    _print(decided, "retried", as_json)
+
+
+@app.command("discard")
+def discard(
+    names: Names = None,
+    table: OfTable = None,
+    code: OfCode = None,
+    all: All = False,
+    note: Note = None,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Give entries up. The object stays in bronze; that it was discarded, by which command and by whom stays on the record.
+
+    Parked objects are given up only where they are named, or by --code log_restarted: what isn't of the table's source, before a raised `generation` takes in what waits.
+
+    Examples:
+
+      sluice quarantine discard 3f2a9c --note 'written by a broken test'
+
+      sluice quarantine discard 'topics/crm.public.user/partition=0/crm.public.user+0+0000000010.avro'
+    """
+    quarantine, _, target = _opened(stack)
+    records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))
+    _print(
+        quarantine.discard(records, command=command_line.get(), by=operator_of(target), note=note), "discarded", as_json
+    )
+
+
+def _value(value: Any) -> str:
+    return "-" if value is None else visible(str(value))
+
+
+def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
+    target = chosen_target(stack)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    return (
+        Quarantine(ledger=ledger, objects=Objects(target.client("s3")), silver_bucket=target.silver, now=epoch_ms),
+        ledger,
+        target,
+    )
+
+
+def _list_decided(ledger: Any, choice: Choice, limit: int, as_json: bool) -> None:
+    found = (
+        item for item in ledger.decisions() if choice.table in (None, item.table) and choice.code in (None, item.code)
+    )
+    shown = list(islice(found, limit))
+    more = next(found, None) is not None
+    if as_json:
+        print_json({"decisions": [told_decision(item) for item in shown], "more": more})
+        return
+    now = epoch_ms()
+    print_table(
+        ("id", "decision", "rows", "table", "code", "ago", "by", "command", "key", "note"),
+        [
+            (
+                item.id.hash[:SHORT_ID],
+                item.verb,
+                str(item.rows or "-"),
+                item.table or "-",
+                item.code or "-",
+                human_age(now - item.at),
+                item.by,
+                item.command,
+                item.id.key,
+                item.note or "-",
+            )
+            for item in shown
+        ],
+        right=(2,),
+    )
+    if more:
+        say(f"Only the first {limit:,} are shown. --limit shows more")
+
+
+def _print(decided: list[Decided], verb: str, as_json: bool) -> None:
+    done = [item for item in decided if item.done]
+    left = [item for item in decided if not item.done]
+    if as_json:
+        print_json(
+            {
+                verb: [told(item.record) for item in done],
+                "left": [{**told(item.record), "because": item.reason} for item in left],
+            }
+        )
+    else:
+        print(f"{counted(len(done), 'entry') if len(done) == 1 else f'{len(done):,} entries'} {verb}")
+        for item in left:
+            print(f"left\t{visible(item.record.id.key)}\t{visible(item.reason or '')}")
+    if left or not done:
+        raise typer.Exit(1)

@@ -1,0 +1,262 @@
+"""What is in quarantine or parked, and what becomes of it: taken back in as if it had just come, or discarded, each on the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from typing import Any
+
+from sluice.batch import outcome as row_errors
+from sluice.batch.manifest import Manifest
+from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig
+from sluice.errors import UsageError
+from sluice.ledger.keys import PARKED, PENDING, QUARANTINED
+from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
+from sluice.silver_keys import manifest_key, rows_key
+from sluice_aws.admission.admit import Admission
+from sluice_aws.s3.objects import Objects
+
+SHORT_ID, SHORTEST_ID = 12, 6  # hexadecimal digits shown, and the fewest that name an entry
+THREADS = 16
+OBJECT, ROWS = "object", "rows"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which entries a command is about: by id (or its beginning, or the object's key), table and code; `all` for no limit.
+
+    Parked objects are among them where they are named, or the code is `log_restarted`; `parked` has no others.
+    """
+
+    named: tuple[str, ...] = ()
+    table: str | None = None
+    code: str | None = None
+    all: bool = False
+    parked: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was chosen."""
+        return not (self.named or self.table or self.code or self.all)
+
+    @property
+    def about_parked(self) -> bool:
+        """Whether parked objects may be among those: what only waits for its rule is nothing that a table or `all` means."""
+        return self.parked or bool(self.named) or self.code == LOG_RESTARTED
+
+    def takes(self, record: ObjectRecord) -> bool:
+        """Whether an entry is among those."""
+        if self.table is not None and record.table != self.table:
+            return False
+        if self.code is not None and self.code not in codes(record):
+            return False
+        return not self.named or any(_names(name, record) for name in self.named)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What became of one entry: done, or not and why."""
+
+    record: ObjectRecord
+    done: bool
+    reason: str | None = None
+    lane: str | None = None
+
+
+class Quarantine:
+    """The quarantine of one stack."""
+
+    def __init__(self, *, ledger: Any, objects: Objects, silver_bucket: str, now: Callable[[], int]) -> None:
+        self._ledger = ledger
+        self._objects = objects
+        self._silver = silver_bucket
+        self._now = now
+
+    def entries(self, choice: Choice) -> Iterator[ObjectRecord]:
+        """Whole objects first, then objects of which rows are quarantined, then parked ones where the choice is about these."""
+        quarantined = (
+            ()
+            if choice.parked
+            else chain(self._ledger.objects_in_state(QUARANTINED), self._ledger.objects_with_quarantined_rows())
+        )
+        parked = self._ledger.objects_in_state(PARKED) if choice.about_parked else ()
+        return filter(choice.takes, chain(quarantined, parked))
+
+    def chosen(self, choice: Choice) -> list[ObjectRecord]:
+        """The entries to decide about. Raises UsageError when one that is named is not there, or names several."""
+        if choice.empty:
+            raise UsageError(
+                "Nothing is chosen",
+                next_step="Name entries by their id, or use --table, --code or --all; `sluice quarantine list` shows them, and with --parked what is parked",
+            )
+        found = list(self.entries(choice))
+        for name in choice.named:
+            matching = {record.id for record in found if _names(name, record)}
+            if not matching:
+                raise UsageError(
+                    f"Nothing in quarantine is called {name!r}, and nothing that is parked",
+                    next_step="`sluice quarantine list` shows what is there, with --parked what is parked",
+                )
+            if len(matching) > 1 and not any(record.id.key == name for record in found):
+                raise UsageError(
+                    f"{name!r} begins the ids of {len(matching)} entries", next_step="Write more of the id"
+                )
+        return found
+
+    def rows(self, record: ObjectRecord) -> list[row_errors.RowError]:
+        """The quarantined rows of one object, in the order of its records; none when its batch left none."""
+        if not record.quarantined_rows or record.batch is None or record.table is None:
+            return []
+        document = self._objects.get(self._silver, rows_key(record.batch, record.table, record.id.hash))
+        return [] if document is None else list(row_errors.from_lines(document.data.decode("utf-8")))
+
+    def retry(
+        self,
+        records: Sequence[ObjectRecord],
+        *,
+        admission: Admission,
+        configuration: Configuration | None,
+        command: str,
+        by: str,
+        note: str | None,
+    ) -> list[Decided]:
+        """Judge every object as if it were announced now, and make pending what is found sound; the caller wakes the lanes.
+
+        Parked ones are left, with what takes them in instead.
+        """
+
+        def one(record: ObjectRecord) -> Decided:
+            if record.state == PARKED:
+                return Decided(record, False, _way_in(record))
+            route, verdict, schema = admission.judge(record.id, record.size, configuration)
+            if verdict.state != PENDING:
+                return Decided(record, False, verdict.reason or verdict.rule)
+            routed = replace(
+                record,
+                table=verdict.table,
+                lane=verdict.lane,
+                topic=route.topic,
+                kafka_partition=route.kafka_partition,
+                offset=route.offset,
+                format=route.format,
+                schema=schema,
+            )
+            if record.quarantined_rows and record.table == verdict.table and verdict.config is not None:
+                generation = self._merged_under(record, verdict.config)
+                if generation is None:
+                    return Decided(
+                        record,
+                        False,
+                        f"the manifest of its batch {record.batch} is gone: under which generation its rows were merged isn't known",
+                    )
+                routed = replace(routed, generation=generation)
+            paused = verdict.config is not None and verdict.config.paused
+            return self._written(
+                record,
+                self._ledger.retry(record, routed, self._decision(record, RETRIED, command, by, note)),
+                None if paused else verdict.lane,
+            )
+
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="retry") as pool:
+            return list(pool.map(one, records))
+
+    def discard(self, records: Iterable[ObjectRecord], *, command: str, by: str, note: str | None) -> list[Decided]:
+        """Give up what is in quarantine or parked; that, by which command and by whom stays on the record."""
+        return [
+            self._written(
+                record, self._ledger.discard(record, self._decision(record, DISCARDED, command, by, note)), None
+            )
+            for record in records
+        ]
+
+    def _merged_under(self, record: ObjectRecord, config: TableConfig) -> int | None:
+        """The generation that the other rows of an object were merged under; None when nothing tells it.
+
+        Under the table's present one they would win over all that came since.
+        """
+        if config.generation == 0:  # it only rises
+            return 0
+        document = self._objects.get(self._silver, manifest_key(record.lane or "", record.batch or ""))
+        part = (
+            None
+            if document is None
+            else Manifest.from_json(document.data.decode("utf-8")).tables.get(record.table or "")
+        )
+        return None if part is None else int(part.config.get("generation", 0))
+
+    def _decision(self, record: ObjectRecord, verb: str, command: str, by: str, note: str | None) -> Decision:
+        return Decision(
+            record.id,
+            verb,
+            self._now(),
+            command,
+            by,
+            record.state,
+            table=record.table,
+            code=record.code,
+            reason=record.reason,
+            batch=record.batch,
+            attempt=record.attempt,
+            rows=record.quarantined_rows,
+            note=note,
+        )
+
+    @staticmethod
+    def _written(record: ObjectRecord, done: bool, lane: str | None) -> Decided:
+        return Decided(record, done, None if done else "it was decided about meanwhile", lane)
+
+
+def codes(record: ObjectRecord) -> tuple[str, ...]:
+    """Why an entry is in quarantine: the object's code, or those of its rows. A parked object has none where it only waits for a rule."""
+    if record.state == PARKED:
+        return () if record.code is None else (record.code,)
+    return tuple(sorted(record.row_codes)) if record.quarantined_rows else (record.code or "unknown",)
+
+
+def kind(record: ObjectRecord) -> str:
+    """What an entry is: rows of an object, a whole object, or one that is parked."""
+    return ROWS if record.quarantined_rows else PARKED if record.state == PARKED else OBJECT
+
+
+def told(record: ObjectRecord) -> dict[str, Any]:
+    """An entry as plain JSON values. Times are epoch ms."""
+    listed_at = int(record.listed_at) if record.listed_at else None
+    return {
+        "id": record.id.hash,
+        "kind": kind(record),
+        "bucket": record.id.bucket,
+        "key": record.id.key,
+        "version": record.id.version,
+        "bytes": record.size,
+        "table": record.table,
+        "topic": record.topic,
+        "codes": list(codes(record)),
+        "reason": record.reason,
+        "rows": record.quarantined_rows,
+        "rows_by_code": dict(record.row_codes),
+        "batch": record.batch,
+        "attempt": record.attempt,
+        "admitted_at": record.admitted_at,
+        **({"parked_at": listed_at} if record.state == PARKED else {"quarantined_at": listed_at}),
+    }
+
+
+def told_decision(decision: Decision) -> dict[str, Any]:
+    """An entry of the audit trail as plain JSON values."""
+    found = asdict(decision)
+    identity = found.pop("id")
+    return {"id": decision.id.hash, **identity, **found}
+
+
+def _way_in(record: ObjectRecord) -> str:
+    if record.code == LOG_RESTARTED:
+        return "it is parked: raise its table's `generation` in tables.yaml and `sluice config push` takes it in; `sluice quarantine discard` gives it up"
+    return "it is parked: a rule for its topic in tables.yaml and `sluice config push` take it in; `sluice quarantine discard` gives it up"
+
+
+def _names(name: str, record: ObjectRecord) -> bool:
+    return record.id.key == name or len(name) >= SHORTEST_ID and record.id.hash.startswith(name)

@@ -1,0 +1,290 @@
+"""`sluice wait`: returns when everything in bronze has been dealt with."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from sluice.config.document import Configuration
+from sluice.ledger.keys import COMMITTED, IGNORED, PENDING
+from sluice.ledger.keys import SUPERSEDED as SUPERSEDED_STATE
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId, identify
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore, ConfigurationUnreadable
+from sluice_aws.s3.objects import Objects
+from sluice_cli.ingest.survey import (
+    StandingTable,
+    Survey,
+    progress_line,
+    standing_tables,
+    survey,
+    told_counts,
+    told_tables,
+)
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
+
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 5.0
+PAUSE_PER_POLL = 3  # a poll that took long (many objects) is followed by a longer pause
+LISTING_EVERY_S = 10.0  # while objects are unseen: their versions may be gone by now
+LINE_EVERY_S = 10.0  # where there is no terminal
+KEYS_SHOWN = 50
+_FINAL = frozenset({COMMITTED, SUPERSEDED_STATE, IGNORED})  # states that an object doesn't leave by itself
+
+
+def wait(
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", min=0, help="Give up after this many seconds.")
+    ] = 900.0,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Parked and quarantined objects, and quarantined rows, fail it too.")
+    ] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Wait until every object version in bronze has been dealt with.
+
+    Compares a listing of bronze with the ledger until nothing is pending, claimed or unseen. A Spark
+    run that only lingers doesn't delay it. Parked and quarantined objects are printed, and objects of
+    which rows are quarantined.
+
+    Ends with 1 when the time is over, when a lane that holds some of the objects is halted or paused or their table is, and with
+    --strict when anything is parked or quarantined; the keys are printed.
+
+    Examples:
+
+      sluice put exports/ && sluice wait
+
+      sluice wait --timeout 120 --strict --json
+    """
+    target = chosen_target(stack)
+    objects = Objects(target.client("s3"))
+    ledger, bronze, store = (
+        Ledger(target.client("dynamodb"), target.ledger_table),
+        Bronze(objects, target.bronze),
+        ConfigStore(objects, target.artifacts),
+    )
+    with Shower() as shower:
+        outcome = Waiter(ledger, bronze, show=shower.show, configuration=lambda: _in_force(store)).wait(timeout)
+    if as_json:
+        print_json(_document(outcome, strict))
+    else:
+        _print(outcome, timeout)
+    if not outcome.succeeded(strict=strict):
+        raise typer.Exit(1)
+
+
+def _in_force(store: ConfigStore) -> Configuration | None:
+    try:
+        return store.load()
+    except ConfigurationUnreadable:
+        return store.last  # a table that is paused is told of later then: that it can't be read is told by `sluice status` and `config show`
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the wait came to, and after how many seconds; `standing` are tables whose objects would wait for ever."""
+
+    found: Survey
+    seconds: float
+    standing: tuple[StandingTable, ...] = ()
+
+    def succeeded(self, *, strict: bool) -> bool:
+        """Whether the command's answer is yes."""
+        return self.found.clean if strict else self.found.settled
+
+
+class Bronze:
+    """The bronze bucket as a listing of object identities."""
+
+    def __init__(self, objects: Objects, bucket: str) -> None:
+        self._objects = objects
+        self._bucket = bucket
+
+    def identities(self) -> tuple[ObjectId, ...]:
+        """Every object version there is now, as notices name it."""
+        versioned = self._objects.is_versioned(self._bucket)
+        found: list[ObjectId] = []
+        marker = None
+        while True:
+            page = self._objects.version_page(self._bucket, marker)
+            found += [
+                identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned)
+                for item in page.versions
+            ]
+            marker = page.next_marker
+            if marker is None:
+                return tuple(found)
+
+
+class Waiter:
+    """Polls the ledger about what was listed; lists again before it believes that all is done."""
+
+    def __init__(
+        self,
+        ledger: Any,
+        bronze: Any,
+        *,
+        show: Callable[[str], None],
+        configuration: Callable[[], Configuration | None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], int] = epoch_ms,
+    ) -> None:
+        self._ledger = ledger
+        self._bronze = bronze
+        self._show = show
+        self._configuration = configuration
+        self._clock = clock
+        self._sleep = sleep
+        self._now = now
+
+    def wait(self, timeout_s: float) -> Outcome:
+        """Until settled, a halted or paused lane, a table that stands still, or the timeout."""
+        began = self._clock()
+        listed, listed_at = self._bronze.identities(), began
+        final: dict[ObjectId, ObjectRecord] = {}
+        while True:
+            polled_at = self._clock()
+            # Lanes first: a lane that is read after its objects could have settled them and halted over others in between.
+            lanes = self._ledger.lanes()
+            records = self._ledger.get_objects([identity for identity in listed if identity not in final])
+            final.update({identity: record for identity, record in records.items() if record.state in _FINAL})
+            found = survey(listed, {**final, **records}, lanes)
+            seconds = self._clock() - began
+            if found.settled:
+                again = self._bronze.identities()
+                if set(again) <= set(listed):
+                    return Outcome(found, self._clock() - began)
+                listed, listed_at = again, self._clock()
+                continue
+            standing = (
+                ()
+                if found.halted or found.paused
+                else standing_tables(records.values(), self._configuration, self._ledger)
+            )
+            if found.halted or found.paused or standing or seconds >= timeout_s:
+                return Outcome(found, seconds, standing)
+            # Where nothing is on its way, something holds it: that is looked up then only.
+            held = (
+                told_tables(found, self._ledger.tables(), self._configuration(), self._now())
+                if all(item.state == PENDING for item in found.waiting)
+                else ()
+            )
+            self._show(progress_line(found, self._now(), seconds, held))
+            if found.counts.get("unseen") and self._clock() - listed_at > LISTING_EVERY_S:
+                listed, listed_at = self._bronze.identities(), self._clock()
+            pause = min(max(PAUSE_PER_POLL * (self._clock() - polled_at), SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
+            self._sleep(max(0.0, min(pause, timeout_s - seconds)))
+
+
+class Shower:
+    """Shows progress on stderr: one changing line in a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = stderr_console()
+        self._status = self._console.status("Listing bronze") if self._console.is_terminal else None
+        self._shown_at = float("-inf")
+
+    def __enter__(self) -> Shower:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def show(self, line: str) -> None:
+        """Replace the line, or print it if the last one is old enough."""
+        if self._status:
+            self._status.update(line.replace("[", "\\["))  # rich would take the bracket for markup
+        elif time.monotonic() - self._shown_at >= LINE_EVERY_S:
+            self._shown_at = time.monotonic()
+            say(line)
+
+
+def _print(outcome: Outcome, timeout_s: float) -> None:
+    found = outcome.found
+    for title, records in (("parked", found.parked), ("quarantined", found.quarantined)):
+        for record in records[:KEYS_SHOWN]:
+            print(f"{title}\t{visible(record.id.key)}\t{visible(record.reason or record.code or '')}")
+        if len(records) > KEYS_SHOWN:
+            print(f"{title}\t... and {len(records) - KEYS_SHOWN:,} more (--json lists all)")
+    for record in found.with_rows[:KEYS_SHOWN]:
+        print(f"rows quarantined\t{visible(record.id.key)}\t{_by_code(record)}")
+    if len(found.with_rows) > KEYS_SHOWN:
+        print(f"rows quarantined\t... and {len(found.with_rows) - KEYS_SHOWN:,} more objects (--json lists all)")
+    if not found.settled:
+        for item in found.waiting[:KEYS_SHOWN]:
+            print(f"{item.state}\t{visible(item.id.key)}\t{item.table or ''}")
+        if len(found.waiting) > KEYS_SHOWN:
+            print(f"...\t{len(found.waiting) - KEYS_SHOWN:,} more (--json lists all)")
+    rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
+    print(f"{told_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
+    sys.stdout.flush()
+    if any(record.topic and record.code is None for record in found.parked):
+        say("No table takes the topic of some: `sluice config discover` proposes rules for all that are parked so")
+    for lane in found.halted:
+        say(
+            f"error: lane {lane.lane} is halted after {counted(lane.failures, 'failed run')}: {lane.reason or 'no reason is recorded'}. See `sluice status`, then `sluice resume {lane.lane}`"
+        )
+    for lane in found.paused:
+        say(
+            f"error: lane {lane.lane} is paused, and {counted(found.waiting_in(lane.lane), 'object')} will wait in it until `sluice resume {lane.lane}`"
+        )
+    for table in outcome.standing:
+        say(f"error: {table.table} {table.reason}, and {counted(table.objects, 'object')} will wait. {table.next_step}")
+    if not found.settled and not found.halted and not found.paused and not outcome.standing:
+        say(f"error: not settled within {timeout_s:.0f} s. `sluice status` shows what the lanes do")
+
+
+def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
+    found = outcome.found
+    return {
+        "settled": found.settled,
+        "succeeded": outcome.succeeded(strict=strict),
+        "seconds": round(outcome.seconds, 3),
+        "objects": dict(found.counts),
+        "waiting": [
+            {
+                "key": item.id.key,
+                "version": item.id.version,
+                "state": item.state,
+                "lane": item.lane,
+                "table": item.table,
+            }
+            for item in found.waiting
+        ],
+        "parked": [_told(record) for record in found.parked],
+        "quarantined": [_told(record) for record in found.quarantined],
+        "quarantined_rows": found.quarantined_rows,
+        "with_quarantined_rows": [
+            {**_told(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)}
+            for record in found.with_rows
+        ],
+        "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
+        "paused": [lane.lane for lane in found.paused],
+        "standing_tables": [vars(table) for table in outcome.standing],
+    }
+
+
+def _by_code(record: ObjectRecord) -> str:
+    return ", ".join(f"{rows:,} {code}" for code, rows in sorted(record.row_codes.items()))
+
+
+def _told(record: ObjectRecord) -> dict[str, Any]:
+    return {
+        "key": record.id.key,
+        "version": record.id.version,
+        "table": record.table,
+        "topic": record.topic,
+        "code": record.code,
+        "reason": record.reason,
+    }

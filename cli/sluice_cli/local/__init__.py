@@ -1,0 +1,1 @@
+"""`sluice local` and `sluice demo`."""

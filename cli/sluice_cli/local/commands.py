@@ -1,0 +1,333 @@
+"""`sluice local`: the whole pipeline on this machine, and nothing left when it ends.
+
+What `sluice local` shows: steps while it starts, and where everything is once it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Callable, Optional
+
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from sluice.errors import UsageError
+from sluice_cli.config.source import read_tables
+from sluice_cli.terminal.output import Json, print_json, say, stderr_console
+from sluice_local.emulators.choose import VARIABLE, Kind
+from sluice_local.errors import DidNotStart
+from sluice_local.home import Description, Home, chosen_home, running_home
+from sluice_local.processes import is_running
+from sluice_local.stack.deploy import Pace
+from sluice_local.stack.stack import Options, local_stack, wait_for_end
+
+_SLUICE = [sys.executable, "-c", "from sluice_cli.main import main; main()"]
+_END_SECONDS = 30.0
+_DEPLOYED_PACE = Pace(
+    batching_window_s=2, supervise="rate(2 minutes)", reconcile="rate(15 minutes)", reconcile_grace_s=900
+)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="""Run the whole pipeline on this machine: AWS emulated by MiniStack or LocalStack, EMR Serverless stood in for by real Spark.
+
+    The stack belongs to the folder it is started in (.sluice, or SLUICE_HOME); every verb finds it from there. It keeps nothing: what it held is gone when it ends.""",
+)
+
+Port = Annotated[
+    Optional[int],
+    typer.Option("--port", help="Port of the emulator; free ones are chosen when not given.", show_default=False),
+]
+
+
+@app.command()
+def up(
+    config: Annotated[
+        Optional[Path],
+        typer.Option("--config", metavar="FILE", help="A tables.yaml to put in force once the stack is there."),
+    ] = None,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", "-d", help="Return when it is ready, and leave it running until `sluice local down`."),
+    ] = False,
+    port: Port = None,
+    emr_port: Annotated[
+        Optional[int], typer.Option("--emr-port", help="Port of the EMR Serverless stand-in.", show_default=False)
+    ] = None,
+    cores: Annotated[
+        Optional[int],
+        typer.Option("--cores", min=1, help="Cores that a Spark run takes.", show_default="all, at most 4"),
+    ] = None,
+    emulator: Annotated[
+        Kind,
+        typer.Option(
+            "--emulator", envvar=VARIABLE, help="What AWS is emulated by. LocalStack needs a Python 3.13 of its own."
+        ),
+    ] = Kind.MINISTACK,
+    deployed_timers: Annotated[
+        bool,
+        typer.Option("--deployed-timers", help="Schedules and batching window as deployed, instead of the shortest."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Start the stack and print its endpoints, bucket names and credentials.
+
+    The first time on a machine, Spark's Hudi and S3 jars are fetched (400 MB) and the first Spark start is slower than those that follow.
+
+      sluice local up --config tables.yaml --detach
+
+      aws --endpoint-url "$(sluice local info --json | jq -r .endpoint)" s3 cp events.avro s3://...
+    """
+    home = chosen_home(os.environ, Path.cwd())
+    if config is not None:
+        read_tables(_text(config))  # a mistake in it is said before anything is started
+    if detach:
+        options = (
+            [f"--emulator={emulator.value}"]
+            + [f"--port={port}"] * (port is not None)
+            + [f"--emr-port={emr_port}"] * (emr_port is not None)
+        )
+        options += [f"--cores={cores}"] * (cores is not None) + ["--deployed-timers"] * deployed_timers
+        _start_detached(home, options, push=_pusher(home, config), as_json=as_json)
+        return
+    pace = _DEPLOYED_PACE if deployed_timers else Pace()
+    with _ended_by_signals(), progress_lines() as progress:
+        chosen = Options(port=port, emr_port=emr_port, emulator=emulator, pace=pace, cores=cores)
+        with local_stack(home, chosen, environment=os.environ, progress=progress.say) as stack:
+            _pusher(home, config)()
+            progress.stop()
+            _show(stack.description, home, as_json=as_json)
+            say("Ctrl-C ends it")
+            try:
+                asked = wait_for_end(stack, threading.Event())
+            except KeyboardInterrupt:
+                asked = True
+            _ignore_signals()  # what is left to do is ending everything, which a second Ctrl-C must not cut short
+            say("Ending")
+    if not asked:
+        raise DidNotStart(
+            f"The emulator ended by itself; its output is in {stack.emulator.log}", log=str(stack.emulator.log)
+        )
+
+
+@app.command()
+def down() -> None:
+    """End the stack and everything it started. Fine when none runs."""
+    home = running_home(os.environ, Path.cwd())
+    owner = home.owner()
+    if owner is None:
+        say(f"no local stack runs in {home.path}")
+        return
+    os.kill(owner, signal.SIGTERM)
+    deadline = time.monotonic() + _END_SECONDS
+    while is_running(owner):
+        if time.monotonic() > deadline:
+            os.kill(owner, signal.SIGKILL)  # the kernel ends its children with it
+            home.file.unlink(missing_ok=True)
+            break
+        time.sleep(0.05)
+    say("ended")
+
+
+@app.command()
+def info(as_json: Json = False) -> None:
+    """Print endpoints, bucket names and credentials of the running stack.
+
+    eval "$(sluice local info --json | jq -r '"export AWS_ENDPOINT_URL=" + .endpoint')"
+    """
+    home = running_home(os.environ, Path.cwd())
+    _show(home.description(), home, as_json=as_json)
+
+
+@app.command()
+def logs(
+    run: Annotated[
+        Optional[str],
+        typer.Argument(metavar="[RUN]", help="An EMR job-run id; the newest when not given.", show_default=False),
+    ] = None,
+    stderr: Annotated[
+        bool, typer.Option("--stderr", help="Spark's own output instead of the driver's events.")
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
+) -> None:
+    """Print the output of a job run: its events, or with --stderr what Spark says. It stays after the stack has ended.
+
+    sluice local logs --follow
+    """
+    home = running_home(os.environ, Path.cwd())
+    runs = sorted((path for path in home.runs.glob("*/request.json")), key=lambda path: path.stat().st_mtime)
+    chosen = [path.parent for path in runs if run is None or path.parent.name == run]
+    if not chosen:
+        raise UsageError(f"No job run {run or 'yet'} in {home.runs}" if run else f"No job has run yet in {home.path}")
+    folder = chosen[-1]
+    say(f"job run {folder.name}")
+    for text in following(
+        folder / ("stderr" if stderr else "stdout"), until=lambda: not follow or not (folder / "work").exists()
+    ):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _show(description: Description, home: Home, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**asdict(description), "home": str(home.path)})
+    else:
+        print_ready(description, home)
+
+
+def _start_detached(home: Home, options: Sequence[str], *, push: Callable[[], None], as_json: bool) -> None:
+    """Start `sluice local up` in a session of its own, show what it says until it is ready, and leave it."""
+    home.path.mkdir(parents=True, exist_ok=True)
+    if home.owner() is not None:
+        with home.own():  # refused, with who owns it
+            return
+    home.file.unlink(missing_ok=True)
+    with home.log.open("wb") as log:
+        child = subprocess.Popen(
+            [*_SLUICE, "local", "up", *options],
+            cwd=home.path,
+            env={**os.environ, "SLUICE_HOME": str(home.path)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        with progress_lines() as progress:
+            for text in following(home.log, until=lambda: home.file.exists() or child.poll() is not None):
+                for line in text.splitlines() if not home.file.exists() else ():
+                    progress.say(line)
+        if not home.file.exists():
+            raise DidNotStart(f"The stack did not start; what it said is in {home.log}", log=str(home.log))
+        push()
+    except BaseException:
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
+        raise
+    _show(home.description(), home, as_json=as_json)
+
+
+def _pusher(home: Home, config: Path | None) -> Callable[[], None]:
+    """What puts the configuration in force on the stack of `home`, as a user would."""
+
+    def push() -> None:
+        if config is None:
+            return
+        done = subprocess.run(
+            [*_SLUICE, "config", "push", str(config.absolute())],
+            env={**os.environ, "SLUICE_HOME": str(home.path), "SLUICE_STACK": ""},
+            stdout=sys.stderr,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise UsageError(f"{config} was not put in force")
+
+    return push
+
+
+def _text(config: Path) -> str:
+    try:
+        return config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{config} can't be read: {error}", next_step="Name a tables.yaml in UTF-8") from error
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let a request to end the process, or the end of its terminal, unwind it as Ctrl-C does."""
+
+    def end(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+_POLL_S = 0.05
+
+
+class ProgressLines:
+    """A line per step: the current one with a spinner in a terminal, all of them plainly in a file."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Status | None = None
+
+    def say(self, line: str) -> None:
+        """Start a step; the one before is done."""
+        if not self._console.is_terminal:
+            say(line)
+            return
+        if self._status is None:
+            self._status = self._console.status("")
+            self._status.start()
+        self._status.update(line)
+
+    def stop(self) -> None:
+        """The last step is done."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+@contextmanager
+def progress_lines() -> Iterator[ProgressLines]:
+    """Progress for the length of a block."""
+    progress = ProgressLines(stderr_console())
+    try:
+        yield progress
+    finally:
+        progress.stop()
+
+
+def following(file: Path, *, until: Callable[[], bool]) -> Iterator[str]:
+    """What a growing file says, as it says it, and the rest once `until` is true."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        while True:
+            last = until()
+            text = lines.read()
+            if text:
+                yield text
+            if last:
+                return
+            if not text:
+                time.sleep(_POLL_S)
+
+
+def print_ready(description: Description, home: Home) -> None:
+    """Everything an S3 client needs, on stdout."""
+    rows = [
+        ("bronze", f"s3://{description.buckets['bronze']}"),
+        ("silver", f"s3://{description.buckets['silver']}"),
+        ("artifacts", f"s3://{description.buckets['artifacts']}"),
+        ("endpoint", description.endpoint),
+        ("EMR Serverless", description.emr_endpoint),
+        ("region", description.region),
+        ("access key", description.credentials["access_key_id"]),
+        ("secret key", description.credentials["secret_access_key"]),
+        ("release", description.release),
+        ("file", str(home.file)),
+    ]
+    print(f"Ready after {description.ready_seconds:.1f} s", flush=True)
+    for name, value in rows:
+        print(f"  {name:<15} {value}", flush=True)

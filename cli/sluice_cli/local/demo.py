@@ -1,0 +1,343 @@
+"""`sluice demo`: a story told by the verbs that a user would type, on a local stack of its own that ends with it.
+
+Makes the change objects of the demonstration: what the connector would write after the last bundled change of a topic.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import fastavro
+import typer
+
+from sluice.admission.routing import classify
+from sluice.cost import AS_OF, REGION, Assumptions, spark_usd
+from sluice.errors import CommandFailed, UsageError
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import local_target
+from sluice_cli.config.source import read_tables
+from sluice_cli.ingest.survey import UNSETTLED, Survey, survey
+from sluice_cli.ingest.wait import Bronze
+from sluice_cli.local.commands import progress_lines
+from sluice_cli.status.past import PastBatch, PastBatches
+from sluice_cli.terminal.output import counted, say
+from sluice_cli.terminal.run import run_command
+from sluice_deploy.release import source_root
+from sluice_local.home import Home
+from sluice_local.stack.stack import Options, local_stack
+from sluice_read.moments import iso
+
+TABLES = ("ems.category", "ems.event", "ems.venue", "crm.user", "ecomm.date", "ecomm.listing", "ecomm.sale")
+SALE, SALE_TOPIC, SALE_KEY = "ecomm.sale", "tickit.ecomm.sale", "salesid"
+_WAIT_SECONDS = 300
+MINIMUM_BILLED_S = 60  # of a worker. https://aws.amazon.com/emr/pricing/
+
+
+class DemoFailed(CommandFailed):
+    """A step of the demonstration did not succeed; facts: `command`, `exit_code`."""
+
+    code = "demo_failed"
+
+
+def demo(
+    context: typer.Context,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--svg", metavar="FILE", help="Also write the changed row's waterfall as a picture.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Land seven tables, change a row, delete one, send a damaged file, and account for everything. Nothing is left running.
+
+    Everything happens on this machine: AWS is emulated, Spark is real. The files of the seven tables were written by real Debezium from
+    PostgreSQL and MariaDB; the two changes to them are made by the demonstration, in the same form.
+    The first time, Spark's jars are fetched (400 MB). Ctrl-C ends it at any moment.
+
+      sluice demo --svg waterfall.svg
+    """
+    root = source_root()
+    bronze, tables = root / "tests" / "data" / "tickit_small" / "bronze", root / "tables.yaml"
+    if not bronze.is_dir():
+        raise UsageError(
+            f"The bundled files are not in {bronze}", next_step="Run the demonstration from a clone of the repository"
+        )
+    read_tables(tables.read_text(encoding="utf-8"))
+    began, drawn = time.monotonic(), Path.cwd() / (picture or "")
+    with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
+        home = Home(Path(folder) / "home")
+        try:
+            with (
+                _interruptible() as interrupted,
+                progress_lines() as progress,
+                local_stack(home, Options(), environment=os.environ, progress=progress.say) as stack,
+            ):
+                progress.stop()
+                say(
+                    f"The local stack is up after {stack.description.ready_seconds:.1f} s: emulated S3, SQS, Lambda, DynamoDB and EventBridge, and a Spark that starts when it is asked for"
+                )
+                with _at(root, home):
+                    Story(
+                        context.find_root().command,
+                        home,
+                        bronze,
+                        Path(folder) / "made",
+                        began,
+                        interrupted,
+                        None if picture is None else drawn,
+                    ).tell()
+        except KeyboardInterrupt:
+            say("Interrupted; nothing is left running")
+            raise typer.Exit(1) from None
+    say(
+        f"The stack has ended and nothing is left running. {time.monotonic() - began:.0f} s in all, on this machine (local)"
+    )
+
+
+class Story:
+    """The chapters, each told by verbs. `made` is where the demonstration's own objects are put together."""
+
+    def __init__(
+        self,
+        command: Callable[..., Any],
+        home: Home,
+        bronze: Path,
+        made: Path,
+        began: float,
+        interrupted: list[bool],
+        picture: Path | None,
+    ) -> None:
+        self._command = command
+        self._picture = picture
+        self._home = home
+        self._bronze = bronze
+        self._made = made
+        self._began = began
+        self._interrupted = interrupted
+        self._writer = ChangeWriter(bronze, SALE_TOPIC, SALE_KEY)
+
+    def tell(self) -> None:
+        """Tell all of it. Raises DemoFailed."""
+        self._land()
+        row = self._writer.living_row()
+        number = int(row[SALE_KEY])
+        before = iso(epoch_ms())
+        changed = self._change_a_row(row, number, before)
+        self._delete_beside_a_damaged_object(changed, number, before)
+        self._account()
+
+    def _land(self) -> None:
+        self._chapter("Seven tables land: 37 files by real Debezium, from PostgreSQL and MariaDB")
+        self._verb("config", "push", "tables.yaml")
+        self._verb("put", "tests/data/tickit_small/bronze")
+        self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
+        say(f"{time.monotonic() - self._began:.0f} s after the start all seven tables are there")
+        counts = " union all ".join(
+            f'select \'{table}\' as "table", count(*) as "rows" from {_quoted_name(table)}' for table in TABLES
+        )
+        self._verb("query", counts, shown="query 'the row counts of all seven'")
+
+    def _change_a_row(self, row: Mapping[str, object], number: int, before: str) -> Mapping[str, object]:
+        self._chapter(f"One row of {SALE} changes: an object with one update, made here in the connector's form")
+        self._verb("query", self._row_query(number))
+        changed = {**row, "qtysold": int(str(row["qtysold"])) + 1}
+        key, body = self._writer.change(changed, op="u")
+        self._put("changed", {key: body})
+        self._verb("wait", "--strict", "--timeout", str(_WAIT_SECONDS))
+        self._verb(
+            "trace", key, *(() if self._picture is None else ("--svg", str(self._picture))), shown=f"trace {key}"
+        )
+        say("The row now, and as it was before:")
+        self._verb("query", self._row_query(number))
+        self._verb("query", "--as-of", before, self._row_query(number))
+        return changed
+
+    def _delete_beside_a_damaged_object(self, row: Mapping[str, object], number: int, before: str) -> None:
+        self._chapter("The row is deleted, and beside it comes an object that was cut off on its way")
+        deleted, body = self._writer.change(row, op="d")
+        cut, rest = self._writer.change(row, op="u", qtysold=99)
+        self._put("deleted", {deleted: body, cut: rest[: len(rest) - 20]})
+        self._verb("wait", "--timeout", str(_WAIT_SECONDS))
+        self._verb("query", f'select count(*) as "rows that readers see" from {SALE} where {SALE_KEY} = {number}')
+        say("It is hidden, and still there with its history:")
+        self._verb("query", "--as-of", before, self._row_query(number))
+        self._verb("diff", SALE, "--from", before)
+        self._verb("row", SALE, str(number))
+        say("The damaged object is set aside, with what is wrong, and held nothing up:")
+        self._verb("quarantine", "list")
+
+    def _account(self) -> None:
+        self._chapter("Everything is accounted for")
+        found = self._survey()
+        unexplained = sum(found.counts.get(state, 0) for state in UNSETTLED)
+        states = ", ".join(
+            f"{count:,} {state}" for state, count in sorted(found.counts.items()) if state not in UNSETTLED
+        )
+        print(
+            f"Proof: {counted(sum(found.counts.values()), 'object')} in bronze: {states}; unexplained: {unexplained}",
+            flush=True,
+        )
+        print(self._cost(), flush=True)
+        if unexplained:
+            raise DemoFailed(
+                f"{counted(unexplained, 'object')} not accounted for",
+                command="wait",
+                exit_code=1,
+                next_step="`sluice status` in a stack of your own shows what lanes do",
+            )
+
+    def _cost(self) -> str:
+        target = local_target(self._home.file)
+        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        found = list(PastBatches(Objects(target.client("s3")), target.silver).newest())
+        started = [(ledger.run(run) or {}).get("started_at") for run in sorted({batch.manifest.run for batch in found})]
+        return cost_line(found, [(epoch_ms() - at) / 1000 for at in started if at is not None])
+
+    def _survey(self) -> Survey:
+        target = local_target(self._home.file)
+        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        listed = Bronze(Objects(target.client("s3")), target.bronze).identities()
+        return survey(listed, ledger.get_objects(listed), ledger.lanes())
+
+    def _row_query(self, number: int) -> str:
+        return f"select {SALE_KEY}, listid, qtysold, pricepaid from {SALE} where {SALE_KEY} = {number}"
+
+    def _put(self, name: str, objects: Mapping[str, bytes]) -> None:
+        folder = self._made / name
+        for key, body in objects.items():
+            path = folder / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(body)
+        self._verb("put", str(folder), shown=f"put {name}/")
+
+    def _chapter(self, title: str) -> None:
+        say(f"\n== {title}")
+
+    def _verb(self, *arguments: str, shown: str | None = None) -> None:
+        """Run one verb as a user would, after showing it. Raises DemoFailed."""
+        say(f"\n$ sluice {shown or shlex.join(arguments)}")
+        exit_code = run_command(self._command, arguments)
+        sys.stdout.flush()
+        if self._interrupted:
+            raise KeyboardInterrupt
+        if exit_code != 0:
+            raise DemoFailed(
+                f"`sluice {arguments[0]}` ended with {exit_code}",
+                command=" ".join(arguments),
+                exit_code=exit_code,
+                next_step="Run `sluice local up --config tables.yaml`, repeat the commands above, and look at `sluice local logs --stderr`",
+            )
+
+
+def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
+    """What was done, and what EMR Serverless would bill for runs that were up so long with a driver and one executor: the smallest there is."""
+    size = Assumptions()
+    rows = sum(outcome.counts.get("read", 0) for batch in batches for outcome in batch.outcomes.values())
+    tables = {table for batch in batches for table in batch.manifest.tables}
+    hours = sum(max(seconds, MINIMUM_BILLED_S) for seconds in runs_s) / 3600
+    vcpu, gb = (size.driver_vcpu + size.executor_vcpu) * hours, (size.driver_gb + size.executor_gb) * hours
+    usd = spark_usd(size.architecture, vcpu_hours=vcpu, memory_gb_hours=gb)
+    return (
+        f"Cost: {len(batches)} batch{'' if len(batches) == 1 else 'es'}, {counted(len(tables), 'table')}, {counted(rows, 'change')}, {counted(len(runs_s), 'run')} of {sum(runs_s):.0f} s so far. "
+        f"EMR Serverless would bill {vcpu:.3f} vCPU hours, {usd:.4f} USD at list prices of {REGION}, {AS_OF}, with a driver and one executor; here it is billed nothing"
+    )
+
+
+@contextmanager
+def _at(folder: Path, home: Home) -> Iterator[None]:
+    """Verbs work in this folder and on this stack."""
+    before, told = Path.cwd(), {name: os.environ.get(name) for name in ("SLUICE_HOME", "SLUICE_STACK")}
+    os.chdir(folder)
+    os.environ["SLUICE_HOME"] = str(home.path)
+    os.environ.pop("SLUICE_STACK", None)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        for name, value in told.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _interruptible() -> Iterator[list[bool]]:
+    """What was interrupted while a verb ran, which ends the verb alone: the list is no longer empty then."""
+    interrupted: list[bool] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupted.append(True)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _quoted_name(table: str) -> str:
+    database, name = table.split(".")
+    return f'{database}."{name}"'
+
+
+POSITION_STEP = 1_000  # of the binlog: one change further
+
+
+class ChangeWriter:
+    """Writes objects of one change each, every one later than those before and than all that is bundled.
+
+    The records have the schema, the columns and the metadata of real ones; their values are made here.
+    """
+
+    def __init__(self, folder: Path, topic: str, key: str) -> None:
+        """`folder` holds the bundled objects under their keys; `key` is the topic's record key, one column."""
+        self._topic = topic
+        self._rows: dict[Any, Mapping[str, Any]] = {}
+        self._schema: Any = None
+        self._place = ""
+        self._position = self._offset = 0
+        for path in sorted(folder.rglob(f"{topic}+*.avro")):
+            with path.open("rb") as opened:
+                reader = fastavro.reader(opened)
+                self._schema, self._place = reader.writer_schema, path.parent.relative_to(folder).as_posix()
+                offset = classify(path.relative_to(folder).as_posix(), None).offset or 0
+                for number, record in enumerate(reader):
+                    self._rows[record[key]] = record
+                    self._offset = max(self._offset, offset + number + 1)
+                    self._position = max(self._position, record["__pos"])
+
+    def living_row(self) -> Mapping[str, Any]:
+        """The newest bundled change of a row that was never changed since its snapshot or creation."""
+        return next(record for record in self._rows.values() if record["__op"] in ("r", "c"))
+
+    def change(self, record: Mapping[str, Any], *, op: str, **columns: Any) -> tuple[str, bytes]:
+        """Key and bytes of an object with one later change of a row: an update ("u") that sets `columns`, or a deletion ("d")."""
+        self._position += POSITION_STEP
+        key = f"{self._place}/{self._topic}+0+{self._offset:010d}.avro"
+        self._offset += 1
+        values = {
+            **record,
+            **columns,
+            "__op": op,
+            "__deleted": "true" if op == "d" else "false",
+            "__pos": self._position,
+            "__row": 0,
+            "__source_ts_ms": int(time.time() * 1000),
+        }
+        into = io.BytesIO()
+        fastavro.writer(into, self._schema, [values])
+        return key, into.getvalue()

@@ -1,0 +1,1 @@
+"""Verbs for operators: lanes, standstill, doctor, cost, package."""

@@ -1,0 +1,262 @@
+"""`sluice cost`: what the last runs cost by what EMR Serverless bills, and what a load would cost a month."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from sluice.cost import (
+    AS_OF,
+    REGION,
+    Assumptions,
+    Besides,
+    Load,
+    besides_spark,
+    crossover_hours_a_day,
+    crossover_interval_s,
+    fixed_monthly,
+    scheduled_monthly,
+    sluice_monthly,
+    spark_usd,
+    streaming_monthly,
+)
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+from sluice_cli.status.past import PastBatch, PastBatches
+from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_table, say
+
+app = typer.Typer(help="What runs cost, and what a load would cost a month.", no_args_is_help=True)
+LOADS = (
+    Load("one object a minute over seven tables", tables=7, every_s=60, objects=1, mb=0.1),
+    Load("hourly bursts of 700 objects over seven tables", tables=7, every_s=3600, objects=700, mb=350),
+    Load("100 GB a day over seven tables, a batch a minute", tables=7, every_s=60, objects=70, mb=100_000 / 1440),
+)
+PAID = ("dynamodb", "s3", "sqs", "lambda", "step_functions", "eventbridge", "logs", "cloudwatch")
+GB = 1e9
+OWN = (
+    "run-",
+    "trial-",
+)  # how runs and trials are named: an application that the stack was given may have others' jobs, too
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """A job run that is over. `usd` None while EMR Serverless doesn't say what it is billed for."""
+
+    run: str
+    state: str
+    vcpu_hours: float
+    memory_gb_hours: float
+    usd: float | None
+
+
+@app.command("runs")
+def runs(
+    last: Annotated[
+        int, typer.Option("--last", metavar="N", min=1, max=500, help="So many of the newest job runs.")
+    ] = 20,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """What the last runs cost by their billed resources, and by table: a run's cost goes to the tables of its batches by their bytes.
+
+    Prices are list prices of one region and one date, which the answer names. A local run is billed nothing. What else is paid for what
+    these runs committed (ledger, S3, queue, functions, state machine) is reckoned as `sluice cost estimate` does it, and not billed.
+
+    Example:
+
+      sluice cost runs --last 50
+    """
+    target = chosen_target(stack)
+    found = list(islice(_ended(target), last))
+    batches = list(PastBatches(Objects(target.client("s3")), target.silver).newest(at_most=20 * last))
+    tables = by_table({one.run: one.usd for one in found if one.usd is not None}, batches)
+    besides = besides_runs(found, batches)
+    if as_json:
+        print_json(
+            {
+                "prices": {"as_of": AS_OF, "region": REGION},
+                "runs": [asdict(one) for one in found],
+                "tables": tables,
+                "besides": besides,
+            }
+        )
+        return
+    say(f"list prices of {REGION}, {AS_OF}")
+    print_table(
+        ("run", "state", "vCPU hours", "GB hours", "USD"),
+        [(one.run, one.state, f"{one.vcpu_hours:.3f}", f"{one.memory_gb_hours:.3f}", _usd(one.usd)) for one in found],
+        right=(2, 3, 4),
+    )
+    print_table(
+        ("table", "GB", "USD", "USD/GB"),
+        [(name, f"{told['gb']:.6f}", _usd(told["usd"]), _usd(told["usd_per_gb"])) for name, told in tables.items()],
+        right=(1, 2, 3),
+    )
+    say(
+        f"besides, reckoned and not billed, for {besides['objects']} objects in {besides['batches']} batches: "
+        + ", ".join(f"{name.replace('_', ' ')} {_usd(usd)}" for name, usd in besides["usd"].items())
+    )
+
+
+@app.command("estimate")
+def estimate(
+    tables: Annotated[int, typer.Option("--tables", min=1, help="Tables that objects arrive for.")] = 0,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Between two arrivals.")] = 60.0,
+    objects: Annotated[int, typer.Option("--objects", min=1, help="Objects of one arrival.")] = 1,
+    mb: Annotated[float, typer.Option("--mb", min=0.0, help="Megabytes of one arrival, as stored.")] = 0.1,
+    as_json: Json = False,
+) -> None:
+    """What a load would cost a month: this pipeline, one always-on streaming job per table, an hourly job per table; and where they cross.
+
+    Without --tables, three loads: a trickle, bursts, 100 GB a day. Needs no stack and asks nobody. The assumptions are in docs/cost.md.
+
+    Example:
+
+      sluice cost estimate --tables 7 --every 3600 --objects 700 --mb 350
+    """
+    loads = (Load("as told", tables, every, objects, mb),) if tables else LOADS
+    if as_json:
+        print_json(
+            {
+                "prices": {"as_of": AS_OF, "region": REGION},
+                "assumptions": asdict(Assumptions()),
+                "loads": [{**asdict(load), **_figures(load)} for load in loads],
+            }
+        )
+        return
+    say(f"US dollars a month, list prices of {REGION}, {AS_OF}; assumptions in docs/cost.md")
+    print_table(
+        ("load", "Sluice", "of it Spark", "lane up h/day", "streaming", "hourly jobs"),
+        table_of(loads),
+        right=(1, 2, 3, 4, 5),
+    )
+    say("of Sluice besides Spark; where nothing arrives, the last line")
+    print_table(("load", *PAID), besides_of(loads), right=tuple(range(1, 1 + len(PAID))))
+    for line in crossover_lines(sorted({load.tables for load in loads} | {1, 2})):
+        say(line)
+
+
+def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
+    """A row for each load."""
+    rows = []
+    for load in loads:
+        told = _figures(load)
+        rows.append(
+            (
+                load.name,
+                *(f"{told[name]:.0f}" for name in ("sluice", "spark")),
+                f"{told['busy_hours_a_day']:.1f}",
+                *(f"{told[name]:.0f}" for name in ("streaming", "hourly_jobs")),
+            )
+        )
+    return rows
+
+
+def besides_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
+    """A row for each load, by the service that is paid, and one for what a stack costs in which nothing arrives, of seven tables."""
+    rows = [(load.name, sluice_monthly(load).besides) for load in loads]
+    return [
+        (name, *(f"{told[service]:.2f}" if service in told else "" for service in PAID))
+        for name, told in (*rows, ("nothing arrives", fixed_monthly(7)))
+    ]
+
+
+def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:
+    """What these runs' batches cost besides Spark, by the model; how long lanes were up follows from the smallest run's size, so it is the most it can have been."""
+    given, listed = Assumptions(), list(runs)
+    names = {one.run for one in listed}
+    manifests = [batch.manifest for batch in batches if batch.manifest.run in names]
+    parts = [part for manifest in manifests for part in manifest.tables.values()]
+    up_s = sum(one.vcpu_hours for one in listed) * 3600 / (given.driver_vcpu + given.executor_vcpu)
+    through = Besides(sum(len(part.objects) for part in parts), len(manifests), len(parts), up_s)
+    return {
+        "objects": through.objects,
+        "batches": through.batches,
+        "commits": through.commits,
+        "usd": besides_spark(through, given),
+    }
+
+
+def crossover_lines(tables: Iterable[int]) -> list[str]:
+    """Where the lane becomes dearer than streaming, by the number of tables."""
+    lines = []
+    for number in tables:
+        hours, interval = crossover_hours_a_day(number), crossover_interval_s(number)
+        what = f"{number} table{'' if number == 1 else 's'}"
+        if hours is None or interval is None:
+            lines.append(f"{what}: cheaper than streaming even when its smallest run never ends")
+        else:
+            lines.append(
+                f"{what}: cheaper than streaming while the lane is up at most {hours:.1f} hours a day, that is with arrivals at least {interval / 60:.0f} minutes apart"
+            )
+    return lines
+
+
+def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str, dict[str, Any]]:
+    """The cost of runs by table: shared by the bytes of the parts that each run committed. A run without batches is nobody's, "(idle)"."""
+    sizes: dict[str, dict[str, int]] = {}
+    for batch in batches:
+        run = sizes.setdefault(batch.manifest.run, {})
+        for table, part in batch.manifest.tables.items():
+            run[table] = run.get(table, 0) + part.bytes
+    gb: dict[str, float] = {}
+    cost: dict[str, float] = {}
+    for run, dollars in usd.items():
+        parts = sizes.get(run) or {"(idle)": 0}
+        whole = sum(parts.values())
+        for table, size in parts.items():
+            gb[table] = gb.get(table, 0.0) + size / GB
+            cost[table] = cost.get(table, 0.0) + dollars * (size / whole if whole else 1 / len(parts))
+    return {
+        table: {"gb": gb[table], "usd": cost[table], "usd_per_gb": cost[table] / gb[table] if gb[table] else None}
+        for table in sorted(cost)
+    }
+
+
+def _ended(target: Target) -> Iterator[RunCost]:
+    emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
+    architecture = emr.get_application(applicationId=application)["application"].get("architecture", "X86_64")
+    job_runs = JobRuns(emr, application)
+    for page in emr.get_paginator("list_job_runs").paginate(
+        applicationId=application, states=["SUCCESS", "FAILED", "CANCELLED"]
+    ):
+        for summary in page["jobRuns"]:
+            if not summary.get("name", "").startswith(OWN):
+                continue
+            billed = job_runs.billed(summary["id"])
+            if billed is None:
+                yield RunCost(summary.get("name", ""), summary["state"], 0.0, 0.0, None)
+            else:
+                usd = spark_usd(
+                    architecture,
+                    vcpu_hours=billed.vcpu_hours,
+                    memory_gb_hours=billed.memory_gb_hours,
+                    storage_gb_hours=billed.storage_gb_hours,
+                )
+                yield RunCost(billed.name, summary["state"], billed.vcpu_hours, billed.memory_gb_hours, usd)
+
+
+def _figures(load: Load) -> dict[str, Any]:
+    lane = sluice_monthly(load)
+    return {
+        "sluice": lane.total,
+        "spark": lane.spark,
+        "other": lane.other,
+        "fixed": lane.fixed,
+        "besides": dict(lane.besides),
+        "fixed_parts": fixed_monthly(load.tables),
+        "runs": lane.runs,
+        "busy_hours_a_day": lane.busy_hours / 730 * 24,
+        "streaming": streaming_monthly(load.tables),
+        "hourly_jobs": scheduled_monthly(load),
+    }
+
+
+def _usd(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,90 @@
+"""`sluice pause` and `sluice resume`: whether a lane may start runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from sluice.errors import CommandFailed, UsageError
+from sluice.lane.machine import HALTED, LaneState
+from sluice.names import LANE
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+from sluice_cli.ingest.survey import told_lane
+from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json
+from sluice_cli.terminal.stack import supervise_now
+
+Lane = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name, as `sluice status` lists it.")]
+
+
+def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
+    """Start no new run in a lane; a living one ends after its batch.
+
+    Objects keep arriving in the ledger and wait there. `sluice resume` takes it back.
+
+    Example:
+
+      sluice pause main
+    """
+    ledger = _known(chosen_target(stack), lane)
+    _decided_by_hand(ledger, lane)
+    _print(ledger.pause(lane), as_json)
+
+
+def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
+    """Take back a pause or a halt, and have what waits looked at now.
+
+    A lane halts after five runs in a row that failed without finishing a batch.
+
+    Example:
+
+      sluice status && sluice resume main
+    """
+    target = chosen_target(stack)
+    ledger = _known(target, lane)
+    moving = [table.table for table in ledger.tables() if table.rebuild and table.rebuild.get("lane") == lane]
+    if moving:
+        raise CommandFailed(
+            f"{moving[0]} is being rebuilt, and its data half moved",
+            next_step=f"`sluice rebuild table {moving[0]}` goes on with it; then resume",
+        )
+    _decided_by_hand(ledger, lane)
+    state = ledger.resume(lane)
+    supervise_now(target)
+    _print(state, as_json)
+
+
+def _decided_by_hand(ledger: Ledger, lane: str) -> None:
+    """The end of a standstill no longer touches the lane, paused or not."""
+    resting = ledger.resting()
+    if lane in resting:
+        ledger.note_resting([each for each in resting if each != lane])
+
+
+def _known(target: Target, lane: str) -> Ledger:
+    """The ledger, once it is sure that the lane is one: a mistyped name would make a new item."""
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    names = {state.lane for state in ledger.lanes()} | set(configuration.lane_names() if configuration else ("main",))
+    if lane not in names:
+        like = "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)"
+        raise UsageError(f"There is no lane {lane!r}{like}", next_step=f"Lanes: {', '.join(sorted(names))}")
+    return ledger
+
+
+def _print(state: LaneState, as_json: bool) -> None:
+    if as_json:
+        document: dict[str, Any] = {
+            "lane": state.lane,
+            "state": state.state,
+            "pause_requested": state.pause_requested,
+            "run": state.run_id,
+        }
+        print_json(document)
+    else:
+        note = ". `sluice resume` starts it again" if state.state == HALTED else ""
+        print(f"{state.lane}: {told_lane(state, epoch_ms())}{note}")

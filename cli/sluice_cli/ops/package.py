@@ -1,0 +1,81 @@
+"""`sluice package`: builds the Spark artifacts, and puts them where a deployed stack reads them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from sluice.errors import UsageError
+from sluice_cli.terminal.output import Json, Stack, chosen_target, human_bytes, print_json, print_table, say
+from sluice_deploy.release import JOB_PYTHON, build_release, source_root, upload_release, write_release
+from sluice_deploy.wheels import Host, this_host
+from sluice_local.cache import cache_directory
+
+_CHOICES = {
+    "x86_64": (Host(JOB_PYTHON, "x86_64"),),
+    "arm64": (Host(JOB_PYTHON, "arm64"),),
+    "both": (Host(JOB_PYTHON, "x86_64"), Host(JOB_PYTHON, "arm64")),
+}
+
+
+def package(
+    arch: Annotated[
+        str,
+        typer.Option(
+            "--arch",
+            help="Processor of the Spark workers: x86_64, arm64, both, or host (this machine and its Python, for the local stack).",
+        ),
+    ] = "both",
+    output: Annotated[
+        Optional[Path],
+        typer.Option("--output", metavar="FOLDER", help="Write the files here, in a folder named by the version."),
+    ] = None,
+    upload: Annotated[
+        bool, typer.Option("--upload", help="Put them into the stack's artifact bucket, under releases/<version>/.")
+    ] = False,
+    release_file: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--release-file", metavar="FILE", help="Write the version into this file, for the next step of a script."
+        ),
+    ] = None,
+    stack: Stack = None,
+    json: Json = False,
+) -> None:
+    """Build the Spark artifacts of this clone: ingest.py, sluice.zip and one archive of Python packages per processor.
+
+    The version is the hash of their contents: the same sources give the same bytes and the same version, wherever they are built.
+    Needs no Docker and no other Python: wheels are taken for the target.
+
+      sluice --stack NAME package --upload --release-file .aws-sam/release
+    """
+    if arch != "host" and arch not in _CHOICES:
+        raise UsageError(f"--arch {arch} is not one of x86_64, arm64, both, host")
+    release = build_release(
+        source_root(), (this_host(),) if arch == "host" else _CHOICES[arch], cache_directory(os.environ)
+    )
+    written = None
+    if output is not None:
+        written = output / release.version
+        write_release(release, written)
+    url = None
+    if upload:
+        target = chosen_target(stack)
+        url = release.url(target.artifacts)
+        say(
+            f"{'uploaded to' if upload_release(release, target.client('s3'), target.artifacts) else 'already at'} {url}"
+        )
+    if release_file is not None:
+        release_file.parent.mkdir(parents=True, exist_ok=True)
+        release_file.write_text(release.version)
+    sizes = {name: len(content) for name, content in sorted(release.files.items())}
+    if json:
+        print_json(
+            {"version": release.version, "files": sizes, "folder": str(written) if written else None, "url": url}
+        )
+    else:
+        say(f"release {release.version}")
+        print_table(("file", "size"), [(name, human_bytes(size)) for name, size in sizes.items()], right=(1,))

@@ -1,0 +1,1 @@
+"""`sluice status` and `top`: the terminal view and the HTML page."""

@@ -1,0 +1,221 @@
+"""`sluice status`: what every lane and table is doing, and what was set aside and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sluice.admission.notices import TEST_EVENT
+from sluice.config.document import Configuration
+from sluice.errors import UsageError
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore, ConfigurationUnreadable
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+from sluice_cli.status.overview import COLUMNS, gather, service_rows, told_due
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    human_age,
+    human_bytes,
+    print_json,
+    print_table,
+    say,
+    stderr_console,
+    visible,
+)
+from sluice_read.moments import point_in_time
+
+REASONS_SHOWN = 10
+_MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # by reason, what isn't said by its name
+PAGE_LOOKS_BACK = "24h"
+PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = (
+    2_000,
+    5_000,
+    200,
+)  # at most: manifests read, waiting objects of a table, batches whose runs are looked up
+
+
+def status(
+    as_json: Json = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write a page instead, with the recent past: nothing but this file is needed to look at it.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", metavar="TIME", help="How far the page looks back: 2h or 7d ago, or a time with its zone."
+        ),
+    ] = PAGE_LOOKS_BACK,
+    stack: Stack = None,
+) -> None:
+    """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
+
+    Below them, the table services that were asked for or are due, and what was parked, quarantined (rows of committed objects too) or ignored, by reason. Times in --json are milliseconds.
+
+    Examples:
+
+      sluice status
+
+      sluice status --json | jq '.tables[] | select(.last_error)'
+
+      sluice status --html status.html --since 7d
+    """
+    target = chosen_target(stack)
+    now = epoch_ms()
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    document = gather(ledger, now, lambda: configuration_in_force(target))
+    if html is not None:
+        _write_page(target, ledger, document, now, point_in_time(since, now), html)
+    if as_json:
+        print_json(document)
+    elif html is None:
+        _print(document, now)
+
+
+def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now: int, since: int, path: Path) -> None:
+    # What draws is loaded where something is to be drawn.
+    from sluice_cli.status.page import page
+    from sluice_cli.status.past import PastBatches, backlog, runs, shown_window, table_pasts
+
+    past = PastBatches(Objects(target.client("s3")), target.silver)
+    with stderr_console().status("Reading manifests"):
+        batches = list(past.newest(since=since, at_most=PAGE_MANIFESTS))
+        waiting = [
+            item.admitted_at for lane in document["lanes"] for item in ledger.pending(lane["lane"], PAGE_WAITING)
+        ]
+        named = [batch.manifest.run for batch in batches[:PAGE_RUNS]] + [
+            lane[which] for lane in document["lanes"] for which in ("run", "last_run") if lane[which]
+        ]
+        items = {
+            name: item for name, item in ((name, ledger.run(name)) for name in dict.fromkeys(named)) if item is not None
+        }
+    window = shown_window(since, now, batches)
+    text = page(
+        document,
+        described=target.described,
+        now=now,
+        window=window,
+        tables=table_pasts(batches),
+        backlog=backlog(batches, waiting, window),
+        runs=runs(batches, items, now),
+        unread=past.unread,
+    )
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path} can't be written: {error.strerror}", next_step="Name a file in a folder that exists"
+        ) from error
+    say(f"Written to {path}")
+
+
+def configuration_in_force(target: Target) -> Configuration | None:
+    """What tables.yaml said when it was last pushed; None, with a warning, while it can't be read."""
+    try:
+        return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    except ConfigurationUnreadable as error:
+        say(f"warning: {error.message}")
+        return None
+
+
+def _print(document: Mapping[str, Any], now: int) -> None:
+    print_table(
+        ("lane", "state", "pending", "bytes", "oldest", "unsettled", "run"),
+        [
+            (
+                lane["lane"],
+                lane["told"],
+                str(lane["pending"]["objects"]),
+                human_bytes(lane["pending"]["bytes"]),
+                _age(lane["pending"]["oldest_ms"]),
+                str(len(lane["unsettled_batches"])),
+                lane["run"] or "-",
+            )
+            for lane in document["lanes"]
+        ],
+        right=(2, 3, 4, 5),
+    )
+    print()
+    print_table(
+        (
+            "table",
+            "lane",
+            "pending",
+            "bytes",
+            "oldest",
+            "claimed",
+            "committed",
+            "quarantined",
+            "rows quarantined",
+            "last commit",
+            "last error",
+        ),
+        [
+            (
+                table["table"],
+                table["lane"] or "-",
+                str(table["pending"]["objects"]),
+                human_bytes(table["pending"]["bytes"] + table["claimed"]["bytes"]),
+                _age(table["pending"]["oldest_ms"]),
+                str(table["claimed"]["objects"]),
+                str(table["committed"]["objects"]),
+                str(table["quarantined"]["objects"]),
+                str(table["quarantined"]["rows"]),
+                _ago(table["last_commit_at"], now),
+                _trouble(table, now),
+            )
+            for table in document["tables"]
+        ],
+        right=(2, 3, 4, 5, 6, 7, 8),
+    )
+    if document["services"]:
+        print()
+        print_table(COLUMNS, service_rows(document["services"], now))
+    for each in document["services_due"]:
+        print(told_due(each))
+    for state, found in document["set_aside"].items():
+        _print_reasons(state, found, "objects")
+    _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")
+    _print_reasons("ignored messages", document["ignored_messages"], "messages")
+
+
+def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
+    if not found["reasons"]:
+        return
+    print(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
+    for item in found["reasons"][:REASONS_SHOWN]:
+        example = f"  (such as {visible(item['examples'][0])})" if item.get("examples") else ""
+        meant = f": {_MEANT[item['reason']]}" if item["reason"] in _MEANT else ""
+        print(f"  {item[unit]:>6,}  {visible(item['reason'])}{meant}{example}")
+    if len(found["reasons"]) > REASONS_SHOWN:
+        print(f"  ... {len(found['reasons']) - REASONS_SHOWN} more reasons (--json lists all)")
+
+
+def _age(milliseconds: int | None) -> str:
+    return "-" if milliseconds is None else human_age(milliseconds)
+
+
+def _ago(at: int | None, now: int) -> str:
+    return "-" if at is None else f"{human_age(now - at)} ago"
+
+
+def _trouble(table: Mapping[str, Any], now: int) -> str:
+    parts = ["paused"] if table["paused"] else []
+    if table["backoff_until"]:
+        parts.append(f"backs off for {human_age(table['backoff_until'] - now)}")
+    if table["last_error"]:
+        parts.append(table["last_error"].splitlines()[0][:200])
+    parts += table["notes"]
+    return "; ".join(parts) or "-"

@@ -1,0 +1,260 @@
+"""`sluice top`: lanes, backlog, freshness and runs, looked at again and again.
+
+What `sluice top` shows: lanes, tables that have something to do, freshness and rates, from one look at the ledger after another.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from sluice.config.document import Configuration
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_cli.status.overview import lanes_and_tables
+from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, visible
+from sluice_read.moments import clock
+
+EVERY_S = 2.0
+PIPE_WIDTH = 180
+SHARE = 4  # a look that took long (a long backlog) is followed by a longer pause
+
+
+def top(
+    every: Annotated[float, typer.Option("--every", metavar="S", min=0.5, help="Seconds between two looks.")] = EVERY_S,
+    once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Watch lanes, what waits in them, how fresh tables are and what runs do, until Ctrl-C.
+
+    Where stdout is no terminal, and with --json, it looks once. What was set aside is `sluice status`'s.
+
+    Examples:
+
+      sluice top
+
+      sluice top --every 5
+
+      sluice top --json | jq '.tables[] | select(.late)'
+    """
+    target = chosen_target(stack)
+    ledger, store = (
+        Ledger(target.client("dynamodb"), target.ledger_table),
+        ConfigStore(Objects(target.client("s3")), target.artifacts),
+    )
+    document = look(ledger, epoch_ms(), store.load())
+    if as_json:
+        print_json(document)
+        return
+    if not sys.stdout.isatty():
+        Console(width=PIPE_WIDTH).print(screen(document, height=sys.maxsize, width=PIPE_WIDTH))
+        return
+    console = Console()
+    if once:
+        console.print(_fitted(document, console))
+        return
+    _watch(ledger, store, document, every, console)
+
+
+def _watch(ledger: Ledger, store: ConfigStore, document: dict[str, Any], every: float, console: Console) -> None:
+    try:
+        with Live(_fitted(document, console), console=console, screen=True, auto_refresh=False) as live:
+            took = 0.0
+            while True:
+                time.sleep(max(every, SHARE * took))
+                began = time.monotonic()
+                document = look(ledger, epoch_ms(), store.load(), document)
+                took = time.monotonic() - began
+                live.update(_fitted(document, console), refresh=True)
+    except KeyboardInterrupt:
+        console.print(_fitted(document, console))
+
+
+def _fitted(document: dict[str, Any], console: Console) -> RenderableType:
+    return screen(document, height=console.height, width=console.width)
+
+
+_COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "halted": "red"}
+WIDE = 120  # columns of a terminal that all of a table's columns need
+LATE = 2  # times its freshness is how old a table's oldest waiting object may be before it is late
+
+
+def look(
+    ledger: Any, now: int, configuration: Configuration | None, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """One look, as plain JSON values; `before` is the last one, for rates. Times are epoch ms, ages and waits ms."""
+    lanes, tables = lanes_and_tables(ledger, now, configuration)
+    runs = [
+        _run(name, ledger.run(name), now)
+        for lane in lanes
+        for name in dict.fromkeys((lane["run"], lane["last_run"]))
+        if name
+    ]
+    told = {table["table"]: _table(table, _freshness(ledger, table["table"], configuration), now) for table in tables}
+    document: dict[str, Any] = {"at": now, "lanes": lanes, "tables": list(told.values()), "runs": runs}
+    document["rates"] = _rates(document, before)
+    return document
+
+
+def _freshness(ledger: Any, table: str, configuration: Configuration | None) -> int | None:
+    """Seconds, by the rule that takes the table's topic now; None for a table without data or without a rule."""
+    pinned = ledger.table_state(table).pinned or {}
+    config = configuration.table_for_topic(pinned["topic"]) if configuration and pinned.get("topic") else None
+    return config.freshness_s if config else None
+
+
+def _table(table: Mapping[str, Any], freshness_s: int | None, now: int) -> dict[str, Any]:
+    oldest = table["pending"]["oldest_ms"]
+    late = oldest is not None and freshness_s is not None and oldest > max(freshness_s, 30) * 1000 * LATE
+    return {
+        "table": table["table"],
+        "lane": table["lane"],
+        "waiting": table["pending"]["objects"],
+        "bytes": table["pending"]["bytes"],
+        "oldest_ms": oldest,
+        "claimed": table["claimed"]["objects"],
+        "freshness_s": freshness_s,
+        "late": late,
+        "last_commit_at": table["last_commit_at"],
+        "age_ms": None if table["last_commit_at"] is None else max(0, now - table["last_commit_at"]),
+        "changes": table["totals"].get("read", 0),
+        "objects": table["committed"]["objects"],
+        "quarantined": table["quarantined"]["objects"],
+        "paused": table["paused"],
+        "backoff_until": table["backoff_until"],
+        "last_error": table["last_error"],
+    }
+
+
+def _run(name: str, item: Mapping[str, Any] | None, now: int) -> dict[str, Any]:
+    item = item or {}
+    began, ended = item.get("started_at"), item.get("ended_at")
+    return {
+        "run": name,
+        "lane": item.get("lane"),
+        "state": item.get("state"),
+        "requested_at": item.get("requested_at"),
+        "started_at": began,
+        "ended_at": ended,
+        "held_ms": None if began is None else (ended if ended is not None else now) - began,
+        "batches": item.get("batches"),
+        "reason": item.get("reason"),
+    }
+
+
+def _rates(document: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, float] | None:
+    """Objects and changes per second since the last look."""
+    if before is None or document["at"] <= before["at"]:
+        return None
+    seconds = (document["at"] - before["at"]) / 1000
+    return {
+        name: round(max(0, _sum(document["tables"], name) - _sum(before["tables"], name)) / seconds, 1)
+        for name in ("objects", "changes")
+    }
+
+
+def _sum(tables: Iterable[Mapping[str, Any]], name: str) -> int:
+    return sum(table[name] for table in tables)
+
+
+def screen(document: Mapping[str, Any], *, height: int, width: int) -> RenderableType:
+    """A look as a terminal shows it, in at most about `height` lines: tables that wait or are late first. A narrow one gets fewer columns."""
+    wide = width >= WIDE
+    waiting = _sum(document["tables"], "waiting")
+    rates = document["rates"]
+    head = Text.assemble(
+        (clock(document["at"]), "bold"),
+        f" UTC  {waiting:,} waiting, {_sum(document['tables'], 'claimed'):,} being merged",
+        f"  {rates['objects']:,} objects/s, {rates['changes']:,} changes/s" if rates else "",
+    )
+    lanes = _grid("lane", "does", "#waiting", "#oldest", "#open batches")
+    for lane in document["lanes"]:
+        lanes.add_row(
+            Text(lane["lane"], "bold"),
+            Text(visible(lane["told"]), _COLOURS.get(lane["state"], "")),
+            f"{lane['pending']['objects']:,}",
+            _age(lane["pending"]["oldest_ms"]),
+            str(len(lane["unsettled_batches"])),
+        )
+    tables = _grid(
+        "table",
+        "#waiting",
+        "#oldest",
+        "#last commit",
+        *(("#bytes", "#merging", "#freshness", "#objects", "#changes") if wide else ()),
+        "trouble",
+    )
+    room = max(3, height - len(document["lanes"]) - 2 * len(document["runs"]) - 9)
+    order = sorted(document["tables"], key=_urgency)
+    for table in order[:room]:
+        more = (
+            human_bytes(table["bytes"]),
+            f"{table['claimed']:,}",
+            "-" if table["freshness_s"] is None else human_age(table["freshness_s"] * 1000),
+            f"{table['objects']:,}",
+            f"{table['changes']:,}",
+        )
+        tables.add_row(
+            Text(table["table"], "bold red" if table["late"] else "bold"),
+            f"{table['waiting']:,}",
+            _age(table["oldest_ms"]),
+            "-" if table["age_ms"] is None else f"{human_age(table['age_ms'])} ago",
+            *(more if wide else ()),
+            Text(_trouble(table, document["at"]), "red"),
+        )
+    runs = _grid("run", "state", "#held for", "#batches", "reason")
+    for run in document["runs"]:
+        runs.add_row(
+            Text(run["run"]),
+            Text(run["state"] or "not kept"),
+            _age(run["held_ms"]),
+            "-" if run["batches"] is None else str(run["batches"]),
+            Text(visible(run["reason"] or "")[:120], "red"),
+        )
+    left = len(order) - room
+    rest = [Text(f"and {left:,} more tables", "bright_black")] if left > 0 else []
+    return Group(head, Text(""), lanes, Text(""), tables, *rest, Text(""), runs)
+
+
+def _urgency(table: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
+    return (
+        not table["late"],
+        not (table["waiting"] or table["claimed"] or table["last_error"]),
+        -(table["last_commit_at"] or 0),
+        table["table"],
+    )
+
+
+def _trouble(table: Mapping[str, Any], now: int) -> str:
+    parts = ["late"] if table["late"] else []
+    parts += ["paused"] if table["paused"] else []
+    parts += [f"backs off for {human_age(table['backoff_until'] - now)}"] if table["backoff_until"] else []
+    parts += [visible(table["last_error"].splitlines()[0])[:80]] if table["last_error"] else []
+    return "; ".join(parts)
+
+
+def _grid(*columns: str) -> Table:
+    table = Table(box=None, header_style="bright_black", pad_edge=False)
+    for name in columns:
+        table.add_column(
+            Text(name.lstrip("#")),
+            justify="right" if name.startswith("#") else "left",
+            no_wrap=name != "trouble",
+            overflow="ellipsis",
+        )
+    return table
+
+
+def _age(ms: int | None) -> str:
+    return "-" if ms is None else human_age(ms)

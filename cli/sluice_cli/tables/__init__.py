@@ -1,0 +1,1 @@
+"""Verbs about tables: query, inspect, schema, catalog, services, rebuild."""

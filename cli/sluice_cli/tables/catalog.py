@@ -1,0 +1,253 @@
+"""`sluice catalog sync|show` and `sluice table ddl`: what the Glue catalog says of the tables, and what it should say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from sluice.catalog import ddl as table_ddl
+from sluice.catalog.plan import is_current, synced_until
+from sluice.catalog.tables import VIEW, Wish, names_of
+from sluice.config.table import TableConfig
+from sluice.errors import FAILED, CommandFailed, SluiceError
+from sluice_aws.catalog.glue import GlueCatalog
+from sluice_aws.catalog.sync import CatalogSync, configured_table
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import CommentStore
+from sluice_aws.s3.timelines import TimelineReader
+from sluice_aws.stack import Target
+from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_table, say, stderr_console
+
+app = typer.Typer(
+    name="catalog",
+    no_args_is_help=True,
+    help="The Glue catalog, by which Athena, Redshift, EMR and Trino find the tables.",
+    rich_markup_mode="markdown",
+)
+
+OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
+
+
+class NotInCatalog(CommandFailed):
+    """A table has no commit yet, or is kept out of the catalog; facts: `table`."""
+
+    code = "not_in_catalog"
+
+
+class Engine(str, Enum):
+    """The engines that statements are made for."""
+
+    spark = table_ddl.SPARK
+    redshift = table_ddl.REDSHIFT
+    athena = table_ddl.ATHENA
+
+
+@app.command("sync")
+def sync(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TABLE]...", help="database.table; without one, every table that has data.", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Bring the catalog up to the tables' newest commits: databases, tables, columns, partitions, views.
+
+    Nothing of yours is dropped: your own properties, comments, descriptions, columns and permissions stay. It is done after commits by itself; by hand it
+    does no harm. Exit code 1 when a table couldn't be synced; the others are.
+
+    Examples:
+
+      sluice catalog sync --dry-run
+
+      sluice catalog sync moma.artists
+    """
+    target = chosen_target(stack)
+    catalog = _catalog(target)
+    done: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    listed = tables or [state.table for state in _ledger(target).tables() if state.pinned]
+    with stderr_console().status("Looking at the catalog") as status:
+        for number, table in enumerate(listed, 1):
+            status.update(f"{table} ({number} of {len(listed)})")
+            try:
+                config = _config(target, table)
+                plan = catalog.plan(config) if dry_run else catalog.sync(config)
+                done.append(plan.to_dict())
+            except SluiceError as error:
+                failed.append({"table": table, "code": error.code, "message": str(error)})
+    if as_json:
+        print_json({"dry_run": dry_run, "tables": done, "failed": failed})
+    else:
+        _print_done(done)
+        changed = sum(report["changed"] for report in done)
+        say(
+            f"{counted(changed, 'table')} {'would change' if dry_run else 'changed'}, {len(done) - changed:,} as they should be"
+        )
+        for failure in failed:
+            say(f"error: {failure['table']}: {failure['message']}")
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command("show")
+def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
+    """Show what the catalog has of a table: its tables and views, their columns, up to which commit it is synced.
+
+    Examples:
+
+      sluice catalog show moma.artists
+
+      sluice catalog show moma.artists --json | jq '.entries[] | .parameters'
+    """
+    target = chosen_target(stack)
+    config = _config(target, table)
+    found = _catalog(target).found(config) or {}
+    names = names_of(config)
+    entries = [_entry(name, found.get(name), config) for name in names.all]
+    if as_json:
+        print_json({"table": table, "database": names.database, "in_catalog": config.catalog.sync, "entries": entries})
+        return
+    if not config.catalog.sync:
+        say(f"{table} is kept out of the catalog (`catalog: off`)")
+    print_table(
+        ("name", "is", "synced up to", "columns", "partitioned by", "as the sync left it"),
+        [
+            (
+                f"{names.database}.{entry['name']}",
+                entry["is"],
+                entry["synced"] or "-",
+                str(len(entry["columns"])),
+                ", ".join(entry["partition_keys"]) or "-",
+                "yes" if entry["untouched"] else "no",
+            )
+            for entry in entries
+        ],
+        right=(3,),
+    )
+    for entry in entries:
+        if entry["columns"]:
+            print()
+            print_table(
+                (entry["name"], "type", "comment"),
+                [(column["name"], column["type"], column["comment"]) for column in entry["columns"]],
+            )
+
+
+def last_syncs(target: Target, table: str) -> dict[str, str | None]:
+    """Up to which commit each of a table's catalog tables is synced, by its name there; None where it isn't. Raises SluiceError where the table isn't configured or the catalog refuses."""
+    config = _config(target, table)
+    found = _catalog(target).found(config) or {}
+    names = names_of(config)
+    return (
+        {f"{names.database}.{entry.table}": synced_until(found.get(entry.table)) for entry in names.entries}
+        if config.catalog.sync
+        else {}
+    )
+
+
+def ddl(
+    table: OfTable,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="The engine that runs the statements.", show_default=False)
+    ],
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Print the statements that make a table and its view known to an engine, as the table is now.
+
+    Athena and Trino need none of them where the catalog is synced. Spark and Redshift don't read the catalog's views and get views of their own.
+
+    Examples:
+
+      sluice table ddl moma.artists --engine spark
+
+      sluice table ddl moma.artists --engine redshift > artists.sql
+    """
+    target = chosen_target(stack)
+    wish = _wish(target, table)
+    made = table_ddl.statements(wish, engine.value, region=target.region)
+    if as_json:
+        print_json({"table": table, "engine": engine.value, "statements": list(made)})
+        return
+    print("\n\n".join(f"{statement};" for statement in made))
+
+
+def _wish(target: Target, table: str) -> Wish:
+    wish = _catalog(target).wish(_config(target, table))
+    if wish is None:
+        raise NotInCatalog(
+            f"{table} has no commit yet", table=table, next_step="A table appears with its first commit: `sluice wait`"
+        )
+    return wish
+
+
+def _catalog(target: Target) -> CatalogSync:
+    timelines, comments = (
+        TimelineReader(target.client("s3"), target.silver),
+        CommentStore(target.client("s3"), target.silver),
+    )
+    return CatalogSync(
+        catalog=GlueCatalog(target.client("glue")), timelines=timelines, comments=comments, silver_bucket=target.silver
+    )
+
+
+def _ledger(target: Target) -> Ledger:
+    return Ledger(target.client("dynamodb"), target.ledger_table)
+
+
+def _config(target: Target, table: str) -> TableConfig:
+    return configured_table(ConfigStore(Objects(target.client("s3")), target.artifacts).load(), table, _ledger(target))
+
+
+def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
+    rows = []
+    for report in done:
+        where = report["database"]
+        if report["creates_database"]:
+            rows.append((where, "create", "database"))
+        for entry in (*report["tables"], *report["views"]):
+            if entry["does"] != "nothing":
+                rows.append((f"{where}.{entry['name']}", entry["does"], "; ".join(entry["changes"])))
+            partitions = entry.get("partitions", {})
+            told = [
+                f"{partitions[what]:,} {what}" for what in ("added", "dropped", "corrected") if partitions.get(what)
+            ]
+            if told:
+                rows.append((f"{where}.{entry['name']}", "partitions", ", ".join(told)))
+    if rows:
+        print_table(("in the catalog", "does", "what"), rows)
+
+
+def _entry(name: str, found: Mapping[str, Any] | None, config: TableConfig) -> dict[str, Any]:
+    if found is None:
+        return {
+            "name": name,
+            "is": "not there",
+            "synced": None,
+            "untouched": False,
+            "partition_keys": [],
+            "columns": [],
+            "parameters": {},
+        }
+    columns = (found.get("StorageDescriptor") or {}).get("Columns") or []
+    return {
+        "name": name,
+        "is": "view" if found.get("TableType") == VIEW else "table",
+        "synced": synced_until(found),
+        "untouched": is_current(found, config, None),
+        "partition_keys": [column["Name"] for column in found.get("PartitionKeys") or ()],
+        "columns": [
+            {"name": column["Name"], "type": column.get("Type", ""), "comment": column.get("Comment", "")}
+            for column in columns
+        ],
+        "parameters": dict(found.get("Parameters") or {}),
+    }

@@ -1,0 +1,271 @@
+"""What `sluice table` tells of a table: its schema, its commits with what they wrote and cost, its files, and their statistics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sluice.changes import hidden_columns
+from sluice.hudi.options import PROPERTIES_FILE, is_merge_on_read, partition_fields_of, record_key_of
+from sluice.hudi.table_properties import BATCH_KEY
+from sluice.hudi.timeline import CLEAN, COMPLETED, Commit, FileSlice, FileWritten, Instant
+from sluice_aws.s3.timelines import properties_of
+from sluice_read.moments import moment_of
+from sluice_read.place import TableFolder
+from sluice_read.state import AT_ONCE, TableState
+
+_SERVICES = frozenset(("compact", "log_compact", "cluster"))  # Hudi's names for them, in lower case
+SMALL_FILE_BYTES = 100 * 1024**2  # what Hudi's writer goes on filling, by its default
+
+
+@dataclass(frozen=True)
+class CommitRow:
+    """One instant of the active timeline.
+
+    `inserted`, `updated` and `deleted` are rows of files, as Hudi counts them: a row that moved to another partition is deleted there and inserted here, and a deletion by the source is
+    an update, since the row stays and is hidden. `bytes_changed` is the changed rows' share of the bytes of the files that they were written in, and
+    `write_amplification` bytes written for each of them; None where no row changed (compaction, clustering, cleaning).
+    """
+
+    instant: str
+    at: str
+    action: str
+    state: str
+    operation: str = ""
+    batch: str | None = None
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rows_written: int = 0
+    bytes_written: int = 0
+    bytes_changed: int = 0
+    files_written: int = 0
+    files_deleted: int = 0
+    partitions: int = 0
+    write_amplification: float | None = None
+
+    @property
+    def changed(self) -> int:
+        """Rows that are other than before."""
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """One file group as readers see it now: its base file, and the log files that wait to be merged into it. Bytes, and when the base file was written."""
+
+    partition: str
+    file_id: str
+    base: str | None
+    instant: str | None
+    bytes: int
+    logs: int
+    log_bytes: int
+    small: bool
+
+
+@dataclass(frozen=True)
+class FileSizes:
+    """Bytes of files: of all, and the least, the middle and the greatest of one."""
+
+    files: int
+    bytes: int
+    least: int = 0
+    median: int = 0
+    greatest: int = 0
+
+    @classmethod
+    def of(cls, sizes: Iterable[int]) -> FileSizes:
+        """The sizes of some files."""
+        found = sorted(sizes)
+        return cls(len(found), sum(found), found[0], found[len(found) // 2], found[-1]) if found else cls(0, 0)
+
+
+@dataclass(frozen=True)
+class TableStats:
+    """A table's files and what its active commits cost."""
+
+    table: str
+    partitions: int
+    base: FileSizes
+    pending_logs: FileSizes
+    file_groups_with_logs: int
+    small_files: int
+    older_versions: FileSizes
+    commits: int
+    rows_changed: int
+    rows_written: int
+    bytes_written: int
+    write_amplification: float | None
+    by_operation: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def commit_rows(
+    state: TableState, *, newest: int | None = None, tick: Callable[[int], None] = lambda done: None
+) -> list[CommitRow]:
+    """The active timeline, the newest first: all of it, or so many. `tick` is told how many were read. Raises UnreadableCommit, Damaged."""
+    instants = list(reversed(state.timeline.instants))[:newest]
+    rows: list[CommitRow] = []
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="commits") as pool:
+        for row in pool.map(lambda instant: _row(state, instant), instants):
+            rows.append(row)
+            tick(len(rows))
+    return rows
+
+
+def _row(state: TableState, instant: Instant) -> CommitRow:
+    if instant.writes:
+        return _written(instant, state.commit(instant))
+    deleted = (
+        int(state.record(instant).get("totalFilesDeleted") or 0)
+        if (instant.action, instant.state) == (CLEAN, COMPLETED)
+        else 0
+    )
+    return CommitRow(instant.time, moment_of(instant.time), instant.action, instant.state, files_deleted=deleted)
+
+
+def _written(instant: Instant, commit: Commit) -> CommitRow:
+    inserted, updated, deleted = (
+        sum(getattr(file, name) for file in commit.files) for name in ("inserts", "updates", "deletes")
+    )
+    services = commit.compacted or commit.operation.lower() in _SERVICES
+    if services:  # what Hudi counts of them are rows that were changed by commits before
+        inserted = updated = deleted = 0
+    written = sum(file.written_bytes for file in commit.files)
+    changed = 0 if services else sum(_changed_bytes(file) for file in commit.files)
+    return CommitRow(
+        instant=instant.time,
+        at=moment_of(instant.time),
+        action=instant.action,
+        state=instant.state,
+        operation=commit.operation.lower(),
+        batch=commit.extra.get(BATCH_KEY),
+        inserted=inserted,
+        updated=updated,
+        deleted=deleted,
+        rows_written=sum(file.rows for file in commit.files),
+        bytes_written=written,
+        bytes_changed=changed,
+        files_written=len(commit.files),
+        files_deleted=sum(len(ids) for ids in commit.replaced.values()),
+        partitions=len(commit.partitions),
+        write_amplification=round(written / changed, 2) if changed else None,
+    )
+
+
+def _changed_bytes(file: FileWritten) -> int:
+    changed = file.inserts + file.updates + file.deletes
+    # A block of deletions has no rows, and all of it is change.
+    return file.written_bytes if changed >= file.rows else file.written_bytes * changed // file.rows
+
+
+def file_rows(state: TableState, *, partition: str | None = None) -> list[FileRow]:
+    """The file groups that readers see now, by partition."""
+    return [
+        _file_row(item)
+        for item in state.slices(state.newest_until(None))
+        if partition is None or item.partition == partition
+    ]
+
+
+def _file_row(item: FileSlice) -> FileRow:
+    size = item.base.size if item.base is not None else 0
+    return FileRow(
+        partition=item.partition,
+        file_id=item.file_id,
+        base=item.base.path if item.base is not None else None,
+        instant=item.base.instant if item.base is not None else None,
+        bytes=size,
+        logs=len(item.logs),
+        log_bytes=sum(log.size for log in item.logs),
+        small=item.base is not None and size < SMALL_FILE_BYTES,
+    )
+
+
+def table_stats(state: TableState, commits: Sequence[CommitRow]) -> TableStats:
+    """Statistics of the files that readers see now, of those kept for time travel, and of commits."""
+    slices = state.slices(state.newest_until(None))
+    seen = {file.path for item in slices for file in item.files}
+    writes = [row for row in commits if row.state == COMPLETED and row.operation]
+    written, changed_bytes = sum(row.bytes_written for row in writes), sum(row.bytes_changed for row in writes)
+    by_operation: dict[str, dict[str, int]] = {}
+    for row in writes:
+        told = by_operation.setdefault(
+            row.operation, {"commits": 0, "rows_changed": 0, "rows_written": 0, "bytes_written": 0}
+        )
+        for name, value in (
+            ("commits", 1),
+            ("rows_changed", row.changed),
+            ("rows_written", row.rows_written),
+            ("bytes_written", row.bytes_written),
+        ):
+            told[name] += value
+    return TableStats(
+        table=state.table,
+        partitions=len({item.partition for item in slices}),
+        base=FileSizes.of(item.base.size for item in slices if item.base is not None),
+        pending_logs=FileSizes.of(log.size for item in slices for log in item.logs),
+        file_groups_with_logs=sum(1 for item in slices if item.logs),
+        small_files=sum(1 for item in slices if item.base is not None and item.base.size < SMALL_FILE_BYTES),
+        older_versions=FileSizes.of(file.size for file in state.files if file.path not in seen),
+        commits=len(writes),
+        rows_changed=sum(row.changed for row in writes),
+        rows_written=sum(row.rows_written for row in writes),
+        bytes_written=written,
+        write_amplification=round(written / changed_bytes, 2) if changed_bytes else None,
+        by_operation=by_operation,
+    )
+
+
+def described(folder: TableFolder) -> dict[str, Any]:
+    """What a table's own properties say of it."""
+    properties = properties_of(folder.read(PROPERTIES_FILE).decode("utf-8"))
+    return {
+        "table": folder.table,
+        "type": "merge-on-read" if is_merge_on_read(properties) else "copy-on-write",
+        "location": folder.url,
+        "record_key": list(record_key_of(properties)),
+        "partition_by": list(partition_fields_of(properties)),
+        "properties": properties,
+    }
+
+
+def schema_rows(avro_schema: str) -> list[dict[str, Any]]:
+    """The columns of a commit's schema: name, type as Avro names it, whether null may be, the comment, and whether readers see it."""
+    fields = json.loads(avro_schema).get("fields", ()) if avro_schema else ()
+    return [
+        {
+            "name": item["name"],
+            **_type(item["type"]),
+            "comment": item.get("doc") or "",
+            "hidden": item["name"] in hidden_columns.NAMES or item["name"] == hidden_columns.ROW,
+        }
+        for item in fields
+    ]
+
+
+def _type(told: Any) -> dict[str, Any]:
+    options = told if isinstance(told, list) else [told]
+    kinds = [item for item in options if item != "null"]
+    return {"type": " or ".join(_type_name(item) for item in kinds), "nullable": len(kinds) < len(options)}
+
+
+def _type_name(told: Any) -> str:
+    if isinstance(told, str):
+        return told
+    logical = told.get("logicalType")
+    if logical == "decimal":
+        return f"decimal({told.get('precision')},{told.get('scale', 0)})"
+    if logical:
+        return str(logical)
+    if told.get("type") in ("array", "map"):
+        return f"{told['type']}<{_type(told.get('items') or told.get('values'))['type']}>"
+    return str(told.get("name") or told.get("type"))
+
+
+def document(row: Any) -> dict[str, Any]:
+    """A row as JSON has it."""
+    return asdict(row)

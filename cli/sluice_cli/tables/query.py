@@ -1,0 +1,251 @@
+"""`sluice query`: one SELECT over silver, as a table, JSON lines, CSV or a Parquet file.
+
+`sluice read`: one table's rows, streamed: now, as of a moment, or what changed between two.
+
+`sluice diff`: what is different between two moments of one table.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from sluice_aws.clock import epoch_ms
+from sluice_cli.terminal.output import Stack, chosen_target, counted, print_table, say, stderr_console
+from sluice_cli.terminal.rows import Csv, Form, JsonLines, Lineage, Parquet, WithDeleted, cell, write_csv, write_rows
+from sluice_read.moments import AsOf, Since, Span, Until, instant_at, moment_of, span_of
+
+_BATCH_ROWS = 10_000
+_LONG_INTEGERS = frozenset({"HUGEINT", "UHUGEINT"})
+
+
+def query(
+    sql: Annotated[
+        str,
+        typer.Argument(metavar="SQL", help="One SELECT (WITH, FROM, DESCRIBE, SUMMARIZE); `-` reads it from stdin."),
+    ],
+    as_of: AsOf = None,
+    since: Since = None,
+    until: Until = None,
+    json_lines: JsonLines = False,
+    as_csv: Csv = False,
+    parquet: Parquet = None,
+    with_deleted: WithDeleted = False,
+    lineage: Lineage = False,
+    stack: Stack = None,
+) -> None:
+    """Ask the silver tables, in DuckDB's SQL. No Spark is started.
+
+    Tables are named database.table. A merge-on-read table is the merged state under its plain name and
+    as `table_rt`, and its base files alone as `table_ro`. Reserved words are quoted.
+
+    With --as-of every table is seen as it was then; with --since or --until only rows that changed in between, each as it
+    was last, deleted ones included, with the column `__deleted`. A moment is an instant (`sluice table commits`), a time with its
+    zone, or so long ago: 15min, 2h, 7d.
+
+    In JSON, dates and timestamps are ISO 8601, decimals are strings and bytes are base64.
+
+    Examples:
+
+      sluice query 'select count(*) from tickit.sales'
+
+      sluice query --json 'select * from crm."user" where id = 7'
+
+      sluice query --as-of 2026-05-01T10:15:00Z 'select * from moma.artists where id = 299'
+
+      sluice query --as-of 1d 'select count(*) from moma.artists'
+
+      sluice query --since 20260501101500123 'select op, count(*) from (select __deleted as op from moma.works) group by op'
+
+      sluice query --with-deleted --lineage 'from tickit.users' --csv > users.csv
+    """
+    # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
+    from sluice_read.sql import run_query
+
+    form, span = (
+        Form(json_lines=json_lines, csv=as_csv, parquet=parquet),
+        span_of(as_of=as_of, since=since, until=until, now=epoch_ms()),
+    )
+    statement = sys.stdin.read() if sql == "-" else sql
+    target = chosen_target(stack)
+    with ExitStack() as held:
+        with stderr_console().status("Reading the tables that the statement names"):
+            relation = held.enter_context(
+                run_query(target, statement, with_deleted=with_deleted, lineage=lineage, span=span)
+            )
+        long_integers = frozenset(number for number, kind in enumerate(relation.types) if str(kind) in _LONG_INTEGERS)
+        write_rows(relation.to_arrow_reader(_BATCH_ROWS), form, whole_numbers=long_integers)
+
+
+def read(
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="database.table; of a merge-on-read table also database.table_ro and database.table_rt.",
+            show_default=False,
+        ),
+    ],
+    as_of: AsOf = None,
+    since: Since = None,
+    until: Until = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            "-c",
+            metavar="NAME",
+            help="Only this column; repeat for more, in the order wanted.",
+            show_default=False,
+        ),
+    ] = None,
+    json_lines: JsonLines = False,
+    as_csv: Csv = False,
+    parquet: Parquet = None,
+    with_deleted: WithDeleted = False,
+    lineage: Lineage = False,
+    stack: Stack = None,
+) -> None:
+    """Print or save a table's rows. No Spark is started, and a batch of rows at a time is held in memory.
+
+    --as-of is the table as it was, as long as `time_travel` keeps its files; an earlier moment is refused with the earliest
+    that can be had. --since and --until are changes: every row whose last change until then is after --since, once, as it was
+    left by it; deleted ones are there with `__deleted` true. --until alone is every row that was ever written until then.
+
+    A moment is an instant, as `sluice table commits` lists them, a time with its zone, or so long ago: 15min, 2h, 7d. Rows come in no
+    order. Columns are those of the newest commit, whatever the moment.
+
+    Examples:
+
+      sluice read moma.artists --as-of 2026-05-01T10:15:00Z
+
+      sluice read moma.artists --since 20260501101500123 --json | jq .id
+
+      sluice read tickit.sales --since 2h --csv
+
+      sluice read moma.works_ro -c id -c name --csv > works.csv
+
+      sluice read tickit.sales --as-of '2026-05-01 12:15:00+02:00' --parquet sales.parquet
+    """
+    from sluice_read.reading import Shown, open_table
+
+    form, span = (
+        Form(json_lines=json_lines, csv=as_csv, parquet=parquet),
+        span_of(as_of=as_of, since=since, until=until, now=epoch_ms()),
+    )
+    opened = open_table(chosen_target(stack), table, span=span)
+    say(
+        f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})"
+        + ("" if span.since is None else f", changed after {span.since} ({moment_of(span.since)})")
+    )
+    shown = Shown(with_deleted=with_deleted, lineage=lineage, columns=tuple(columns) if columns else None)
+    count = write_rows(opened.reader(shown), form)
+    say(counted(count, "row") if form.parquet is None else f"{counted(count, 'row')} written to {form.parquet}")
+
+
+_HEADER = ("difference", "key", "column", "before", "after")
+
+
+def diff(
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="database.table; of a merge-on-read table also database.table_ro.", show_default=False
+        ),
+    ],
+    first: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="MOMENT",
+            help="The earlier moment: an instant, a time with its zone, or 15min, 2h or 7d ago.",
+            show_default=False,
+        ),
+    ],
+    last: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="MOMENT",
+            help="The later moment; the newest commit where it is left out.",
+            show_default=False,
+        ),
+    ] = None,
+    json_lines: JsonLines = False,
+    as_csv: Csv = False,
+    stack: Stack = None,
+) -> None:
+    """Show which rows were added, changed or removed between two moments, and in which columns.
+
+    A row that the source deleted is removed; one that moved to another partition is changed. Columns are those of the newest commit: one that
+    came in between is null before. Only files that differ are read. Differences come in no order; how many there are is said at the end.
+
+    In JSON a line has `difference`, `key`, `columns` (what differs; all of an added or removed row), `before` and `after`.
+
+    Examples:
+
+      sluice diff moma.artists --from 20260501101500123 --to 20260501101700456
+
+      sluice diff moma.artists --from 2h
+
+      sluice diff tickit.sales --from 2026-05-01T00:00:00Z --json | jq -r .difference | sort | uniq -c
+    """
+    from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference, differences, key_columns
+    from sluice_read.reading import open_table
+
+    form = Form(json_lines=json_lines, csv=as_csv)
+    now = epoch_ms()
+    start, end = instant_at(first, now), None if last is None else instant_at(last, now)
+    target = chosen_target(stack)
+    before, after = open_table(target, table, span=Span(as_of=start)), open_table(target, table, span=Span(as_of=end))
+    say(
+        f"{after.table}{after.view} from {before.instant} ({moment_of(before.instant)}) to {after.instant} ({moment_of(after.instant)})"
+    )
+    key, counts = key_columns(after), Counter[str]()
+
+    def counted_rows(found: Iterator[RowDifference]) -> Iterator[RowDifference]:
+        for item in found:
+            counts[item.kind] += 1
+            yield item
+
+    with ExitStack() as held:
+        with stderr_console().status("Reading the files that differ"):
+            found = held.enter_context(differences(before, after))
+        if form.json_lines:
+            for item in counted_rows(found):
+                sys.stdout.write(json.dumps(_document(item, key), ensure_ascii=False) + "\n")
+        elif form.csv:
+            write_csv(sys.stdout, _HEADER, (line for item in counted_rows(found) for line in _lines(item, key)))
+        else:
+            print_table(
+                _HEADER, ([cell(value) for value in line] for item in counted_rows(found) for line in _lines(item, key))
+            )
+    say(", ".join(f"{counts[kind]:,} {kind}" for kind in (ADDED, CHANGED, REMOVED)))
+
+
+def _document(item: Any, key: tuple[str, ...]) -> dict[str, Any]:
+    def of(values: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if values is None else {name: values[name] for name in item.columns}
+
+    return {
+        "difference": item.kind,
+        "key": dict(zip(key, item.key, strict=True)),
+        "columns": list(item.columns),
+        "before": of(item.before),
+        "after": of(item.after),
+    }
+
+
+def _lines(item: Any, key: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """One line for each column that differs; of an added or removed row, for each that holds something."""
+    told = item.key[0] if len(item.key) == 1 else json.dumps(dict(zip(key, item.key, strict=True)), ensure_ascii=False)
+    for name in item.columns:
+        old, new = None if item.before is None else item.before[name], None if item.after is None else item.after[name]
+        if item.before is not None and item.after is not None or old is not None or new is not None:
+            yield item.kind, told, name, old, new

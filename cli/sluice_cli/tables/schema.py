@@ -1,0 +1,280 @@
+"""`sluice schema list|history|diff|verdict`: which schemas came for a table, what changed, and what a new one would do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sluice.changes.hidden_columns import NAMES
+from sluice.config.table import TableConfig
+from sluice.errors import CommandFailed, Incompatible
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_table, refused, row_with_types
+from sluice.schema.history import SeenSchema, seen
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
+from sluice_aws.stack import Target
+from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, print_json, print_table
+
+SHORT = 12  # digits of a fingerprint that are shown; its beginning is enough to name it
+STORED = "stored"  # names the table's own columns where a fingerprint is asked for
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The schemas that came for a table: their history, how they differ, and the verdict on a new one.",
+)
+
+OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
+
+
+class UnknownSchema(CommandFailed):
+    """No schema, or more than one, answers to a name; facts: `table`, `name`."""
+
+    code = "unknown_schema"
+    next_step = "`sluice schema list` shows the tables, `sluice schema history TABLE` their schemas"
+
+
+@app.command("list")
+def list_tables(as_json: Json = False, stack: Stack = None) -> None:
+    """List the tables that schemas came for: how many columns and schemas, and the last verdict.
+
+    Example:
+
+      sluice schema list
+    """
+    target = chosen_target(stack)
+    history = SchemaHistory(Objects(target.client("s3")), target.silver)
+    found = [_told_table(history, table) for table in history.tables()]
+    if as_json:
+        print_json({"tables": found})
+        return
+    print_table(
+        ("table", "columns", "schemas", "incompatible", "last verdict"),
+        [
+            (
+                item["table"],
+                str(item["columns"]),
+                str(item["schemas"]),
+                str(item["incompatible"]),
+                item["last_verdict"] or "-",
+            )
+            for item in found
+        ],
+        right=(1, 2, 3),
+    )
+
+
+@app.command("history")
+def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
+    """List every writer schema that came for a table, oldest first, each with its verdict and what it changed.
+
+    A verdict is new_table, same, dropped, narrower, added, promoted, rewritten or incompatible: the strongest of the
+    columns'. It is about the table as it was when the schema first came. Times in --json are milliseconds.
+
+    Examples:
+
+      sluice schema history shop.orders
+
+      sluice schema history shop.orders --json | jq '.schemas[] | select(.verdict == "incompatible")'
+    """
+    target = chosen_target(stack)
+    store = SchemaHistory(Objects(target.client("s3")), target.silver)
+    found, stored = store.schemas(table), store.columns(table)
+    if not found and stored is None:
+        raise UnknownSchema(f"No schema came for {table}", table=table, name=table)
+    columns = {} if stored is None else _data(stored.columns)
+    if as_json:
+        print_json({"table": table, "columns": columns, "schemas": [_told(schema) for schema in found]})
+        return
+    now = epoch_ms()
+    print_table(
+        ("schema", "first seen", "columns", "verdict", "what it changes"),
+        [
+            (
+                schema.fingerprint[:SHORT],
+                f"{human_age(now - schema.judged[0].at)} ago",
+                str(len(schema.columns)),
+                " then ".join(judged.verdict for judged in schema.judged),
+                "; ".join(change["told"] for judged in schema.judged for change in judged.changes) or "-",
+            )
+            for schema in found
+        ],
+        right=(2,),
+    )
+
+
+@app.command("diff")
+def diff(
+    table: OfTable,
+    old: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[OLD]", help="A schema's fingerprint (its beginning is enough), or `stored`.", show_default=False
+        ),
+    ] = None,
+    new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The other one.", show_default=False)] = None,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Show how two schemas of a table differ, column by column. Without names: the table's own columns and the newest schema.
+
+    Examples:
+
+      sluice schema diff shop.orders
+
+      sluice schema diff shop.orders 5f1c 9ab0
+    """
+    target = chosen_target(stack)
+    store = SchemaHistory(Objects(target.client("s3")), target.silver)
+    found = store.schemas(table)
+    if new is None and not found:
+        raise UnknownSchema(f"No schema came for {table}", table=table, name=table)
+    first, second = old or STORED, new or found[-1].fingerprint
+    changes = compare(_types(store, table, found, first), _types(store, table, found, second))
+    if as_json:
+        print_json({"table": table, "old": first, "new": second, "changes": [vars(change) for change in changes]})
+        return
+    _print_changes(changes, f" between {_named(first)} and {_named(second)}")
+
+
+@app.command("verdict")
+def verdict(
+    table: OfTable,
+    schema: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCHEMA", help="An Avro schema's file (.avsc), or the fingerprint of a schema that came."
+        ),
+    ],
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Say what a writer schema would do to a table as it is now. Exit code 1 when it would be refused.
+
+    The table's rule of the configuration in force counts: its key, its partition columns, its raw columns.
+
+    Examples:
+
+      sluice schema verdict shop.orders orders-v7.avsc
+
+      sluice schema verdict shop.orders 5f1c --json
+    """
+    target = chosen_target(stack)
+    objects = Objects(target.client("s3"))
+    store = SchemaHistory(objects, target.silver)
+    writer = read_writer_schema(_document(objects, target, store, table, schema))
+    config = _config(target, objects, table)
+    stored = store.columns(table)
+    row = row_with_types(writer, config, {} if stored is None else stored.columns)
+    try:
+        evolution = evolve_table(None if stored is None else stored.columns, row, config)
+    except Incompatible as error:
+        evolution = refused(error)
+    if as_json:
+        print_json(
+            {
+                "table": table,
+                **_told(seen(table, writer.fingerprint, row, evolution, at=epoch_ms())),
+                "shape": writer.shape,
+            }
+        )
+    else:
+        print(f"{evolution.verdict}: {writer.fingerprint[:SHORT]}, {len(row.columns)} columns, {writer.shape}")
+        _print_changes(evolution.changes)
+    if evolution.verdict == INCOMPATIBLE:
+        raise typer.Exit(1)
+
+
+def _told_table(store: SchemaHistory, table: str) -> dict[str, Any]:
+    found, stored = store.schemas(table), store.columns(table)
+    return {
+        "table": table,
+        "columns": 0 if stored is None else len(_data(stored.columns)),
+        "schemas": len(found),
+        "incompatible": sum(schema.verdict == INCOMPATIBLE for schema in found),
+        "last_verdict": found[-1].verdict if found else None,
+    }
+
+
+def _told(schema: SeenSchema) -> dict[str, Any]:
+    return {
+        "fingerprint": schema.fingerprint,
+        "verdict": schema.verdict,
+        "first_seen_at": schema.judged[0].at,
+        "columns": [vars(column) for column in schema.columns],
+        "judged": [
+            {"at": judged.at, "batch": judged.batch or None, "verdict": judged.verdict, "changes": list(judged.changes)}
+            for judged in schema.judged
+        ],
+    }
+
+
+def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
+    if not changes:
+        print(f"no column differs{between}")
+        return
+    print_table(
+        ("column", "change", "old", "new", "what becomes of it"),
+        [(change.column, change.change, change.old or "-", change.new or "-", change.told) for change in changes],
+    )
+
+
+def _named(name: str) -> str:
+    return "the table's own columns" if name == STORED else f"the schema {name[:SHORT]}"
+
+
+def _types(store: SchemaHistory, table: str, found: Sequence[SeenSchema], name: str) -> Mapping[str, str]:
+    if name != STORED:
+        return _one(found, table, name).types
+    stored = store.columns(table)
+    if stored is None:
+        raise UnknownSchema(f"{table} has no commit yet", table=table, name=name)
+    return _data(stored.columns)
+
+
+def _one(found: Sequence[SeenSchema], table: str, name: str) -> SeenSchema:
+    matching = [schema for schema in found if schema.fingerprint.startswith(name)]
+    if len(matching) != 1:
+        raise UnknownSchema(f"{len(matching) or 'No'} schemas of {table} begin with {name!r}", table=table, name=name)
+    return matching[0]
+
+
+def _data(columns: Mapping[str, str]) -> dict[str, str]:
+    return {name: kind for name, kind in columns.items() if name not in NAMES}
+
+
+def _document(objects: Objects, target: Target, store: SchemaHistory, table: str, name: str) -> Any:
+    """The Avro schema of a file, or of a fingerprint."""
+    if Path(name).is_file():
+        try:
+            return json.loads(Path(name).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise CommandFailed(
+                f"{name} is no JSON: {error}", next_step="Give an Avro schema as the registry has it"
+            ) from error
+    fingerprint = _one(store.schemas(table), table, name).fingerprint
+    found = SchemaStore(objects, target.silver).load(fingerprint)
+    if found is None:
+        raise UnknownSchema(f"The schema {fingerprint} is not in the silver bucket any more", table=table, name=name)
+    return found
+
+
+def _config(target: Target, objects: Objects, table: str) -> TableConfig:
+    """The table as the configuration in force makes it of its topic: the one its data came from, else the one that its rule names."""
+    configuration = ConfigStore(objects, target.artifacts).load()
+    pinned = Ledger(target.client("dynamodb"), target.ledger_table).table_state(table).pinned or {}
+    if configuration is not None:
+        for topic in (pinned.get("topic"), *(rule.topic for rule in configuration.rules if rule.table == table)):
+            config = configuration.table_for_topic(topic) if topic else None
+            if config is not None and config.table == table:
+                return config
+    raise CommandFailed(
+        f"No rule of the configuration in force makes {table}", next_step="`sluice config show` shows the rules"
+    )

@@ -1,0 +1,224 @@
+"""`sluice services list|run`: what table services did and will do, and having one done now."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from sluice.batch.claim import TableState
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig
+from sluice.errors import CommandFailed, UsageError
+from sluice.lane.machine import HALTED, PAUSED
+from sluice.services.planning import configured, new_request_id
+from sluice.services.policy import concerns
+from sluice.services.requests import FAILED, SERVICES, ServiceRequest
+from sluice_aws.clock import epoch_ms
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+from sluice_cli.status.overview import COLUMNS, due_entries, service_entries, service_rows, told_due
+from sluice_cli.terminal.output import (
+    Json,
+    Stack,
+    chosen_target,
+    command_line,
+    print_json,
+    print_table,
+    say,
+    stderr_console,
+)
+from sluice_cli.terminal.stack import supervise_now
+
+app = typer.Typer(
+    name="services",
+    no_args_is_help=True,
+    help="Table services: compaction, clustering, cleaning, archival, purge, the catalog.",
+    rich_markup_mode="markdown",
+)
+
+POLL_S = 1.0
+
+
+@app.command("list")
+def list_services(
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Of one table alone: database.table", show_default=False)
+    ] = None,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Show of each table and service the open or last request, and below what is due by its policy now.
+
+    Examples:
+
+      sluice services list moma.artists
+
+      sluice services list --json | jq '.services[] | select(.state == "failed")'
+    """
+    target = chosen_target(stack)
+    ledger, configuration, now = (
+        Ledger(target.client("dynamodb"), target.ledger_table),
+        _configuration(target),
+        epoch_ms(),
+    )
+    states = [state for state in ledger.tables() if table in (None, state.table)]
+    if table is not None and not states:
+        raise _no_table(table)
+    known = {state.table for state in states}
+    requests = [
+        request
+        for lane in _lanes(ledger, configuration)
+        for request in ledger.service_requests(lane)
+        if request.table in known
+    ]
+    entries = service_entries(states, requests)
+    due = due_entries(configuration, states, requests, now)
+    if as_json:
+        print_json({"services": entries, "due": due})
+        return
+    print_table(COLUMNS, service_rows(entries, now))
+    for each in due:
+        print(told_due(each))
+
+
+@app.command("run")
+def run_services(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)],
+    service: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--service",
+            "-s",
+            metavar="SERVICE",
+            help=f"One of {', '.join(SERVICES)}; may be repeated. Without it, all that concern the table.",
+            show_default=False,
+        ),
+    ] = None,
+    wait_s: Annotated[
+        int,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            help="Wait so long for the end of what is asked for. Exit code 1 when it failed or is still open.",
+        ),
+    ] = 0,
+    as_json: Json = False,
+    stack: Stack = None,
+) -> None:
+    """Ask for services of a table now, whatever its policy says. The lane's run does them between two batches; an idle lane is started.
+
+    Asking again while a request is open changes nothing. The catalog has a verb of its own: `sluice catalog sync`.
+
+    Examples:
+
+      sluice services run moma.artworks
+
+      sluice services run moma.artworks --service compaction --wait 300
+    """
+    target = chosen_target(stack)
+    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    state = ledger.table_state(table)
+    configuration = _configuration(target)
+    config = configured(configuration, state) if configuration is not None else None
+    if config is None:
+        raise _no_table(table)
+    wanted = _wanted(service, config)
+    if state.last_instant is None:
+        raise CommandFailed(f"{table} has no data yet", next_step="Services begin with the first commit")
+    requests = _ask(ledger, state, config, wanted)
+    lane = ledger.lane(config.lane)
+    if lane.state in (HALTED, PAUSED):
+        say(f"The lane {config.lane} is {lane.state}: what was asked for waits for `sluice resume {config.lane}`")
+    elif wait_s or requests:
+        supervise_now(target)
+    ended = _await(ledger, requests, wait_s) if wait_s else requests
+    entries = service_entries([], ended)
+    if as_json:
+        print_json({"services": entries})
+    else:
+        print_table(COLUMNS, service_rows(entries, epoch_ms()))
+    if wait_s and any(request.open or request.state == FAILED for request in ended):
+        raise typer.Exit(1)
+
+
+def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
+    """The services to ask for, in the order in which they are best done. Raises UsageError."""
+    unknown = [name for name in named or () if name not in SERVICES]
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is no service", next_step=f"Services: {', '.join(SERVICES)}")
+    useless = [name for name in named or () if not concerns(name, config)]
+    if useless:
+        raise UsageError(
+            f"{useless[0]} has nothing to do with {config.table}: {_WHY_NOT[useless[0]]}",
+            next_step="`sluice config show` shows the table's rule",
+        )
+    return tuple(name for name in SERVICES if (name in named if named else concerns(name, config)))
+
+
+_WHY_NOT = {
+    "compaction": "it is copy on write",
+    "clustering": "its rule names no columns (services: clustering: by)",
+    "purge": "its rows are kept when they are deleted (delete_mode isn't hard)",
+}
+
+
+def _ask(ledger: Any, state: TableState, config: TableConfig, wanted: Sequence[str]) -> list[ServiceRequest]:
+    now = epoch_ms()
+    asked = []
+    for name in wanted:
+        answer = ledger.request_service(
+            config.lane,
+            state.table,
+            name,
+            request=new_request_id(name, now, uuid.uuid4().hex),
+            requested_by=command_line.get()[:200],
+            now=now,
+            min_interval_ms=0,
+            max_wait_ms=config.services.latest_s * 1000,
+        )
+        if not answer.new:
+            say(
+                f"{name} of {state.table} is {answer.request.state} already, asked for by {answer.request.requested_by}"
+            )
+        asked.append(answer.request)
+    return asked
+
+
+def _await(ledger: Any, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
+    """The requests as they are at their end, or after so many seconds."""
+    deadline = time.monotonic() + seconds
+    with stderr_console().status("Waiting") as shown:
+        while True:
+            now = [_found(ledger, request) for request in requests]
+            still = [request for request in now if request.open]
+            if not still or time.monotonic() >= deadline:
+                return now
+            shown.update(f"Waiting for {', '.join(f'{request.service} ({request.state})' for request in still)}")
+            time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+
+
+def _found(ledger: Any, request: ServiceRequest) -> ServiceRequest:
+    found = ledger.service_request(request.lane, request.table, request.service)
+    return found if found is not None and found.request == request.request else request
+
+
+def _lanes(ledger: Any, configuration: Configuration | None) -> list[str]:
+    return sorted({state.lane for state in ledger.lanes()} | set(configuration.lane_names() if configuration else ()))
+
+
+def _configuration(target: Target) -> Configuration | None:
+    return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+
+
+def _no_table(table: str) -> UsageError:
+    return UsageError(
+        f"There is no table {table!r} that has data and a rule in the configuration in force",
+        next_step="`sluice status` lists the tables",
+    )

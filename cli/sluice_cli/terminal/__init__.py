@@ -1,0 +1,1 @@
+"""Output, failures and the choice of a stack, shared by all verbs."""

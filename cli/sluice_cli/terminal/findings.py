@@ -1,0 +1,25 @@
+"""Findings about a stack: one line for a person, one object for a script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one look found: `result` is ok, warn or fail; `advice` is the next step; `facts` are for scripts."""
+
+    about: str
+    result: str
+    found: str
+    advice: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        told: dict[str, Any] = {"about": self.about, "result": self.result, "found": self.found, "advice": self.advice}
+        return {**told, "facts": dict(self.facts)} if self.facts else told

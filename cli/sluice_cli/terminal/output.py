@@ -1,0 +1,138 @@
+"""What a terminal sees: data on stdout, everything said about it on stderr.
+
+Untrusted text where it is shown: without what would steer a terminal, and as text of HTML and XML.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sluice_aws.stack import Target, find_target
+
+Stack = Annotated[
+    str | None,
+    typer.Option(
+        "--stack",
+        metavar="NAME",
+        help="A deployed stack instead of the local one (also SLUICE_STACK).",
+        show_default=False,
+    ),
+]
+# `sluice --stack NAME verb` means the same as `sluice verb --stack NAME`; the root command sets it.
+stack_before_verb: ContextVar[str | None] = ContextVar("stack_before_verb", default=None)
+# What was typed, for records of who decided what; the root command sets it.
+command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+def chosen_target(stack: str | None) -> Target:
+    """The stack to work on, said on the first line of stderr. `stack` is the verb's own option. Raises NoTarget."""
+    target = find_target(stack or stack_before_verb.get(), os.environ, Path.cwd())
+    say(target.described)
+    return target
+
+
+def say(line: str) -> None:
+    """One line about what happens, on stderr, as it is: names may hold anything. What was printed before it is out first, also into a file or a pipe."""
+    sys.stdout.flush()
+    print(line, file=sys.stderr, flush=True)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout; indented for eyes, one line for a pipe."""
+    print(json.dumps(document, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None), flush=True)
+
+
+def stderr_console() -> Console:
+    """Where progress goes; rich leaves it out when stderr is no terminal."""
+    return Console(stderr=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
+    """A table on stdout: rich's in a terminal, tab-separated text in a pipe. `right` are columns to align right."""
+    if not sys.stdout.isatty():
+        print("\t".join(columns))
+        for row in rows:
+            print("\t".join(_one_line(value) for value in row))
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    aligned = set(right)
+    for number, column in enumerate(columns):
+        table.add_column(Text(column), justify="right" if number in aligned else "left", overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(Text(visible(_one_line(value))) for value in row)
+        )  # Text: what is in a cell is never markup, and visible: nothing of it steers a terminal
+    Console().print(table)
+
+
+def _one_line(value: str) -> str:
+    return value.replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
+
+
+def human_bytes(count: int) -> str:
+    """1536 -> "1.5 KiB"."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def human_age(milliseconds: int) -> str:
+    """95000 -> "1 min 35 s"."""
+    seconds = max(0, milliseconds) // 1000
+    for length, unit, part_length, part in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= length:
+            rest = seconds % length // part_length
+            return f"{seconds // length} {unit} {rest} {part}" if rest else f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def counted(count: int, noun: str, many: str | None = None) -> str:
+    """(1, "object") -> "1 object", (2, "object") -> "2 objects"; `many` is for nouns that take no s: (2, "batch", "batches")."""
+    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+
+
+_STEERING = frozenset(
+    {"Cc", "Cf", "Cs", "Zl", "Zp"}
+)  # controls, formats such as the bidirectional ones, lone surrogates, separators of lines
+
+
+def visible(text: str) -> str:
+    r"""The text on one line, with every character that isn't printed as itself escaped: a bell becomes `\x07`."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(mark) if unicodedata.category(mark) in _STEERING else mark for mark in text)
+
+
+def marked_up(text: str) -> str:
+    """The text as the content or a quoted attribute of HTML and XML 1.0, which has no way to write most control characters."""
+    return html.escape(visible(text), quote=True)
+
+
+def shortened(text: str, length: int) -> str:
+    """At most `length` characters: the middle of a longer text is left out, since keys differ at their ends."""
+    if len(text) <= length:
+        return text
+    head = (length - 1) // 3
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
+
+
+def _escaped(mark: str) -> str:
+    code = ord(mark)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

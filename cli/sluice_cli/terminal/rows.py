@@ -1,0 +1,171 @@
+"""Rows on their way out, batch by batch: a table for eyes, JSON lines, CSV or a Parquet file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from sluice.errors import CommandFailed, UsageError
+from sluice_cli.terminal.output import counted, print_table, say, stderr_console
+
+if TYPE_CHECKING:  # Arrow takes as long to load as all the rest
+    import pyarrow as pa
+
+
+TERMINAL_ROWS = 1000  # a table in a terminal is for eyes; the other forms hold everything
+_CSV_SPECIAL = frozenset(',"\r\n')
+
+JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+WithDeleted = Annotated[
+    bool, typer.Option("--with-deleted", help="Also rows that the source deleted, with the column `__deleted`.")
+]
+Lineage = Annotated[
+    bool, typer.Option("--lineage", help="Also where each row came from: the `_sluice_*` and `_hoodie_*` columns.")
+]
+Csv = Annotated[bool, typer.Option("--csv", help='CSV with a header; NULL is nothing, empty text is "".')]
+Parquet = Annotated[
+    Path | None,
+    typer.Option(
+        "--parquet",
+        metavar="FILE",
+        help="Write a Parquet file instead, with the columns' own types.",
+        show_default=False,
+        dir_okay=False,
+    ),
+]
+
+
+class NotWritten(CommandFailed):
+    """The file for the answer could not be written; facts: `file`."""
+
+    code = "not_written"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form that an answer takes: at most one of these, else a table."""
+
+    json_lines: bool = False
+    csv: bool = False
+    parquet: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.json_lines + self.csv + (self.parquet is not None) > 1:
+            raise UsageError("--json, --csv and --parquet exclude each other", next_step="Give one of them")
+
+
+def write_rows(reader: pa.RecordBatchReader, form: Form, *, whole_numbers: frozenset[int] = frozenset()) -> int:
+    """Write all rows as they are read, never more than a batch of them in memory; how many.
+
+    A Parquet file appears under its name once it is whole. `whole_numbers` are the columns whose decimals are integers too long for 64 bits. Raises NotWritten.
+    """
+    from sluice_read.values import column_names
+
+    names = column_names(reader.schema.names)
+    if form.parquet is not None:
+        return _write_parquet(reader, names, form.parquet)
+    rows = _Counted(_rows(reader, whole_numbers))
+    if form.json_lines:
+        for row in rows:
+            sys.stdout.write(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n")
+    elif form.csv:
+        write_csv(sys.stdout, names, rows)
+    else:
+        _print_rows(names, rows)
+    return rows.count
+
+
+class _Counted:
+    """Rows, and how many were taken."""
+
+    def __init__(self, rows: Iterator[tuple[Any, ...]]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        row = next(self._rows)
+        self.count += 1
+        return row
+
+
+def _rows(reader: pa.RecordBatchReader, whole_numbers: frozenset[int]) -> Iterator[tuple[Any, ...]]:
+    from sluice_read.values import rows_of
+
+    for batch in reader:
+        yield from rows_of(batch, whole_numbers=whole_numbers)
+
+
+def write_csv(to: TextIO, names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """CSV by RFC 4180, its lines ended by a line feed. NULL is nothing between two commas, and empty text a pair of quotes: the csv module writes both alike."""
+    to.write(",".join(_csv_field(name) for name in names) + "\n")
+    for row in rows:
+        to.write(",".join(_csv_field(value) for value in row) + "\n")
+
+
+def _csv_field(value: Any) -> str:
+    if value is None:
+        return ""
+    text = (
+        value
+        if isinstance(value, str)
+        else repr(value)
+        if isinstance(value, float)
+        else json.dumps(value, ensure_ascii=False)
+    )
+    return '"' + text.replace('"', '""') + '"' if not text or not _CSV_SPECIAL.isdisjoint(text) else text
+
+
+def _print_rows(names: tuple[str, ...], rows: _Counted) -> None:
+    limit = TERMINAL_ROWS if sys.stdout.isatty() else None
+    print_table(
+        names,
+        [tuple(cell(value) for value in row) for row in islice(rows, limit)]
+        if limit is not None
+        else (tuple(cell(value) for value in row) for row in rows),
+    )
+    if limit is not None and next(rows, None) is not None:
+        say(f"Only the first {limit:,} rows are shown. --json, --csv or --parquet holds all of them")
+
+
+def cell(value: Any) -> str:
+    """A value in a table for eyes."""
+    if value is None:
+        return "NULL"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: Path) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    part = file.with_name(f"{file.name}.part")
+    schema = pa.schema(
+        [item.with_name(name) for item, name in zip(reader.schema, names, strict=True)], metadata=reader.schema.metadata
+    )
+    count = 0
+    try:
+        with pq.ParquetWriter(part, schema, compression="zstd") as writer, stderr_console().status("Writing") as status:
+            for batch in reader:
+                writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+                count += batch.num_rows
+                status.update(f"{counted(count, 'row')} written")
+        part.replace(file)
+    except OSError as error:
+        raise NotWritten(
+            f"{file} can't be written: {error}",
+            file=str(file),
+            next_step="Name a file in a folder that exists and may be written to",
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return count

@@ -1,0 +1,43 @@
+"""Who decides: for the records of what was decided.
+
+Has the stack look after its lanes now, where a person would otherwise wait for the schedule.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+
+from botocore.exceptions import ClientError
+
+from sluice_aws.stack import LOCAL, Target
+from sluice_cli.terminal.output import say
+
+
+def operator_of(target: Target) -> str:
+    """AWS's name for the caller, or on the local stack, which knows no callers, the user of this machine."""
+    if target.kind == LOCAL:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    return str(target.client("sts").get_caller_identity()["Arn"])
+
+
+FUNCTION_OUTPUT = "SuperviseFunction"
+
+
+def supervise_now(target: Target) -> bool:
+    """Invoke the function that starts what waits, without waiting for it; False (and said) when that isn't possible.
+
+    Nothing is lost then: the lane has been woken in the ledger, and the schedule finds it within minutes.
+    """
+    name = target.outputs.get(FUNCTION_OUTPUT)
+    if name is None:
+        say(f"The stack has no output {FUNCTION_OUTPUT}: the schedule starts what waits, within minutes")
+        return False
+    try:
+        target.client("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") not in ("AccessDeniedException", "ResourceNotFoundException"):
+            raise
+        say(f"{name} could not be invoked ({error}): the schedule starts what waits, within minutes")
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""`sluice history`, `trace` and `row`: what happened to objects and rows."""

@@ -1,0 +1,209 @@
+"""The changes of one row, and every truncate, in one object's bytes: by the job's own readers, without a JVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.admission.routing import JSON, PARQUET
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import JSON_TEXT, RowError
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import TableConfig
+from sluice.schema import columns as kinds
+from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.columns import Column
+from sluice.schema.evolution import row_for_table, union_of
+from sluice.schema.values import REAL, time_text
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.decode import decode
+from sluice_formats.json_records import json_schemas
+from sluice_formats.json_schema import agreed
+from sluice_formats.parquet_footer import read_footer
+from sluice_formats.read_plan import reader_plan
+from sluice_read.values import far_date, far_timestamp, rows_of
+
+_TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
+_UNITS: Mapping[str, str] = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
+NO_BATCH = ""  # a change that is read again belongs to none yet
+_WHOLE = frozenset((kinds.INT, kinds.LONG))
+
+
+@dataclass(frozen=True)
+class FoundChange:
+    """One change as its object tells it. `values` are JSON values by column without the key and without those that it left `unchanged`."""
+
+    key: str
+    version: str
+    offset: int
+    partition: int | None
+    position: str
+    op: str | None
+    deleted: bool
+    source_ts_ms: int | None
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    unchanged: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ObjectChanges:
+    """What one object says of one row. `truncates` are positions; `set_aside` are records with the row's key that could not be merged."""
+
+    item: ManifestObject
+    records: int
+    changes: tuple[FoundChange, ...]
+    truncates: tuple[str, ...]
+    set_aside: tuple[RowError, ...]
+    columns: tuple[str, ...]
+
+
+def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequence[str]) -> ObjectChanges:
+    """Decode an object and take out one row's changes. `key` has the text of every column of the record key, in order.
+
+    Raises a SluiceError where the object can't be read to its end.
+    """
+    texts = _schemas(body, item, config)
+    writers = [read_writer_schema(json.loads(text)) for text in texts]
+    row = union_of(row_for_table(writer.row, config) for writer in writers)
+    inferred = {item.id.hash: texts[0]} if item.format == JSON else {}
+    decoded = decode(body, item, reader_plan(config, batch=NO_BATCH, columns=row.columns, inferred=inferred))
+    changes: list[FoundChange] = []
+    truncates: list[str] = []
+    for made in decoded.batches:
+        truncates += made.filter(pc.equal(made.column(hidden.OP), hidden.TRUNCATE)).column(hidden.POSITION).to_pylist()
+        mine = made.filter(_mask(made, row.columns, config.record_key, key))
+        if mine.num_rows:
+            changes += _changes(mine, row.columns, config.record_key, item)
+    rows = sum(made.num_rows for made in decoded.batches) + len(decoded.rows)
+    aside = tuple(error for error in decoded.rows if _is_of(error, writers, config.record_key, key))
+    return ObjectChanges(
+        item,
+        rows,
+        tuple(changes),
+        tuple(truncates),
+        aside,
+        tuple(name for name in row.names if name not in config.record_key),
+    )
+
+
+def stored_value(value: Any, column: Column) -> Any:
+    """A raw value's meaning as JSON has it: what the table stores, in the form in which `sluice query --json` shows it."""
+    if value is None:
+        return None
+    if column.kind in REAL and not REAL[column.kind][0] <= value <= REAL[column.kind][1]:
+        return None  # an infinity
+    if column.kind == kinds.ARRAY and column.element is not None:
+        return [stored_value(item, column.element) for item in value]
+    if column.kind == kinds.DATE:
+        return far_date(value)
+    if column.kind in _TIMES:
+        return time_text(value, column.kind)
+    if column.kind in _UNITS:
+        return far_timestamp(value, _UNITS[column.kind]) + "Z"
+    return value
+
+
+def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str]:
+    """The object's own schemas in Avro form, as JSON."""
+    if item.format == JSON:
+        schemas, was_inferred = json_schemas(body, config.json_types, config.limits, config.unavailable_value)
+        found: Sequence[Any] = agreed(schemas, {}) if was_inferred else schemas
+    elif item.format == PARQUET:
+        found = [read_footer(body, True).schema]
+    else:
+        found = [parse_header(Head(body, True), config.limits).schema]
+    return [json.dumps(schema, sort_keys=True) for schema in found]
+
+
+def _mask(made: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], key: Sequence[str]) -> pa.Array:
+    """Which records have this key and are changes of a row."""
+    ops = made.column(hidden.OP)
+    of_a_row = pc.fill_null(pc.invert(pc.is_in(ops, value_set=pa.array([hidden.TRUNCATE, hidden.MESSAGE]))), True)
+    by_name = {column.name: column for column in columns}
+    mask = of_a_row
+    for name, text in zip(record_key, key, strict=True):
+        column = by_name.get(name)
+        if column is None:
+            return pa.array([False] * made.num_rows)
+        mask = pc.and_(mask, pc.fill_null(_equal(made.column(name), column, text), False))
+    return mask
+
+
+def _equal(values: pa.Array, column: Column, text: str) -> pa.Array:
+    if pa.types.is_string(values.type) and column.kind not in _TIMES:
+        return pc.equal(values, text)
+    if column.kind in _WHOLE:
+        try:
+            return pc.equal(values, pa.scalar(int(text), values.type))
+        except (ValueError, OverflowError, pa.ArrowInvalid):
+            return pa.array([False] * len(values))
+    return pa.array([key_text(value) == text for value in _meanings(values, column)])
+
+
+def key_text(value: Any) -> str:
+    """A key column's value as it is written on a command line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _meanings(values: pa.Array, column: Column) -> list[Any]:
+    plain = [row[0] for row in rows_of(pa.RecordBatch.from_arrays([values], names=[column.name]))]
+    return [stored_value(value, column) for value in plain]
+
+
+def _changes(
+    mine: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], item: ManifestObject
+) -> list[FoundChange]:
+    told = {
+        column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key
+    }
+    own = {
+        name: mine.column(name).to_pylist()
+        for name in (
+            hidden.OFFSET,
+            hidden.PARTITION,
+            hidden.POSITION,
+            hidden.OP,
+            hidden.DELETED,
+            hidden.SOURCE_TS_MS,
+            hidden.UNCHANGED,
+        )
+    }
+    found = []
+    for number in range(mine.num_rows):
+        unchanged = frozenset(own[hidden.UNCHANGED][number] or ())
+        found.append(
+            FoundChange(
+                item.key,
+                item.version,
+                own[hidden.OFFSET][number],
+                own[hidden.PARTITION][number],
+                own[hidden.POSITION][number],
+                own[hidden.OP][number],
+                own[hidden.DELETED][number],
+                own[hidden.SOURCE_TS_MS][number],
+                {name: values[number] for name, values in told.items() if name not in unchanged},
+                unchanged,
+            )
+        )
+    return found
+
+
+def _is_of(error: RowError, writers: Sequence[WriterSchema], record_key: Sequence[str], key: Sequence[str]) -> bool:
+    """Whether a record that was set aside has this key, as far as what was kept of it says."""
+    if error.encoding != JSON_TEXT:
+        return False
+    try:
+        content = json.loads(error.content)
+    except ValueError:  # cut to its beginning
+        return False
+    rows = [content] + [content.get(side) for side in ("after", "before")] if isinstance(content, dict) else []
+    return any(
+        isinstance(row, dict)
+        and all(name in row and key_text(row[name]) == text for name, text in zip(record_key, key, strict=True))
+        for row in rows
+    )

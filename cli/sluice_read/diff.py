@@ -1,0 +1,109 @@
+"""What is different between two moments of a table: rows added, changed, with their columns, and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.errors import CommandFailed
+from sluice.hudi.timeline import FileSlice
+from sluice_read.reading import COMMIT_TIME, RECORD_KEY, Shown, SilverTable
+from sluice_read.sql import load, opened_duckdb, quoted
+from sluice_read.values import rows_of
+
+ADDED, CHANGED, REMOVED = "added", "changed", "removed"
+_BATCH_ROWS = 2_000
+
+
+class NotComparable(CommandFailed):
+    """The two moments are of different tables; facts: `tables`."""
+
+    code = "not_comparable"
+
+
+@dataclass(frozen=True)
+class RowDifference:
+    """One row that differs. Values are as JSON has them, by column; `before` of an added row and `after` of a removed one are None."""
+
+    kind: str
+    key: tuple[Any, ...]
+    columns: tuple[str, ...]
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+@contextmanager
+def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[RowDifference]]:
+    """The rows that differ, in no order, readable inside the `with`. Rows that the source deleted count as not there.
+
+    Only file slices that differ are read, into a DuckDB that spills to disk, and joined there by the record's key: a row that moved to another
+    partition is one row. Raises NotComparable, Unreadable.
+    """
+    if before.table != after.table or before.view != after.view:
+        raise NotComparable(
+            f"{before.table}{before.view} and {after.table}{after.view} are two tables",
+            tables=(before.table, after.table),
+            next_step="Name one",
+        )
+    old, new = differing_slices(before, after)
+    columns = tuple(after.schema().names)
+    # Both are read under the newest columns, so that they can be compared; what came later is null before.
+    shown = Shown(lineage=True, columns=(RECORD_KEY, COMMIT_TIME, *columns))
+    with opened_duckdb() as connection:
+        load(connection, "before", before.reader(shown, slices=old))
+        load(connection, "after", after.reader(shown, slices=new))
+        found = connection.sql(
+            _STATEMENT.format(
+                key=quoted(RECORD_KEY),
+                time=quoted(COMMIT_TIME),
+                before=", ".join(f"b.{quoted(name)}" for name in columns),
+                after=", ".join(f"a.{quoted(name)}" for name in columns),
+                differ=", ".join(f"b.{quoted(name)} IS DISTINCT FROM a.{quoted(name)}" for name in columns),
+            )
+        )
+        yield _differences(found.to_arrow_reader(_BATCH_ROWS), columns, key_columns(after))
+
+
+# Equal commit times of one key are one and the same write of it, so nothing of it is compared.
+_STATEMENT = """
+SELECT coalesce(b.{key}, a.{key}), b.{key} IS NULL, a.{key} IS NULL, [{differ}], {before}, {after}
+FROM before b FULL OUTER JOIN after a ON b.{key} = a.{key}
+WHERE b.{key} IS NULL OR a.{key} IS NULL OR (b.{time} <> a.{time} AND list_contains([{differ}], true))
+"""
+
+
+def differing_slices(before: SilverTable, after: SilverTable) -> tuple[tuple[FileSlice, ...], tuple[FileSlice, ...]]:
+    """The file slices of each moment that hold rows of the other's in no other way: one base file without logs is the same at both."""
+
+    def whole(item: FileSlice) -> str | None:
+        return item.base.path if item.base is not None and not item.logs else None
+
+    old, new = before.slices(), after.slices()
+    same = {whole(item) for item in old} & {whole(item) for item in new} - {None}
+    return tuple(item for item in old if whole(item) not in same), tuple(
+        item for item in new if whole(item) not in same
+    )
+
+
+def key_columns(table: SilverTable) -> tuple[str, ...]:
+    """The columns that a row is told by: its key's, or, where those are hidden (append-only tables), Hudi's own record key."""
+    key = table.record_key
+    return key if key and set(key) <= set(table.schema().names) else (RECORD_KEY,)
+
+
+def _differences(reader: Any, columns: tuple[str, ...], key: tuple[str, ...]) -> Iterator[RowDifference]:
+    count = len(columns)
+    for batch in reader:
+        for record_key, is_new, is_gone, differ, *values in rows_of(batch):
+            old, new = dict(zip(columns, values[:count], strict=True)), dict(zip(columns, values[count:], strict=True))
+            told = {RECORD_KEY: record_key, **(old if is_gone else new)}
+            named = tuple(told[name] for name in key)
+            if is_new or is_gone:
+                yield RowDifference(
+                    ADDED if is_new else REMOVED, named, columns, None if is_new else old, None if is_gone else new
+                )
+            else:
+                changed = tuple(name for name, other in zip(columns, differ, strict=True) if other)
+                yield RowDifference(CHANGED, named, changed, old, new)

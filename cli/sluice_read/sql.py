@@ -1,0 +1,142 @@
+"""One SELECT over silver tables by DuckDB: only the tables that it names are opened."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from sluice.changes import hidden_columns
+from sluice.errors import UsageError
+from sluice_read.moments import NOW, Span
+from sluice_read.place import SilverPlace, tables_in
+from sluice_read.reading import Shown, open_table
+
+_OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
+_ADVICE = ("Candidate bindings", "Did you mean", "Either add")  # how DuckDB's own next steps begin
+
+
+class InvalidQuery(UsageError):
+    """The statement isn't one SELECT that DuckDB can run over these tables."""
+
+    code = "invalid_query"
+
+
+def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, str], ...]:
+    """The (schema, table) pairs that a SELECT names, each once, in the order of the statement.
+
+    DuckDB's own parser says which; names without a schema are the statement's own (WITH) and not
+    in the answer. Raises InvalidQuery for more than one statement and for anything but a SELECT.
+    """
+    parsed = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0])
+    if parsed.get("error"):
+        if parsed.get("error_type") == "not implemented":
+            raise InvalidQuery(
+                "`sluice query` reads: the statement is not a SELECT",
+                next_step="Write SELECT, WITH, FROM, DESCRIBE or SUMMARIZE",
+            )
+        raise InvalidQuery(
+            f"The SQL can't be parsed: {parsed.get('error_message')}", next_step='Reserved words are quoted: crm."user"'
+        )
+    if len(parsed["statements"]) != 1:
+        raise InvalidQuery(
+            f"One statement at a time, not {len(parsed['statements'])}", next_step="Run `sluice query` once for each"
+        )
+    return tuple(dict.fromkeys(_walk(parsed["statements"][0]["node"])))
+
+
+def _walk(node: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(node, dict):
+        if node.get("type") == "SHOW_REF" and not node.get("query"):
+            raise InvalidQuery(
+                "SHOW would list nothing here: tables are opened when a statement names them",
+                next_step="`sluice status` lists them",
+            )
+        if node.get("type") == "BASE_TABLE" and node.get("schema_name"):
+            yield node["schema_name"], node["table_name"]
+        for value in node.values():
+            yield from _walk(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _walk(value)
+
+
+@contextmanager
+def run_query(
+    place: SilverPlace, sql: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW
+) -> Iterator[duckdb.DuckDBPyRelation]:
+    """The result of one SELECT, readable inside the `with`; every table that it names is seen over the same span.
+
+    Raises InvalidQuery and what `open_table` does.
+    """
+    with opened_duckdb() as connection:
+        # DuckDB compares names without case, so two spellings are one table.
+        named = {
+            (schema.lower(), table.lower()): (schema, table) for schema, table in table_references(connection, sql)
+        }
+        for schema, table in (pair for folded, pair in named.items() if folded[0] not in _OWN_SCHEMAS):
+            _load(connection, place, schema, table, Shown(with_deleted=with_deleted, lineage=lineage), span)
+        try:
+            yield connection.sql(sql)
+        except duckdb.Error as error:
+            raise _explained(place, error) from error
+
+
+@contextmanager
+def opened_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB of its own that holds tables in memory and, where they don't fit, in a folder that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="sluice-query-") as spill:
+        # Nothing is fetched from elsewhere, and no Python variable becomes a table by its name.
+        config = {
+            "temp_directory": spill,
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "python_enable_replacements": "false",
+        }
+        with duckdb.connect(config=config) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+
+
+def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatchReader) -> None:
+    """Make a table of batches, batch by batch. `name` is SQL: quoted by the caller."""
+    connection.register("sluice_reader", reader)
+    connection.execute(f"CREATE TABLE {name} AS FROM sluice_reader")
+    connection.unregister("sluice_reader")
+
+
+def quoted(identifier: str) -> str:
+    """A name as SQL has it, whatever it holds."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def _load(
+    connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str, table: str, shown: Shown, span: Span
+) -> None:
+    # Into DuckDB's own storage, which a statement may scan twice and which spills to disk.
+    reader = open_table(place, f"{schema}.{table}", span=span).reader(shown)
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    load(connection, f"{quoted(schema)}.{quoted(table)}", reader)
+
+
+def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
+    told = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in told[0]:
+        tables = tables_in(place)
+        step = (
+            f"Tables are named database.table: {', '.join(tables[:20])}"
+            if tables
+            else "Tables are named database.table"
+        )
+    elif isinstance(error, duckdb.BinderException) and any(
+        name in told[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
+    ):
+        step = "Lineage and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
+    else:
+        step = next((line.strip() for line in told[1:] if line.strip().startswith(_ADVICE)), "")
+    return InvalidQuery(told[0], next_step=step)

@@ -1,0 +1,238 @@
+"""A table as its timeline and its listing tell it: what is committed, what was replaced, and from when on it can be read as it was."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+
+from sluice.errors import CommandFailed
+from sluice.hudi.timeline import (
+    CLEAN,
+    COMPLETED,
+    DELTA_COMMIT,
+    FOLDER,
+    REPLACE_COMMIT,
+    REQUESTED,
+    ROLLBACK,
+    Commit,
+    Committed,
+    DataFile,
+    FileSlice,
+    Instant,
+    Replaced,
+    Timeline,
+    data_file,
+    slices_as_of,
+)
+from sluice_read.moments import moment_of
+from sluice_read.place import StoredFile, TableFolder
+
+AT_ONCE = 16  # commits read at a time
+
+
+class NotRetained(CommandFailed):
+    """A moment before the first at which the table can be read; facts: `table`, `asked`, `earliest` (instants)."""
+
+    code = "not_retained"
+
+
+class UnsettledMoment(CommandFailed):
+    """A moment at which a write was there that was rolled back later; facts: `table`, `asked`, `rolled_back`, `earliest` (instants)."""
+
+    code = "unsettled_moment"
+
+
+class NoCommit(CommandFailed):
+    """A table that was created and holds nothing yet; facts: `table`."""
+
+    code = "no_commit"
+
+
+class Damaged(CommandFailed):
+    """A file of the timeline that is not what Hudi writes; facts: `table`, `file`."""
+
+    code = "damaged_timeline"
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """A write that failed and was undone at `at`. Its blocks stay in log files until they are compacted away."""
+
+    write: str
+    at: str
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What one look at a table tells. All times are instants.
+
+    `horizon` is the moment from which on cleaning keeps every file that a reader needs, None while nothing was cleaned.
+    """
+
+    folder: TableFolder
+    timeline: Timeline
+    listed: tuple[StoredFile, ...]
+    files: tuple[DataFile, ...]
+    horizon: str | None
+    replaced: tuple[Replaced, ...]
+    rolled_back: tuple[RolledBack, ...]
+
+    @property
+    def table(self) -> str:
+        """`database.table`."""
+        return self.folder.table
+
+    @property
+    def earliest(self) -> str:
+        """The earliest moment at which the table can be read: the horizon, else its first write. Raises NoCommit."""
+        if self.horizon is not None:
+            return self.horizon
+        committed = Committed.of(self.timeline)
+        first = min((file.instant for file in self.files if committed.holds(file.instant)), default=None)
+        if first is None:
+            newest = self.timeline.newest
+            if newest is None:
+                raise NoCommit(
+                    f"{self.table} has no commit yet",
+                    table=self.table,
+                    next_step="`sluice wait` until its objects are merged",
+                )
+            return newest.time
+        return first
+
+    def newest_until(self, as_of: str | None) -> str:
+        """The instant that a read as of a moment sees: the newest commit until then; a moment that lies before all that is active is its own.
+
+        Raises NoCommit, NotRetained, UnsettledMoment.
+        """
+        earliest = self.earliest
+        if as_of is None:
+            return self.timeline.newest.time if self.timeline.newest is not None else earliest
+        if as_of < earliest:
+            why = "what was older is cleaned" if self.horizon is not None else "its first commit"
+            raise NotRetained(
+                f"{self.table} can't be read as of {as_of}: it can from {earliest} ({moment_of(earliest)}) on, {why}",
+                table=self.table,
+                asked=as_of,
+                earliest=earliest,
+                next_step=f"Ask for {earliest} or later; `time_travel` of the table says how long files are kept",
+            )
+        # A commit that is named hides what came after it and was undone. Among archived ones only the log files themselves could tell.
+        seen = max((instant.time for instant in self.timeline.commits if instant.time <= as_of), default=as_of)
+        for item in self.rolled_back:
+            if item.write <= seen < item.at:
+                raise UnsettledMoment(
+                    f"{self.table} can't be read as of {as_of}: the write {item.write} was there unfinished and was rolled back at {item.at}",
+                    table=self.table,
+                    asked=as_of,
+                    rolled_back=item.write,
+                    earliest=item.at,
+                    next_step=f"Ask for {item.at} or later, or for a moment before {item.write}",
+                )
+        return seen
+
+    def slices(self, instant: str) -> tuple[FileSlice, ...]:
+        """The file slices as of an instant that `newest_until` gave."""
+        return slices_as_of(self.files, instant, committed=Committed.of(self.timeline), replaced=self.replaced)
+
+    def commit(self, instant: Instant) -> Commit:
+        """What a completed commit says. Raises UnreadableCommit."""
+        return Commit.of(instant, self.folder.read(FOLDER + instant.file))
+
+    def record(self, instant: Instant) -> dict[str, Any]:
+        """What the file of an instant that writes no rows says: a cleaning, a rollback. Raises Damaged."""
+        return _record(self.folder, instant.file)
+
+
+def table_state(folder: TableFolder) -> TableState:
+    """Look at a table: one listing of all of its files, one more of its timeline, and what cleanings and replacements say. Raises Damaged, UnreadableCommit.
+
+    The files are listed before the cleanings are: a cleaning writes its plan before it deletes, so whatever a listing lacks is told by a plan that is seen.
+    Files of a write that completes meanwhile are newer than every commit of the first listing and don't count.
+    """
+    listed = tuple(folder.files())
+    timeline = Timeline.of(_timeline_names(listed))
+    later = Timeline.of(folder.timeline_files())
+    files = tuple(file for file in (data_file(item.path, item.size) for item in listed) if file is not None)
+    has_logs = any(file.is_log for file in files)
+    return TableState(
+        folder=folder,
+        timeline=timeline,
+        listed=listed,
+        files=files,
+        horizon=max(_horizons(folder, later), default=None),
+        replaced=tuple(_replaced(folder, timeline)),
+        rolled_back=tuple(_rolled_back(folder, later)) if has_logs else (),
+    )
+
+
+def _replaced(folder: TableFolder, timeline: Timeline) -> Iterator[Replaced]:
+    """The file groups that active commits replaced: those of clusterings and of rewritings, a request for each commit."""
+    instants = [instant for instant in timeline.commits if instant.action == REPLACE_COMMIT]
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="replaced") as pool:
+        for instant, data in zip(
+            instants, pool.map(lambda instant: folder.read(FOLDER + instant.file), instants), strict=True
+        ):
+            yield from (
+                Replaced(instant.time, partition, file_id)
+                for partition, ids in Commit.of(instant, data).replaced.items()
+                for file_id in ids
+            )
+
+
+def _timeline_names(listed: Iterable[StoredFile]) -> Iterator[str]:
+    for item in listed:
+        if item.path.startswith(FOLDER) and "/" not in item.path[len(FOLDER) :]:
+            yield item.path[len(FOLDER) :]
+
+
+def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
+    """The newest cleaning's horizon, and that of every cleaning that is planned, some of whose files may be gone already."""
+    cleanings = [instant for instant in timeline.instants if instant.action == CLEAN]
+    done = [instant for instant in cleanings if instant.state == COMPLETED]
+    for instant in done[-1:]:
+        told = _record(folder, instant.file)
+        # A cleaning by number of versions tells none: then only the newest state is sure to be whole.
+        yield str(told.get("earliestCommitToRetain") or told.get("lastCompletedCommitTimestamp") or instant.time)
+    for instant in cleanings:
+        if instant.state != COMPLETED:
+            plan = _record(folder, Instant(instant.time, CLEAN, REQUESTED).file)
+            yield str(
+                (plan.get("earliestInstantToRetain") or {}).get("timestamp")
+                or plan.get("lastCompletedCommitTimestamp")
+                or instant.time
+            )
+
+
+def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack]:
+    for instant in timeline.instants:
+        if instant.action == ROLLBACK and instant.state == COMPLETED:
+            told = _record(folder, instant.file)
+            # Where nothing had been written yet it tells no partition. A compaction or clustering leaves no log block: its base files are deleted.
+            others = {
+                item["commitTime"] for item in told.get("instantsRollback") or () if item["action"] != DELTA_COMMIT
+            }
+            if told.get("partitionMetadata"):
+                yield from (
+                    RolledBack(str(write), instant.time)
+                    for write in told.get("commitsRollback") or ()
+                    if write not in others
+                )
+
+
+def _record(folder: TableFolder, name: str) -> dict[str, Any]:
+    """The one Avro record of a file of the timeline."""
+    try:
+        return dict(next(iter(fastavro.reader(io.BytesIO(folder.read(FOLDER + name))))))
+    except (ValueError, StopIteration, EOFError, TypeError) as error:
+        raise Damaged(
+            f"{folder.table}: {FOLDER}{name} can't be read: {error!r}",
+            table=folder.table,
+            file=name,
+            next_step="`sluice doctor`; the file is Hudi's own",
+        ) from error

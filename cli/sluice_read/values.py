@@ -1,0 +1,143 @@
+"""Arrow values as JSON has them: ISO 8601 for time, text for decimals, base64 for bytes, nothing rounded."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # of a second's fraction
+_DAY_S = 86_400
+_YEAR_1_S, _YEAR_10000_S = -62_135_596_800, 253_402_300_800
+
+
+def column_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names that are all different: `id, id` (from a join) becomes `id, id_1`."""
+    taken: set[str] = set()
+    unique = []
+    for name in names:
+        candidate, number = name, 0
+        while candidate in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        taken.add(candidate)
+        unique.append(candidate)
+    return tuple(unique)
+
+
+def rows_of(batch: pa.RecordBatch, *, whole_numbers: frozenset[int] = frozenset()) -> Iterator[tuple[Any, ...]]:
+    """The rows of a batch as JSON values, in its order.
+
+    `whole_numbers` are the columns whose decimals are integers too long for 64 bits: JSON numbers, not text.
+    """
+    columns = [_column(batch.column(number), number in whole_numbers) for number in range(batch.num_columns)]
+    return zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
+
+
+def _column(array: pa.Array, whole: bool) -> list[Any]:
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return _timestamps(array)
+    if pa.types.is_date(kind):
+        return _dates(array)
+    if pa.types.is_decimal(kind) and whole:
+        return [None if value is None else int(value) for value in array.to_pylist()]
+    if (
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+    ):
+        return array.to_pylist()
+    if pa.types.is_float32(kind):
+        # The shortest text that means the same 32 bits: 3.4028, and not the 3.4028000831604004 that they are in 64.
+        return [None if text is None else json_value(float(text)) for text in array.cast(pa.string()).to_pylist()]
+    convert = _converter(kind)
+    return [None if value is None else convert(value) for value in _plain(array).to_pylist()]
+
+
+def _timestamps(array: pa.Array) -> list[str | None]:
+    unit, suffix = array.type.unit, "Z" if array.type.tz else ""
+    if _is_near(array.cast(pa.int64()), 10 ** _DIGITS[unit]):
+        return [None if text is None else _iso_utc(text) for text in array.cast(pa.string()).to_pylist()]
+    return [
+        None if count is None else far_timestamp(count, unit) + suffix for count in array.cast(pa.int64()).to_pylist()
+    ]
+
+
+def _dates(array: pa.Array) -> list[str | None]:
+    days = array.cast(pa.date32()).cast(pa.int32())
+    if _is_near(days.cast(pa.int64()), 1 / _DAY_S):
+        return array.cast(pa.string()).to_pylist()
+    return [None if count is None else far_date(count) for count in days.to_pylist()]
+
+
+def _is_near(counts: pa.Array, per_second: float) -> bool:
+    """Whether all of it is in the years 1 to 9999. Arrow's own text is fast, and beyond its years it is wrong without an error."""
+    limits = pc.min_max(counts).as_py()
+    return limits["min"] is None or (
+        _YEAR_1_S * per_second <= limits["min"] and limits["max"] < _YEAR_10000_S * per_second
+    )
+
+
+def far_timestamp(count: int, unit: str) -> str:
+    """ISO 8601 of a count of `unit` (s, ms, us, ns) since 1970, in years of any length: `-290308-12-21T19:59:27.600000`."""
+    digits = _DIGITS[unit]
+    days, rest = divmod(count, _DAY_S * 10**digits)
+    seconds, fraction = divmod(rest, 10**digits)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (
+        f".{fraction:0{digits}d}" if digits else ""
+    )
+    return f"{far_date(days)}T{clock}"
+
+
+def far_date(days: int) -> str:
+    """ISO 8601 of a count of days since 1970, in years of any length."""
+    # The calendar repeats every 400 years of 146,097 days; 1970-01-01 is day 719,163 of Python's count from year 1.
+    cycles, day = divmod(days + 719_162, 146_097)
+    within = date.fromordinal(day + 1)
+    year = within.year + 400 * cycles
+    return f"{'-' if year < 0 else ''}{abs(year):04d}-{within.month:02d}-{within.day:02d}"
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return pc.cast(array, array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
+    if pa.types.is_map(kind):
+        return lambda pairs: {str(json_value(key)): json_value(value) for key, value in pairs}
+    return json_value
+
+
+def json_value(value: Any) -> Any:
+    """One Python value as JSON has it."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, (datetime, date, time)):
+        return _iso_utc(value.isoformat())
+    if isinstance(value, timedelta):
+        return f"PT{format(Decimal(value // timedelta(microseconds=1)) / 1_000_000, 'f')}S"
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, pa.MonthDayNano):
+        return f"P{value.months}M{value.days}DT{format(Decimal(value.nanoseconds) / 1_000_000_000, 'f')}S"
+    if isinstance(value, (list, tuple)):
+        return [json_value(item) for item in value]
+    return str(value)
+
+
+def _iso_utc(text: str) -> str:
+    return text.replace(" ", "T", 1).replace("+00:00", "Z")

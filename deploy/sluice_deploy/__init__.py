@@ -1,0 +1,1 @@
+"""Builds and uploads a release: the Spark artifacts, wheels, and the template."""

@@ -1,0 +1,100 @@
+"""Fetches the wheels of a pinned list for another machine, and reads what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice.errors import CommandFailed
+
+# Which tags a wheel for EMR's and Lambda's Linux may carry: Amazon Linux 2023 has glibc 2.34.
+_PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+_MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
+
+
+class WheelsUnavailable(CommandFailed):
+    """pip could not get a wheel; facts: `output`."""
+
+    code = "wheels_unavailable"
+    retriable = True
+    next_step = "Check that pip reaches its package index"
+
+
+@dataclass(frozen=True)
+class Host:
+    """What wheels are for: a Python version ("3.9") and an architecture (x86_64 or arm64)."""
+
+    python: str
+    architecture: str
+    this_machine: bool = False
+
+
+def this_host() -> Host:
+    """The Python and the processor that run this."""
+    machine = platform.machine().lower()
+    return Host(
+        f"{sys.version_info.major}.{sys.version_info.minor}",
+        "arm64" if machine in ("arm64", "aarch64") else "x86_64",
+        this_machine=True,
+    )
+
+
+def wheel_contents(requirements: Path, host: Host, cache: Path) -> dict[str, bytes]:
+    """Every file of the wheels of `requirements` (complete and without resolving), as it would lie in site-packages.
+
+    Wheels are kept in `cache` by the content of the list and the host. Raises WheelsUnavailable.
+    """
+    content: dict[str, bytes] = {}
+    for wheel in sorted(_wheels(requirements, host, cache).glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            for entry in archive.infolist():
+                # Scripts and headers have no place in a package directory; no wheel of the list has data files.
+                if not entry.is_dir() and ".data/" not in entry.filename:
+                    content[entry.filename] = archive.read(entry)
+    return content
+
+
+def _wheels(requirements: Path, host: Host, cache: Path) -> Path:
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
+    here = f"-{sys.platform}" if host.this_machine else ""
+    folder = cache / "wheels" / f"{digest}-{host.python}-{host.architecture}{here}"
+    if folder.exists():
+        return folder
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--dest",
+        str(partial),
+        "--requirement",
+        str(requirements),
+    ]
+    if not host.this_machine:
+        command += ["--implementation", "cp", "--python-version", host.python]
+        command += [f"--platform={tag}_{_MACHINES[host.architecture]}" for tag in _PLATFORMS]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        shutil.rmtree(partial)
+        raise WheelsUnavailable(
+            f"The wheels of {requirements.name} for Python {host.python} on {host.architecture} could not be fetched: {done.stderr.strip()[-500:]}",
+            output=done.stderr,
+        )
+    try:
+        partial.rename(folder)
+    except OSError:
+        shutil.rmtree(partial)  # another process was first: its wheels are the same
+    return folder

@@ -1,0 +1,1 @@
+"""What an S3 notice announces, and which table takes the object."""

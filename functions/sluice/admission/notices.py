@@ -1,0 +1,190 @@
+"""What a queue message says: notices of new objects, and what in it is ignored, with the reason."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, List, Mapping, Optional, Tuple
+from urllib.parse import unquote_plus
+
+from sluice.errors import UnidentifiedObject
+from sluice.objects import ObjectId, identify
+
+S3, SNS, EVENTBRIDGE = "s3", "sns", "eventbridge"
+MAX_EXCERPT = 500  # characters of an ignored message that are kept
+MAX_WRAPPINGS = 3  # SNS notifications within one another
+
+NOT_JSON = "not_json"
+TEST_EVENT = "test_event"
+NOT_A_CREATION = "not_a_creation"  # a delete, a restore, a tagging
+UNKNOWN_MESSAGE = "unknown_message"
+UNUSABLE_RECORD = "unusable_record"
+SUBSCRIPTION = "subscription_message"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One announced object version. `size` is bytes, `event_time_ms` epoch milliseconds; None where not told."""
+
+    id: ObjectId
+    size: Optional[int]
+    sequencer: Optional[str]
+    event_time_ms: Optional[int]
+    event_name: str
+    via: str
+    etag: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class IgnoredMessage:
+    """A message, or one record of it, that announces no new object; `excerpt` is its beginning."""
+
+    reason: str
+    excerpt: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Everything one message said: nothing of it is lost between the two lists."""
+
+    notices: Tuple[Notice, ...] = ()
+    ignored: Tuple[IgnoredMessage, ...] = ()
+
+
+def parse_body(body: str) -> Parsed:
+    """Read one SQS message body: an S3 notification, one wrapped by SNS, or an EventBridge event.
+
+    Never raises: what can't be used is in `ignored`, record by record. Keys are decoded exactly
+    once: S3 encodes them as forms do (space as `+`), EventBridge doesn't encode them.
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
+    """
+    return _parse(body, S3, MAX_WRAPPINGS)
+
+
+def _parse(body: str, via: str, wrappings: int) -> Parsed:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return _ignored(NOT_JSON, body)
+    if not isinstance(message, Mapping):
+        return _ignored(UNKNOWN_MESSAGE, body)
+    if isinstance(message.get("Records"), list):
+        return _records(message["Records"], via)
+    if message.get("Event") == "s3:TestEvent":
+        return _ignored(TEST_EVENT, body)
+    if isinstance(message.get("TopicArn"), str) and isinstance(message.get("Message"), str):
+        if message.get("Type") != "Notification":
+            return _ignored(SUBSCRIPTION, body)
+        return _parse(message["Message"], SNS, wrappings - 1) if wrappings > 0 else _ignored(UNKNOWN_MESSAGE, body)
+    if isinstance(message.get("detail-type"), str) and isinstance(message.get("detail"), Mapping):
+        return _event(message, body)
+    return _ignored(UNKNOWN_MESSAGE, body)
+
+
+def _records(records: List[Any], via: str) -> Parsed:
+    notices: List[Notice] = []
+    ignored: List[IgnoredMessage] = []
+    for record in records:
+        told = _excerpt(record)
+        if not isinstance(record, Mapping) or not isinstance(record.get("s3"), Mapping):
+            ignored.append(IgnoredMessage(UNKNOWN_MESSAGE, told))
+            continue
+        name = str(record.get("eventName", ""))
+        if not name.startswith(("ObjectCreated:", "s3:ObjectCreated:")):
+            ignored.append(IgnoredMessage(NOT_A_CREATION, told))
+            continue
+        try:
+            described, bucket = record["s3"]["object"], record["s3"]["bucket"]
+            key = unquote_plus(_text(described["key"]), encoding="utf-8", errors="strict")
+            notices.append(
+                _notice(
+                    bucket["name"],
+                    key,
+                    described,
+                    described.get("versionId"),
+                    described.get("eTag"),
+                    record.get("eventTime"),
+                    name,
+                    via,
+                )
+            )
+        except (KeyError, TypeError, AttributeError, ValueError, UnidentifiedObject) as error:
+            ignored.append(IgnoredMessage(UNUSABLE_RECORD, _with_cause(error, told)))
+    return Parsed(tuple(notices), tuple(ignored))
+
+
+def _event(event: Mapping[str, Any], body: str) -> Parsed:
+    if event["detail-type"] != "Object Created":
+        reason = NOT_A_CREATION if event.get("source") == "aws.s3" else UNKNOWN_MESSAGE
+        return _ignored(reason, body)
+    try:
+        described, bucket = event["detail"]["object"], event["detail"]["bucket"]
+        reason = event["detail"].get("reason")
+        name = f"Object Created:{reason}" if reason else "Object Created"
+        notice = _notice(
+            bucket["name"],
+            _text(described["key"]),
+            described,
+            described.get("version-id"),
+            described.get("etag"),
+            event.get("time"),
+            name,
+            EVENTBRIDGE,
+        )
+    except (KeyError, TypeError, AttributeError, ValueError, UnidentifiedObject) as error:
+        return Parsed(ignored=(IgnoredMessage(UNUSABLE_RECORD, _with_cause(error, body[:MAX_EXCERPT])),))
+    return Parsed(notices=(notice,))
+
+
+def _notice(
+    bucket: Any, key: str, described: Mapping[str, Any], version_id: Any, etag: Any, time: Any, name: str, via: str
+) -> Notice:
+    size = described.get("size")
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+        raise ValueError("size is not a number of bytes")
+    sequencer = described.get("sequencer")
+    return Notice(
+        id=identify(
+            _text(bucket), key, None if version_id is None else _text(version_id), None if etag is None else _text(etag)
+        ),
+        size=size,
+        sequencer=None if sequencer is None else _text(sequencer),
+        event_time_ms=_epoch_ms(time),
+        event_name=name,
+        via=via,
+        etag=None if etag is None else _text(etag).strip('"'),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, found {type(value).__name__}")
+    value.encode("utf-8")  # a lone surrogate can't be a key, and would fail much later
+    return value
+
+
+def _epoch_ms(value: Any) -> Optional[int]:
+    """Epoch milliseconds of "2021-11-12T00:00:00Z", with or without a fraction; None for anything else.
+
+    The time is for the operator's eyes and lag metrics: an object isn't refused over it.
+    """
+    for layout in ("%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"):
+        try:
+            at = datetime.strptime(value, layout).replace(tzinfo=timezone.utc)
+        except (TypeError, ValueError):
+            continue
+        return (at - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
+    return None
+
+
+def _ignored(reason: str, body: str) -> Parsed:
+    return Parsed(ignored=(IgnoredMessage(reason, body[:MAX_EXCERPT]),))
+
+
+def _excerpt(record: Any) -> str:
+    return json.dumps(record, ensure_ascii=True)[:MAX_EXCERPT]
+
+
+def _with_cause(error: Exception, told: str) -> str:
+    return f"{type(error).__name__}: {error}: {told}"[:MAX_EXCERPT]

@@ -1,0 +1,92 @@
+"""What an announced object is: pending for a table, parked, quarantined or ignored, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, Route
+from sluice.admission.routing import IGNORED as IGNORED_KIND
+from sluice.config.document import Configuration
+from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
+from sluice.errors import EmptyObject, ObjectTooLarge, SluiceError
+from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
+
+NO_CONFIGURATION = "no configuration was ever pushed"
+UNREADABLE_FORMAT = "unreadable_format"
+MAX_REASON = 500  # characters; a reason may quote what an untrusted object says
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The state an object enters the ledger with. `config` is its table's, for pending ones and for those whose schema doesn't fit it.
+
+    `rule` names the rule of an ignored file, `code` the kind of trouble of a quarantined one; `reason`
+    says in words why an object is parked or quarantined.
+    """
+
+    state: str
+    config: Optional[TableConfig] = None
+    reason: Optional[str] = None
+    rule: Optional[str] = None
+    code: Optional[str] = None
+
+    @property
+    def table(self) -> Optional[str]:
+        return None if self.config is None else self.config.table
+
+    @property
+    def lane(self) -> Optional[str]:
+        return None if self.config is None else self.config.lane
+
+
+def judge_unread(route: Route, size: Optional[int], limits: Limits) -> Optional[Verdict]:
+    """The verdict on an object whose bytes don't matter for it; None when its head must be read first.
+
+    `size` is in bytes, None when not known; `limits` are its table's, or the defaults where no table takes it.
+    """
+    if route.kind == IGNORED_KIND:
+        return Verdict(IGNORED, rule=route.rule)
+    if route.kind != CHANGE_FILE:
+        return Verdict(PARKED, reason=_cut(route.reason or "the key tells no topic"))
+    if route.format not in READABLE_FORMATS:
+        # Not parked: a rule for its topic would make it pending, and still nothing could read it.
+        return Verdict(
+            QUARANTINED,
+            reason=f"objects of format {route.format} can't be read by this release",
+            code=UNREADABLE_FORMAT,
+        )
+    if size == 0:
+        return judge_unreadable(EmptyObject("The object has no bytes"))
+    if size is not None and size > limits.object_bytes:
+        return judge_unreadable(
+            ObjectTooLarge(
+                f"The object has {size:,} bytes, and the limit is {limits.object_bytes:,}",
+                bytes=size,
+                limit=limits.object_bytes,
+            )
+        )
+    return None
+
+
+def judge_read(route: Route, configuration: Optional[Configuration]) -> Verdict:
+    """The verdict on a change file whose head is sound: pending for its topic's table, or parked without one."""
+    if configuration is None:
+        return Verdict(PARKED, reason=NO_CONFIGURATION)
+    match = configuration.match_topic(route.topic or "")
+    if match.config is None:
+        return Verdict(PARKED, reason=_cut(match.reason or "no rule takes this topic"))
+    return Verdict(PENDING, match.config)
+
+
+def judge_unreadable(error: SluiceError, config: Optional[TableConfig] = None) -> Verdict:
+    """The verdict on an object whose head can't be used, or that was gone: quarantined under the error's code.
+
+    `config` is its table's, where it is known which it is.
+    """
+    return Verdict(QUARANTINED, config, reason=_cut(str(error)), code=error.code)
+
+
+def _cut(reason: str) -> str:
+    return reason[:MAX_REASON]

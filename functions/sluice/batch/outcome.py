@@ -1,0 +1,207 @@
+"""What became of one table's part of a batch: committed or not, what was set aside, and where its time went.
+
+A record that can't be merged, kept with its bytes: the form in which it is written beside its batch.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, Iterable, Iterator, Mapping, Optional, Tuple
+
+from sluice.batch.manifest import FORMAT, UnreadableManifest, canonical_json, document_of
+from sluice.errors import SluiceError
+
+COMMITTED, QUARANTINED = "committed", "quarantined"
+
+
+@dataclass(frozen=True)
+class ObjectError:
+    """One object that can't be merged. `object` is ObjectId.hash; `code` is stable, `reason` is for people."""
+
+    object: str
+    code: str
+    reason: str
+
+    def to_json(self) -> str:
+        """The form in which a read task leaves it in S3 before any commit."""
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ObjectError:
+        """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise UnreadableManifest(f"An object's error record can't be read: {error}", found=text[:200]) from error
+
+
+@dataclass(frozen=True)
+class RowErrorCount:
+    """How many records of one object can't be merged, by code. `object` is ObjectId.hash."""
+
+    object: str
+    rows: int
+    codes: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> str:
+        """The form in which a read task leaves it in S3 before any commit, behind the rows themselves."""
+        return canonical_json({**asdict(self), "codes": dict(self.codes)})
+
+    @classmethod
+    def from_json(cls, text: str) -> RowErrorCount:
+        """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise UnreadableManifest(f"A count of quarantined rows can't be read: {error}", found=text[:200]) from error
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stretch of the time that a part took: when it began (epoch ms) and how long it was (ms)."""
+
+    name: str
+    began_at: int
+    ms: int
+
+    @property
+    def ended_at(self) -> int:
+        """Epoch ms."""
+        return self.began_at + self.ms
+
+
+SPARK_STAGE = "spark"  # the wait for a session that was still starting
+COMMIT_STAGE = "commit"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one table's part: committed (with its instant, or `no_change`), or quarantined whole.
+
+    `quarantined` are single objects of a part whose rest was committed, `quarantined_rows` how many rows
+    of which committed objects; `counts` are rows and objects by name. `notes` are what an operator should look at,
+    though nothing failed. `stages` say where the time of the attempt that got this far went, in order.
+    `parked` are objects that wait until the table's generation is above `parked_generation`;
+    `watch` is KafkaWatch.to_dict() after the batch, empty where it is not known.
+    """
+
+    batch: str
+    table: str
+    state: str
+    committed_at: int
+    instant: Optional[str] = None
+    no_change: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    quarantined: Tuple[ObjectError, ...] = ()
+    reason: Optional[str] = None
+    quarantined_rows: Tuple[RowErrorCount, ...] = ()
+    notes: Tuple[str, ...] = ()
+    stages: Tuple[Stage, ...] = ()
+    parked: Tuple[ObjectError, ...] = ()
+    parked_generation: Optional[int] = None
+    watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def readable_at(self) -> int:
+        """From when readers saw what this part brought (epoch ms): its commit's end, as its writer's clock had it."""
+        return max((stage.ended_at for stage in self.stages if stage.name == COMMIT_STAGE), default=self.committed_at)
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return canonical_json({"format": FORMAT, **asdict(self), "counts": dict(self.counts)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Outcome:
+        """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
+        content: Dict[str, Any] = document_of(text, "outcome")
+        content.pop("format")
+        try:
+            errors = tuple(ObjectError(**item) for item in content.pop("quarantined"))
+            rows = tuple(RowErrorCount(**item) for item in content.pop("quarantined_rows", ()))
+            notes = tuple(content.pop("notes", ()))
+            stages = tuple(Stage(**item) for item in content.pop("stages", ()))
+            parked = tuple(ObjectError(**item) for item in content.pop("parked", ()))
+            return cls(**content, quarantined=errors, quarantined_rows=rows, notes=notes, stages=stages, parked=parked)
+        except (KeyError, TypeError) as error:
+            raise UnreadableManifest(f"An outcome lacks or misnames a field: {error}", found=text[:200]) from error
+
+
+MAX_CONTENT_BYTES = 16 * 1024  # of one record; what is longer is cut, and its whole length told
+MAX_REASON = 1_000  # characters
+JSON_TEXT, BASE64 = (
+    "json",
+    "base64",
+)  # how `content` tells a record: its fields, or the bytes that could not be made into fields
+
+
+@dataclass(frozen=True)
+class RowError:
+    """One record that can't be merged.
+
+    `record` is its place in the object, from 0. `offset` is the Kafka offset it is ordered by and
+    `position` its stored position, each None where the record doesn't tell. `content` is the record
+    in the form that `encoding` names, `content_bytes` its length before it was cut.
+    """
+
+    record: int
+    code: str
+    reason: str
+    offset: Optional[int]
+    position: Optional[str]
+    encoding: str
+    content: str
+    content_bytes: int
+
+
+def row_error(
+    record: int, error: SluiceError, value: Any, *, offset: Optional[int], position: Optional[str]
+) -> RowError:
+    """The record of one row's trouble. `value` is the decoded record, or the bytes of one that could not be decoded."""
+    told = "; ".join(
+        [str(error)] + [f"{name}: {fact}" for name, fact in sorted(error.facts.items()) if name != "record"]
+    )
+    if isinstance(value, (bytes, bytearray)):
+        kept = base64.b64encode(bytes(value[: MAX_CONTENT_BYTES * 3 // 4])).decode("ascii")
+        return RowError(record, error.code, told[:MAX_REASON], offset, position, BASE64, kept, len(value))
+    text = json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":"))
+    return RowError(
+        record, error.code, told[:MAX_REASON], offset, position, JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A decoded value as JSON can tell it, without loss: bytes under a name of their own, what is no JSON number as text."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (bytes, bytearray)):
+        return {"base64": base64.b64encode(bytes(value)).decode("ascii")}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    return str(value)
+
+
+def counted(object_hash: str, rows: Iterable[RowError]) -> RowErrorCount:
+    """The rows of one object, counted."""
+    codes: Dict[str, int] = dict(Counter(row.code for row in rows))
+    return RowErrorCount(object_hash, sum(codes.values()), codes)
+
+
+def to_lines(rows: Iterable[RowError]) -> str:
+    """The rows of one object as JSON lines, in the order of the records."""
+    return "".join(canonical_json(asdict(row)) + "\n" for row in sorted(rows, key=lambda row: row.record))
+
+
+def from_lines(text: str) -> Iterator[RowError]:
+    """Read what `to_lines` wrote. Raises UnreadableManifest for anything else."""
+    for line in text.splitlines():
+        try:
+            yield RowError(**json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise UnreadableManifest(f"A quarantined row can't be read: {error}", found=line[:200]) from error

@@ -1,0 +1,1 @@
+"""Glue tables, views and partitions: what a sync has to change."""

@@ -1,0 +1,133 @@
+"""Statements that make a table known to an engine: Spark, Redshift, Athena. Every identifier is quoted, every text too."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Mapping, Tuple
+
+from sluice.catalog.tables import Wish, shown_columns, wished_table
+from sluice.catalog.views import quoted, view_sql
+from sluice.changes.hidden_columns import DELETED
+from sluice.config.catalog import READ_OPTIMIZED, SNAPSHOT, CatalogEntry
+from sluice.errors import SluiceError
+from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
+
+SPARK, REDSHIFT, ATHENA = "spark", "redshift", "athena"
+_DOUBLE = '"'
+
+
+class NoStatement(SluiceError):
+    """An engine can't read the table; facts: `table`, `engine`."""
+
+    code = "no_statement"
+    next_step = "Redshift reads copy-on-write tables only: read this one with Athena, Trino, Spark or `sluice read`"
+
+
+def statements(wish: Wish, engine: str, *, region: str = "") -> Tuple[str, ...]:
+    """The statements for an engine, in order, without their semicolons. `region` is that of the Glue catalog.
+
+    Raises NoStatement. What they make reads the newest commit whenever it is asked; a column that comes later needs them again.
+    """
+    make: Mapping[str, Callable[[Wish, str], Tuple[str, ...]]] = {SPARK: _spark, REDSHIFT: _redshift, ATHENA: _athena}
+    return make[engine](wish, region)
+
+
+def _spark(wish: Wish, region: str) -> Tuple[str, ...]:
+    """Hudi tables by their place, so that no catalog needs to know them, and views of Spark's own: it doesn't read Presto's."""
+    database = quoted(wish.names.database, "`")
+    made = [f"CREATE DATABASE IF NOT EXISTS {database}"]
+    for entry in wish.names.entries:
+        table = f"{database}.{quoted(entry.table, '`')}"
+        # Hudi's own mark of a merge-on-read table's two tables (CreateHoodieTableCommand), as its sync sets it.
+        reads = (
+            f" TBLPROPERTIES ({_text(QUERY_AS_READ_OPTIMIZED)} = {_text(str(entry.kind == READ_OPTIMIZED).lower())})"
+            if entry.kind != SNAPSHOT
+            else ""
+        )
+        made.append(f"CREATE TABLE IF NOT EXISTS {table} USING hudi{reads} LOCATION {_text(wish.location)}")
+        if entry.view:
+            made.append(
+                f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}"
+            )
+    return tuple(made)
+
+
+def _redshift(wish: Wish, region: str) -> Tuple[str, ...]:
+    """An external schema over the Glue database, and a late-binding view: Redshift doesn't read Presto's views either."""
+    (entry, *more) = wish.names.entries
+    if more:
+        raise NoStatement(
+            f"{wish.config.table} is merge-on-read, which Redshift doesn't read",
+            table=wish.config.table,
+            engine=REDSHIFT,
+        )
+    schema = quoted(f"{wish.names.database}_lake")
+    where = f" REGION {_standard_text(region)}" if region else ""
+    view = quoted(entry.view or wish.config.name)
+    return (
+        f"CREATE EXTERNAL SCHEMA IF NOT EXISTS {schema} FROM DATA CATALOG DATABASE {_standard_text(wish.names.database)}{where} IAM_ROLE default",
+        f"CREATE SCHEMA IF NOT EXISTS {quoted(wish.names.database)}",
+        f"CREATE OR REPLACE VIEW {quoted(wish.names.database)}.{view} AS SELECT {_names(wish, _DOUBLE)} FROM {schema}.{quoted(entry.table)}{_living(wish, _DOUBLE)} WITH NO SCHEMA BINDING",
+    )
+
+
+def _athena(wish: Wish, region: str) -> Tuple[str, ...]:
+    """What the sync does by calls. Partitions come with the sync, or with ALTER TABLE ... ADD PARTITION."""
+    database = wish.names.database
+    made = [f"CREATE DATABASE IF NOT EXISTS {quoted(database, '`')}"]
+    for entry in wish.names.entries:
+        made.append(_athena_table(wish, entry))
+        if entry.view:
+            made.append(f"CREATE OR REPLACE VIEW {quoted(database)}.{quoted(entry.view)} AS {view_sql(wish, entry)}")
+    return tuple(made)
+
+
+def _athena_table(wish: Wish, entry: CatalogEntry) -> str:
+    table = wished_table(wish, entry.table, entry.kind, synced=None)
+    storage = table["StorageDescriptor"]
+    lines = [
+        f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted(wish.names.database, '`')}.{quoted(entry.table, '`')} ({_declared(storage['Columns'])})"
+    ]
+    if table["PartitionKeys"]:
+        lines.append(f"PARTITIONED BY ({_declared(table['PartitionKeys'])})")
+    lines.append(
+        f"ROW FORMAT SERDE {_text(storage['SerdeInfo']['SerializationLibrary'])} WITH SERDEPROPERTIES ({_pairs(storage['SerdeInfo']['Parameters'])})"
+    )
+    lines.append(f"STORED AS INPUTFORMAT {_text(storage['InputFormat'])} OUTPUTFORMAT {_text(storage['OutputFormat'])}")
+    lines.append(f"LOCATION {_text(storage['Location'])}")
+    return "\n".join(lines)
+
+
+def _declared(columns: List[Dict[str, str]]) -> str:
+    return ", ".join(
+        f"{quoted(column['Name'], '`')} {column['Type']}"
+        + (f" COMMENT {_text(column['Comment'])}" if column.get("Comment") else "")
+        for column in columns
+    )
+
+
+def _names(wish: Wish, quote: str) -> str:
+    return ", ".join(
+        quoted(column.name if quote == "`" else column.glue_name, quote) for column in shown_columns(wish.columns)
+    )
+
+
+def _living(wish: Wish, quote: str) -> str:
+    return (
+        f" WHERE NOT coalesce({quoted(DELETED, quote)}, false)"
+        if any(column.name == DELETED for column in wish.columns)
+        else ""
+    )
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{_text(name)} = {_text(value)}" for name, value in values.items())
+
+
+def _text(value: str) -> str:
+    """A literal of Hive's and Spark's SQL, where a backslash escapes."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _standard_text(value: str) -> str:
+    """A literal of standard SQL."""
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,112 @@
+"""The views over a table for Athena and Trino: without deleted rows, lineage and Hudi's own columns."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, Dict, List, Mapping, Optional
+
+from sluice.catalog.tables import (
+    OWNER,
+    VIEW,
+    CatalogColumn,
+    TableInput,
+    Wish,
+    counted_timestamps,
+    shown_columns,
+    trino_type,
+)
+from sluice.changes.hidden_columns import DELETED
+from sluice.config.catalog import REAL_TIME, CatalogEntry
+
+CATALOG = "awsdatacatalog"  # Athena's name of the Glue catalog; Trino's catalog of the same name reads the views too
+_PREFIX, _SUFFIX = "/* Presto View: ", " */"
+EXPANDED = "/* Presto View */"
+
+
+def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
+    """The Glue table of a view, as Athena's CREATE VIEW makes it.
+
+    https://trino.io/docs/current/connector/hive.html#hive-views tells the encoding, PrestoViewReader of Trino reads it.
+    """
+    shown = shown_columns(wish.columns)
+    columns = [{"name": column.glue_name, "type": trino_type(column.type)} for column in shown]
+    document = {
+        "originalSql": view_sql(wish, entry),
+        "catalog": CATALOG,
+        "schema": wish.names.database,
+        "columns": columns,
+    }
+    return {
+        "Name": name,
+        "TableType": VIEW,
+        "Parameters": {"presto_view": "true", "comment": "Presto View", OWNER: wish.config.table},
+        "PartitionKeys": [],
+        "ViewOriginalText": encoded(document),
+        "ViewExpandedText": EXPANDED,
+        "StorageDescriptor": {
+            "Columns": [
+                {
+                    "Name": column.glue_name,
+                    "Type": column.type,
+                    **({"Comment": column.comment} if column.comment else {}),
+                }
+                for column in shown
+            ],
+            "Location": "",
+            "SerdeInfo": {},
+        },
+    }
+
+
+def view_sql(wish: Wish, entry: CatalogEntry) -> str:
+    """The SELECT of a view, in Trino's SQL."""
+    selected = ", ".join(_expression(column, entry.kind) for column in shown_columns(wish.columns))
+    marked = any(column.name == DELETED for column in wish.columns)
+    living = f" WHERE NOT coalesce({quoted(DELETED)}, false)" if marked else ""
+    return f"SELECT {selected} FROM {quoted(wish.names.database)}.{quoted(entry.table)}{living}"
+
+
+def quoted(identifier: str, quote: str = '"') -> str:
+    """An identifier of any characters, for SQL."""
+    return quote + identifier.replace(quote, quote * 2) + quote
+
+
+def encoded(document: Mapping[str, Any]) -> str:
+    """The text of a view in the catalog."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return _PREFIX + base64.b64encode(text.encode("utf-8")).decode("ascii") + _SUFFIX
+
+
+def decoded(text: Optional[str]) -> Optional[Dict[str, Any]]:
+    """What a view's text in the catalog says; None where it is no view of Presto's kind."""
+    if not text or not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
+        return None
+    try:
+        document = json.loads(base64.b64decode(text[len(_PREFIX) : -len(_SUFFIX)], validate=True))
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def column_changes(before: Optional[Mapping[str, Any]], after: Mapping[str, Any]) -> List[str]:
+    """How the columns of two view documents differ, for a person."""
+    old = {column["name"]: column["type"] for column in (before or {}).get("columns", ())}
+    new = {column["name"]: column["type"] for column in after["columns"]}
+    told = [f"adds {name} {kind}" for name, kind in new.items() if name not in old]
+    told += [f"{name} becomes {kind}" for name, kind in new.items() if name in old and old[name] != kind]
+    return told + [f"no longer shows {name}" for name in old if name not in new]
+
+
+def _expression(column: CatalogColumn, kind: str) -> str:
+    """A column in the type that the view declares, whatever precision the engine reads timestamps with."""
+    name = quoted(column.glue_name)
+    if "timestamp" not in column.type:
+        return name
+    if kind != REAL_TIME:
+        return f"CAST({name} AS {trino_type(column.type)}) AS {name}"
+    if counted_timestamps(column.type) != "bigint":
+        return (
+            f"transform({name}, x -> date_add('millisecond', x / 1000, TIMESTAMP '1970-01-01 00:00:00.000')) AS {name}"
+        )
+    return f"date_add('millisecond', {name} / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS {name}"

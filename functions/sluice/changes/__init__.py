@@ -1,0 +1,1 @@
+"""The order of changes to a row, and the hidden columns that carry it."""

@@ -1,0 +1,122 @@
+"""What the changes of one key make of its row, whatever order and company they come in: the definition that the merge in Spark follows.
+
+A row's position is that of its newest change. A change may leave columns unchanged without telling their values; such a column
+keeps the value of the newest older change that told it, back to the deletion or creation that the row's life began with. As that
+older change may still be on its way, the row says of each such column at which position its value was known (`owed`): a change
+that loses by its position but is newer than that still supplies the column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
+
+from sluice.changes.hidden_columns import CREATE
+
+NEVER = ""  # known at no position: lower than every position
+EVERY_COLUMN = "*"  # owed by a row of which nothing but an ignored deletion is known
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of one row. `values` lacks the columns named by `unchanged`."""
+
+    position: str
+    op: Optional[str]
+    deleted: bool
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    unchanged: FrozenSet[str] = frozenset()
+
+    @property
+    def begins_a_life(self) -> bool:
+        """Whether nothing from before it can be the value of a column after it."""
+        return self.deleted or self.op == CREATE
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stored row. A deleted one has no values. `owed`: column -> the position at which its value was known."""
+
+    position: str
+    deleted: bool
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    owed: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+def folded(
+    stored: Optional[Row],
+    changes: Iterable[Change],
+    *,
+    columns: Sequence[str],
+    floor: str = NEVER,
+    ignore_deletes: bool = False,
+) -> Optional[Row]:
+    """The row after these changes; None while nothing newer than the table's last truncate is known.
+
+    `columns` are all but the key's. `floor` is the position of the newest truncate: what is older is as if it had never been
+    (but under `ignore_deletes` the stored row stays). Changes may be repeated and in any order.
+    """
+    if ignore_deletes:
+        return _folded_ignoring(stored, changes, columns, floor)
+    if stored is not None and stored.position < floor:
+        stored = Row(floor, True)
+    return _folded(stored, [change for change in changes if change.position > floor], columns, floor)
+
+
+def _folded(stored: Optional[Row], changes: Sequence[Change], columns: Sequence[str], floor: str) -> Optional[Row]:
+    newest = max(changes, key=lambda change: change.position, default=None)
+    if newest is None or stored is not None and stored.position > newest.position:
+        if stored is None or stored.deleted and not _knows_nothing(stored):
+            return stored
+    elif newest.deleted:
+        return Row(newest.position, True)
+    position = max([change.position for change in changes] + ([stored.position] if stored is not None else []))
+    # A life begins at the newest deletion, creation or truncate; what was known before isn't known after.
+    begins = max([change.position for change in changes if change.begins_a_life] + [floor])
+    if stored is not None and stored.deleted and not _knows_nothing(stored):
+        begins = max(begins, stored.position)
+    values: Dict[str, Any] = {}
+    owed: Dict[str, str] = {}
+    for column in columns:
+        known_at, value = _known(column, stored, changes)
+        is_known = known_at is not None and known_at >= begins
+        values[column] = value if is_known else None
+        # What is known no later than a stored row owes it stays owed: of a creation that didn't tell it, at the row's own position.
+        if not is_known or known_at < position or stored is not None and known_at == stored.owed.get(column):
+            owed[column] = known_at if is_known else begins
+    return Row(position, False, values, owed)
+
+
+def _known(column: str, stored: Optional[Row], changes: Sequence[Change]) -> Tuple[Any, Any]:
+    """The newest position at which a column's value is told, and the value; None where it never is."""
+    told = [
+        (change.position, change.values.get(column))
+        for change in changes
+        if column not in change.unchanged and not change.deleted
+    ]
+    if stored is not None and not stored.deleted:
+        told.append((stored.owed.get(column, stored.position), stored.values.get(column)))
+    return max((entry for entry in told if entry[0] != NEVER), key=lambda entry: entry[0], default=(None, None))
+
+
+def _folded_ignoring(
+    stored: Optional[Row], changes: Iterable[Change], columns: Sequence[str], floor: str
+) -> Optional[Row]:
+    """A deletion that is ignored only raises the row's position: values stay, and what is older than it loses from then on.
+
+    A row of which only the deletion is known is hidden, and owes everything: the newest older change that comes then supplies it.
+    """
+    newer = [change for change in changes if change.position > floor]
+    deletions = [change.position for change in newer if change.deleted]
+    hidden = stored is not None and _knows_nothing(stored)
+    if hidden and stored is not None:
+        deletions.append(stored.position)
+    row = _folded(None if hidden else stored, [change for change in newer if not change.deleted], columns, NEVER)
+    last = max(deletions, default=NEVER)
+    if row is None:
+        return Row(last, True, {}, {EVERY_COLUMN: NEVER}) if deletions else None
+    return row if last <= row.position else Row(last, row.deleted, row.values, row.owed)
+
+
+def _knows_nothing(row: Row) -> bool:
+    return row.deleted and EVERY_COLUMN in row.owed

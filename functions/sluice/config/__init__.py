@@ -1,0 +1,1 @@
+"""The configuration: tables, lanes and services as `tables.yaml` defines them."""

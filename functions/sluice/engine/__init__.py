@@ -1,0 +1,1 @@
+"""What a trial of the Spark engine reports."""

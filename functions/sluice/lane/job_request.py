@@ -1,0 +1,219 @@
+"""The StartJobRun request of a run, as a pure function of the lane's sizes and the deployment's names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Tuple
+
+from sluice.config.lane import LaneConfig
+from sluice.errors import SluiceError
+from sluice.lane.job_policy import Scope, execution_policy, trial_policy
+
+# EMR Serverless takes [A-Za-z0-9._-]{1,64} as clientToken; as a name and a tag value it then fits too.
+RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# sparkSubmitParameters is one string that EMR splits as a shell would: a value with any other character could become a second option.
+PLAIN_VALUE = re.compile(r"[A-Za-z0-9_./:#=,@%+*-]+")
+
+LONGEST_BATCH_MIN = 60  # a batch begun at the last moment of a run's maximum age is still finished
+MARGIN_MIN = 15  # start of Spark, take-over, release
+# Executors must outlive a linger, or the first batch after it waits a minute for new ones.
+IDLE_AFTER_LINGER_S = 60
+TRIAL_ENTRY_POINT = "trial.py"
+TRIAL_TIMEOUT_MIN = 20  # Spark's start and some commits of a few rows, with minutes to spare for a queue
+DISK = "20g"  # the smallest; it is free of charge, and what is shuffled is one batch
+# "x86_64" as the release names its archives and "X86_64" as EMR Serverless names its workers are one thing.
+ARCHITECTURES = {"x86_64": "x86_64", "arm64": "arm64"}
+
+
+class UnusableRequest(SluiceError):
+    """A name that can't be written into the request; facts: `field`, `value`."""
+
+    code = "unusable_request"
+    next_step = "Correct the stack's parameter and deploy again"
+
+
+@dataclass(frozen=True)
+class JobEnvironment:
+    """The names of one deployment that a job run is told."""
+
+    application_id: str
+    job_role_arn: str
+    region: str
+    release: str
+    ledger_table: str
+    bronze_bucket: str
+    silver_bucket: str
+    artifact_bucket: str
+    hudi_jars: str
+    architecture: str = "X86_64"
+
+    @property
+    def partition(self) -> str:
+        """aws, aws-cn or aws-us-gov: the second part of every ARN, so of the role's."""
+        return (self.job_role_arn.split(":") + ["", ""])[1] or "aws"
+
+    @property
+    def release_url(self) -> str:
+        """Where this release of the Spark code lies."""
+        return f"s3://{self.artifact_bucket}/releases/{self.release}"
+
+
+def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, scope: Scope = Scope()) -> Dict[str, Any]:
+    """The whole body of StartJobRun for one run of one lane.
+
+    Everything is explicit: an account's default job asks for all of its 16 vCPU, and a job without a
+    time-out runs for 12 hours. Retries are the lane's own business (maxAttempts 1): an attempt that EMR
+    repeats would meet a lane it may no longer hold. Storage stays on the workers' disks. The run may do what its
+    role allows, and of the silver bucket only what lies in `scope`.
+    Raises UnusableRequest for a value that can't be written into the request unquoted.
+    """
+    policy = execution_policy(
+        scope.prefixes,
+        partition=environment.partition,
+        bronze=environment.bronze_bucket,
+        silver=environment.silver_bucket,
+        artifacts=environment.artifact_bucket,
+    )
+    return _request(
+        environment,
+        lane,
+        run_id,
+        policy=policy,
+        timeout_min=execution_timeout_min(lane),
+        tags={"sluice:lane": lane.name, "sluice:run": run_id},
+        entry_point="ingest.py",
+        arguments=_arguments(environment, lane, run_id) + (["--scope", scope.name] if scope.name else []),
+    )
+
+
+def start_trial(environment: JobEnvironment, trial: str) -> Dict[str, Any]:
+    """The whole body of StartJobRun for a trial of the engine (trial.new_trial_id): as a run of a lane has it, with one executor and less that it may do.
+
+    It holds no lane, reads no bronze and knows no ledger. Raises UnusableRequest as `start_job_run` does.
+    """
+    arguments = ["--trial", trial, "--region", environment.region, "--silver", environment.silver_bucket]
+    policy = trial_policy(
+        trial, partition=environment.partition, silver=environment.silver_bucket, artifacts=environment.artifact_bucket
+    )
+    return _request(
+        environment,
+        LaneConfig(max_executors=1),
+        trial,
+        policy=policy,
+        timeout_min=TRIAL_TIMEOUT_MIN,
+        tags={"sluice:trial": trial},
+        entry_point=TRIAL_ENTRY_POINT,
+        arguments=arguments,
+    )
+
+
+def _request(
+    environment: JobEnvironment,
+    lane: LaneConfig,
+    run_id: str,
+    *,
+    policy: str,
+    timeout_min: int,
+    tags: Mapping[str, str],
+    entry_point: str,
+    arguments: List[str],
+) -> Dict[str, Any]:
+    if not RUN_ID.fullmatch(run_id):
+        raise UnusableRequest(f"{run_id!r} can't be a run id", field="run_id", value=run_id[:80])
+    if not environment.release:
+        raise UnusableRequest("There is no release of the Spark code to start", field="release", value="")
+    return {
+        "applicationId": environment.application_id,
+        "clientToken": run_id,
+        "name": run_id,
+        "executionRoleArn": environment.job_role_arn,
+        "executionIamPolicy": {"policy": policy},
+        "executionTimeoutMinutes": timeout_min,
+        "mode": "BATCH",
+        "retryPolicy": {"maxAttempts": 1},
+        "tags": dict(tags),
+        "jobDriver": {
+            "sparkSubmit": {
+                "entryPoint": f"{environment.release_url}/{entry_point}",
+                "entryPointArguments": arguments,
+                "sparkSubmitParameters": _submit_parameters(_spark_settings(environment, lane)),
+            }
+        },
+        "configurationOverrides": {
+            "monitoringConfiguration": {
+                "s3MonitoringConfiguration": {"logUri": f"s3://{environment.artifact_bucket}/logs/"},
+                "managedPersistenceMonitoringConfiguration": {"enabled": True},
+                "cloudWatchLoggingConfiguration": {"enabled": False},
+            }
+        },
+    }
+
+
+def state_machine_parameters(request: Mapping[str, Any]) -> Dict[str, Any]:
+    """A StartJobRun body as Step Functions takes it: members of structures begin with a capital; tags are a map, whose keys are data."""
+    return {
+        name[0].upper() + name[1:]: value if name == "tags" else _capitalized(value) for name, value in request.items()
+    }
+
+
+def _capitalized(value: Any) -> Any:
+    return state_machine_parameters(value) if isinstance(value, dict) else value
+
+
+def execution_timeout_min(lane: LaneConfig) -> int:
+    """Minutes after which EMR ends the run: its maximum age, one more batch, and a margin."""
+    return -(-lane.max_age_s // 60) + LONGEST_BATCH_MIN + MARGIN_MIN
+
+
+def _arguments(environment: JobEnvironment, lane: LaneConfig, run_id: str) -> List[str]:
+    return [
+        "--lane", lane.name,
+        "--run", run_id,
+        "--region", environment.region,
+        "--ledger", environment.ledger_table,
+        "--silver", environment.silver_bucket,
+        "--artifacts", environment.artifact_bucket,
+        "--bronze", environment.bronze_bucket,
+    ]  # fmt: skip
+
+
+def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> Tuple[Tuple[str, str], ...]:
+    architecture = ARCHITECTURES.get(environment.architecture.lower())
+    if architecture is None:
+        raise UnusableRequest(
+            f"No release has an environment for {environment.architecture!r}",
+            field="architecture",
+            value=environment.architecture,
+        )
+    return (
+        ("spark.jars", environment.hudi_jars),
+        ("spark.submit.pyFiles", f"{environment.release_url}/sluice.zip"),
+        ("spark.archives", f"{environment.release_url}/environment-{architecture}.tar.gz#environment"),
+        ("spark.emr-serverless.driverEnv.PYTHONPATH", "./environment"),
+        ("spark.executorEnv.PYTHONPATH", "./environment"),
+        ("spark.serializer", "org.apache.spark.serializer.KryoSerializer"),
+        # Instants and dates must not depend on where a worker stands.
+        ("spark.sql.session.timeZone", "UTC"),
+        ("spark.driver.extraJavaOptions", "-Duser.timezone=UTC"),
+        ("spark.executor.extraJavaOptions", "-Duser.timezone=UTC"),
+        ("spark.driver.cores", str(lane.driver_cores)),
+        ("spark.driver.memory", f"{lane.driver_memory_gb}g"),
+        ("spark.emr-serverless.driver.disk", DISK),
+        ("spark.executor.cores", str(lane.executor_cores)),
+        ("spark.executor.memory", f"{lane.executor_memory_gb}g"),
+        ("spark.emr-serverless.executor.disk", DISK),
+        ("spark.dynamicAllocation.enabled", "true"),
+        ("spark.dynamicAllocation.initialExecutors", str(lane.min_executors)),
+        ("spark.dynamicAllocation.minExecutors", str(lane.min_executors)),
+        ("spark.dynamicAllocation.maxExecutors", str(lane.max_executors)),
+        ("spark.dynamicAllocation.executorIdleTimeout", f"{lane.linger_s + IDLE_AFTER_LINGER_S}s"),
+    )
+
+
+def _submit_parameters(settings: Tuple[Tuple[str, str], ...]) -> str:
+    wrong = [(name, value) for name, value in settings if not PLAIN_VALUE.fullmatch(value)]
+    if wrong:
+        name, value = wrong[0]
+        raise UnusableRequest(f"{value[:120]!r} can't be the value of {name}", field=name, value=value[:120])
+    return " ".join(f"--conf {name}={value}" for name, value in settings)

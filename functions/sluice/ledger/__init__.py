@@ -1,0 +1,1 @@
+"""Keys and records of the ledger, and its recovery from S3."""

@@ -1,0 +1,107 @@
+"""What the world is told of a committed batch, within the size that an event may have."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any, Dict, List, Mapping, Optional
+
+from sluice.ledger.keys import COMMITTED
+
+SOURCE = "Sluice"
+DETAIL_TYPE = "Batch Committed"
+# PutEvents takes 256 KB an entry, names and time included.
+MAX_DETAIL_BYTES = 240 * 1024
+
+
+def newly_committed(old: Optional[Mapping[str, Any]], new: Optional[Mapping[str, Any]]) -> Optional[str]:
+    """The batch that a change of the ledger committed, None for every other change.
+
+    `old` and `new` are the item before and after. A later change of a committed batch is none.
+    """
+    if not new or new.get("sk") != "batch" or new.get("state") != COMMITTED:
+        return None
+    if old and old.get("state") == COMMITTED:
+        return None
+    batch = new.get("batch")
+    return batch if isinstance(batch, str) else None
+
+
+def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
+    """The event's detail, from the batch's item and its parts by table. Times are ISO 8601, UTC.
+
+    A batch of so many tables that the detail would not fit tells their names without counts, and if
+    need be not all names; `left_out` says how many tables aren't told. The ledger holds everything.
+    """
+    tables = [_table(table, parts[table]) for table in sorted(parts)]
+    detail = {
+        "batch": batch["batch"],
+        "lane": batch.get("lane"),
+        "run": batch.get("run"),
+        "objects": batch.get("objects", 0),
+        "bytes": batch.get("bytes", 0),
+        "claimed_at": _iso(batch.get("claimed_at")),
+        "committed_at": _iso(batch.get("committed_at")),
+        "tables": tables,
+        "left_out": 0,
+    }
+    if _size(detail) > MAX_DETAIL_BYTES:
+        detail["tables"] = [{name: told for name, told in table.items() if name != "counts"} for table in tables]
+    while _size(detail) > MAX_DETAIL_BYTES:
+        kept: List[Dict[str, Any]] = detail["tables"]
+        detail["tables"] = kept[: len(kept) // 2]
+        detail["left_out"] = len(tables) - len(detail["tables"])
+    return detail
+
+
+def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> Dict[str, int]:
+    """Sums over a batch's tables, for metrics by lane. By table they stand in the event and the log: a metric costs by its dimensions."""
+    aside = {
+        name: sum((part.get("counts") or {}).get(name, 0) for part in parts.values())
+        for name in ("quarantined_objects", "parked_objects", "quarantined_rows")
+    }
+    objects_aside = aside["quarantined_objects"] + aside["parked_objects"]
+    metrics = {
+        "BatchesCommitted": 1,
+        "ObjectsCommitted": batch.get("objects", 0) - objects_aside,
+        "ObjectsSetAside": objects_aside,
+        "RowsSetAside": aside["quarantined_rows"],
+        "BytesCommitted": batch.get("bytes", 0),
+        "TablesCommitted": sum(1 for part in parts.values() if part.get("state") == COMMITTED),
+        "TablesQuarantined": sum(1 for part in parts.values() if part.get("state") == "quarantined"),
+        "TablesMostlyLosing": sum(1 for part in parts.values() if (part.get("counts") or {}).get("mostly_losing")),
+    }
+    for part in parts.values():
+        for name, n in (part.get("counts") or {}).items():
+            if name in ("read", "written", "losing", "deleted"):
+                metric = f"Rows{name.capitalize()}"
+                metrics[metric] = metrics.get(metric, 0) + n
+    return metrics
+
+
+def batch_seconds(batch: Mapping[str, Any]) -> Optional[float]:
+    """From claim to commit."""
+    claimed, committed = batch.get("claimed_at"), batch.get("committed_at")
+    return None if claimed is None or committed is None else (committed - claimed) / 1000
+
+
+def _table(table: str, part: Mapping[str, Any]) -> Dict[str, Any]:
+    return {
+        "table": table,
+        "state": part.get("state"),
+        "instant": part.get("instant"),
+        "no_change": bool(part.get("no_change", False)),
+        "counts": dict(part.get("counts") or {}),
+    }
+
+
+def _iso(epoch_ms: Optional[int]) -> Optional[str]:
+    if epoch_ms is None:
+        return None
+    return (
+        datetime.fromtimestamp(epoch_ms / 1000, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+def _size(detail: Mapping[str, Any]) -> int:
+    return len(json.dumps(detail).encode())

@@ -1,0 +1,1 @@
+"""Proposals for rules: discovered topics, candidate keys, Hudi Streamer configurations."""

@@ -1,0 +1,1 @@
+"""Column types, writer schemas, and how a table's schema evolves."""

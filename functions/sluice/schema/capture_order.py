@@ -1,0 +1,85 @@
+"""The order of rows that a query captured: by a column of theirs that grows with every change, such as `last_update`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any, Dict
+
+from sluice.errors import Incompatible, Unordered
+from sluice.schema import columns as kinds
+from sluice.schema.columns import Column
+
+# Nanoseconds in one step of each kind that counts time. Numbers count themselves.
+_NANOS: Dict[str, int] = {
+    kinds.DATE: 86_400 * 10**9,
+    kinds.TIMESTAMP_MILLIS: 10**6,
+    kinds.TIMESTAMP_MICROS: 10**3,
+    kinds.TIMESTAMP_NANOS: 1,
+    kinds.INT: 1,
+    kinds.LONG: 1,
+}
+_TEXTS = (kinds.STRING, kinds.ZONED_TIMESTAMP)
+_BIAS = 10**26  # above every count of 64 bits in nanoseconds: what is stored is unsigned and of one width
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s?(Z|[+-]\d\d(?::?\d\d)?)?")
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+
+
+def check_watermark(column: Column) -> None:
+    """Raises Incompatible for a column that can't order rows: it is neither a whole number nor a point in time."""
+    if column.kind not in _NANOS and column.kind not in _TEXTS:
+        raise Incompatible(
+            f"The position column {column.name} is {column.source_type or column.spark_type}",
+            column=column.name,
+            types=[column.spark_type, "a number or time"],
+            next_step="Name a column in `position` that holds whole numbers, dates or timestamps",
+        )
+
+
+def encode_watermark(generation: int, column: Column, value: Any, offset: int) -> str:
+    """The stored position of a row: its watermark's raw value as `column` has it, whatever the unit, then the Kafka offset.
+
+    Raises Unordered for a null, and for text that isn't a point in time as ISO 8601 writes it (UTC where it names no zone).
+    """
+    if value is None:
+        raise Unordered(
+            f"The position column {column.name} is null",
+            field=column.name,
+            value="null",
+            next_step="Let the query leave out rows without it, or name another column in `position`",
+        )
+    count = _iso_nanos(column, value) if column.kind in _TEXTS else value * _NANOS[column.kind]
+    if not -_BIAS < count < _BIAS:
+        raise Unordered(f"The position column {column.name} is out of range", field=column.name, value=str(value)[:100])
+    return "%04d.%027d.%020d" % (generation, count + _BIAS, offset)
+
+
+def _iso_nanos(column: Column, text: str) -> int:
+    found = _ISO.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError("no ISO 8601")
+        day, hour, minute, second, fraction, zone = found.groups()
+        seconds = (
+            (dt.date.fromisoformat(day).toordinal() - _EPOCH) * 86_400
+            + int(hour or 0) * 3_600
+            + int(minute or 0) * 60
+            + int(second or 0)
+            - _east(zone)
+        )
+    except ValueError as error:
+        raise Unordered(
+            f"The position column {column.name} holds text that is no point in time",
+            field=column.name,
+            value=text[:100],
+            next_step="Name a column in `position` that holds whole numbers, dates or timestamps",
+        ) from error
+    return seconds * 10**9 + int((fraction or "").ljust(9, "0"))
+
+
+def _east(zone: Any) -> int:
+    """Seconds that a zone is ahead of UTC."""
+    if not zone or zone == "Z":
+        return 0
+    seconds = int(zone[1:3]) * 3_600 + int(zone[-2:] if len(zone) > 3 else 0) * 60
+    return -seconds if zone[0] == "-" else seconds

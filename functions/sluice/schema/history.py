@@ -1,0 +1,147 @@
+"""What is remembered of a table's schemas: its columns as stored, and every writer schema that came with its verdicts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Dict, Mapping, Tuple
+
+from sluice.errors import SluiceError
+from sluice.schema.columns import RowSchema
+from sluice.schema.evolution import INCOMPATIBLE, Evolution
+from sluice.silver_keys import PREFIX
+
+FORMAT = 1
+TABLES_PREFIX = f"{PREFIX}/schemas/tables/"
+MOST_CHANGES = 200  # told of one verdict: a schema may have thousands of columns, and the first ones say what is wrong
+
+
+class UnreadableHistory(SluiceError):
+    """A document of the schema history that this release can't read; facts: `found`."""
+
+    code = "unreadable_schema_history"
+    next_step = "Use a release that is at least as new as the one that wrote it"
+
+
+@dataclass(frozen=True)
+class SeenColumn:
+    """A column of a writer schema: its name, the Spark type it is stored as, and what the writer called its type."""
+
+    name: str
+    type: str
+    source_type: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict on a schema. `at` is in epoch ms; `batch` is empty where admission judged, before any batch."""
+
+    at: int
+    batch: str
+    verdict: str
+    changes: Tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class SeenSchema:
+    """A writer schema that came for a table. `judged` has its first verdict, and a later one wherever it changed sides."""
+
+    table: str
+    fingerprint: str
+    columns: Tuple[SeenColumn, ...]
+    judged: Tuple[Judged, ...]
+
+    @property
+    def verdict(self) -> str:
+        """What it is now: the last verdict."""
+        return self.judged[-1].verdict
+
+    @property
+    def types(self) -> Dict[str, str]:
+        """Name -> Spark's type name."""
+        return {column.name: column.type for column in self.columns}
+
+    def judged_again(self, judged: Judged) -> SeenSchema:
+        """With a further verdict, if it changes whether the schema is let in; the same otherwise."""
+        if (judged.verdict == INCOMPATIBLE) == (self.verdict == INCOMPATIBLE):
+            return self
+        return replace(self, judged=(*self.judged, judged))
+
+    def to_json(self) -> str:
+        return _canonical({"format": FORMAT, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> SeenSchema:
+        """Read what `to_json` wrote. Raises UnreadableHistory."""
+        content = _content(text)
+        try:
+            return cls(
+                content["table"],
+                content["fingerprint"],
+                tuple(SeenColumn(**column) for column in content["columns"]),
+                tuple(
+                    Judged(item["at"], item["batch"], item["verdict"], tuple(item["changes"]))
+                    for item in content["judged"]
+                ),
+            )
+        except (KeyError, TypeError) as error:
+            raise UnreadableHistory(f"This is no schema of a table's history: {error}", found=text[:200]) from error
+
+
+@dataclass(frozen=True)
+class StoredColumns:
+    """A table's own columns, hidden ones included, as its newest commit has them: name -> Spark's type name, in order."""
+
+    table: str
+    columns: Mapping[str, str]
+
+    def to_json(self) -> str:
+        return _canonical(
+            {"format": FORMAT, "table": self.table, "columns": [[name, kind] for name, kind in self.columns.items()]}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> StoredColumns:
+        """Read what `to_json` wrote. Raises UnreadableHistory."""
+        content = _content(text)
+        try:
+            return cls(content["table"], {name: kind for name, kind in content["columns"]})
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnreadableHistory(f"These are no columns of a table: {error}", found=text[:200]) from error
+
+
+def seen(table: str, fingerprint: str, row: RowSchema, evolution: Evolution, *, at: int, batch: str = "") -> SeenSchema:
+    """A schema that was judged for the first time."""
+    columns = tuple(SeenColumn(column.name, column.spark_type, column.source_type[:200]) for column in row.columns)
+    changes = tuple(evolution.to_dict()["changes"][:MOST_CHANGES])
+    return SeenSchema(table, fingerprint, columns, (Judged(at, batch, evolution.verdict, changes),))
+
+
+def stored_key(table: str) -> str:
+    """Where in the silver bucket a table's own columns are told."""
+    return f"{TABLES_PREFIX}{table}/stored.json"
+
+
+def seen_prefix(table: str) -> str:
+    """Under which the schemas that came for a table lie."""
+    return f"{TABLES_PREFIX}{table}/seen/"
+
+
+def seen_key(table: str, fingerprint: str) -> str:
+    """Where one of them lies."""
+    return f"{seen_prefix(table)}{fingerprint}.json"
+
+
+def _content(text: str) -> Dict[str, Any]:
+    try:
+        content = json.loads(text)
+        found = content["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableHistory(f"This is no document of a schema history: {error}", found=text[:200]) from error
+    if found != FORMAT:
+        raise UnreadableHistory(f"The schema history has format {found!r}, this release reads {FORMAT}", found=found)
+    return dict(content)
+
+
+def _canonical(content: Any) -> str:
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=True)

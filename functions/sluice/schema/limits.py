@@ -1,0 +1,205 @@
+"""Refuses an Avro schema that would cost more than any table is worth, before anything resolves or decodes by it.
+
+How much more memory than bytes the values of a schema can take once they are decoded: what a block may hold is the less for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from sluice.config.limits import DEFAULTS, Limits
+from sluice.errors import SchemaTooComplex
+
+# Beside what has values: types that take no byte (null alone, records of nothing else). A record of many costs
+# time and memory that no byte of the object pays for.
+MAX_WEIGHTLESS = 256
+_JSON_PER_TYPE = 4  # levels of JSON that one level of type takes at most: type, fields, field, union
+_NAMED = ("record", "error", "enum", "fixed")
+
+
+def check_schema(schema: Any, limits: Limits = DEFAULTS) -> None:
+    """Raise SchemaTooComplex for a schema (as JSON values) that is too deep, too wide, recursive or weightless.
+
+    Depth and number are counted as decoding meets them, a named type again wherever it is used: twenty
+    records that each hold two of the next are a million. Nothing here recurses deeper than the limit.
+    """
+    _check_json_depth(schema, _JSON_PER_TYPE * limits.schema_depth + _JSON_PER_TYPE)
+    found = _Walk(limits).cost(schema, "", 1)
+    if found.weightless > MAX_WEIGHTLESS:
+        raise SchemaTooComplex("The schema has too many types without values", what="weightless", limit=MAX_WEIGHTLESS)
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What a type comes to: all types in it, its depth, how many of them take no byte, and whether it takes none itself."""
+
+    types: int
+    depth: int
+    weightless: int
+    empty: bool
+
+
+_VALUE = _Cost(1, 1, 0, False)
+_NOTHING = _Cost(1, 1, 1, True)
+
+
+class _Walk:
+    """One walk through a schema, each named type once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._known: Dict[str, _Cost] = {}
+        self._open: List[str] = []
+
+    def cost(self, node: Any, space: str, depth: int) -> _Cost:
+        found = self._cost(node, space, depth)
+        if depth + found.depth - 1 > self._limits.schema_depth:
+            raise SchemaTooComplex(
+                f"The schema nests types more than {self._limits.schema_depth} deep",
+                what="depth",
+                limit=self._limits.schema_depth,
+            )
+        if found.types > self._limits.schema_types:
+            raise SchemaTooComplex(
+                f"The schema has more than {self._limits.schema_types:,} types",
+                what="types",
+                limit=self._limits.schema_types,
+            )
+        return found
+
+    def _cost(self, node: Any, space: str, depth: int) -> _Cost:
+        if depth > self._limits.schema_depth:
+            return _Cost(1, 1, 0, False)  # the caller refuses the depth
+        if isinstance(node, str):
+            return self._referred(node, space)
+        if isinstance(node, list):
+            return _union([self.cost(item, space, depth) for item in node])
+        if not isinstance(node, Mapping):
+            return _VALUE  # no type at all: whoever understands the schema refuses it
+        kind = node.get("type")
+        if kind in ("array", "map"):
+            return self._repeated(kind, node.get("items" if kind == "array" else "values"), space, depth)
+        if kind not in _NAMED:
+            return self.cost(kind, space, depth) if isinstance(kind, (Mapping, list, str)) else _VALUE
+        name, inner = _full_name(node, space)
+        if kind == "enum":
+            found = _VALUE
+        elif kind == "fixed":
+            found = _NOTHING if node.get("size") == 0 else _VALUE
+        else:
+            found = self._record(node.get("fields"), name, inner, depth)
+        if name:
+            self._known.setdefault(name, found)
+        return found
+
+    def _record(self, fields: Any, name: str, space: str, depth: int) -> _Cost:
+        listed = [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
+        if len(listed) > self._limits.schema_columns:
+            raise SchemaTooComplex(
+                f"A record has more than {self._limits.schema_columns:,} fields",
+                what="columns",
+                limit=self._limits.schema_columns,
+            )
+        self._open.append(name)
+        costs = [self.cost(field.get("type"), space, depth + 1) for field in listed]
+        self._open.pop()
+        return _sum(costs, deeper=1, empty=all(cost.empty for cost in costs))
+
+    def _repeated(self, kind: str, items: Any, space: str, depth: int) -> _Cost:
+        found = self.cost(items, space, depth + 1)
+        if kind == "array" and found.empty:
+            raise SchemaTooComplex(
+                "The schema has an array whose items take no byte: its length is without bounds",
+                what="weightless",
+                limit=0,
+            )
+        return _sum([found], deeper=1, empty=False)
+
+    def _referred(self, name: str, space: str) -> _Cost:
+        if name == "null":
+            return _NOTHING
+        for full in (f"{space}.{name}" if space and "." not in name else name, name):
+            if full in self._open:
+                raise SchemaTooComplex(f"The type {full[:100]} holds itself", what="recursion", limit=0)
+            if full in self._known:
+                return self._known[full]
+        return _VALUE  # a primitive, or a name that nothing defines
+
+
+def _sum(costs: List[_Cost], *, deeper: int, empty: bool) -> _Cost:
+    return _Cost(
+        1 + sum(cost.types for cost in costs),
+        deeper + max((cost.depth for cost in costs), default=0),
+        int(empty) + sum(cost.weightless for cost in costs),
+        empty,
+    )
+
+
+def _union(costs: List[_Cost]) -> _Cost:
+    """One of several, behind a byte that says which: null in it is paid for."""
+    weightless = max((cost.weightless for cost in costs if not cost.empty or cost.types > 1), default=0)
+    return _Cost(
+        1 + sum(cost.types for cost in costs), max((cost.depth for cost in costs), default=1), weightless, False
+    )
+
+
+def _full_name(node: Mapping[str, Any], space: str) -> Tuple[str, str]:
+    """The full name of a named type, and the namespace that names in it belong to."""
+    name = node.get("name")
+    if not isinstance(name, str):
+        return "", space
+    given: Optional[Any] = node.get("namespace", space)
+    own = given if isinstance(given, str) else space
+    full = name if "." in name or not own else f"{own}.{name}"
+    return full, full.rpartition(".")[0]
+
+
+def _check_json_depth(schema: Any, limit: int) -> None:
+    level: List[Any] = [schema] if isinstance(schema, (Mapping, list)) else []
+    for _ in range(limit):
+        level = [
+            item
+            for node in level
+            for item in (node.values() if isinstance(node, Mapping) else node)
+            if isinstance(item, (Mapping, list))
+        ]
+        if not level:
+            return
+    raise SchemaTooComplex(f"The schema's JSON nests more than {limit} deep", what="depth", limit=limit)
+
+
+_PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string", "enum", "fixed"))
+# A list's item takes a byte, and as a Python object 40 of them; as an object with fields, or a list of its own, 270.
+PLAIN, LISTS, LISTS_OF_MORE = 1, 4, 24
+
+
+def weight_of(schema: Any) -> int:
+    """By what to divide a limit on bytes, so that lists of a schema (Avro form) keep within the memory that other values take."""
+    weight = PLAIN
+    pending: List[Any] = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending.extend(node)
+        elif isinstance(node, Mapping):
+            for inner in ("items", "values"):
+                if inner in node:
+                    weight = max(weight, LISTS if _is_primitive(node[inner]) else LISTS_OF_MORE)
+                    pending.append(node[inner])
+            fields = node.get("fields")
+            pending.extend(
+                field.get("type")
+                for field in (fields if isinstance(fields, list) else ())
+                if isinstance(field, Mapping)
+            )
+            if isinstance(node.get("type"), (list, Mapping)):
+                pending.append(node["type"])
+    return weight
+
+
+def _is_primitive(node: Any) -> bool:
+    if isinstance(node, list):
+        return all(_is_primitive(item) for item in node)
+    kind = node.get("type") if isinstance(node, Mapping) else node
+    return isinstance(kind, str) and kind in _PRIMITIVES

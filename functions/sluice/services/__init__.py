@@ -1,0 +1,1 @@
+"""Table services: requests, what is due, and how much fits into a slice."""

@@ -1,0 +1,1 @@
+"""Admits objects: from SQS messages and from bucket listings."""

@@ -1,0 +1,41 @@
+"""Tells at admission whether an object's schema can ever be merged into its table as that is now."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from sluice.config.table import TableConfig
+from sluice.errors import Incompatible
+from sluice.schema.avro import WriterSchema
+from sluice.schema.evolution import evolve_table, refused, row_with_types
+from sluice.schema.history import seen
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import ColumnsAtHand, SchemaHistory
+
+
+class SchemaFit:
+    """The first of two looks. The merge decides, by the table's schema of then.
+
+    A table's types only grow, so what doesn't fit now will not fit later; what fits now may meet another
+    evolution on its way, and is judged again.
+    """
+
+    def __init__(self, columns: ColumnsAtHand, history: SchemaHistory, now: Callable[[], int]) -> None:
+        self._columns = columns
+        self._history = history
+        self._now = now
+
+    def check(self, writer: WriterSchema, config: TableConfig) -> None:
+        """Raises Incompatible, once it is part of the table's history, where the schema can't be merged."""
+        stored = self._columns.of(config.table)
+        row = row_with_types(writer, config, stored or {})
+        try:
+            evolve_table(stored, row, config)
+        except Incompatible as error:
+            self._history.note(seen(config.table, writer.fingerprint, row, refused(error), at=self._now()))
+            raise
+
+
+def schema_fit(objects: Objects, silver_bucket: str, now: Callable[[], int]) -> SchemaFit:
+    """The look of one process."""
+    return SchemaFit(ColumnsAtHand(objects, silver_bucket, now), SchemaHistory(objects, silver_bucket), now)

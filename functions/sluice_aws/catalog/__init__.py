@@ -1,0 +1,1 @@
+"""Synchronizes tables with the Glue catalog."""

@@ -1,0 +1,1 @@
+"""Starts job runs and supervises lanes."""

@@ -1,0 +1,271 @@
+"""Does what the schedule decides about lanes: starts, repeats, looks up, and takes lanes back from dead runs.
+
+Measures what alarms watch and no single event tells: what waits in each lane, and what a job run cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sluice.batch.claim import Backlog, backlog, claimable_tables
+from sluice.config.document import Configuration
+from sluice.cost import spark_usd
+from sluice.errors import SluiceError
+from sluice.lane.machine import HALTED, IDLE, PAUSED, LaneState, wants_run
+from sluice.lane.supervision import (
+    ASK_STATE,
+    LOOK_UP,
+    NOTHING,
+    REPEAT_START,
+    START,
+    Step,
+    lacks_capacity,
+    lapse_reason,
+    next_step,
+)
+from sluice_aws.lanes.job_runs import JobRun, JobRuns
+from sluice_aws.lanes.start import Starter
+from sluice_aws.telemetry import Report
+
+# A lane can need: repeat the start, ask for its state, lapse, start anew. More is for the next schedule.
+MAX_STEPS = 4
+# Clocks of Lambda and EMR may differ by a little: a run is looked up from a minute before its start was asked for.
+LOOK_BACK_MS = 60_000
+
+
+class LanesFailed(SluiceError):
+    """Some lanes could not be looked after; the others were. Facts: `lanes`."""
+
+    code = "lanes_failed"
+    retriable = True
+
+
+class Supervisor:
+    """One pass over lanes. Everything it writes is conditional on the lane still being what was read."""
+
+    def __init__(
+        self, *, ledger: Any, job_runs: JobRuns, starter: Optional[Starter], report: Any, now: Callable[[], int]
+    ) -> None:
+        """`starter` is None while no release of the Spark code is set: lanes are looked after and none is started."""
+        self._ledger = ledger
+        self._job_runs = job_runs
+        self._starter = starter
+        self._report = report
+        self._now = now
+
+    def lanes(self, configuration: Optional[Configuration]) -> Tuple[LaneState, ...]:
+        """Every lane there is: those that the ledger has an item of, and those that are only configured yet."""
+        known = list(self._ledger.lanes())
+        names = {state.lane for state in known}
+        configured = () if configuration is None else configuration.lane_names()
+        return tuple(known) + tuple(self._ledger.lane(name) for name in configured if name not in names)
+
+    def supervise(self, lanes: Sequence[LaneState], configuration: Optional[Configuration]) -> int:
+        """Look after each lane; returns how many steps were taken.
+
+        One lane's failure does not keep the others waiting. Raises LanesFailed when all were seen to.
+        """
+        steps = 0
+        failed = []
+        for state in lanes:
+            try:
+                steps += self._look_after(state, configuration)
+            except (ClientError, BotoCoreError, SluiceError) as error:
+                failed.append(state.lane)
+                self._report.warn("lane_failed", lane=state.lane, state=state.state, error=str(error)[:500])
+        if failed:
+            raise LanesFailed(f"Could not look after {', '.join(failed)}", lanes=failed)
+        return steps
+
+    def start_due(self, lanes: Iterable[LaneState], configuration: Optional[Configuration]) -> int:
+        """Start the idle lanes that want a run; returns how many. Leaves every other lane to `supervise`."""
+        if self._starter is None:
+            return 0
+        return self.supervise([state for state in lanes if wants_run(state, self._now())], configuration)
+
+    def wake_forgotten(self, lanes: Iterable[LaneState], configuration: Optional[Configuration]) -> Tuple[str, ...]:
+        """Wake idle lanes that have claimable work which nobody seems to have told them of.
+
+        Every writer of pending objects wakes the lane after it; this is for those that died in between,
+        and for manifests of a run whose lane was given back by hand.
+        """
+        woken = []
+        for state in lanes:
+            if state.state != IDLE or wants_run(state, self._now()) or (state.due_at or 0) > self._now():
+                continue
+            if self._ledger.unsettled(state.lane) or self._claimable_tables(state.lane, configuration):
+                self._ledger.wake(state.lane)
+                self._report.warn("lane_was_forgotten", lane=state.lane)
+                self._report.count("LanesForgotten", 1, lane=state.lane)
+                woken.append(state.lane)
+        return tuple(woken)
+
+    def _claimable_tables(self, lane: str, configuration: Optional[Configuration]) -> Tuple[str, ...]:
+        if configuration is None:
+            return ()
+        pending = self._ledger.pending(lane, 1)
+        states = self._ledger.table_states(sorted({item.table for item in pending}))
+        return claimable_tables(configuration, lane, pending, states, self._now())
+
+    def _look_after(self, state: LaneState, configuration: Optional[Configuration]) -> int:
+        if state.state == HALTED:
+            self._report.warn(
+                "lane_halted", lane=state.lane, failures=state.failures, reason=state.reason, last_run=state.last_run_id
+            )
+            self._report.count("LanesHalted", 1, lane=state.lane)
+            return 0
+        for taken in range(MAX_STEPS):
+            step = next_step(state, self._now())
+            if step.action == NOTHING:
+                return taken
+            if not self._take(step, state, configuration):
+                return taken + 1
+            state = self._ledger.lane(state.lane)
+        return MAX_STEPS
+
+    def _take(self, step: Step, state: LaneState, configuration: Optional[Configuration]) -> bool:
+        """Take one step; True when the lane may need another one at once."""
+        if step.action == ASK_STATE:
+            return self._ask_state(state)
+        if step.action == LOOK_UP:
+            return self._look_up(state)
+        if self._starter is None:
+            self._report.event("no_release", lane=state.lane)
+            return False
+        if step.action == START:
+            self._starter.start(state.lane, configuration)
+            return False
+        assert step.action == REPEAT_START, step
+        self._starter.repeat(state, configuration)
+        return True
+
+    def _ask_state(self, state: LaneState) -> bool:
+        run = self._job_runs.state(state.job_run_id or "")
+        if not run.terminal:
+            return False
+        return self._lapse(state, run)
+
+    def _look_up(self, state: LaneState) -> bool:
+        since = (state.start_requested_at or self._now()) - LOOK_BACK_MS
+        run = self._job_runs.find_by_name(state.run_id or "", since_ms=since)
+        if run is None:
+            return self._lapse(state, None)
+        self._report.event("run_adopted", lane=state.lane, run=state.run_id, job_run=run.job_run_id, state=run.state)
+        return bool(self._ledger.started(state.lane, state.run_id, run.job_run_id))
+
+    def _lapse(self, state: LaneState, run: Optional[JobRun]) -> bool:
+        """Take the lane back from a job run that is over (None: that never came to be)."""
+        capacity = run is not None and lacks_capacity(run.state, run.details)
+        reason = "the job run was never started" if run is None else lapse_reason(run.state, run.details)
+        now = self._now()
+        left = self._ledger.lapse(
+            # A run that never came to be says nothing of the lane's work and costs nothing: the lane goes on by itself when EMR Serverless takes starts again.
+            state.lane,
+            state.run_id,
+            now,
+            job_run_id=state.job_run_id,
+            progressed=False,
+            capacity=capacity or run is None,
+            reason=reason,
+        )
+        if left is None:  # released, held or lapsed by someone else in the meantime
+            return True
+        self._ledger.run_ended(state.run_id, "lapsed", reason, _batches(self._ledger.run(state.run_id)), now)
+        self._report.warn(
+            "run_lapsed",
+            lane=state.lane,
+            run=state.run_id,
+            job_run=state.job_run_id,
+            reason=reason,
+            failures=left.failures,
+            capacity=capacity,
+        )
+        self._report.count("CapacityFailures" if capacity else "RunsLapsed", 1, lane=state.lane)
+        if left.state == HALTED:
+            self._report.warn(
+                "lane_halted", lane=state.lane, failures=left.failures, reason=reason, last_run=state.run_id
+            )
+            self._report.count("LanesHalted", 1, lane=state.lane)
+        return True
+
+
+def _batches(run: Optional[Mapping[str, Any]]) -> int:
+    """How many batches a run is known to have closed."""
+    return int((run or {}).get("batches", 0))
+
+
+COUNTED_PER_TABLE = 2_000  # objects: beyond that a backlog is long, and counting it would be all that the schedule does
+
+
+class Measures:
+    """Gauges by lane and over all lanes, and the cost of runs. A failure here keeps nothing else from being done."""
+
+    def __init__(
+        self, *, ledger: Any, job_runs: JobRuns, architecture: str, report: Report, now: Callable[[], int]
+    ) -> None:
+        self._ledger = ledger
+        self._job_runs = job_runs
+        self._architecture = architecture
+        self._report = report
+        self._now = now
+
+    def lanes(self, lanes: Iterable[LaneState], configuration: Optional[Configuration]) -> None:
+        """Measure every lane; with none there is nothing that waits, which is told too: an alarm sees the schedule live."""
+        found = {state.lane: self._of(state, configuration) for state in lanes}
+        self._gauges(Backlog())
+        for lane, measured in found.items():
+            if measured is not None:
+                self._gauges(measured, lane=lane)
+
+    def ended(self, job_run_id: str) -> None:
+        """Tell once what a job run cost that is over: at its end where the bill is there by then, else when EMR says that it is."""
+        try:
+            billed = self._job_runs.billed(job_run_id)
+            if billed is None:
+                self._report.event("cost_unknown", job_run=job_run_id)
+                return
+            if not self._ledger.billed(billed.name, self._now()):
+                return
+        except (ClientError, BotoCoreError, SluiceError) as error:
+            self._report.warn("cost_unknown", job_run=job_run_id, error=str(error)[:500])
+            return
+        usd = spark_usd(
+            self._architecture,
+            vcpu_hours=billed.vcpu_hours,
+            memory_gb_hours=billed.memory_gb_hours,
+            storage_gb_hours=billed.storage_gb_hours,
+        )
+        self._report.event(
+            "run_billed",
+            job_run=job_run_id,
+            run=billed.name,
+            vcpu_hours=billed.vcpu_hours,
+            memory_gb_hours=billed.memory_gb_hours,
+            usd=round(usd, 6),
+        )
+        self._report.count("RunCostUsd", usd, unit="None")
+
+    def _of(self, state: LaneState, configuration: Optional[Configuration]) -> Optional[Backlog]:
+        try:
+            pending = self._ledger.pending(state.lane, COUNTED_PER_TABLE)
+            states = self._ledger.table_states(sorted({item.table for item in pending}))
+            # A batch whose table can't be read, or whose run hangs, is left open: nothing of it is pending any more.
+            opened = (
+                ()
+                if state.state == PAUSED
+                else tuple(pointer.created_at for pointer in self._ledger.unsettled(state.lane))
+            )
+        except (ClientError, BotoCoreError, SluiceError) as error:
+            self._report.warn("lane_not_measured", lane=state.lane, error=str(error)[:500])
+            return None
+        # A paused lane waits as somebody wants it.
+        return backlog(
+            None if state.state == PAUSED else configuration, state.lane, pending, states, self._now(), opened
+        )
+
+    def _gauges(self, measured: Backlog, **dimensions: str) -> None:
+        self._report.count("ObjectsPending", measured.objects, **dimensions)
+        self._report.count("OldestPendingSeconds", measured.oldest_s, unit="Seconds", **dimensions)
+        self._report.count("OverdueSeconds", measured.overdue_s, unit="Seconds", **dimensions)

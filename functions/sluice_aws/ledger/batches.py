@@ -1,0 +1,410 @@
+"""Batches: opening one under the lane, claiming its objects in an order that a crash can't break, finding unsettled ones.
+
+Settling: what became of each part of a batch, written once per (batch, table), and the batch closed behind the last.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import QUARANTINED, Outcome
+from sluice.errors import SluiceError
+from sluice.ledger import keys as items
+from sluice.ledger.records import ManifestPointer
+from sluice.ledger.recovery import Verdict, counts_of, verdicts
+from sluice.objects import ObjectId
+from sluice_aws.ledger.expressions import NEW_ITEM, when
+from sluice_aws.ledger.lanes import held_by
+from sluice_aws.ledger.objects import ObjectLedger, listing_fields, pending_item
+from sluice_aws.ledger.table import (
+    ACTIONS_LIMIT,
+    GuardRefused,
+    LedgerTable,
+    Refusal,
+    TransactionRefused,
+    Values,
+    write_groups,
+)
+
+BESIDE_PARTS = 3  # the lane's check, the pointer, the batch
+
+
+class _LaneLost(Exception):
+    """The lane isn't held by whoever writes."""
+
+
+class BatchTaken(SluiceError):
+    """A batch of this id is there already and not this run's to open; facts: `batch`, and its `state` and `run` where known."""
+
+    code = "batch_taken"
+    next_step = (
+        "Run `sluice doctor`: objects that are pending are in a batch that somebody else opened, or that is committed"
+    )
+
+
+class BatchLedger:
+    """The batches of one ledger."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def open_batch(self, manifest: Manifest, manifest_s3_key: str, run_id: str, job_run_id: str) -> bool:
+        """Note that the manifest, which lies in S3 by now, is unsettled; False when the lane isn't held any more.
+
+        One transaction conditional on holding the lane. A batch of more than 97 tables writes parts
+        ahead of it under the same condition: without the batch they mean nothing. Repeatable by the
+        same run; a batch whose objects all returned to pending may be opened again. Raises BatchTaken
+        when the lane is held and the batch can't be opened all the same: no other run's doing.
+        """
+        lane_held = self._table.check_action(items.lane_key(manifest.lane), held_by(run_id, job_run_id))
+        openable = NEW_ITEM | when(state=items.RETURNED) | when(run=run_id, state=items.CLAIMED)
+        sizes = {"objects": len(manifest.objects), "bytes": sum(part.bytes for part in manifest.tables.values())}
+        named = {"run": run_id, "lane": manifest.lane}
+        tables = sorted(manifest.tables)
+        parts = [
+            self._table.put_action(
+                {
+                    **items.part_key(manifest.batch, table),
+                    **named,
+                    "batch": manifest.batch,
+                    "table": table,
+                    "state": items.CLAIMED,
+                    "objects": len(manifest.tables[table].objects),
+                    "bytes": manifest.tables[table].bytes,
+                    "started_at": manifest.created_at,
+                },
+                openable,
+            )
+            for table in tables
+        ]
+        batch = self._table.put_action(
+            {
+                **items.batch_key(manifest.batch),
+                **named,
+                **sizes,
+                "batch": manifest.batch,
+                "state": items.CLAIMED,
+                "tables": tables,
+                "claimed_at": manifest.created_at,
+            },
+            openable,
+        )
+        pointer = self._table.put_action(
+            {
+                **items.manifest_pointer_key(manifest.lane, manifest.batch),
+                **named,
+                "batch": manifest.batch,
+                "s3_key": manifest_s3_key,
+                "tables": tables,
+                "created_at": manifest.created_at,
+            }
+        )
+        try:
+            while len(parts) > ACTIONS_LIMIT - BESIDE_PARTS:
+                self._open([lane_held, *parts[: ACTIONS_LIMIT - 1]], manifest.batch)
+                parts = parts[ACTIONS_LIMIT - 1 :]
+            self._open([lane_held, pointer, batch, *parts], manifest.batch)
+        except _LaneLost:
+            return False
+        return True
+
+    def _open(self, actions: Sequence[Values], batch: str) -> None:
+        """The lane's check stands first: whether it failed tells a lost lane from a batch that is there."""
+        try:
+            self._table.transact(actions)
+        except TransactionRefused as answer:
+            if 0 in answer.refusals:
+                raise _LaneLost from answer
+            found = next(iter(answer.refusals.values())).found or {}
+            raise BatchTaken(
+                f"Batch {batch} can't be opened", batch=batch, state=found.get("state"), run=found.get("run")
+            ) from answer
+
+    def claim(self, manifest: Manifest) -> List[ObjectId]:
+        """pending -> claimed for every object of an open batch; gives those that the batch has. Repeatable.
+
+        An object that something else took, dropped or moved to another table or lane since the pending query
+        is left out: it must not be read. One that this batch has settled already counts as the batch's.
+        """
+        listed = [(table, found) for table in sorted(manifest.tables) for found in manifest.tables[table].objects]
+        groups = [
+            [
+                self._table.update_action(
+                    items.object_key(found.id),
+                    {"state": items.CLAIMED, "batch": manifest.batch},
+                    condition=when(state=items.PENDING, table=table, lane=manifest.lane),
+                ),
+                self._table.delete_action(items.pending_key(manifest.lane, table, found.admitted_at, found.id)),
+            ]
+            for table, found in listed
+        ]
+        refused = write_groups(self._table, groups)
+        taken = []
+        for position, (_, found) in enumerate(listed):
+            if position not in refused or _is_of(manifest.batch, refused[position].found):
+                taken.append(found.id)
+        return taken
+
+    def unsettled(self, lane: str) -> List[ManifestPointer]:
+        """The lane's open batches, oldest first, and which of their parts are settled; strongly consistent."""
+        pointers = [
+            stored
+            for page in self._table.query(items.lane_partition(lane), prefix=items.MANIFEST_PREFIX)
+            for stored in page
+        ]
+        found = [
+            ManifestPointer(
+                batch=stored["batch"],
+                s3_key=stored["s3_key"],
+                run=stored["run"],
+                created_at=stored["created_at"],
+                tables=tuple(stored["tables"]),
+                settled_tables=frozenset(
+                    table for table, part in self.batch_parts(stored["batch"]).items() if part["state"] != items.CLAIMED
+                ),
+            )
+            for stored in pointers
+        ]
+        return sorted(found, key=lambda pointer: (pointer.created_at, pointer.batch))
+
+    def batch_parts(self, batch: str) -> Dict[str, Values]:
+        """A batch's parts by table, as stored."""
+        pages = self._table.query(items.batch_partition(batch), prefix=items.PART_PREFIX)
+        return {stored["table"]: stored for page in pages for stored in page}
+
+    def batch(self, batch: str) -> Optional[Values]:
+        """A batch's own item, as stored."""
+        return self._table.get(items.batch_key(batch))
+
+    def announced(self, batch: str, now: int) -> bool:
+        """Note that a committed batch was announced; False when that was noted before, or there is no such batch."""
+        done = {"announced_at": now, "listed_as": None, "listed_at": None}
+        return (
+            self._table.update(items.batch_key(batch), done, condition=when(state=items.COMMITTED, announced_at=None))[
+                1
+            ]
+            is None
+        )
+
+    def unannounced(self, before: int) -> Iterator[Values]:
+        """Batches committed before that time (epoch ms) of which no announcement is noted, as stored, oldest first."""
+        for page in self._table.query_index(items.UNANNOUNCED):
+            for stored in sorted(self._table.get_many(page), key=lambda found: found["committed_at"]):
+                if stored["committed_at"] < before and stored.get("listed_as") == items.UNANNOUNCED:
+                    yield stored
+
+
+def _is_of(batch: str, found: Optional[Mapping[str, Any]]) -> bool:
+    return found is not None and found.get("batch") == batch and found["state"] != items.PENDING
+
+
+COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+TOTAL_PREFIX = "total_"
+
+
+class ForeignObjects(SluiceError):
+    """Objects of a part are claimed by another batch or by none; facts: `batch`, `objects`."""
+
+    code = "foreign_objects"
+    next_step = "Run `sluice doctor`: the manifest and the ledger disagree about who has these objects"
+
+
+class UnsettledParts(SluiceError):
+    """A batch can't be closed while a part of it is claimed; facts: `batch`, `tables`."""
+
+    code = "unsettled_parts"
+
+
+class SettlingLedger:
+    """Settling in one ledger."""
+
+    def __init__(self, table: LedgerTable, objects: ObjectLedger, batches: BatchLedger) -> None:
+        self._table = table
+        self._objects = objects
+        self._batches = batches
+
+    def settle(
+        self, lane: str, batch: str, outcome: Outcome, objects: Sequence[ObjectId], run_id: str, now: int
+    ) -> bool:
+        """Write a part's outcome, which lies in S3 by now: objects, then the part and the table's item together.
+
+        False when the part was settled before; nothing is counted twice. Conditional on the batch
+        and not on the lane, since the outcome is true whoever writes it.
+        Raises ForeignObjects when an object isn't this batch's.
+        """
+        found = verdicts(outcome, objects)
+        changes = [verdict_fields(found[identity], identity, now) for identity in objects]
+        groups = [
+            [
+                self._table.update_action(
+                    items.object_key(identity), change, condition=when(state=items.CLAIMED, batch=batch)
+                )
+            ]
+            for identity, change in zip(objects, changes)
+        ]
+        _refuse_foreign(batch, objects, changes, write_groups(self._table, groups))
+        counts = _named_counts(counts_of(outcome, found))
+        try:
+            self._table.transact([self._part_action(lane, outcome, run_id, now), self._table_action(outcome, counts)])
+        except TransactionRefused as answer:
+            found = answer.refusals[0].found if 0 in answer.refusals else None
+            if found is None or found["state"] == items.CLAIMED:
+                raise
+            return False
+        return True
+
+    def close_batch(self, lane: str, batch: str, run_id: str, now: int) -> bool:
+        """claimed -> committed for the batch and its pointer dropped; False when it was closed before.
+
+        A committed batch is listed as unannounced until somebody was told of it; one whose objects all
+        returned to pending ends as returned, which nobody announces.
+        Raises UnsettledParts while a part is claimed.
+        """
+        parts = self._batches.batch_parts(batch)
+        waiting = sorted(table for table, part in parts.items() if part["state"] == items.CLAIMED)
+        if waiting:
+            raise UnsettledParts(f"Batch {batch} has unsettled parts", batch=batch, tables=waiting)
+        state = items.RETURNED if all(part["state"] == items.RETURNED for part in parts.values()) else items.COMMITTED
+        pointer = self._table.delete_action(items.manifest_pointer_key(lane, batch))
+        owed = {"listed_as": items.UNANNOUNCED, "listed_at": items.listed_at(now)} if state == items.COMMITTED else {}
+        close = self._table.update_action(
+            items.batch_key(batch),
+            {"state": state, "committed_at": now, "closed_by": run_id, **owed},
+            condition=when(state=items.CLAIMED),
+        )
+        try:
+            self._table.transact([close, pointer])
+        except TransactionRefused:
+            return False
+        return True
+
+    def return_to_pending(
+        self,
+        batch: str,
+        table: str,
+        objects: Sequence[ObjectId],
+        lane: str,
+        run_id: str,
+        job_run_id: str,
+        generation: Optional[int] = None,
+    ) -> Optional[List[ObjectId]]:
+        """claimed -> pending for a part that is deliberately split; gives those that returned. Repeatable.
+
+        Every transaction is conditional on this job run's hold of the lane: None when it is lost, and
+        then whoever takes over finishes the batch, those that have returned by then included.
+        They keep the time they were admitted at, and the `generation` that they were claimed under, whatever their table's is by then. The part ends as returned, so the batch can be
+        closed; what waits now is of the lane's holder's own knowledge, so nothing is woken.
+        """
+        records = self._objects.get_objects(objects)
+        kept: Values = {} if generation is None else {"generation": generation}
+        groups = [
+            [
+                self._table.update_action(
+                    items.object_key(identity),
+                    {"state": items.PENDING, "batch": None, **kept},
+                    condition=when(state=items.CLAIMED, batch=batch),
+                ),
+                self._table.put_action(pending_item(replace(records[identity], **kept))),
+            ]
+            for identity in objects
+        ]
+        lane_held = self._table.check_action(items.lane_key(lane), held_by(run_id, job_run_id))
+        part = self._table.update_action(
+            items.part_key(batch, table), {"state": items.RETURNED}, condition=when(state=items.CLAIMED)
+        )
+        try:
+            refused = write_groups(self._table, groups, guard=lane_held)
+            write_groups(self._table, [[part]], guard=lane_held)
+        except GuardRefused:
+            return None
+        return [identity for position, identity in enumerate(objects) if position not in refused]
+
+    def _part_action(self, lane: str, outcome: Outcome, run_id: str, now: int) -> Values:
+        return self._table.update_action(
+            items.part_key(outcome.batch, outcome.table),
+            {
+                "state": outcome.state,
+                "instant": outcome.instant,
+                "no_change": outcome.no_change,
+                "counts": dict(outcome.counts),
+                "run": run_id,
+                "lane": lane,
+                "committed_at": outcome.committed_at,
+                "settled_at": now,
+                "reason": outcome.reason,
+                "notes": list(outcome.notes) or None,
+            },
+            condition=when(state=items.CLAIMED),
+        )
+
+    def _table_action(self, outcome: Outcome, counts: Mapping[str, int]) -> Values:
+        changes: Dict[str, Any] = {
+            "table": outcome.table,
+            "listed_as": items.TABLES_LISTED_AS,
+            "listed_at": items.listed_at(0),
+        }
+        if outcome.state == QUARANTINED:
+            changes["last_error"] = outcome.reason
+        else:
+            changes.update(
+                last_commit_at=outcome.committed_at,
+                last_batch=outcome.batch,
+                last_error=None,
+                failures=0,
+                backoff_until=None,
+            )
+            if outcome.instant is not None:
+                changes["last_instant"] = outcome.instant
+            if outcome.notes or outcome.instant is not None:
+                changes["notes"] = list(outcome.notes) or None
+            if outcome.watch:
+                changes["watch"] = dict(outcome.watch)
+        add = {TOTAL_PREFIX + name: number for name, number in counts.items() if number}
+        return self._table.update_action(items.table_key(outcome.table), changes, add=add)
+
+
+def verdict_fields(verdict: Verdict, identity: ObjectId, now: int) -> Values:
+    """What a verdict writes into an object's item."""
+    if verdict.state == items.COMMITTED:
+        if not verdict.rows:
+            return {"state": items.COMMITTED}
+        return {
+            "state": items.COMMITTED,
+            "quarantined_rows": verdict.rows,
+            "row_codes": dict(verdict.row_codes),
+            **listing_fields(items.ROWS, identity, now),
+        }
+    parked = {"parked_generation": verdict.parked_generation} if verdict.state == items.PARKED else {}
+    return {
+        "state": verdict.state,
+        "code": verdict.code,
+        "reason": verdict.reason,
+        **parked,
+        **listing_fields(verdict.state, identity, now),
+    }
+
+
+def _named_counts(counts: Mapping[str, int]) -> Dict[str, int]:
+    """The counts under names that can be fields; a name that can't is a mistake of whoever counted."""
+    wrong = [name for name in counts if not COUNT_NAME.fullmatch(name)]
+    if wrong:
+        raise ValueError(f"A count's name is lower-case letters, digits and _, not {wrong[0]!r}")
+    return dict(counts)
+
+
+def _refuse_foreign(
+    batch: str, objects: Sequence[ObjectId], changes: Sequence[Values], refused: Mapping[int, Refusal]
+) -> None:
+    """A refusal is harmless where the object has this very outcome of this batch already: settling was repeated."""
+    foreign = []
+    for position, refusal in refused.items():
+        found = refusal.found or {}
+        if found.get("batch") != batch or found.get("state") != changes[position]["state"]:
+            foreign.append(objects[position].lineage)
+    if foreign:
+        raise ForeignObjects(
+            f"{len(foreign)} objects are not claimed by batch {batch}", batch=batch, objects=foreign[:20]
+        )

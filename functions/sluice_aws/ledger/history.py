@@ -1,0 +1,123 @@
+"""What is kept for people: runs (for ninety days), ignored messages, counters, where a listing pass goes on, and who gathers commits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Dict, Iterator, Mapping, Optional
+
+from sluice.ledger import keys as items
+from sluice_aws.ledger.expressions import NEW_ITEM, when
+from sluice_aws.ledger.table import LedgerTable, Values
+
+RUN_DAYS = 90
+EXCERPT_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True)
+class IgnoredPart:
+    """A part of a queue message that named no object: why, and how it began."""
+
+    message_id: str
+    n: int
+    reason: str
+    excerpt: str
+    ignored_at: int
+
+
+class HistoryLedger:
+    """The history of one ledger."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def run_started(self, run_id: str, lane: str, now: int, job_run_id: Optional[str] = None) -> None:
+        """Note that a run was asked for, or, with its job run, that it holds its lane."""
+        told = {"run": run_id, "lane": lane, "state": "starting", "requested_at": now, "expires_at": _expiry(now)}
+        if job_run_id is not None:
+            del told["requested_at"]
+            told.update(state="running", job_run_id=job_run_id, started_at=now)
+        self._table.update(items.run_key(run_id), told)
+
+    def run_ended(self, run_id: str, state: str, reason: Optional[str], batches: int, now: int) -> None:
+        """Note how a run ended and how many batches it closed."""
+        self._table.update(
+            items.run_key(run_id),
+            {
+                "run": run_id,
+                "ended_at": now,
+                "state": state,
+                "reason": reason,
+                "batches": batches,
+                "expires_at": _expiry(now),
+            },
+        )
+
+    def billed(self, run_id: str, now: int) -> bool:
+        """Note that a run's cost was told; False when it was before, or when this is no run of this ledger: an application may have others' jobs, too."""
+        return (
+            self._table.update(items.run_key(run_id), {"billed_at": now}, condition=when(run=run_id, billed_at=None))[1]
+            is None
+        )
+
+    def run(self, run_id: str) -> Optional[Values]:
+        """A run's item as stored; None when it never held its lane, or long ago."""
+        return self._table.get(items.run_key(run_id))
+
+    def count(self, name: str, n: int = 1) -> int:
+        """Add to a counter and give its value."""
+        return self._table.update(items.counter_key(name), {}, add={"n": n})[0]["n"]
+
+    def counter(self, name: str) -> int:
+        """A counter's value."""
+        return (self._table.get(items.counter_key(name)) or {"n": 0})["n"]
+
+    def ignore_message(self, message_id: str, n: int, reason: str, excerpt: str, now: int) -> bool:
+        """List a part of a message that named no object; False when a redelivery listed it before."""
+        spread = sha256(message_id.encode("utf-8", "replace")).hexdigest()
+        refusal = self._table.put(
+            {
+                **items.message_key(message_id, n),
+                "message_id": message_id,
+                "n": n,
+                "reason": reason,
+                "excerpt": excerpt[:EXCERPT_CHARACTERS],
+                "ignored_at": now,
+                "listed_as": items.listed_as(items.MESSAGES, spread),
+                "listed_at": items.listed_at(now),
+            },
+            NEW_ITEM,
+        )
+        return refusal is None
+
+    def ignored_messages(self) -> Iterator[IgnoredPart]:
+        """Every listed part of a message."""
+        for partition in items.listed_partitions(items.MESSAGES):
+            for page in self._table.query_index(partition):
+                for stored in self._table.get_many(page):
+                    yield IgnoredPart(
+                        stored["message_id"], stored["n"], stored["reason"], stored["excerpt"], stored["ignored_at"]
+                    )
+
+    def gather_until(self, now: int, until: int) -> bool:
+        """Begin to gather commits until then (epoch ms); False while somebody gathers already, who will see this caller's too."""
+        found = self._table.get(items.gathering_key()) or {}
+        before = found.get("until")
+        if before is not None and before > now:
+            return False
+        return self._table.update(items.gathering_key(), {"until": until}, condition=when(until=before))[1] is None
+
+    def checkpoint(self, name: str = "reconcile") -> Optional[Dict[str, Any]]:
+        """Where a pass goes on; None for at the beginning."""
+        stored = self._table.get(items.checkpoint_key(name))
+        return None if stored is None else json.loads(stored["at"])
+
+    def put_checkpoint(self, at: Mapping[str, Any], now: int, name: str = "reconcile") -> None:
+        """Remember where a pass goes on: plain JSON values."""
+        self._table.put({**items.checkpoint_key(name), "at": json.dumps(dict(at), sort_keys=True), "put_at": now})
+
+
+def _expiry(now: int) -> int:
+    """Epoch seconds, as DynamoDB's time to live wants them."""
+    return now // 1000 + RUN_DAYS * 86_400

@@ -1,0 +1,151 @@
+"""Lane items: each transition of the lane machine applied by a conditional write on what it was computed from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+from sluice.lane import machine
+from sluice.lane.machine import LaneState, Refused, Result
+from sluice.ledger.keys import LANES_LISTED_AS, lane_key, listed_at, standstill_key
+from sluice_aws.ledger.expressions import Condition, when
+from sluice_aws.ledger.table import LedgerBusy, LedgerTable
+
+FIELDS = tuple(item.name for item in fields(LaneState) if item.name not in ("lane", "arrivals"))
+LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": listed_at(0)}  # so that the schedule finds every lane there is
+ATTEMPTS = 50  # a lane has one writer besides arrivals; each failed attempt means that another transition got through
+
+
+class LaneLedger:
+    """The lanes of one ledger.
+
+    `revision` is raised by every transition but a wake, which only adds to `arrivals`: a transition
+    is written if the revision is what was read, so arrivals never get in its way. `release` alone
+    depends on `arrivals` and names it in its condition too.
+    """
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def wake(self, lane: str) -> LaneState:
+        """Count an arrival and give the lane as it then is, in one write."""
+        stored, _ = self._table.update(lane_key(lane), LISTED, add={"arrivals": 1})
+        return _state(lane, stored)
+
+    def lane(self, lane: str) -> LaneState:
+        """The lane as it is, strongly consistent; one that nothing ever reached is idle."""
+        return _state(lane, self._table.get(lane_key(lane)) or {})
+
+    def lanes(self) -> List[LaneState]:
+        """Every lane that was ever woken or changed: names from the index, states strongly consistent."""
+        keys = [key for page in self._table.query_index(LANES_LISTED_AS) for key in page]
+        found = [_state(stored["pk"].partition("#")[2], stored) for stored in self._table.get_many(keys)]
+        return sorted(found, key=lambda state: state.lane)
+
+    def request_start(self, lane: str, run_id: str, now: int) -> Optional[LaneState]:
+        """idle -> starting; None when the lane isn't idle or still backs off."""
+        return _allowed(self._apply(lane, lambda state: machine.request_start(state, run_id, now)))
+
+    def started(self, lane: str, run_id: str, job_run_id: str) -> bool:
+        """Remember the job run that StartJobRun answered; False when the lane belongs to another one."""
+        return _allowed(self._apply(lane, lambda state: machine.started(state, run_id, job_run_id))) is not None
+
+    def hold(self, lane: str, run_id: str, job_run_id: str, attempt: int, now: int) -> Optional[LaneState]:
+        """The driver's first act; None tells it to exit without effect."""
+        return _allowed(self._apply(lane, lambda state: machine.hold(state, run_id, job_run_id, attempt, now)))
+
+    def holds(self, lane: str, run_id: str, job_run_id: str) -> bool:
+        """Whether this job run still holds the lane: one strongly consistent read."""
+        return machine.holds(self.lane(lane), run_id, job_run_id)
+
+    def progressed(self, lane: str, run_id: str) -> bool:
+        """The holder closed a batch; False when it no longer is the holder."""
+        return _allowed(self._apply(lane, lambda state: machine.progressed(state, run_id))) is not None
+
+    def release(self, lane: str, run_id: str, arrivals_seen: int, due_at: Optional[int], now: int) -> bool:
+        """Give the lane back; False when something arrived since `arrivals_seen`, or the lane was lost."""
+        change = self._apply(
+            lane,
+            lambda state: machine.release(state, run_id, arrivals_seen, due_at, now),
+            when(arrivals=arrivals_seen or None),
+        )
+        return _allowed(change) is not None
+
+    def lapse(
+        self,
+        lane: str,
+        run_id: str,
+        now: int,
+        *,
+        job_run_id: Optional[str],
+        progressed: bool = False,
+        capacity: bool = False,
+        reason: Optional[str] = None,
+    ) -> Optional[LaneState]:
+        """Take the lane from a run that EMR says is over; None when it isn't the lane's any more."""
+        return _allowed(
+            self._apply(
+                lane,
+                lambda state: machine.lapse(
+                    state, run_id, now, job_run_id=job_run_id, progressed=progressed, capacity=capacity, reason=reason
+                ),
+            )
+        )
+
+    def pause(self, lane: str) -> LaneState:
+        """Let no new run start and ask a living one to end."""
+        return _whichever(self._apply(lane, machine.pause))
+
+    def resume(self, lane: str) -> LaneState:
+        """Take back a pause or a halt; counts as an arrival."""
+        return _whichever(self._apply(lane, machine.resume))
+
+    def resting(self) -> List[str]:
+        """The lanes that were paused for a standstill and not let go on since."""
+        return list((self._table.get(standstill_key()) or {}).get("lanes", ()))
+
+    def note_resting(self, lanes: Sequence[str]) -> None:
+        """Remember these, and no others."""
+        self._table.update(standstill_key(), {"lanes": list(lanes) or None})
+
+    def _apply(self, lane: str, transition: Callable[[LaneState], Result], also: Optional[Condition] = None) -> Result:
+        for _ in range(ATTEMPTS):
+            stored = self._table.get(lane_key(lane)) or {}
+            before = _state(lane, stored)
+            after = transition(before)
+            if isinstance(after, Refused) or after == before:
+                return after
+            condition = when(revision=stored.get("revision"))
+            if also is not None:
+                condition = Condition((condition.any_of[0] + also.any_of[0],))
+            arrived = after.arrivals - before.arrivals
+            add = {"revision": 1, **({"arrivals": arrived} if arrived else {})}
+            written, refusal = self._table.update(
+                lane_key(lane), {**_changes(before, after), **LISTED}, add=add, condition=condition
+            )
+            if refusal is None:
+                return _state(lane, written)
+        raise LedgerBusy("The lane kept changing", operation="lane", cause=lane)
+
+
+def held_by(run_id: str, job_run_id: str) -> Condition:
+    """The lane item's condition under which a job run holds it: what `lane.holds` says, for a transaction."""
+    return when(state=machine.RUNNING, run_id=run_id, job_run_id=job_run_id)
+
+
+def _changes(before: LaneState, after: LaneState) -> Dict[str, Any]:
+    was, is_now = asdict(before), asdict(after)
+    return {name: is_now[name] for name in FIELDS if is_now[name] != was[name]}
+
+
+def _state(lane: str, stored: Mapping[str, Any]) -> LaneState:
+    known = {name: stored[name] for name in FIELDS if name in stored}
+    return LaneState(lane, arrivals=stored.get("arrivals", 0), **known)
+
+
+def _allowed(result: Result) -> Optional[LaneState]:
+    return None if isinstance(result, Refused) else result
+
+
+def _whichever(result: Result) -> LaneState:
+    return result.state if isinstance(result, Refused) else result

@@ -1,0 +1,265 @@
+"""Object items: admission by one conditional write, lookup, listing by state, and the ways back to pending."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+
+from sluice.config.table import TableConfig
+from sluice.ledger import keys as items
+from sluice.ledger.records import ALREADY, NEW, SUPERSEDED, AdmittedObject, ObjectRecord
+from sluice.objects import ObjectId
+from sluice_aws.ledger.expressions import NEW_ITEM, when
+from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
+
+FIELDS = tuple(item.name for item in fields(ObjectRecord) if item.name != "id")
+READ_AHEAD = 400  # keys of the index looked up at once
+
+
+class ObjectLedger:
+    """The objects of one ledger."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def admit(self, admitted: AdmittedObject) -> str:
+        """Write an object down unless it is there; "new", "superseded", or "already_" and its state.
+
+        Two calls: one query of the key's versions, which answers redeliveries and finds a committed
+        version of the same bytes, and one conditional write (with its listing under the lane, in
+        one transaction, when it is pending). Only the first page of versions is looked at: a key
+        with thousands of them may merge equal bytes again, which changes nothing.
+        """
+        key = items.object_key(admitted.id)
+        versions = next(iter(self._table.query(key["pk"], fields=("sk", "state", "etag", "size"))))
+        for version in versions:
+            if version["sk"] == key["sk"]:
+                return ALREADY + version["state"]
+        if admitted.state == items.PENDING and _same_bytes_committed(admitted, versions):
+            admitted = replace(admitted, state=items.SUPERSEDED)
+        found = self._write_new(admitted)
+        if found is not None:
+            return ALREADY + found["state"]
+        return SUPERSEDED if admitted.state == items.SUPERSEDED else NEW
+
+    def get_objects(self, ids: Iterable[ObjectId]) -> Dict[ObjectId, ObjectRecord]:
+        """The records there are of these objects, strongly consistent."""
+        keys = [items.object_key(identity) for identity in dict.fromkeys(ids)]
+        found = (record_of(stored) for stored in self._table.get_many(keys))
+        return {record.id: record for record in found}
+
+    def object_versions(self, bucket: str, key: str) -> List[ObjectRecord]:
+        """The records of every version of one key, oldest first; strongly consistent."""
+        found = [
+            record_of(stored) for page in self._table.query(items.object_partition(bucket, key)) for stored in page
+        ]
+        return sorted(found, key=lambda record: (record.admitted_at, record.id))
+
+    def objects_in_state(self, state: str, *, since: Optional[int] = None) -> Iterator[ObjectRecord]:
+        """Every object in a listed state (quarantined, parked, superseded, ignored), oldest first within each shard.
+
+        Keys come from the index, which may lag by a second; the records are read strongly
+        consistent, and one that has left the state meanwhile is left out. `since` (epoch ms) leaves
+        out what was listed before.
+        """
+        if state not in items.LISTED_STATES:
+            raise ValueError(f"{state!r} is not one of the listed states {items.LISTED_STATES}")
+        for partition in items.listed_partitions(state):
+            for page in self._table.query_index(partition, since=None if since is None else items.listed_at(since)):
+                for start in range(0, len(page), READ_AHEAD):
+                    found = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
+                    yield from sorted(
+                        (record for record in found if record.state == state),
+                        key=lambda record: (record.admitted_at, record.id),
+                    )
+
+    def unpark(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
+        """parked -> pending under the table that takes its topic now; the caller wakes that table's lane.
+
+        It keeps the time it was admitted at, so it is as old as it is. One that a batch had read is of another attempt, so that
+        its next batch is another. False when it isn't parked any more.
+        """
+        attempt = record.attempt + 1 if record.batch is not None else record.attempt
+        moved = replace(
+            record,
+            state=items.PENDING,
+            table=config.table,
+            lane=config.lane,
+            reason=None,
+            attempt=attempt,
+            generation=None,
+        )
+        changes = {
+            "state": moved.state,
+            "table": moved.table,
+            "lane": moved.lane,
+            "reason": None,
+            "unparked_at": now,
+            "listed_as": None,
+            "listed_at": None,
+        }
+        if record.batch is not None:
+            changes.update(
+                attempt=attempt, batch=None, code=None, parked_generation=None, generation=None
+            )  # what frees it is its table's own
+        return self._together(
+            [
+                self._table.put_action(pending_item(moved)),
+                self._table.update_action(items.object_key(record.id), changes, condition=when(state=items.PARKED)),
+            ]
+        )
+
+    def reroute(self, record: ObjectRecord, config: TableConfig, now: int) -> bool:
+        """pending -> pending under the table and lane that take its topic now; the caller wakes that lane.
+
+        It keeps the time it was admitted at. False when it isn't pending there any more. A batch that was
+        opened with it and died before its claim doesn't get it: a claim names the table.
+        """
+        moved = replace(record, table=config.table, lane=config.lane)
+        there = when(state=items.PENDING, table=record.table, lane=record.lane)
+        return self._together(
+            [
+                self._table.delete_action(
+                    items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)
+                ),
+                self._table.put_action(pending_item(moved)),
+                self._table.update_action(
+                    items.object_key(record.id),
+                    {"table": moved.table, "lane": moved.lane, "rerouted_at": now},
+                    condition=there,
+                ),
+            ]
+        )
+
+    def quarantine_pending(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
+        """pending -> quarantined, for an object that was gone before it could be read; False when it isn't pending there any more."""
+        listing = items.pending_key(record.lane or "", record.table or "", record.admitted_at, record.id)
+        changes = {
+            "state": items.QUARANTINED,
+            "code": code,
+            "reason": reason,
+            **listing_fields(items.QUARANTINED, record.id, now),
+        }
+        return self._together(
+            [
+                self._table.delete_action(listing),
+                self._table.update_action(
+                    items.object_key(record.id),
+                    changes,
+                    condition=when(state=items.PENDING, table=record.table, lane=record.lane),
+                ),
+            ]
+        )
+
+    def quarantine_parked(self, record: ObjectRecord, code: str, reason: str, now: int) -> bool:
+        """parked -> quarantined, for an object that was gone before anything took it in; False when it isn't parked any more.
+
+        It is of no batch then: the one that had parked it counted it neither as merged nor as quarantined.
+        """
+        changes = {
+            "state": items.QUARANTINED,
+            "code": code,
+            "reason": reason,
+            "batch": None,
+            "parked_generation": None,
+            **listing_fields(items.QUARANTINED, record.id, now),
+        }
+        return self._together(
+            [
+                self._table.update_action(
+                    items.object_key(record.id), changes, condition=when(state=items.PARKED, batch=record.batch)
+                )
+            ]
+        )
+
+    def forget(self, record: ObjectRecord) -> bool:
+        """Drop the record of an object that no longer exists; refused while it is pending or claimed."""
+        if record.state in (items.PENDING, items.CLAIMED):
+            return False
+        return self._table.delete(items.object_key(record.id), when(state=record.state)) is None
+
+    def _write_new(self, admitted: AdmittedObject) -> Optional[Values]:
+        """Write the item or the transaction; the item that was in the way, None when there was none."""
+        stored = object_item(admitted)
+        if admitted.state != items.PENDING:
+            refusal = self._table.put(stored, NEW_ITEM)
+            return None if refusal is None else (refusal.found or {"state": admitted.state})
+        try:
+            self._table.transact(
+                [self._table.put_action(stored, NEW_ITEM), self._table.put_action(pending_item(admitted))]
+            )
+        except TransactionRefused as answer:
+            return answer.refusals[0].found or {"state": admitted.state}
+        return None
+
+    def _together(self, actions: Sequence[Values]) -> bool:
+        try:
+            self._table.transact(actions)
+        except TransactionRefused:
+            return False
+        return True
+
+
+def _same_bytes_committed(admitted: AdmittedObject, versions: List[Values]) -> bool:
+    """Equal ETag and size mean equal bytes; under SSE-KMS ETags never repeat, and the object is merged again, without effect."""
+    return admitted.etag is not None and any(
+        version["state"] == items.COMMITTED
+        and version.get("etag") == admitted.etag
+        and version.get("size") == admitted.size
+        for version in versions
+    )
+
+
+def object_item(admitted: AdmittedObject) -> Values:
+    """An object's item."""
+    values = {
+        name: value
+        for name, value in asdict(admitted).items()
+        if name != "id" and (name not in ("attempt", "merged") or value)
+    }
+    named = {
+        **items.object_key(admitted.id),
+        "bucket": admitted.id.bucket,
+        "key": admitted.id.key,
+        "version": admitted.id.version,
+    }
+    listing = (
+        listing_fields(admitted.state, admitted.id, admitted.admitted_at)
+        if admitted.state in items.LISTED_STATES
+        else {}
+    )
+    return {**named, **values, **listing}
+
+
+def pending_item(waiting: AdmittedObject) -> Values:
+    """A pending object's listing under its lane, with all that a claim needs."""
+    lane, table = waiting.lane or "", waiting.table or ""
+    return {
+        **items.pending_key(lane, table, waiting.admitted_at, waiting.id),
+        "bucket": waiting.id.bucket,
+        "key": waiting.id.key,
+        "version": waiting.id.version,
+        "size": waiting.size,
+        "table": table,
+        "admitted_at": waiting.admitted_at,
+        "schema": waiting.schema,
+        "format": waiting.format,
+        "kafka_partition": waiting.kafka_partition,
+        "offset": waiting.offset,
+        "topic": waiting.topic,
+        **({"attempt": waiting.attempt} if waiting.attempt else {}),
+        **({"merged": True} if waiting.merged else {}),
+        "rows_aside": waiting.rows_aside,
+        "generation": waiting.generation,
+    }
+
+
+def listing_fields(state: str, identity: ObjectId, now: int) -> Dict[str, Any]:
+    """What puts an item into the index."""
+    return {"listed_as": items.listed_as(state, identity.hash), "listed_at": items.listed_at(now)}
+
+
+def record_of(stored: Mapping[str, Any]) -> ObjectRecord:
+    """A stored item as a record."""
+    identity = ObjectId(stored["bucket"], stored["key"], stored["version"])
+    return ObjectRecord(identity, **{name: stored[name] for name in FIELDS if name in stored})

@@ -1,0 +1,126 @@
+"""What waits in a lane: read fairly, so that a table with a long backlog hides no other."""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+from typing import Any, Dict, List, Mapping, Optional
+
+from sluice.batch.claim import PendingObject
+from sluice.ledger import keys as items
+from sluice.ledger.records import PendingCount
+from sluice.objects import ObjectId
+from sluice_aws.ledger.table import LedgerTable
+
+DEVIATIONS = 6  # that a shard's share may be above its mean: hashes spread objects evenly, and an older one that is missed is in the next batch
+
+
+class PendingLedger:
+    """The pending objects of one ledger."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def pending(self, lane: str, per_table: int) -> List[PendingObject]:
+        """Up to about `per_table` of the oldest pending objects of every table of a lane, oldest first.
+
+        Strongly consistent: what was admitted before the call is seen, and a table that has any
+        pending object gives at least one. All shards are read in parallel.
+        """
+        each = _of_a_shard(per_table)
+        found = self._table.map(lambda shard: self._shard(lane, shard, each), range(items.SHARDS))
+        by_table: Dict[str, List[PendingObject]] = {}
+        for item in sorted((item for shard in found for item in shard), key=lambda item: item.age_order):
+            listed = by_table.setdefault(item.table, [])
+            if len(listed) < per_table:
+                listed.append(item)
+        return sorted((item for listed in by_table.values() for item in listed), key=lambda item: item.age_order)
+
+    def pending_of(self, lane: str, wanted: Mapping[str, int]) -> List[PendingObject]:
+        """Up to about as many of the oldest pending objects of each of these tables as are wanted, oldest first. Strongly consistent, nothing else is read."""
+        asked = [(table, shard) for table in wanted for shard in range(items.SHARDS)]
+        found: Dict[str, List[PendingObject]] = {table: [] for table in wanted}
+        for (table, _), listed in zip(
+            asked,
+            self._table.map(lambda each: self._of_table(lane, each[1], each[0], _of_a_shard(wanted[each[0]])), asked),
+        ):
+            found[table] += listed
+        oldest = [
+            item
+            for table, listed in found.items()
+            for item in sorted(listed, key=lambda item: item.age_order)[: wanted[table]]
+        ]
+        return sorted(oldest, key=lambda item: item.age_order)
+
+    def pending_counts(self, lane: str) -> Dict[str, PendingCount]:
+        """Every table's backlog. Reads the whole of it: for people, not for decisions."""
+        counts: Dict[str, PendingCount] = {}
+        for shard in self._table.map(lambda shard: self._count(lane, shard), range(items.SHARDS)):
+            for table, more in shard.items():
+                counts[table] = _add(counts.get(table), more)
+        return counts
+
+    def _shard(self, lane: str, shard: int, each: int) -> List[PendingObject]:
+        """A loose index scan: read a table's first objects, then jump behind the table."""
+        partition = items.pending_partition(lane, shard)
+        found: List[PendingObject] = []
+        behind: Optional[str] = " "  # a space precedes every name
+        while behind is not None:
+            after, behind = behind, None
+            taken = 0
+            for page in self._table.query(partition, after=after, limit=each):
+                for stored in page:
+                    taken = taken + 1 if found and found[-1].table == stored["table"] else 1
+                    if taken <= each:
+                        found.append(_pending(stored, shard))
+                if taken >= each:
+                    behind = items.after_table(found[-1].table)
+                    break
+        return found
+
+    def _of_table(self, lane: str, shard: int, table: str, each: int) -> List[PendingObject]:
+        found: List[PendingObject] = []
+        for page in self._table.query(items.pending_partition(lane, shard), prefix=items.of_table(table), limit=each):
+            found += [_pending(stored, shard) for stored in page]
+            if len(found) >= each:
+                break
+        return found
+
+    def _count(self, lane: str, shard: int) -> Dict[str, PendingCount]:
+        counts: Dict[str, PendingCount] = {}
+        for page in self._table.query(items.pending_partition(lane, shard), fields=("table", "size", "admitted_at")):
+            for stored in page:
+                counts[stored["table"]] = _add(
+                    counts.get(stored["table"]), PendingCount(1, stored["size"], stored["admitted_at"])
+                )
+        return counts
+
+
+def _of_a_shard(per_table: int) -> int:
+    """How many to read of each shard to have about so many of all."""
+    share = ceil(per_table / items.SHARDS)
+    return min(per_table, share + ceil(DEVIATIONS * sqrt(share)))
+
+
+def _add(one: Optional[PendingCount], other: PendingCount) -> PendingCount:
+    if one is None:
+        return other
+    return PendingCount(one.objects + other.objects, one.bytes + other.bytes, min(one.oldest, other.oldest))
+
+
+def _pending(stored: Mapping[str, Any], shard: int) -> PendingObject:
+    return PendingObject(
+        id=ObjectId(stored["bucket"], stored["key"], stored["version"]),
+        table=stored["table"],
+        size=stored["size"],
+        admitted_at=stored["admitted_at"],
+        schema=stored.get("schema"),
+        format=stored.get("format", ""),
+        topic=stored.get("topic", ""),
+        kafka_partition=stored.get("kafka_partition"),
+        offset=stored.get("offset"),
+        shard=shard,
+        attempt=stored.get("attempt", 0),
+        merged=stored.get("merged", False),
+        rows_aside=stored.get("rows_aside"),
+        generation=stored.get("generation"),
+    )

@@ -1,0 +1,162 @@
+"""What was set aside: listing objects with quarantined rows, taking objects back in, discarding these and parked ones, and the trail of such decisions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+
+from sluice.ledger import keys as items
+from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
+from sluice.objects import ObjectId
+from sluice.silver_keys import rows_key
+from sluice_aws.ledger.batches import TOTAL_PREFIX
+from sluice_aws.ledger.expressions import when
+from sluice_aws.ledger.objects import READ_AHEAD, listing_fields, pending_item, record_of
+from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
+
+_FIELDS = tuple(item.name for item in fields(Decision) if item.name != "id")
+
+
+class QuarantineLedger:
+    """Decisions about what one ledger holds in quarantine, or parked. Each is written in one transaction with what it changes."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def objects_with_quarantined_rows(self) -> Iterator[ObjectRecord]:
+        """Every committed object of which rows are quarantined."""
+        for partition in items.listed_partitions(items.ROWS):
+            for page in self._table.query_index(partition):
+                for start in range(0, len(page), READ_AHEAD):
+                    found = [record_of(stored) for stored in self._table.get_many(page[start : start + READ_AHEAD])]
+                    yield from sorted(
+                        (record for record in found if record.quarantined_rows),
+                        key=lambda record: (record.admitted_at, record.id),
+                    )
+
+    def retry(self, record: ObjectRecord, routed: ObjectRecord, decision: Decision) -> bool:
+        """quarantined, or committed with quarantined rows -> pending, as `routed` says where to.
+
+        `routed` has table, lane, schema and so on as admission finds them now. The object keeps the time
+        it was admitted at; its attempt is one more, so that its next batch is another than its last. Where rows
+        of it were merged, it tells by `rows_aside` which weren't and keeps the generation of `routed`, as long as it goes to the same table.
+        False when the ledger no longer holds it as `record` says, and for a parked one, which its rule or a higher generation takes in.
+        """
+        if record.state == items.PARKED:
+            return False
+        moved = replace(
+            routed, state=items.PENDING, attempt=record.attempt + 1, batch=None, **_merged_of(record, routed.table)
+        )
+        named = ("state", "attempt", "table", "lane", "topic", "kafka_partition", "offset", "format", "schema")
+        changes: Values = {name: getattr(moved, name) for name in named}
+        changes.update(
+            merged=moved.merged or None,
+            rows_aside=moved.rows_aside,
+            generation=moved.generation,
+            code=None,
+            reason=None,
+            batch=None,
+            quarantined_rows=None,
+            row_codes=None,
+            listed_as=None,
+            listed_at=None,
+        )
+        back = (
+            {"objects": -1, "quarantined_rows": -record.quarantined_rows}
+            if record.quarantined_rows
+            else {"objects_quarantined": -1}
+        )
+        return self._decide(record, changes, decision, back, [self._table.put_action(pending_item(moved))])
+
+    def discard(self, record: ObjectRecord, decision: Decision) -> bool:
+        """quarantined or parked -> ignored by the rule `discarded`; or the quarantined rows of a committed object are given up.
+
+        Code and reason stay with the object. False when the ledger no longer holds it as `record` says.
+        """
+        if record.quarantined_rows:
+            changes: Values = {
+                "quarantined_rows": None,
+                "discarded_rows": record.discarded_rows + record.quarantined_rows,
+                "listed_as": None,
+                "listed_at": None,
+            }
+            counts = {"quarantined_rows": -record.quarantined_rows, "discarded_rows": record.quarantined_rows}
+        else:
+            changes = {
+                "state": items.IGNORED,
+                "rule": items.DISCARDED,
+                **listing_fields(items.IGNORED, record.id, decision.at),
+            }
+            back = (
+                {} if record.state == items.PARKED else {"objects_quarantined": -1}
+            )  # a batch that parks an object counts it neither as merged nor as quarantined
+            counts = {**back, "objects_discarded": 1}
+        return self._decide(record, changes, decision, counts, [])
+
+    def decisions_about(self, identity: ObjectId) -> List[Decision]:
+        """Everything that was decided about one object, oldest first; strongly consistent."""
+        pages = self._table.query(items.decisions_partition(identity))
+        return [_decision(stored) for page in pages for stored in page]
+
+    def decisions(self) -> Iterator[Decision]:
+        """Everything that was ever decided, oldest first within each shard."""
+        for partition in items.listed_partitions(items.DECISIONS):
+            for page in self._table.query_index(partition):
+                yield from sorted(
+                    map(_decision, self._table.get_many(page)), key=lambda decision: (decision.at, decision.id)
+                )
+
+    def _decide(
+        self,
+        record: ObjectRecord,
+        changes: Values,
+        decision: Decision,
+        counts: Mapping[str, int],
+        more: Sequence[Values],
+    ) -> bool:
+        if decision.verb not in (RETRIED, DISCARDED):
+            raise ValueError(f"{decision.verb!r} is no decision about what was set aside")
+        if record.state not in (items.QUARANTINED, items.PARKED) and not record.quarantined_rows:
+            return False  # nothing of it is set aside
+        condition = when(state=record.state, batch=record.batch, quarantined_rows=record.quarantined_rows or None)
+        actions = [
+            self._table.update_action(items.object_key(record.id), changes, condition=condition),
+            self._table.put_action(_decision_item(decision)),
+            *more,
+        ]
+        if record.batch is not None and record.table:  # only what a batch settled was counted for its table
+            actions.append(
+                self._table.update_action(
+                    items.table_key(record.table), {}, add={TOTAL_PREFIX + name: n for name, n in counts.items()}
+                )
+            )
+        try:
+            self._table.transact(actions)
+        except TransactionRefused:
+            return False
+        return True
+
+
+def _merged_of(record: ObjectRecord, table: Optional[str]) -> Dict[str, Any]:
+    """What a table has of an object that is taken back in: of another table's rows it has none."""
+    if table is None or table != record.table:
+        return {"merged": False, "rows_aside": None, "generation": None}
+    if record.quarantined_rows and record.batch is not None:
+        return {"merged": True, "rows_aside": rows_key(record.batch, table, record.id.hash)}
+    return {"merged": record.merged, "rows_aside": record.rows_aside}
+
+
+def _decision_item(decision: Decision) -> Dict[str, Any]:
+    told = {name: value for name, value in asdict(decision).items() if name != "id"}
+    named = {"bucket": decision.id.bucket, "key": decision.id.key, "version": decision.id.version}
+    listed = {
+        "listed_as": items.listed_as(items.DECISIONS, decision.id.hash),
+        "listed_at": items.listed_at(decision.at),
+    }
+    return {**items.decision_key(decision.id, decision.at, decision.verb), **named, **told, **listed}
+
+
+def _decision(stored: Mapping[str, Any]) -> Decision:
+    identity = ObjectId(stored["bucket"], stored["key"], stored["version"])
+    known: Dict[str, Optional[Any]] = {name: stored[name] for name in _FIELDS if name in stored}
+    return Decision(identity, **known)  # type: ignore[arg-type]  # the ledger holds what `_decision_item` wrote

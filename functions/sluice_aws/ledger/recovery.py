@@ -1,0 +1,166 @@
+"""Writes into a ledger what was recovered for it: records that it lacks or has from before, and what it knew of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject, ObjectRecord
+from sluice.ledger.recovery import KnownTable, Settled
+from sluice.objects import ObjectId
+from sluice_aws.ledger.batches import TOTAL_PREFIX
+from sluice_aws.ledger.expressions import NEW_ITEM, when
+from sluice_aws.ledger.objects import ObjectLedger, listing_fields, object_item, pending_item
+from sluice_aws.ledger.table import LedgerTable, Values, write_groups
+
+ADMITTED = tuple(item.name for item in fields(AdmittedObject))
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What a call did with how many objects: `raced` were changed meanwhile, and are looked at again by the next call."""
+
+    added: int = 0
+    corrected: int = 0
+    kept: int = 0
+    raced: int = 0
+
+    def plus(self, other: Recovered) -> Recovered:
+        """Both together."""
+        return Recovered(
+            self.added + other.added, self.corrected + other.corrected, self.kept + other.kept, self.raced + other.raced
+        )
+
+
+class RecoveringLedger:
+    """Recovery into one ledger. Every write is conditional on what was there when it was decided, so it may be repeated and cut off anywhere."""
+
+    def __init__(self, table: LedgerTable, objects: ObjectLedger) -> None:
+        self._table = table
+        self._objects = objects
+
+    def recover_objects(
+        self, found: Sequence[Settled], etags: Mapping[ObjectId, Optional[str]], *, dry_run: bool = False
+    ) -> Recovered:
+        """Write what the ledger lacks, and correct what it has from before an object's last batch.
+
+        Claimed objects are left: their manifest is unsettled in this ledger, and the next run's take-over settles it by the same outcome.
+        """
+        there = self._objects.get_objects([settled.record.id for settled in found])
+        groups: List[List[Values]] = []
+        added = 0
+        for settled in found:
+            record = replace(settled.record, etag=etags.get(settled.record.id))
+            before = there.get(record.id)
+            if before is None:
+                added += 1
+                groups.append(self._adding(record, settled.at))
+            elif settled.sure and _is_older(before, record):
+                groups.append(self._correcting(before, record, settled.at))
+        if dry_run:
+            return Recovered(added, len(groups) - added, len(found) - len(groups))
+        raced = len(write_groups(self._table, groups))
+        return Recovered(added, len(groups) - added - raced, len(found) - len(groups), raced)
+
+    def recover_table(self, name: str, known: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:
+        """Write what outcomes tell of a table, unless the ledger knows of a later commit; whether it did."""
+        key = items.table_key(name)
+        stored = self._table.get(key) or {}
+        at = None if known.last is None else known.last.committed_at
+        if (stored.get("last_commit_at") or 0) >= (at or 0) and stored:
+            return False
+        changes: Dict[str, Any] = {
+            "table": name,
+            "listed_as": items.TABLES_LISTED_AS,
+            "listed_at": items.listed_at(0),
+            "last_commit_at": at,
+            "last_batch": known.last.batch if known.last else None,
+            "last_instant": known.committed.instant if known.committed else None,
+            "pinned": dict(known.pinned) or None,
+            "last_error": known.failed,
+            "watch": dict(known.watched.watch) if known.watched else None,
+            "notes": list(known.noted.notes) or None if known.noted else None,
+            "purge_floors": dict(purge_floors) or None,
+            **{TOTAL_PREFIX + count: number for count, number in known.totals.items() if number},
+        }
+        return self._table.update(key, changes, condition=when(last_commit_at=stored.get("last_commit_at")))[1] is None
+
+    def _adding(self, record: ObjectRecord, at: int) -> List[Values]:
+        pending = [self._table.put_action(pending_item(record))] if record.state == items.PENDING else []
+        return [self._table.put_action({**_admitted(record), **_beside(record, at)}, NEW_ITEM), *pending]
+
+    def _correcting(self, before: ObjectRecord, record: ObjectRecord, at: int) -> List[Values]:
+        kept = {
+            "noticed_at": before.noticed_at,
+            "via": before.via,
+            "sequencer": before.sequencer,
+            "etag": before.etag or record.etag,
+            "admitted_at": before.admitted_at,
+        }
+        merged = replace(record, **kept)
+        condition = when(state=before.state, batch=before.batch, lane=before.lane, table=before.table)
+        actions = [self._table.update_action(items.object_key(record.id), _fields(merged, at), condition=condition)]
+        if before.state == items.PENDING:
+            actions.append(
+                self._table.delete_action(
+                    items.pending_key(before.lane or "", before.table or "", before.admitted_at, before.id)
+                )
+            )
+        if merged.state == items.PENDING:
+            actions.append(self._table.put_action(pending_item(merged)))
+        return actions
+
+
+def _is_older(before: ObjectRecord, record: ObjectRecord) -> bool:
+    """Whether a record is of before the object's last batch: of an earlier attempt, or waiting for the one that is settled."""
+    if before.state == items.CLAIMED:
+        return False
+    waited = (
+        before.state in (items.PENDING, items.PARKED)
+        and before.attempt == record.attempt
+        and record.state != items.PENDING
+    )
+    return before.attempt < record.attempt or (waited and before.batch != record.batch)
+
+
+def _admitted(record: ObjectRecord) -> Values:
+    """What admission would have written of it."""
+    return object_item(AdmittedObject(**{name: getattr(record, name) for name in ADMITTED}))
+
+
+def _beside(record: ObjectRecord, at: int) -> Dict[str, Any]:
+    """What a record has beside what admission writes."""
+    told: Dict[str, Any] = {"batch": record.batch, "parked_generation": record.parked_generation}
+    if record.quarantined_rows:
+        told.update(
+            quarantined_rows=record.quarantined_rows,
+            row_codes=dict(record.row_codes),
+            **listing_fields(items.ROWS, record.id, at),
+        )
+    elif record.state in items.LISTED_STATES:
+        told.update(listing_fields(record.state, record.id, at))
+    return told
+
+
+def _fields(record: ObjectRecord, at: int) -> Dict[str, Any]:
+    """All of a record for an update; what it doesn't have is removed."""
+    empty = dict.fromkeys(
+        (
+            "quarantined_rows",
+            "row_codes",
+            "listed_as",
+            "listed_at",
+            "parked_generation",
+            "batch",
+            "code",
+            "reason",
+            "generation",
+            "merged",
+            "rows_aside",
+        )
+    )
+    stored = {
+        name: value for name, value in _admitted(record).items() if name not in ("pk", "sk", "bucket", "key", "version")
+    }
+    return {**empty, **stored, **_beside(record, at)}

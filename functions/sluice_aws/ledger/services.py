@@ -1,0 +1,178 @@
+"""Requests for table services: each transition of one applied by a conditional write, those of a run under its hold of the lane."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+from sluice.ledger import keys as items
+from sluice.services import requests as machine
+from sluice.services.policy import TOTALS
+from sluice.services.requests import Refused, Result, ServiceError, ServiceReport, ServiceRequest
+from sluice_aws.ledger.expressions import when
+from sluice_aws.ledger.lanes import LISTED, held_by
+from sluice_aws.ledger.table import LedgerBusy, LedgerTable, TransactionRefused, Values
+from sluice_aws.ledger.tables import SERVICE_PREFIX, totals_of
+
+_FIELDS = tuple(item.name for item in fields(ServiceRequest))
+ATTEMPTS = 20  # two who ask at once, and the holder: each failed attempt means that another transition got through
+
+
+@dataclass(frozen=True)
+class Requested:
+    """What asking came to: the request that is open now, and whether this call made it. The lane was woken if it did."""
+
+    request: ServiceRequest
+    new: bool
+
+
+class ServiceLedger:
+    """The service requests of one ledger. `revision` is raised by every transition of a request."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def request(
+        self,
+        lane: str,
+        table: str,
+        service: str,
+        *,
+        request: str,
+        requested_by: str,
+        now: int,
+        min_interval_ms: int = machine.MIN_INTERVAL_MS,
+        max_wait_ms: int = machine.MAX_WAIT_MS,
+    ) -> Requested:
+        """Ask for a service: the request is written and the lane woken in one transaction, unless one is open.
+
+        `request` is an id that is new for every asking; the same id again finds its own request and changes
+        nothing. Whoever asks starts a run where the lane is idle: read it afterwards.
+        """
+        key = items.service_key(lane, table, service)
+        for _ in range(ATTEMPTS):
+            stored = self._table.get(key)
+            before = _request(stored)
+            if before is not None and before.request == request:
+                return Requested(before, False)
+            after = machine.opened(
+                before,
+                lane=lane,
+                table=table,
+                service=service,
+                request=request,
+                requested_by=requested_by,
+                now=now,
+                min_interval_ms=min_interval_ms,
+                max_wait_ms=max_wait_ms,
+            )
+            if isinstance(after, Refused):
+                assert after.found is not None  # only an open request refuses another
+                return Requested(after.found, False)
+            revision = 0 if stored is None else stored["revision"]
+            put = self._table.put_action(
+                {**key, **_stored(after), "revision": revision + 1}, when(revision=revision or None)
+            )
+            wake = self._table.update_action(items.lane_key(lane), LISTED, add={"arrivals": 1})
+            try:
+                self._table.transact([put, wake])
+            except TransactionRefused:
+                continue
+            return Requested(after, True)
+        raise LedgerBusy("The service request kept changing", operation="request", cause=f"{table}#{service}")
+
+    def read(self, lane: str, table: str, service: str) -> Optional[ServiceRequest]:
+        """The open or last request, strongly consistent; None when there never was one."""
+        return _request(self._table.get(items.service_key(lane, table, service)))
+
+    def all_of_lane(self, lane: str) -> List[ServiceRequest]:
+        """Every open and last request of a lane, strongly consistent, oldest first."""
+        pages = self._table.query(items.services_partition(lane))
+        found = [_known(stored) for page in pages for stored in page]
+        return sorted(found, key=lambda request: (request.requested_at, request.table, request.service))
+
+    def open_of_lane(self, lane: str) -> List[ServiceRequest]:
+        """Those that count as work of the lane."""
+        return [request for request in self.all_of_lane(lane) if request.open]
+
+    def start(self, request: ServiceRequest, run_id: str, job_run_id: str, now: int) -> Optional[ServiceRequest]:
+        """requested -> running, for one slice; None when the lane isn't held or the request can't begin."""
+        totals = totals_of(self._table.get(items.table_key(request.table)) or {})
+        seen = {name: totals.get(name, 0) for name in TOTALS}
+        held = self._table.check_action(items.lane_key(request.lane), held_by(run_id, job_run_id))
+        return self._apply(request, lambda state: machine.start(state, run_id, now, seen), lambda after: [held])
+
+    def slice_done(
+        self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int
+    ) -> Optional[ServiceRequest]:
+        """running -> requested, for the next slice; None when another run has begun it since."""
+        return self._apply(request, lambda state: machine.slice_done(state, run_id, report, now))
+
+    def finish(self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int) -> Optional[ServiceRequest]:
+        """running -> done, remembered on the table's item in the same transaction; None when another run has begun it since."""
+        return self._apply(
+            request, lambda state: machine.finish(state, run_id, report, now), lambda after: [self._remembered(after)]
+        )
+
+    def fail(self, request: ServiceRequest, run_id: str, error: ServiceError, now: int) -> Optional[ServiceRequest]:
+        """running -> requested after a back-off, or failed; None when another run has begun it since."""
+        return self._apply(request, lambda state: machine.fail(state, run_id, error, now))
+
+    def interrupt(self, request: ServiceRequest, run_id: str, now: int) -> Optional[ServiceRequest]:
+        """running under a dead run -> requested after a back-off, or failed; `run_id` holds the lane now."""
+        return self._apply(request, lambda state: machine.interrupt(state, run_id, now))
+
+    def withdraw(self, request: ServiceRequest, error: ServiceError, now: int) -> Optional[ServiceRequest]:
+        """requested -> failed, for what can't be done at all."""
+        return self._apply(request, lambda state: machine.withdraw(state, error, now))
+
+    def _apply(
+        self,
+        request: ServiceRequest,
+        transition: Callable[[ServiceRequest], Result],
+        beside: Callable[[ServiceRequest], Sequence[Values]] = lambda after: (),
+    ) -> Optional[ServiceRequest]:
+        """One transition of exactly this request, with `beside` in the same transaction; None when it is refused."""
+        key = items.service_key(request.lane, request.table, request.service)
+        for _ in range(ATTEMPTS):
+            stored = self._table.get(key)
+            before = _request(stored)
+            if stored is None or before is None or before.request != request.request:
+                return None
+            after = transition(before)
+            if isinstance(after, Refused):
+                return None
+            put = self._table.put_action(
+                {**key, **_stored(after), "revision": stored["revision"] + 1}, when(revision=stored["revision"])
+            )
+            try:
+                self._table.transact([put, *beside(after)])
+            except TransactionRefused as answer:
+                if any(position > 0 for position in answer.refusals):
+                    return None
+                continue
+            return after
+        raise LedgerBusy(
+            "The service request kept changing", operation="service", cause=f"{request.table}#{request.service}"
+        )
+
+    def _remembered(self, done: ServiceRequest) -> Values:
+        told = {"at": done.ended_at, "instant": done.report.instant, **done.seen}
+        return self._table.update_action(items.table_key(done.table), {SERVICE_PREFIX + done.service: told})
+
+
+def _stored(request: ServiceRequest) -> Dict[str, Any]:
+    told = {name: getattr(request, name) for name in _FIELDS}
+    error = None if request.error is None else asdict(request.error)
+    return {**told, "seen": dict(request.seen), "report": request.report.to_dict(), "error": error}
+
+
+def _request(stored: Optional[Mapping[str, Any]]) -> Optional[ServiceRequest]:
+    return None if stored is None else _known(stored)
+
+
+def _known(stored: Mapping[str, Any]) -> ServiceRequest:
+    told = {name: stored[name] for name in _FIELDS if name in stored}
+    if "error" in told:
+        told["error"] = ServiceError(**told["error"])
+    return ServiceRequest(**{**told, "report": ServiceReport.from_dict(stored.get("report", {}))})

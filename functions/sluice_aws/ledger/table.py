@@ -1,0 +1,333 @@
+"""The ledger's one DynamoDB table: typed calls, strongly consistent reads, and refusals told from trouble.
+
+Many small all-or-nothing groups written in few transactions: a refused group is taken out, the others go on; a refused guard ends all.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
+
+from botocore.exceptions import ClientError
+
+from sluice.errors import SluiceError
+from sluice.ledger.keys import INDEX, Key
+from sluice_aws.ledger import expressions as codec
+from sluice_aws.ledger.expressions import Condition, Expression
+
+Values = Dict[str, Any]
+Argument = TypeVar("Argument")
+Answer = TypeVar("Answer")
+
+ATTEMPTS = 9  # about eight seconds in all, far inside a function's timeout
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.03, 2.0
+GET_LIMIT = 100  # keys in one BatchGetItem
+REFUSED = "ConditionalCheckFailed"
+#: What passes by itself: another transaction on the item, or too many requests.
+PASSING_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+PASSING_ERRORS = frozenset(
+    {
+        "TransactionConflictException",
+        "TransactionInProgressException",
+        "ThrottlingException",
+        "ThrottlingError",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "InternalServerError",
+    }
+)
+
+
+class LedgerBusy(SluiceError):
+    """The ledger kept refusing for reasons that pass; facts: `operation`, `cause`."""
+
+    code = "ledger_busy"
+    retriable = True
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one action of a transaction was refused: its condition failed, and on this item (None: there is none)."""
+
+    found: Optional[Values]
+
+
+class TransactionRefused(Exception):
+    """A transaction whose conditions didn't hold, by the position of the action; nothing of it was written."""
+
+    def __init__(self, refusals: Mapping[int, Refusal]) -> None:
+        super().__init__(f"refused at {sorted(refusals)}")
+        self.refusals = refusals
+
+
+class LedgerTable:
+    """Calls on one table. `client` is a low-level DynamoDB client, which threads may share."""
+
+    def __init__(
+        self, client: Any, name: str, *, threads: int = 8, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._sleep = sleep
+        self._threads = ThreadPoolExecutor(
+            threads, thread_name_prefix="ledger"
+        )  # starts no thread before its first use
+
+    def map(self, function: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> List[Answer]:
+        """Call in parallel, answers in order; one argument is done in the caller's thread. Not to be nested."""
+        todo = list(arguments)
+        return [function(argument) for argument in todo] if len(todo) < 2 else list(self._threads.map(function, todo))
+
+    def get(self, key: Key) -> Optional[Values]:
+        """One item, strongly consistent; None when there is none."""
+        found = self._call("get_item", Key=codec.item(key), ConsistentRead=True).get("Item")
+        return None if found is None else codec.values(found)
+
+    def get_many(self, keys: Sequence[Key]) -> List[Values]:
+        """The items there are, strongly consistent, in no order."""
+        chunks = [keys[start : start + GET_LIMIT] for start in range(0, len(keys), GET_LIMIT)]
+        return [found for answer in self.map(self._get_chunk, chunks) for found in answer]
+
+    def put(self, values: Mapping[str, Any], condition: Optional[Condition] = None) -> Optional[Refusal]:
+        """Write an item; a Refusal when the condition doesn't hold."""
+        arguments = self._put(values, condition)
+        return self._write("put_item", {"pk": values["pk"], "sk": values["sk"]}, arguments)[1]
+
+    def update(
+        self,
+        key: Key,
+        set: Mapping[str, Any],
+        *,
+        add: Optional[Mapping[str, int]] = None,
+        condition: Optional[Condition] = None,
+    ) -> Tuple[Values, Optional[Refusal]]:
+        """Change an item and give it as it then is; a Refusal when the condition doesn't hold."""
+        return self._write("update_item", key, {**self._update(key, set, add, condition), "ReturnValues": "ALL_NEW"})
+
+    def query(
+        self,
+        pk: str,
+        *,
+        after: Optional[str] = None,
+        prefix: Optional[str] = None,
+        limit: Optional[int] = None,
+        fields: Sequence[str] = (),
+    ) -> Iterator[List[Values]]:
+        """Pages of a partition in sort order, strongly consistent; from behind `after`, or of a prefix."""
+        expression = Expression()
+        text = f"{expression.name('pk')} = {expression.value(pk)}"
+        if after is not None:
+            text += f" AND {expression.name('sk')} > {expression.value(after)}"
+        elif prefix is not None:
+            text += f" AND begins_with({expression.name('sk')}, {expression.value(prefix)})"
+        arguments: Values = {"KeyConditionExpression": text, "ConsistentRead": True}
+        if fields:
+            arguments["ProjectionExpression"] = ", ".join(expression.name(name) for name in fields)
+        if limit is not None:
+            arguments["Limit"] = limit
+        yield from self._pages({**arguments, **expression.arguments()})
+
+    def query_index(self, listed_as: str, *, since: Optional[str] = None) -> Iterator[List[Key]]:
+        """Pages of keys from the index, in the order of `listed_at`. Never strongly consistent: read the items themselves."""
+        expression = Expression()
+        text = f"{expression.name('listed_as')} = {expression.value(listed_as)}"
+        if since is not None:
+            text += f" AND {expression.name('listed_at')} >= {expression.value(since)}"
+        fields = ", ".join(expression.name(name) for name in ("pk", "sk"))
+        arguments = {"IndexName": INDEX, "KeyConditionExpression": text, "ProjectionExpression": fields}
+        yield from self._pages({**arguments, **expression.arguments()})
+
+    def transact(self, actions: Sequence[Values]) -> None:
+        """All of the actions or none. Raises TransactionRefused when conditions don't hold, LedgerBusy when it stays busy."""
+        if len(actions) == 0:
+            return
+        self._call("transact_write_items", TransactItems=list(actions))
+
+    def put_action(self, values: Mapping[str, Any], condition: Optional[Condition] = None) -> Values:
+        """A put for `transact`."""
+        return {"Put": {"TableName": self._name, **self._put(values, condition)}}
+
+    def update_action(
+        self,
+        key: Key,
+        set: Mapping[str, Any],
+        *,
+        add: Optional[Mapping[str, int]] = None,
+        condition: Optional[Condition] = None,
+    ) -> Values:
+        """An update for `transact`."""
+        return {"Update": {"TableName": self._name, **self._update(key, set, add, condition)}}
+
+    def delete_action(self, key: Key) -> Values:
+        """A delete for `transact`; what is gone already is fine."""
+        return {"Delete": {"TableName": self._name, "Key": codec.item(key)}}
+
+    def check_action(self, key: Key, condition: Condition) -> Values:
+        """A condition on an item that `transact` doesn't change."""
+        return {
+            "ConditionCheck": {
+                "TableName": self._name,
+                "Key": codec.item(key),
+                **self._conditional(Expression(), condition),
+            }
+        }
+
+    def delete(self, key: Key, condition: Condition) -> Optional[Refusal]:
+        """Remove an item; a Refusal when the condition doesn't hold."""
+        return self._write("delete_item", key, {"Key": codec.item(key), **self._conditional(Expression(), condition)})[
+            1
+        ]
+
+    def _put(self, values: Mapping[str, Any], condition: Optional[Condition]) -> Values:
+        expression = Expression()
+        arguments: Values = {"Item": codec.item(values)}
+        return {**arguments, **self._conditional(expression, condition)}
+
+    def _update(
+        self, key: Key, set: Mapping[str, Any], add: Optional[Mapping[str, int]], condition: Optional[Condition]
+    ) -> Values:
+        expression = Expression()
+        arguments: Values = {"Key": codec.item(key), "UpdateExpression": expression.update(set, add=add)}
+        return {**arguments, **self._conditional(expression, condition)}
+
+    @staticmethod
+    def _conditional(expression: Expression, condition: Optional[Condition]) -> Values:
+        if condition is None:
+            return expression.arguments()
+        text = expression.condition(condition)
+        return {"ConditionExpression": text, "ReturnValuesOnConditionCheckFailure": "ALL_OLD", **expression.arguments()}
+
+    def _write(self, operation: str, key: Key, arguments: Values) -> Tuple[Values, Optional[Refusal]]:
+        try:
+            answer = self._call(operation, **arguments)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return {}, Refusal(self._found(error.response, key))
+        return codec.values(answer.get("Attributes") or {}), None
+
+    def _found(self, told: Mapping[str, Any], key: Key) -> Optional[Values]:
+        return codec.values(told["Item"]) if told.get("Item") else self.get(key)
+
+    def _pages(self, arguments: Values) -> Iterator[List[Values]]:
+        start: Values = {}
+        while True:
+            answer = self._call("query", **arguments, **start)
+            yield [codec.values(found) for found in answer["Items"]]
+            if not answer.get("LastEvaluatedKey"):
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def _get_chunk(self, keys: Sequence[Key]) -> List[Values]:
+        wanted: Values = {self._name: {"Keys": [codec.item(key) for key in keys], "ConsistentRead": True}}
+        found: List[Values] = []
+        for attempt in range(ATTEMPTS):
+            answer = self._call("batch_get_item", RequestItems=wanted)
+            found.extend(codec.values(item) for item in answer["Responses"].get(self._name, ()))
+            wanted = answer.get("UnprocessedKeys") or {}
+            if not wanted:
+                return found
+            self._wait(attempt)
+        raise LedgerBusy("The ledger left keys unread", operation="batch_get_item", cause="UnprocessedKeys")
+
+    def _call(self, operation: str, **arguments: Any) -> Dict[str, Any]:
+        """One call, repeated while what stops it passes; what stays is raised."""
+        if operation not in ("batch_get_item", "transact_write_items"):
+            arguments["TableName"] = self._name
+        attempt = 0
+        while True:
+            try:
+                return getattr(self._client, operation)(**arguments)
+            except ClientError as error:
+                cause = _passing_cause(error)
+                if cause is None:
+                    self._raise_refusals(error, arguments)
+                    raise
+                if attempt == ATTEMPTS - 1:
+                    raise LedgerBusy("The ledger stayed busy", operation=operation, cause=cause) from error
+            self._wait(attempt)
+            attempt += 1
+
+    def _raise_refusals(self, error: ClientError, arguments: Values) -> None:
+        refusals = {}
+        for position, reason in enumerate(error.response.get("CancellationReasons") or ()):
+            if reason.get("Code") == REFUSED:
+                (action,) = arguments["TransactItems"][position].values()
+                sent = codec.values(action.get("Key") or {name: action["Item"][name] for name in ("pk", "sk")})
+                refusals[position] = Refusal(self._found(reason, {"pk": sent["pk"], "sk": sent["sk"]}))
+        if refusals:
+            raise TransactionRefused(refusals) from error
+
+    def _wait(self, attempt: int) -> None:
+        """Full jitter: concurrent transactions on one item must not meet again."""
+        self._sleep(random.uniform(0, min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)))
+
+
+def _passing_cause(error: ClientError) -> Optional[str]:
+    """What of an error passes by itself; None for a failed condition (also beside a passing reason) and for any other error."""
+    code = error.response["Error"]["Code"]
+    if code in PASSING_ERRORS:
+        return code
+    reasons = [reason.get("Code") for reason in error.response.get("CancellationReasons") or ()]
+    told = [reason for reason in reasons if reason not in (None, "None")]
+    if told and all(reason in PASSING_REASONS for reason in told):
+        return told[0]
+    return None
+
+
+ACTIONS_LIMIT = 100  # of one TransactWriteItems
+
+Group = Sequence[Values]
+
+
+class GuardRefused(Exception):
+    """The condition that was to hold for every group no longer does: what was not written by then stays unwritten."""
+
+
+def write_groups(table: LedgerTable, groups: Sequence[Group], *, guard: Optional[Values] = None) -> Dict[int, Refusal]:
+    """Write every group (the actions that belong to one object) whose conditions hold, packed and in parallel.
+
+    Gives the refusals by the group's position. Groups share a transaction only to save calls: which
+    of them are written together means nothing, and each is idempotent by its own condition.
+    `guard` is a check that stands in every transaction; GuardRefused when it fails.
+    Raises LedgerBusy; what was written until then stays and a repetition is refused harmlessly.
+    """
+    guards = [] if guard is None else [guard]
+    refused: Dict[int, Refusal] = {}
+    for answer in table.map(
+        lambda chunk: _write_chunk(table, chunk, guards), _chunks(groups, ACTIONS_LIMIT - len(guards))
+    ):
+        refused.update(answer)
+    return refused
+
+
+def _chunks(groups: Sequence[Group], limit: int) -> List[List[Tuple[int, Group]]]:
+    chunks: List[List[Tuple[int, Group]]] = []
+    room = 0
+    for position, group in enumerate(groups):
+        if not chunks or room < len(group):
+            chunks.append([])
+            room = limit
+        chunks[-1].append((position, group))
+        room -= len(group)
+    return chunks
+
+
+def _write_chunk(table: LedgerTable, chunk: List[Tuple[int, Group]], guards: List[Values]) -> Dict[int, Refusal]:
+    refused: Dict[int, Refusal] = {}
+    left = list(chunk)
+    while left:
+        owners = [position for position, group in left for _ in group]
+        try:
+            table.transact([*guards, *(action for _, group in left for action in group)])
+            return refused
+        except TransactionRefused as answer:
+            if any(index < len(guards) for index in answer.refusals):
+                raise GuardRefused from answer
+            for index, refusal in answer.refusals.items():
+                refused[owners[index - len(guards)]] = refusal
+            left = [(position, group) for position, group in left if position not in refused]
+    return refused

@@ -1,0 +1,1 @@
+"""What Sluice reads and writes in S3."""

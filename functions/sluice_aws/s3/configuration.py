@@ -1,0 +1,103 @@
+"""Loads the configuration that was pushed to the artifact bucket, again only when it changed."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+from sluice.config.document import Configuration
+from sluice.errors import InvalidConfiguration, SluiceError
+from sluice_aws.s3.objects import Objects, Unchanged
+
+CONFIGURATION_KEY = "config/tables.json"
+HISTORY_PREFIX = "config/history/"  # every configuration that was ever pushed, by its version
+PUSHES = "configurations_pushed"  # the ledger's counter of them
+MAX_CONFIGURATION_BYTES = 4 * 1024 * 1024
+
+
+class ConfigurationUnreadable(SluiceError):
+    """What lies under the configuration's key is not a configuration. A corrected push mends it."""
+
+    code = "configuration_unreadable"
+    retriable = True
+    next_step = "Run `sluice config push` with a correct file; notices wait in the queue until then"
+
+
+class ConfigurationMissing(ConfigurationUnreadable):
+    """There is no configuration any more, though one was pushed: not the same as one that takes no topic."""
+
+    code = "configuration_missing"
+    next_step = "Run `sluice config push tables.yaml`, or restore the object from its versions; notices wait in the queue until then"
+
+
+class ConfigStore:
+    """The one reader of the configuration; keeps what it read last, with its ETag."""
+
+    def __init__(self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY, *, ledger: Any = None) -> None:
+        """`ledger` counts the pushes: where it is given, an artifact bucket that was emptied is told from one that never held a configuration."""
+        self._objects = objects
+        self._bucket = bucket
+        self._key = key
+        self._pushes: Callable[[], int] = (lambda: 0) if ledger is None else (lambda: ledger.counter(PUSHES))
+        self._etag: Optional[str] = None
+        self._loaded: Optional[Configuration] = None
+
+    def load(self) -> Optional[Configuration]:
+        """The configuration as it is now, by one conditional GET. None when none was ever pushed.
+
+        Raises ConfigurationUnreadable, and ConfigurationMissing where one was pushed and is gone; what was read before stays `last`.
+        """
+        try:
+            document = self._objects.get(self._bucket, self._key, unless=self._etag)
+        except Unchanged:
+            return self._loaded
+        if document is None:
+            if self._was_pushed():
+                raise ConfigurationMissing(
+                    f"s3://{self._bucket}/{self._key} is gone, though a configuration was pushed"
+                )
+            return None
+        self._loaded = self._parse(document.data)
+        self._etag = document.etag
+        return self._loaded
+
+    def load_if_changed(self) -> Optional[Configuration]:
+        """The configuration if it is another than the last one read, else None."""
+        before = self._etag
+        now = self.load()
+        return now if self._etag != before else None
+
+    def load_or_last(self, report: Any) -> Optional[Configuration]:
+        """The configuration, or the last readable one while the one there can't be read; says so.
+
+        For parts whose work goes on without it: a broken file must not keep a dead run's lane.
+        """
+        try:
+            return self.load()
+        except ConfigurationUnreadable as error:
+            report.warn("configuration_unreadable", reason=str(error))
+            report.count("ConfigurationUnreadable")
+            return self._loaded
+
+    @property
+    def last(self) -> Optional[Configuration]:
+        """What was read last: still in force while a newer one can't be read."""
+        return self._loaded
+
+    def _was_pushed(self) -> bool:
+        """By what this process read, by the ledger, and by the history beside it: each can be lost without the others."""
+        return (
+            self._loaded is not None
+            or self._pushes() > 0
+            or any(True for _ in self._objects.keys(self._bucket, HISTORY_PREFIX))
+        )
+
+    def _parse(self, data: bytes) -> Configuration:
+        where = f"s3://{self._bucket}/{self._key}"
+        if len(data) > MAX_CONFIGURATION_BYTES:
+            raise ConfigurationUnreadable(f"{where} is longer than a configuration can be", bytes=len(data))
+        try:
+            return Configuration.from_json(data.decode("utf-8"))
+        except (InvalidConfiguration, UnicodeDecodeError) as error:
+            raise ConfigurationUnreadable(
+                f"{where} is not a configuration: {error}", cause=type(error).__name__
+            ) from error

@@ -1,0 +1,260 @@
+"""Reads and writes S3 objects: heads of untrusted ones by exact version, documents of our own, listings of versions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+from botocore.exceptions import ClientError
+
+from sluice.errors import ObjectTooLarge, SluiceError
+from sluice.objects import ObjectId
+from sluice_formats.avro_header import Head
+
+# What S3 answers when the bytes that a notice spoke of are no longer there. 405 is a delete marker read by its version.
+GONE = {"NoSuchKey", "NoSuchVersion", "PreconditionFailed", "MethodNotAllowed", "404", "405", "412"}
+MISSING = {"NoSuchKey", "404"}
+ARCHIVED = {
+    "InvalidObjectState"
+}  # S3 Glacier Flexible Retrieval and Deep Archive, and Intelligent-Tiering's archive tiers
+EMPTY = {"InvalidRange", "416"}
+
+
+TAIL_PART_BYTES = 1024 * 1024
+
+
+class ObjectGone(SluiceError):
+    """The version was deleted or overwritten before it could be read; facts: bucket, key, version."""
+
+    code = "lost_before_read"
+    next_step = (
+        "Have the writer put the object again; if a lifecycle rule removed it, give it more days than an outage lasts"
+    )
+
+
+class ObjectArchived(SluiceError):
+    """The version lies in an archive, from which nothing reads it before somebody restores it; facts: bucket, key, version, `storage_class`."""
+
+    code = "object_archived"
+    next_step = "Restore the object in S3, then `sluice quarantine retry`; let a lifecycle rule archive only what is older than an outage lasts"
+
+
+@dataclass(frozen=True)
+class ListedVersion:
+    """One entry of a version listing. `modified_at` in epoch milliseconds."""
+
+    bucket: str
+    key: str
+    version_id: str
+    etag: str
+    size: int
+    modified_at: int
+
+
+@dataclass(frozen=True)
+class VersionPage:
+    """Up to 1,000 entries of a listing, and where the next page begins (None: this was the last)."""
+
+    versions: Tuple[ListedVersion, ...]
+    next_marker: Optional[Tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A small object of our own, with the ETag to ask about it again."""
+
+    data: bytes
+    etag: str
+
+
+class Objects:
+    """S3 through one client. Errors that are not named here are botocore's own, and a retry may help."""
+
+    def __init__(self, s3: Any) -> None:
+        self._s3 = s3
+
+    def head_bytes(self, id: ObjectId, limit: int) -> Head:
+        """Read at most `limit` bytes from the start of exactly this version, in one call.
+
+        What is read is capped and not only what is asked for: a server may answer a range with the whole
+        object. Raises ObjectGone when the version is no longer there, and ObjectArchived.
+        """
+        try:
+            answer = self._s3.get_object(Range=f"bytes=0-{limit - 1}", **_exactly(id))
+        except ClientError as error:
+            if _code(error) in EMPTY:  # no byte can be had of an empty object
+                return Head(b"", True)
+            _refuse_unreadable(id, error)
+            raise
+        body = answer["Body"]
+        try:
+            data = body.read(limit)
+        finally:
+            body.close()
+        return Head(data, _total(answer) <= len(data))
+
+    def tail_bytes(self, id: ObjectId, limit: int) -> Head:
+        """Read at most `limit` bytes from the end of exactly this version, in one call. Raises ObjectGone, ObjectArchived.
+
+        A server that answers with the whole object is read to its end, and only the last bytes are held.
+        """
+        try:
+            answer = self._s3.get_object(Range=f"bytes=-{limit}", **_exactly(id))
+        except ClientError as error:
+            if _code(error) in EMPTY:
+                return Head(b"", True)
+            _refuse_unreadable(id, error)
+            raise
+        body = answer["Body"]
+        try:
+            data = b""
+            while True:
+                part = body.read(TAIL_PART_BYTES)
+                if not part:
+                    break
+                data = (data + part)[-limit:]
+        finally:
+            body.close()
+        return Head(data, _total(answer) <= len(data))
+
+    def whole(self, id: ObjectId, limit: Optional[int] = None) -> bytes:
+        """All bytes of exactly this version, in one call.
+
+        Raises ObjectGone when the version is no longer there, ObjectArchived, and ObjectTooLarge, before anything
+        of it is read, when it has more than `limit` bytes.
+        """
+        try:
+            answer = self._s3.get_object(**_exactly(id))
+        except ClientError as error:
+            _refuse_unreadable(id, error)
+            raise
+        size = int(answer["ContentLength"])
+        if limit is not None and size > limit:
+            answer["Body"].close()
+            raise ObjectTooLarge(f"The object has {size:,} bytes, and the limit is {limit:,}", bytes=size, limit=limit)
+        return bytes(answer["Body"].read())
+
+    def exists(self, id: ObjectId) -> bool:
+        """Whether exactly this version is still there, in one call."""
+        try:
+            self._s3.head_object(**_exactly(id))
+        except ClientError as error:
+            if _code(error) in GONE:
+                return False
+            raise
+        return True
+
+    def modified_at(self, id: ObjectId) -> Optional[int]:
+        """When exactly this version was put (epoch ms; S3 keeps whole seconds), in one call; None when it is no longer there."""
+        try:
+            answer = self._s3.head_object(**_exactly(id))
+        except ClientError as error:
+            if _code(error) in GONE:
+                return None
+            raise
+        return int(answer["LastModified"].timestamp() * 1000)
+
+    def get(self, bucket: str, key: str, *, unless: Optional[str] = None) -> Optional[Document]:
+        """Read a whole small object of ours. None when it is not there.
+
+        With `unless` (an ETag) the bytes come only if the object is another: an unchanged one raises Unchanged.
+        """
+        condition: Dict[str, str] = {"IfNoneMatch": unless} if unless else {}
+        try:
+            answer = self._s3.get_object(Bucket=bucket, Key=key, **condition)
+        except ClientError as error:
+            if _code(error) in MISSING:
+                return None
+            if _code(error) in ("304", "NotModified"):
+                raise Unchanged("The object has not changed", bucket=bucket, key=key) from None
+            raise
+        return Document(answer["Body"].read(), answer["ETag"])
+
+    def get_json(self, bucket: str, key: str) -> Any:
+        """The JSON document under a key, or None when there is no such object."""
+        document = self.get(bucket, key)
+        return None if document is None else json.loads(document.data)
+
+    def put(self, bucket: str, key: str, data: bytes, *, content_type: str = "application/octet-stream") -> None:
+        self._s3.put_object(Bucket=bucket, Key=key, Body=data, ContentType=content_type)
+
+    def put_json(self, bucket: str, key: str, document: Any) -> None:
+        """Write a document as JSON, keys in order, so that equal documents are equal bytes."""
+        text = json.dumps(document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        self.put(bucket, key, text.encode("utf-8"), content_type="application/json")
+
+    def keys(self, bucket: str, prefix: str) -> Iterator[str]:
+        """Every key under a prefix, in the order of their UTF-8 bytes."""
+        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            for entry in page.get("Contents", ()):
+                yield entry["Key"]
+
+    def put_times(self, bucket: str, prefix: str) -> Iterator[Tuple[str, int]]:
+        """Every key under a prefix, in the order of their UTF-8 bytes, and when it was put last (epoch ms)."""
+        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            for entry in page.get("Contents", ()):
+                yield entry["Key"], int(entry["LastModified"].timestamp() * 1000)
+
+    def version_page(
+        self, bucket: str, marker: Optional[Tuple[str, str]] = None, *, prefix: str = "", page_size: int = 1000
+    ) -> VersionPage:
+        """One page of object versions after `marker` (key, version id); delete markers are left out."""
+        resume = (
+            {} if marker is None else {"KeyMarker": marker[0], **({"VersionIdMarker": marker[1]} if marker[1] else {})}
+        )
+        answer = self._s3.list_object_versions(Bucket=bucket, Prefix=prefix, MaxKeys=page_size, **resume)
+        versions = tuple(
+            ListedVersion(
+                bucket=bucket,
+                key=entry["Key"],
+                version_id=entry["VersionId"],
+                etag=entry["ETag"].strip('"'),
+                size=entry["Size"],
+                modified_at=int(entry["LastModified"].timestamp() * 1000),
+            )
+            for entry in answer.get("Versions", ())
+        )
+        following = (
+            (answer["NextKeyMarker"], answer.get("NextVersionIdMarker", "")) if answer.get("IsTruncated") else None
+        )
+        return VersionPage(versions, following)
+
+    def is_versioned(self, bucket: str) -> bool:
+        """Whether the bucket keeps versions, or ever did: only then do notices carry a versionId."""
+        return bool(self._s3.get_bucket_versioning(Bucket=bucket).get("Status"))
+
+
+class Unchanged(SluiceError):
+    """The object still is what the caller has."""
+
+    code = "unchanged"
+
+
+def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:
+    """Raise what a refused read says of this one version. A refusal that may pass, or may be about more than one, is its caller's."""
+    if _code(error) in GONE:
+        raise ObjectGone(
+            "The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version
+        ) from error
+    if _code(error) in ARCHIVED:
+        kept_as = error.response["Error"].get("StorageClass")
+        raise ObjectArchived(
+            "The object lies in an archive", bucket=id.bucket, key=id.key, version=id.version, storage_class=kept_as
+        ) from error
+
+
+def _exactly(id: ObjectId) -> Dict[str, str]:
+    """Name one version: by its id, or, where the bucket keeps none, by what its bytes hash to."""
+    which = {"VersionId": id.version_id} if id.version_id else {"IfMatch": f'"{id.etag}"'}
+    return {"Bucket": id.bucket, "Key": id.key, **which}
+
+
+def _total(answer: Dict[str, Any]) -> int:
+    """The size of the object behind an answer: after the slash of Content-Range, or all that was sent."""
+    _, slash, total = answer.get("ContentRange", "").rpartition("/")
+    return int(total) if slash and total.isdigit() else int(answer["ContentLength"])
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))

@@ -1,0 +1,1 @@
+"""Plans table services."""

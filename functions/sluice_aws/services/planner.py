@@ -1,0 +1,202 @@
+"""Looks at all tables for services that are due, asks the lanes' holders for them, and follows what was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+
+from sluice.config.document import Configuration
+from sluice.lane.job_request import state_machine_parameters
+from sluice.lane.machine import HALTED, PAUSED, wants_run
+from sluice.services.planning import Asked, DueTable, by_table, due_tables, new_request_id, next_pause_s
+from sluice.services.policy import CATALOG
+from sluice.services.requests import DONE, FAILED
+from sluice_aws.lanes.start import Starter
+from sluice_aws.telemetry import Report
+
+# What one look gives the state machine fits into the 256 KB that it may carry, with the longest of names; the rest is for the next look.
+SYNCED_AT_ONCE, ASKED_AT_ONCE, STARTED_AT_ONCE = 300, 200, 10
+FOLLOWED_FOR_MS = 30 * 3_600_000  # a request waits a day at most, and a slice may back off five times
+REQUESTED_BY = "table_services"
+Values = Dict[str, Any]
+
+
+class ServicePlanner:
+    """Decides by what the ledger says; every write is conditional, so that two lookers ask for nothing twice."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Any,
+        starter: Optional[Starter],
+        report: Report,
+        now: Callable[[], int],
+        entropy: Callable[[], str],
+        pause_s: int,
+    ) -> None:
+        """`starter` is None while no release of the Spark code is set. `pause_s` is how long commits are gathered, and the first pause between two looks."""
+        self._ledger = ledger
+        self._starter = starter
+        self._report = report
+        self._now = now
+        self._entropy = entropy
+        self._pause_s = pause_s
+
+    def gather(self) -> Values:
+        """Whether this caller is the one that looks for all that commit now, and how long it waits before it does."""
+        now = self._now()
+        return {"go": self._ledger.gather_until(now, now + self._pause_s * 1000), "wait_s": self._pause_s}
+
+    def plan(self, configuration: Optional[Configuration]) -> Values:
+        """Ask for what is due, and take the idle lanes that have to do it.
+
+        `syncs` are the tables whose catalog entry is behind, those first that are longest, `runs` the job runs to start, `requests` what was newly
+        asked for. A lane that is paused or halted is asked for nothing.
+        """
+        now = self._now()
+        found = () if configuration is None else self._due(configuration, now)
+        behind = [table for table in found if any(each.service == CATALOG for each in table.due)]
+        syncs = [_sync(table, now) for table in sorted(behind, key=_synced_at)[:SYNCED_AT_ONCE]]
+        asked = self._ask(found, now)
+        runs = self._runs({each.lane for each in asked}, configuration)
+        self._report.event("services_planned", syncs=len(syncs), requests=len(asked), runs=[run["run"] for run in runs])
+        requests = [each.to_dict() for each in asked]
+        return {
+            "syncs": syncs,
+            "runs": runs,
+            "follow": {
+                "requests": requests,
+                "open": len(requests),
+                "done": 0,
+                "failed": 0,
+                "given_up": 0,
+                "wait_s": self._pause_s,
+                "until": now + FOLLOWED_FOR_MS,
+            },
+        }
+
+    def follow(self, followed: Mapping[str, Any]) -> Values:
+        """Look at requests once more; `followed` is the `follow` of a plan, or what this gave before."""
+        requests = [Asked(**each) for each in followed["requests"]]
+        standing = by_table(
+            [
+                found
+                for lane in sorted({each.lane for each in requests})
+                for found in self._ledger.service_requests(lane)
+            ]
+        )
+        done, failed = followed["done"], followed["failed"]
+        still: List[Asked] = []
+        for each in requests:
+            found = standing.get((each.lane, each.table), {}).get(each.service)
+            outcome = each.outcome(found)
+            if outcome is None:
+                still.append(each)
+            elif outcome == FAILED:
+                failed += 1
+                self._report.warn(
+                    "service_failed", error=found and found.error and found.error.message, **each.to_dict()
+                )
+                self._report.count("ServicesFailed", 1, lane=each.lane)
+            else:
+                done += 1
+                self._report.event("service_done" if outcome == DONE else "service_replaced", **each.to_dict())
+        late = len(still) if self._now() >= followed["until"] else 0
+        if late:
+            self._report.warn("services_still_open", requests=[each.to_dict() for each in still][:20], open=late)
+            still = []
+        return {
+            **followed,
+            "requests": [each.to_dict() for each in still],
+            "open": len(still),
+            "done": done,
+            "failed": failed,
+            "given_up": late,
+            "wait_s": next_pause_s(followed["wait_s"]),
+        }
+
+    def _due(self, configuration: Configuration, now: int) -> "tuple[DueTable, ...]":
+        states = []
+        for state in self._ledger.tables():
+            if state.services_since is None and state.last_instant is not None:
+                self._ledger.watch_table(state.table, now)
+                state = replace(state, services_since=now)
+            states.append(state)
+        requests = [request for lane in configuration.lane_names() for request in self._ledger.service_requests(lane)]
+        return due_tables(configuration, states, by_table(requests), now)
+
+    def _ask(self, found: "tuple[DueTable, ...]", now: int) -> List[Asked]:
+        asked: List[Asked] = []
+        closed: Set[str] = {
+            state.lane for state in self._ledger.lanes() if state.state in (HALTED, PAUSED) or state.pause_requested
+        }
+        for table in found:
+            config, policy = table.config, table.config.services
+            for each in table.due:
+                if each.service == CATALOG:
+                    continue
+                if config.lane in closed:
+                    self._report.event(
+                        "service_waits_for_lane", lane=config.lane, table=each.table, service=each.service
+                    )
+                    continue
+                if len(asked) >= ASKED_AT_ONCE:
+                    self._report.warn("services_left_for_next_look", asked=len(asked))
+                    return asked
+                answer = self._ledger.request_service(
+                    config.lane,
+                    each.table,
+                    each.service,
+                    request=new_request_id(each.service, now, self._entropy()),
+                    requested_by=REQUESTED_BY,
+                    now=now,
+                    min_interval_ms=policy.interval_s * 1000,
+                    max_wait_ms=policy.latest_s * 1000,
+                )
+                if answer.new:
+                    asked.append(Asked(config.lane, each.table, each.service, answer.request.request))
+                    self._report.event(
+                        "service_requested",
+                        lane=config.lane,
+                        table=each.table,
+                        service=each.service,
+                        reason=each.reason,
+                        request=answer.request.request,
+                    )
+        return asked
+
+    def _runs(self, lanes: Set[str], configuration: Optional[Configuration]) -> List[Values]:
+        """The runs to start: one per lane that is idle, however many tables of it wait."""
+        runs: List[Values] = []
+        for lane in sorted(lanes):
+            if len(runs) >= STARTED_AT_ONCE:
+                break  # supervise starts the others: they were woken
+            if self._starter is None or not wants_run(self._ledger.lane(lane), self._now()):
+                continue
+            request = self._starter.take(lane, configuration)
+            if request is not None:
+                runs.append(
+                    {
+                        "lane": lane,
+                        "run": request["clientToken"],
+                        "wait_s": max(1, self._pause_s),
+                        "looks": 0,
+                        "job": state_machine_parameters(request),
+                    }
+                )
+        return runs
+
+
+def _synced_at(table: DueTable) -> int:
+    return int(table.state.services.get(CATALOG, {}).get("at") or 0)
+
+
+def _sync(table: DueTable, now: int) -> Values:
+    """What a sync is given, and what is remembered when it went well: numbers as text, as DynamoDB writes them."""
+    state = table.state
+    return {
+        "table": state.table,
+        "instant": state.last_instant,
+        "commits": str(state.totals.get("commits", 0)),
+        "at": str(now),
+    }

@@ -1,0 +1,1 @@
+"""Decodes change files: Avro, JSON and Parquet bytes to Arrow record batches."""

@@ -1,0 +1,346 @@
+"""Turns records into Arrow batches of raw and hidden columns, whatever format they came in.
+
+Finds the columns of each raw row that its change left unchanged without telling their value, and makes them null.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.batch.manifest import ManifestObject
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.position import encode, of_snapshot
+from sluice.config.placeholders import Placeholders, placeholders
+from sluice.errors import ExpansionLimit, SluiceError, Unordered
+from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice.schema.capture_order import encode_watermark
+from sluice_formats.arrow_columns import (
+    arrow_type,
+    check_folder_texts,
+    check_key_texts,
+    check_key_times,
+    nulls,
+    raw_array,
+    spark_type,
+)
+from sluice_formats.read_plan import ReaderPlan
+
+_HIDDEN_ARROW: Dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+}
+_NAMES = pa.list_(pa.string())
+_OF_NO_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
+
+
+class NullRecordKey(SluiceError):
+    """A record without a value in its key; facts: `column`, `record`."""
+
+    code = "null_record_key"
+    next_step = "Give the table a record_key that every row has"
+
+
+class NoCoordinates(SluiceError):
+    """A record without the Kafka partition and offset that its table knows rows by; facts: `column`, `record`."""
+
+    code = "no_coordinates"
+    next_step = "Let the connector write both with every record, or leave `coordinates` out"
+
+
+class UnsupportedOperation(SluiceError):
+    """A change that is none of create, update, delete, snapshot read, truncate and message; facts: `op`, `record`."""
+
+    code = "unsupported_operation"
+    next_step = "Let the connector skip this operation (skipped.operations)"
+
+
+def batch_schema(plan: ReaderPlan) -> pa.Schema:
+    """The plan's columns in raw form, then the hidden ones, then which columns the change left unchanged."""
+    data = [pa.field(column.name, arrow_type(column)) for column in plan.columns]
+    own = [pa.field(column.name, _HIDDEN_ARROW[column.spark_type]) for column in hidden.HIDDEN]
+    return pa.schema([*data, *own, pa.field(hidden.UNCHANGED, _NAMES)])
+
+
+def spark_fields(plan: ReaderPlan) -> Tuple[Tuple[str, str], ...]:
+    """Name and Spark type of every column of `batch_schema`, in order."""
+    data = tuple((column.name, spark_type(column)) for column in plan.columns)
+    return (
+        data
+        + tuple((column.name, column.spark_type) for column in hidden.HIDDEN)
+        + ((hidden.UNCHANGED, "array<string>"),)
+    )
+
+
+def record_batch(
+    records: Sequence[Dict[str, Any]],
+    *,
+    numbers: Sequence[int],
+    first_offset: int,
+    writer: WriterSchema,
+    item: ManifestObject,
+    plan: ReaderPlan,
+) -> pa.RecordBatch:
+    """One chunk of an object's records. `numbers` are their places in the object (from 0), `first_offset` the Kafka offset
+    of the object's first record."""
+    meta = writer.meta
+    rows: Sequence[Any] = records
+    source: Sequence[Any] = records
+    if writer.shape == ENVELOPE:
+        rows = [record["after"] if record.get("after") is not None else record.get("before") for record in records]
+        source = [record["source"] for record in records]
+    ops = _column(records, meta.op)
+    _known_operations(ops, numbers)
+    if plan.append_only and ops is not None and hidden.TRUNCATE in ops:
+        raise UnsupportedOperation(
+            "A truncate takes nothing out of an append-only table",
+            op=hidden.TRUNCATE,
+            record=numbers[ops.index(hidden.TRUNCATE)],
+        )
+    if ops is not None and not _OF_NO_ROW.isdisjoint(ops):
+        rows = [_NO_ROW if op in _OF_NO_ROW else row for row, op in zip(rows, ops)]
+    # An append-only table holds what happened, deletes among it: nothing of it is ever gone.
+    deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted)
+    offsets: Sequence[int] = [first_offset + number for number in numbers]
+    partitions: Sequence[Optional[int]] = [item.kafka_partition] * len(records)
+    if plan.append_only and plan.coordinates:
+        partitions, offsets = (_coordinate(rows, name, writer, numbers) for name in plan.coordinates)
+        names = [f"{plan.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
+    else:
+        # Without the version: the same key written again, longer after a crash, brings the same rows once more.
+        names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
+    arrays, unchanged = _data(rows, numbers, names, writer, plan)
+    own = {
+        hidden.POSITION: _positions(rows, source, ops, offsets, writer, plan),
+        hidden.DELETED: deleted,
+        hidden.OP: ops,
+        hidden.SOURCE_TS_MS: _times(_column(source, meta.source_ts_ms)),
+        hidden.OBJECT: [item.id.lineage] * len(records),
+        hidden.OFFSET: offsets,
+        hidden.OWED: None,
+        hidden.PARTITION: partitions,
+        hidden.BATCH: None,  # of the commit that writes the row: it may be put together from several
+    }
+    for column in hidden.HIDDEN:
+        kind_of = _HIDDEN_ARROW[column.spark_type]
+        values = own[column.name]
+        arrays.append(pa.nulls(len(records), kind_of) if values is None else pa.array(values, type=kind_of))
+    arrays.append(pa.nulls(len(records), _NAMES) if unchanged is None else unchanged)
+    return pa.RecordBatch.from_arrays(arrays, schema=batch_schema(plan))
+
+
+def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan) -> Optional[str]:
+    """The stored position of one record, whatever else is wrong with it; None when it tells none."""
+    try:
+        source = record["source"] if writer.shape == ENVELOPE else record
+        row = (record.get("after") or record.get("before")) if writer.shape == ENVELOPE else record
+        return _positions([row], [source], _column([record], writer.meta.op), [offset], writer, plan)[0]
+    except (Unordered, KeyError, TypeError):
+        return None
+
+
+def _positions(
+    rows: Sequence[Any],
+    source: Sequence[Any],
+    ops: Optional[Sequence[Any]],
+    offsets: Sequence[int],
+    writer: WriterSchema,
+    plan: ReaderPlan,
+) -> List[str]:
+    ordering = writer.row.column(plan.position) if plan.position is not None else None
+    if ordering is not None:
+        return [
+            encode_watermark(plan.generation, ordering, row[ordering.written_name], offset)
+            for row, offset in zip(rows, offsets)
+        ]
+    kind, names = writer.meta.position.kind, writer.meta.position.names
+    components: List[Sequence[Any]] = (
+        list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
+    )
+    if names and ops is None:  # what names no place in the log was read by a snapshot: nothing else comes without
+        components = [of_snapshot(kind, parts) for parts in components]
+    elif names and ops is not None and hidden.SNAPSHOT_READ in ops:
+        components = [
+            of_snapshot(kind, parts) if op == hidden.SNAPSHOT_READ and not parts[0] else parts
+            for parts, op in zip(components, ops)
+        ]
+    return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
+
+
+class _NoRow(Dict[str, Any]):
+    """What a truncate or a message has for a row: no value in any column."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+_NO_ROW = _NoRow()
+
+
+def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: Sequence[int]) -> List[int]:
+    """A column of whole numbers from 0, whole text included: JSON declared as text is that."""
+    found = []
+    column = writer.row.column(name)
+    own_name = name if column is None else column.written_name
+    for row, number in zip(rows, numbers):
+        value = row.get(own_name) if row is not None else None
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
+            value = int(value)
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise NoCoordinates(f"The column {name} holds no number from 0", column=name, record=number)
+        found.append(value)
+    return found
+
+
+def _data(
+    rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], writer: WriterSchema, plan: ReaderPlan
+) -> Tuple[List[pa.Array], Optional[pa.Array]]:
+    if None in rows:
+        raise NullRecordKey(
+            "A change has neither a row before nor one after",
+            column=plan.record_key[0],
+            record=numbers[rows.index(None)],
+        )
+    empty = (
+        next((number for number, row in zip(numbers, rows) if row is not _NO_ROW), None)
+        if not writer.row.columns
+        else None
+    )
+    if empty is not None:
+        raise NullRecordKey("A change has a row without columns", column=plan.record_key[0], record=empty)
+    arrays: List[pa.Array] = []
+    room = plan.limits.decoded_bytes
+    for wanted in plan.columns:
+        if wanted.name == hidden.ROW:
+            arrays.append(pa.array(names, type=pa.string()))
+            continue
+        written = writer.row.column(wanted.name)
+        if written is None:
+            arrays.append(nulls(wanted, len(rows)))
+            continue
+        name, own_name = wanted.name, written.written_name
+        values = [row[own_name] for row in rows]
+        if name in plan.record_key and None in values:
+            missing = next(
+                (number for number, row in zip(numbers, rows) if row is not _NO_ROW and row[own_name] is None), None
+            )
+            if missing is not None:
+                raise NullRecordKey(f"The key column {name} is null", column=name, record=missing)
+        arrays.append(raw_array(values, written, wanted, room))
+        room -= arrays[-1].nbytes
+        if room < 0:
+            raise ExpansionLimit(
+                f"{len(rows):,} rows of the object take more than {plan.limits.decoded_bytes:,} bytes",
+                limit=plan.limits.decoded_bytes,
+                unit="bytes",
+            )
+    made = dict(zip((column.name for column in plan.columns), arrays))
+    check_key_texts(
+        {name: made[name] for name in plan.record_key if name in made}, numbers, empty_parts=bool(plan.partition_by)
+    )
+    check_key_times(
+        {column.name: (made[column.name], column.kind) for column in plan.columns if column.name in plan.record_key},
+        numbers,
+    )
+    check_folder_texts({name: made[name] for name in plan.partition_by if name in made}, numbers)
+    return without_placeholders(
+        arrays,
+        [column.name for column in plan.columns],
+        found=placeholders(plan.unavailable_value),
+        never=plan.record_key,
+    )
+
+
+def _column(records: Sequence[Any], name: Optional[str]) -> Optional[List[Any]]:
+    return None if name is None else [record[name] for record in records]
+
+
+def _times(values: Optional[List[Any]]) -> Optional[List[Any]]:
+    """Epoch milliseconds; what a transform has made text or another number of is no reason to set a row aside, since nothing goes by it."""
+    if values is None or all(value is None or type(value) is int for value in values):
+        return values
+    return [value if type(value) is int and -(2**63) <= value < 2**63 else None for value in values]
+
+
+def _part(records: Sequence[Any], name: str) -> List[Any]:
+    """A part of the position; one without a name is one that this source can do without."""
+    return [record[name] for record in records] if name else [None] * len(records)
+
+
+def _known_operations(ops: Optional[List[Any]], numbers: Sequence[int]) -> None:
+    for op in set(ops or ()):
+        if op is not None and op not in hidden.OPS:
+            raise UnsupportedOperation(
+                f"The operation {op[:20]!r} is not known", op=op[:20], record=numbers[(ops or []).index(op)]
+            )
+
+
+def _deleted(records: Sequence[Any], ops: Optional[List[Any]], name: Optional[str]) -> List[bool]:
+    """Deleted by its operation, or by the mark that Debezium's `rewrite` mode adds (text or boolean)."""
+    marks: List[bool] = [False] * len(records)
+    if name is not None:
+        marks = [record[name] in ("true", True) for record in records]
+    return marks if ops is None else [mark or op == "d" for mark, op in zip(marks, ops)]
+
+
+def without_placeholders(
+    arrays: Sequence[pa.Array], names: Sequence[str], *, found: Placeholders, never: Collection[str]
+) -> Tuple[List[pa.Array], Optional[pa.Array]]:
+    """The arrays with null for every placeholder, and per row the names of its unchanged columns; None when there is none.
+
+    Columns in `never` (the record key) hold values only. Nearly all batches have no placeholder: one look at
+    the lengths of a column's values tells.
+    """
+    kept: List[pa.Array] = []
+    masks: Dict[str, pa.Array] = {}
+    for name, array in zip(names, arrays):
+        mask = None if name in never else _mask(array, found)
+        if mask is not None and pc.any(mask).as_py():
+            masks[name] = mask
+            array = pc.if_else(mask, pa.nulls(len(array), array.type), array)
+        kept.append(array)
+    return kept, _named(masks, len(arrays[0])) if masks else None
+
+
+def _mask(array: pa.Array, found: Placeholders) -> Optional[pa.Array]:
+    """Which values are the placeholder; None when it is clear that none is."""
+    kind = array.type
+    if pa.types.is_string(kind):
+        return _among(array, found.text_lengths, found.texts)
+    if pa.types.is_binary(kind):
+        return _among(array, {len(value) for value in found.bytes_}, found.bytes_)
+    if pa.types.is_map(kind):
+        return _whole(array, [[found.pair]]) if _any_of_length(array, 1) else None
+    if pa.types.is_list(kind):
+        if pa.types.is_integer(kind.value_type):
+            return _whole(array, [list(found.codes)]) if _any_of_length(array, len(found.codes)) else None
+        items = _mask(array.flatten(), found)
+        if items is None or not pc.any(items).as_py():
+            return None
+        return _whole(array, [[value] for value in (*found.texts, *found.bytes_)])
+    return None
+
+
+def _among(array: pa.Array, lengths: Collection[int], values: Collection[Any]) -> Optional[pa.Array]:
+    if not pc.any(pc.is_in(pc.binary_length(array), pa.array(sorted(lengths), pa.int32()))).as_py():
+        return None
+    return pc.is_in(array, pa.array(sorted(values), array.type))
+
+
+def _any_of_length(array: pa.Array, length: int) -> bool:
+    offsets = array.offsets  # maps have no function for their lengths
+    return bool(pc.any(pc.equal(pc.subtract(offsets[1:], offsets[:-1]), length)).as_py())
+
+
+def _whole(array: pa.Array, wanted: Sequence[Any]) -> pa.Array:
+    return pa.array([value is not None and value in wanted for value in array.to_pylist()], pa.bool_())
+
+
+def _named(masks: Dict[str, pa.Array], rows: int) -> pa.Array:
+    flags = [(name, mask.to_pylist()) for name, mask in masks.items()]
+    named = [[name for name, of_rows in flags if of_rows[row]] or None for row in range(rows)]
+    return pa.array(named, pa.list_(pa.string()))

@@ -1,0 +1,103 @@
+"""Takes the writer schema from the first bytes of an Avro container, and tells a corrupt head from one that was cut."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Dict
+
+import fastavro
+
+from sluice.config.limits import DEFAULTS, Limits
+from sluice.errors import EmptyObject, SluiceError
+from sluice.schema.limits import check_schema
+
+MAGIC = b"Obj\x01"
+CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
+# "Object Container Files" of the Avro specification 1.11; fastavro's own copy is not part of what it exports.
+HEADER_SCHEMA: Dict[str, Any] = {
+    "type": "record",
+    "name": "org.apache.avro.file.Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
+    ],
+}
+
+
+class NotAvro(SluiceError):
+    """The object does not begin as an Avro container file; facts: `begins`, the first bytes in hexadecimal."""
+
+    code = "not_avro"
+    next_step = "Configure the connector's format, or let the table's rule leave these keys out"
+
+
+class CorruptObject(SluiceError):
+    """An Avro container whose header can't be read, however much of it there is."""
+
+    code = "corrupt_object"
+    next_step = "Have the writer put the object again"
+
+
+class HeaderCut(SluiceError):
+    """The header is longer than the bytes at hand: read more."""
+
+    code = "header_cut"
+    retriable = True
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first bytes of an object, or the last; `whole` says that there are no more."""
+
+    data: bytes
+    whole: bool
+
+
+@dataclass(frozen=True)
+class AvroHeader:
+    """What an Avro container says about itself: the writer schema as it was written, and the codec of its blocks."""
+
+    schema: Any
+    codec: str
+
+
+def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
+    """Read the header. Raises EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, or HeaderCut when more bytes may help."""
+    data = head.data
+    if head.whole and not data:
+        raise EmptyObject("The object has no bytes")
+    if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
+        raise NotAvro("The object is not an Avro container file", begins=data[:16].hex())
+    try:
+        header = fastavro.schemaless_reader(io.BytesIO(data), HEADER_SCHEMA, None)
+    except (EOFError, IndexError) as error:  # both mean: past the end, by truth or by a damaged length
+        if head.whole:
+            raise CorruptObject("The Avro header ends early", bytes=len(data)) from error
+        raise HeaderCut("The Avro header is longer than what was read", bytes=len(data)) from error
+    except (ValueError, OverflowError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
+        raise CorruptObject("The Avro header is damaged", cause=str(error)[:200]) from error
+    return _described(header["meta"], limits)
+
+
+def _described(meta: Dict[str, bytes], limits: Limits) -> AvroHeader:
+    if "avro.schema" not in meta:
+        raise CorruptObject("The Avro header names no schema")
+    try:
+        schema = json.loads(meta["avro.schema"])
+        _check_once(meta["avro.schema"], limits)
+        codec = meta.get("avro.codec", b"null").decode("ascii")
+    except (ValueError, RecursionError) as error:
+        raise CorruptObject("The Avro header's schema is not JSON", cause=str(error)[:200]) from error
+    if codec not in CODECS:
+        raise CorruptObject("The object's blocks are compressed by a codec that is not Avro's", codec=codec[:40])
+    return AvroHeader(schema, codec)
+
+
+@lru_cache(maxsize=256)
+def _check_once(schema: bytes, limits: Limits) -> None:
+    """A topic's objects bring one schema over and over."""
+    check_schema(json.loads(schema), limits)

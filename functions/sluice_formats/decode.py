@@ -1,0 +1,223 @@
+"""Decodes one object's bytes, of any format, into Arrow batches: the whole object, or an error that says why not.
+
+What a decoded object says of its place in Kafka and in its source's log, gathered chunk by chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sluice.admission.routing import AVRO, JSON, LAST, PARQUET, classify, first_offset
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import RowError, row_error
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.log_restart import SeenObject
+from sluice.changes.position import MYSQL, OFFSET_ONLY, binlog_base
+from sluice.config.limits import Limits
+from sluice.errors import ExpansionLimit, SluiceError
+from sluice.schema.avro import ENVELOPE, WriterSchema
+from sluice_formats.arrow_batches import position_of, record_batch
+from sluice_formats.avro import avro_records
+from sluice_formats.json_records import json_records
+from sluice_formats.parquet_records import parquet_records
+from sluice_formats.read_plan import ReaderPlan
+from sluice_formats.records import BadRow, Record, Records, sound_batch
+
+_READERS: Dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
+    AVRO: lambda body, item, plan: avro_records(body, plan.limits),
+    PARQUET: lambda body, item, plan: parquet_records(body, plan.limits),
+    JSON: lambda body, item, plan: json_records(body, plan.inferred.get(item.id.hash), plan.limits),
+}
+
+
+class UnsupportedFormat(SluiceError):
+    """An object in a format that this release doesn't read."""
+
+    code = "unsupported_format"
+    next_step = "Let the connector write Avro, JSON or Parquet"
+
+
+class UnreadableObject(SluiceError):
+    """An object that a reader stumbles over in a way that nobody has thought of; facts: `cause`."""
+
+    code = "unreadable_object"
+    next_step = "Have the writer put the object again, or `sluice quarantine retry` with a release that reads it; tell its maintainers the cause"
+
+
+T = TypeVar("T")
+# What is the worker's or the store's trouble, and may be another the next time.
+_NOT_THE_OBJECTS = (SluiceError, MemoryError, ImportError, OSError)
+
+
+def read_or_refused(read: Callable[[], T]) -> T:
+    """What `read` makes of an object's bytes. Raises a SluiceError whatever goes wrong in it: the same bytes would fail a task each time,
+    and with it all that came with them."""
+    try:
+        return read()
+    except _NOT_THE_OBJECTS:
+        raise
+    except Exception as error:
+        raise UnreadableObject("The object can't be read", cause=repr(error)[:500]) from error
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One object's records in order: those that can be merged as Arrow batches, and the others with their reasons.
+
+    `seen` is the object's place in Kafka and in its source's log.
+    """
+
+    batches: List[pa.RecordBatch]
+    rows: List[RowError]
+    seen: SeenObject
+
+
+def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
+    """Every record of the object. Raises a SluiceError, the same at every attempt, if the object can't be read to its end.
+
+    A record that can't be merged costs itself, up to the plan's limit of such rows.
+    """
+    return read_or_refused(lambda: _decoded(body, item, plan))
+
+
+def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
+    reader = _READERS.get(item.format)
+    if reader is None:
+        raise UnsupportedFormat(f"The object is {item.format}", format=item.format)
+    records = reader(body, item, plan)
+    named = _first_offset(item, records)
+    offset = named or 0
+    view = ObjectView(item, named)
+    batches: List[pa.RecordBatch] = []
+    rows: List[RowError] = []
+    first = decoded_bytes = 0
+    for chunk in records.chunks:
+        make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
+        batch, bad = sound_batch(
+            chunk.records,
+            range(first, first + len(chunk.records)),
+            make,
+            limit=plan.limits.quarantined_rows,
+            before=len(rows),
+        )
+        rows += [_row_error(row, offset, chunk.writer, plan) for row in bad]
+        first += len(chunk.records)
+        view.take(chunk.records, chunk.writer, batch)
+        if batch is not None:
+            batches.append(batch)
+            decoded_bytes += batch.nbytes
+        _within_limits(first, decoded_bytes, plan.limits)
+    return Decoded(batches, rows, view.seen(first))
+
+
+def _made(
+    records: Sequence[Dict[str, Any]],
+    numbers: Sequence[int],
+    *,
+    writer: WriterSchema,
+    first_offset: int,
+    item: ManifestObject,
+    plan: ReaderPlan,
+) -> pa.RecordBatch:
+    return record_batch(records, numbers=numbers, first_offset=first_offset, writer=writer, item=item, plan=plan)
+
+
+def _row_error(row: BadRow, offset: int, writer: WriterSchema, plan: ReaderPlan) -> RowError:
+    position = (
+        None
+        if isinstance(row.value, bytes)
+        else position_of(row.value, offset=offset + row.record, writer=writer, plan=plan)
+    )
+    return row_error(row.record, row.error, row.value, offset=offset + row.record, position=position)
+
+
+def _within_limits(rows: int, decoded_bytes: int, limits: Limits) -> None:
+    if rows > limits.object_rows:
+        raise ExpansionLimit(
+            f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records"
+        )
+    if decoded_bytes > limits.decoded_bytes:
+        raise ExpansionLimit(
+            f"The object's rows take more than {limits.decoded_bytes:,} bytes", limit=limits.decoded_bytes, unit="bytes"
+        )
+
+
+def _first_offset(item: ManifestObject, records: Records) -> Optional[int]:
+    """The offset of the first record, None where the name tells none. A name that tells the last one is counted back from, so the records are counted first."""
+    route = classify(item.key, item.size)
+    if route.offset_is == LAST:
+        return first_offset(route, records.count())
+    return item.offset
+
+
+_SERVER_IDS = ("server_id", "__server_id", "__source_server_id")
+MOST_NAMES = 16  # of binlogs and of servers that one object tells
+
+
+class ObjectView:
+    """One object's. `offset` is the Kafka offset of its first record, None where its name tells none."""
+
+    def __init__(self, item: ManifestObject, offset: Optional[int]) -> None:
+        self._item = item
+        self._offset = offset
+        self._kind = OFFSET_ONLY
+        self._highest: Optional[str] = None
+        self._newest: Optional[int] = None
+        self._logs: Set[str] = set()
+        self._servers: Set[str] = set()
+
+    def take(self, records: Sequence[Record], writer: WriterSchema, batch: Optional[pa.RecordBatch]) -> None:
+        """One chunk of it, and the batch of those records that can be merged."""
+        if batch is None or self._offset is None:
+            return
+        self._kind = writer.meta.position.kind
+        highest = pc.max(batch.column(batch.schema.get_field_index(hidden.POSITION))).as_py()
+        newest = (
+            pc.max(batch.column(batch.schema.get_field_index(hidden.SOURCE_TS_MS))).as_py()
+            if _of_source(writer)
+            else None
+        )
+        self._highest = max(filter(None, (self._highest, highest)), default=None)
+        self._newest = max((each for each in (self._newest, newest) if each is not None), default=None)
+        if self._kind == MYSQL:
+            self._take_server([record for record in records if isinstance(record, dict)], writer)
+
+    def seen(self, records: int) -> SeenObject:
+        """The whole, of so many records."""
+        item, offset = self._item, self._offset
+        partition = item.kafka_partition if offset is not None else None
+        first = offset or 0
+        return SeenObject(
+            item.id.hash,
+            item.key,
+            partition,
+            first,
+            first + max(records - 1, 0),
+            self._kind,
+            self._highest,
+            self._newest,
+            tuple(sorted(self._logs)[:MOST_NAMES]),
+            tuple(sorted(self._servers)[:MOST_NAMES]),
+        )
+
+    def _take_server(self, records: List[Dict[str, Any]], writer: WriterSchema) -> None:
+        sources: Sequence[Any] = [record.get("source") for record in records] if writer.shape == ENVELOPE else records
+        file = writer.meta.position.names[0]
+        found = [source for source in sources if isinstance(source, dict)]
+        names = {name for name in (source.get(file) for source in found) if isinstance(name, str)}
+        self._logs.update(binlog_base(name)[:200] for name in names if "." in name)
+        for id_name in _SERVER_IDS:
+            # 0 is what a snapshot's rows have: they were read from no log.
+            numbers = {number for number in (source.get(id_name) for source in found) if isinstance(number, (int, str))}
+            self._servers.update(str(number)[:40] for number in numbers if number)
+
+
+def _of_source(writer: WriterSchema) -> bool:
+    """Whether its time is the source's: under a bare prefix it is the connector's own clock, which is later for what comes again."""
+    name = writer.meta.source_ts_ms
+    return name is not None and (writer.shape == ENVELOPE or name.endswith("source_ts_ms"))

@@ -1,0 +1,214 @@
+"""Newline-delimited JSON: the records of an object with the schema that each brings along, if it does."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
+
+from sluice.config.limits import DEFAULTS, Limits
+from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
+from sluice.schema.limits import LISTS
+from sluice_formats.json_schema import avro_form
+from sluice_formats.json_text import DamagedJson, parse, parse_prefix
+
+_BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+_BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
+MAX_SCHEMAS = 64  # of one object: a schema changes seldom
+_OTHERS = (
+    (b"Obj\x01", "an Avro container"),
+    (b"PAR1", "Parquet"),
+    (b"PK", "a zip archive"),
+    (b"(\xb5/\xfd", "zstd"),
+    (b"BZh", "bzip2"),
+)
+
+
+class NotJsonLines(SluiceError):
+    """An object that isn't one JSON object per line; facts: `record` (from 0), `begins`."""
+
+    code = "not_json_lines"
+    next_step = "Let the connector write newline-delimited JSON, each record an object"
+
+
+class TooManySchemas(SluiceError):
+    """An object whose records carry more schemas than any source has changes; facts: none."""
+
+    code = "too_many_schemas"
+    next_step = "Let the connector write one table's changes to a topic"
+
+
+class Wrapped:
+    """Records in Connect's wrapper {"schema": ..., "payload": ...}: reads a schema once, however many records repeat it."""
+
+    def __init__(self) -> None:
+        self._prefix: Optional[str] = None
+        self._schemas: Dict[str, Mapping[str, Any]] = {}
+        self._schema: Mapping[str, Any] = {}
+
+    def read(self, line: str, record: int) -> Tuple[Mapping[str, Any], Dict[str, Any]]:
+        """The record's schema (Connect's, the same object for the same text) and its payload. Raises DamagedJson, NotJsonLines and TooManySchemas."""
+        if self._prefix is not None and line.startswith(self._prefix):
+            payload, end = parse_prefix(line, len(self._prefix))
+            if line[end:].strip() == "}":
+                return self._schema, self._object(payload, record)
+        found = parse(line)
+        if not is_wrapped(found):
+            raise NotJsonLines(
+                "Some records of the object have Connect's schema wrapper and some have not", record=record
+            )
+        self._take(line, found["schema"])
+        return self._schema, self._object(found["payload"], record)
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema of the last record."""
+        return self._schema
+
+    def _take(self, line: str, schema: Mapping[str, Any]) -> None:
+        text = repr(schema)
+        if len(self._schemas) >= MAX_SCHEMAS and text not in self._schemas:
+            raise TooManySchemas(f"The object's records have more than {MAX_SCHEMAS} different schemas")
+        self._schema = self._schemas.setdefault(text, schema)
+        found = _schema_part(line)
+        self._prefix = line[: found[1]] if found is not None else None
+
+    def _object(self, payload: Any, record: int) -> Dict[str, Any]:
+        if not isinstance(payload, dict):
+            raise NotJsonLines("A record's payload is no object", record=record)
+        return payload
+
+
+def is_wrapped(value: Any) -> bool:
+    """Whether a parsed record is Connect's wrapper with a schema in it."""
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"schema", "payload"}
+        and isinstance(value["schema"], dict)
+        and isinstance(value["schema"].get("type"), str)
+    )
+
+
+def _without_null_schema(value: Any) -> Any:
+    """Connect's wrapper around a value without a schema is {"schema": null, "payload": ...}: the value itself."""
+    if (
+        isinstance(value, dict)
+        and value.keys() == {"schema", "payload"}
+        and value["schema"] is None
+        and isinstance(value["payload"], dict)
+    ):
+        return value["payload"]
+    return value
+
+
+def lines(text: bytes) -> Iterator[bytes]:
+    """The lines that hold something. Raises NotJsonLines for what is another format by its first byte."""
+    if text.startswith(codecs.BOM_UTF8):
+        text = text[len(codecs.BOM_UTF8) :]
+    _check_begin(text)
+    begin = 0
+    while begin < len(text):
+        end = text.find(b"\n", begin)
+        end = len(text) if end < 0 else end
+        line = text[begin:end].strip(b" \t\r")
+        begin = end + 1
+        if line:
+            yield line
+
+
+class Line(NamedTuple):
+    """One record: its Connect schema (None where it carries none), and its fields or why there are none."""
+
+    schema: Optional[Mapping[str, Any]]
+    value: Union[Dict[str, Any], SluiceError]
+    content: bytes
+
+
+def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
+    """Every record of an object. One that can't be read is an error in its place; the first sound one says whether they are wrapped.
+
+    So is one that is longer than a block may be, or has more fields than a schema may. Raises NotJsonLines and TooManySchemas for what concerns the object as a whole.
+    """
+    wrapped: Optional[Wrapped] = None
+    first = True
+    for number, content in enumerate(lines(text)):
+        schema: Optional[Mapping[str, Any]] = None
+        try:
+            _within(len(content), limits.block_bytes // LISTS, number)  # any of it may be lists
+            line = content.decode("utf-8")
+            if wrapped is not None:
+                schema, value = wrapped.read(line, number)
+            else:
+                value = _without_null_schema(parse(line))
+                if first and is_wrapped(value):
+                    wrapped = Wrapped()
+                    schema, value = wrapped.read(line, number)
+                elif not isinstance(value, dict) or is_wrapped(value):
+                    raise NotJsonLines(
+                        "The record is no JSON object, or has a schema where others have none", record=number
+                    )
+            _no_wider(value, limits.schema_columns, number)
+        except (DamagedJson, NotJsonLines, ExpansionLimit, SchemaTooComplex, UnicodeDecodeError) as error:
+            broken = (
+                error
+                if isinstance(error, SluiceError)
+                else NotJsonLines("The record is not UTF-8", record=number, cause=str(error)[:100])
+            )
+            yield Line(wrapped.schema if wrapped is not None else None, broken, content)
+            continue
+        first = False
+        yield Line(schema, value, content)
+
+
+def _within(length: int, limit: int, number: int) -> None:
+    if length > limit:
+        raise ExpansionLimit(f"The record is longer than {limit:,} bytes", limit=limit, unit="bytes", record=number)
+
+
+def _no_wider(value: Dict[str, Any], limit: int, number: int) -> None:
+    """Of a record, and of an envelope's sides."""
+    for each in (value, *(member for member in value.values() if isinstance(member, dict))):
+        if len(each) > limit:
+            raise SchemaTooComplex(
+                f"The record has more than {limit:,} fields", limit=limit, what="fields", record=number
+            )
+
+
+def schema_in_head(head: bytes, whole: bool) -> Optional[Dict[str, Any]]:
+    """The writer schema (Avro form) that the first bytes of an object tell, None when its records carry none or it is longer.
+
+    Raises NotJsonLines for what can't be JSON records, and UnusableSchema. A first record that is damaged tells nothing.
+    """
+    begin = head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head
+    _check_begin(begin)
+    line, newline, _ = begin.lstrip(b" \t\r\n").partition(b"\n")
+    text = line.decode("utf-8", errors="ignore")  # the last character may be cut
+    if newline or whole:
+        if not line:
+            raise NotJsonLines("The object holds no record", empty=not head)
+        for found in records(line):
+            return None if found.schema is None else avro_form(found.schema)
+    try:
+        found = _schema_part(text)
+    except DamagedJson:  # it goes on behind the head
+        return None
+    return avro_form(found[0]) if found is not None and isinstance(found[0], dict) else None
+
+
+def _schema_part(text: str) -> Optional[Tuple[Any, int]]:
+    """The schema of a wrapper that begins with it, as Connect's converter writes it, and where its payload begins."""
+    begins = _BEGIN.match(text)
+    if begins is None:
+        return None
+    schema, end = parse_prefix(text, begins.end())
+    between = _BETWEEN.match(text, end)
+    return (schema, between.end()) if between is not None else None
+
+
+def _check_begin(text: bytes) -> None:
+    first = text.lstrip(b" \t\r\n")[:1]
+    if first and first != b"{":
+        looks = next((name for begins, name in _OTHERS if text.startswith(begins)), "something else")
+        raise NotJsonLines(
+            f"The object does not begin as a JSON object but as {looks}", begins=text[:16].hex(), record=0
+        )

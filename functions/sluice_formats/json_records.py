@@ -1,0 +1,276 @@
+"""Reads the records of newline-delimited JSON, and finds out which schemas they have.
+
+Gives JSON values the form that Avro would have decoded: bytes for base64 and decimals, days for dates, floats for numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from decimal import Decimal
+from functools import lru_cache
+from itertools import groupby, islice
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from sluice.config import placeholders as unavailable
+from sluice.config.limits import Limits
+from sluice.errors import EmptyObject, SluiceError
+from sluice.schema.avro import NamedTypes, WriterSchema, read_writer_schema
+from sluice.schema.values import days_of
+from sluice_formats import json_lines
+from sluice_formats.json_schema import BASE64, JSON_TEXT, METADATA, NUMBER_TEXT, Inference, avro_form
+from sluice_formats.json_text import DamagedJson, to_text, unpacked
+from sluice_formats.records import BrokenRecord, Chunk, Record, Records, UndecodableValue, most_rows
+
+
+class SchemaNotInferred(SluiceError):
+    """Records without a schema whose schema was not inferred before they were read: a mistake of the program."""
+
+    code = "schema_not_inferred"
+
+
+def json_records(body: bytes, inferred: Optional[str], limits: Limits) -> Records:
+    """The object's records. `inferred` is the schema (Avro form, as JSON) of records that carry none.
+
+    A record that can't be read, or whose values aren't what its schema says, is broken in its place. Raises DamagedGzip,
+    ExpansionLimit, NotJsonLines, TooManySchemas, UnusableSchema or UnsupportedType.
+    """
+    text = unpacked(body, limits.decoded_bytes)
+    return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits))
+
+
+def json_schemas(
+    body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT
+) -> Tuple[List[Dict[str, Any]], bool]:
+    """The different schemas of an object's records in Avro form, and whether they had to be inferred.
+
+    `types` are the table's `json_types`. Broken records say nothing, unless all are. Raises as `json_records` does, EmptyObject and Incompatible.
+    """
+    if not body:
+        raise EmptyObject("The object has no bytes")
+    text = unpacked(body, limits.decoded_bytes)
+    inference: Optional[Inference] = None
+    carried: Dict[int, Mapping[str, Any]] = {}
+    broken: Optional[SluiceError] = None
+    for schema, value, _ in json_lines.records(text, limits):
+        if isinstance(value, SluiceError):
+            broken = broken or value
+        elif schema is None:
+            inference = inference or Inference(types, unavailable.placeholders(unavailable_value).texts)
+            inference.add(value)
+        else:
+            carried[id(schema)] = schema
+    if inference is not None:
+        return [inference.schema()], True
+    if not carried:
+        raise broken or json_lines.NotJsonLines("The object holds no record", bytes=len(body))
+    return [avro_form(schema) for schema in carried.values()], False
+
+
+def _chunks(text: bytes, inferred: Optional[str], limits: Limits) -> Iterator[Chunk]:
+    number = 0
+    early: List[BrokenRecord] = []  # broken records before the first that brings a schema: they go with it
+    forms: Dict[int, Tuple[Any, WriterSchema, RecordForm]] = {}
+    for _, group in groupby(json_lines.records(text, limits), lambda line: id(line.schema)):
+        most = 1  # until the first record has told how many columns there are
+        while True:
+            taken = list(islice(group, most))
+            if not taken:
+                break
+            schema = taken[0].schema
+            if schema is None and inferred is None and all(isinstance(line.value, SluiceError) for line in taken):
+                early += [_broken(line, line.value) for line in taken if isinstance(line.value, SluiceError)]
+                number += len(taken)
+                continue
+            if id(schema) not in forms:
+                forms[id(schema)] = (schema, *_form(schema, inferred))
+            _, writer, form = forms[id(schema)]
+            if most == 1:
+                most = most_rows(len(writer.row.columns))
+                taken += islice(group, most - 1)
+            yield Chunk(writer, early + [_record(line, form, number + at) for at, line in enumerate(taken)])
+            early = []
+            number += len(taken)
+    if early:
+        raise early[0].error
+
+
+def _record(line: json_lines.Line, form: RecordForm, number: int) -> Record:
+    if isinstance(line.value, SluiceError):
+        return _broken(line, line.value)
+    try:
+        return form.convert(line.value, number)
+    except UndecodableValue as error:
+        return _broken(line, error)
+
+
+def _broken(line: json_lines.Line, error: SluiceError) -> BrokenRecord:
+    return BrokenRecord(line.content, error)
+
+
+def _form(schema: Optional[Mapping[str, Any]], inferred: Optional[str]) -> Tuple[WriterSchema, RecordForm]:
+    if schema is None and inferred is None:
+        raise SchemaNotInferred("The records carry no schema, and none was inferred")
+    return _understood(json.dumps(avro_form(schema), sort_keys=True) if schema is not None else inferred or "")
+
+
+@lru_cache(maxsize=256)
+def _understood(text: str) -> Tuple[WriterSchema, RecordForm]:
+    schema = json.loads(text)
+    return read_writer_schema(schema), RecordForm(schema)
+
+
+_Convert = Callable[[Any], Any]
+_DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 would not end
+
+
+class RecordForm:
+    """Converts the records of one schema (Avro form), in place."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._types = NamedTypes(schema)
+        self._names = frozenset(field["name"] for field in schema["fields"])
+        self._absent: Dict[str, Any] = dict.fromkeys(self._names)
+        self._conversions: List[Tuple[str, _Convert]] = self._of_fields(schema["fields"])
+
+    def convert(self, record: Dict[str, Any], number: int) -> Dict[str, Any]:
+        """The record with every field of the schema. Raises UndecodableValue naming column and record."""
+        name = ""
+        try:
+            for name, convert in self._conversions:
+                value = record.get(name)
+                if value is not None:
+                    record[name] = convert(value)
+        except (DamagedJson, ValueError, TypeError, ArithmeticError, AttributeError) as error:
+            raise UndecodableValue(
+                f"Column {name[:100]} holds a value that is not what its schema says",
+                column=name[:100],
+                record=number,
+                cause=str(error)[:200],
+            ) from error
+        return record if self._names <= record.keys() else {**self._absent, **record}
+
+    def _of_fields(self, fields: List[Mapping[str, Any]]) -> List[Tuple[str, _Convert]]:
+        made = ((field["name"], self._of(field["type"], field["name"])) for field in fields)
+        return [(name, convert) for name, convert in made if convert is not None]
+
+    def _of(self, written: Any, name: str) -> Optional[_Convert]:
+        avro, _ = self._types.non_null(written, name)
+        base = avro["type"]
+        if base == "bytes":
+            return _decimal(avro) if avro.get("logicalType") == "decimal" else _octets
+        if base in ("float", "double"):
+            return _float
+        if base in ("int", "long"):
+            return _days if avro.get("connect.name") in _DATES else _integer
+        if base == "boolean":
+            return _boolean
+        if avro.get("connect.name") == METADATA:
+            return None
+        if base == "string":
+            return _text if avro.get("connect.name") in (JSON_TEXT, NUMBER_TEXT) else _string
+        if base == "array":
+            return self._list(avro, name)
+        if base == "map":
+            inner = self._of(avro["values"], name)
+            return lambda value: {
+                key: None if item is None else inner(item) if inner else item for key, item in value.items()
+            }
+        if base == "record":
+            return self._record(avro)
+        return None
+
+    def _list(self, avro: Mapping[str, Any], name: str) -> _Convert:
+        inner = self._of(avro["items"], name)
+
+        def convert(value: Any) -> List[Any]:
+            if not isinstance(value, list):
+                raise TypeError("not an array")
+            return [None if item is None else inner(item) if inner else item for item in value]
+
+        return convert
+
+    def _record(self, avro: Mapping[str, Any]) -> _Convert:
+        conversions = self._of_fields(avro["fields"])
+        absent = dict.fromkeys(field["name"] for field in avro["fields"])
+
+        def convert(value: Any) -> Dict[str, Any]:
+            if isinstance(value, list) and len(value) == len(absent):
+                value = dict(zip(absent, value))  # a pair of a map whose keys aren't text
+            if not isinstance(value, dict):
+                raise TypeError("not an object")
+            made = {**absent, **value}
+            for name, of in conversions:
+                if made[name] is not None:
+                    made[name] = of(made[name])
+            return made
+
+        return convert
+
+
+def _octets(value: Any) -> bytes:
+    return base64.b64decode(value, validate=True)
+
+
+def _decimal(avro: Mapping[str, Any]) -> _Convert:
+    """Unscaled bytes: base64 as Connect writes them by default, or a number (`json.decimal.format` NUMERIC, or declared)."""
+    scale = avro.get("scale", 0)
+    as_bytes = "connect.name" in avro or avro.get(BASE64, False)
+
+    def convert(value: Any) -> bytes:
+        if as_bytes and type(value) is str:
+            return _octets(value)
+        if type(value) is bool:
+            raise TypeError("not a number")
+        number = Decimal(value)
+        sign, digits, exponent = number.as_tuple()
+        if not isinstance(exponent, int) or abs(exponent) > MAX_EXPONENT:
+            raise ValueError("not a number that a decimal holds")
+        places = exponent + scale
+        unscaled = int("".join(map(str, digits)))
+        if places < 0:
+            unscaled, rest = divmod(unscaled, 10**-places)
+            if rest:
+                raise ValueError(f"more than {scale} digits behind the point")
+        else:
+            unscaled *= 10**places
+        unscaled = -unscaled if sign else unscaled
+        return unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    """Jackson writes NaN and the infinities as text."""
+    if type(value) is bool:
+        raise TypeError("not a number")
+    return float(value)
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError("not a whole number")
+    return value
+
+
+def _days(value: Any) -> int:
+    """Days since 1970, or a day as ISO 8601 writes it."""
+    return _integer(value) if type(value) is not str else days_of(value)
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError("neither true nor false")
+    return value
+
+
+def _string(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError("not text")
+    return value
+
+
+def _text(value: Any) -> str:
+    """Text as it is, numbers with a fraction included (NumberText); everything else as the JSON it was."""
+    return value if isinstance(value, str) else to_text(value)

@@ -1,0 +1,158 @@
+"""Parses JSON without losing a digit, and writes what was parsed as text again.
+
+Unpacks gzip within bounds: whole members of an object, or as much as the first bytes of one hold.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from typing import Any, List, Tuple
+
+from sluice.errors import ExpansionLimit, SluiceError
+
+MAX_DEPTH = 100  # objects in arrays in objects: far more than a row has, and far less than the interpreter's stack
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class DamagedJson(SluiceError):
+    """Text that is not JSON, or JSON that can't be kept: too deep, or with half of a surrogate pair."""
+
+    code = "damaged_json"
+    next_step = "Have the writer put the object again"
+
+
+class NumberText(str):
+    """A number with a fraction or an exponent (or NaN, Infinity), as it was written: no binary float holds them all."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(parse_float=NumberText, parse_constant=NumberText)
+
+
+def parse(text: str) -> Any:
+    """The value of a JSON text; numbers with a fraction are NumberText. Raises DamagedJson."""
+    try:
+        value = _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedJson("The text is not JSON", cause=str(error)[:200]) from error
+    if _SURROGATE.search(text):
+        _encodable(value)
+    return value
+
+
+def parse_prefix(text: str, at: int) -> Tuple[Any, int]:
+    """The value that begins at a place of the text, and where it ends. Raises DamagedJson, also for a value that is cut."""
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError) as error:
+        raise DamagedJson("The text is not JSON", cause=str(error)[:200]) from error
+    if _SURROGATE.search(text, at):
+        _encodable(value)
+    return value, end
+
+
+def to_text(value: Any) -> str:
+    """Compact JSON of a parsed value, its numbers as they were written. Raises DamagedJson for what is too deep."""
+    parts: List[str] = []
+    _write(value, parts, 0)
+    return "".join(parts)
+
+
+def _write(value: Any, parts: List[str], depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise DamagedJson(f"A value nests more than {MAX_DEPTH} deep")
+    if isinstance(value, NumberText):
+        # JSON has no literal for these; as text they are what Jackson writes.
+        parts.append(value if value[-1].isdigit() else f'"{value}"')
+    elif isinstance(value, dict):
+        between = "{"
+        for name, member in value.items():
+            parts.append(f"{between}{json.dumps(name, ensure_ascii=False)}:")
+            _write(member, parts, depth + 1)
+            between = ","
+        parts.append("}" if value else "{}")
+    elif isinstance(value, list):
+        between = "["
+        for member in value:
+            parts.append(between)
+            _write(member, parts, depth + 1)
+            between = ","
+        parts.append("]" if value else "[]")
+    else:
+        parts.append(json.dumps(value, ensure_ascii=False))
+
+
+def _encodable(value: Any) -> None:
+    """Half a surrogate pair is no character: no column of text can hold it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise DamagedJson("A text holds half of a surrogate pair") from error
+
+
+MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
+_PIECE = 8 * 1024
+_WINDOW = 31  # zlib: a gzip wrapper and the largest window
+
+
+class DamagedGzip(SluiceError):
+    """Bytes that begin as gzip and don't go on or end as gzip; facts: `bytes`."""
+
+    code = "damaged_gzip"
+    next_step = "Have the writer put the object again"
+
+
+def unpacked(data: bytes, limit: int) -> bytes:
+    """The content of all members, or the data themselves when they aren't gzip. Raises DamagedGzip and ExpansionLimit."""
+    if not data.startswith(MAGIC):
+        return data
+    parts: List[bytes] = []
+    room = limit
+    at = 0
+    member: Any = None
+    while at < len(data):
+        piece = data[
+            at : at + _PIECE
+        ]  # what lies behind a member's end is copied: a little of it, however many members there are
+        if member is None:
+            padding = len(piece) - len(piece.lstrip(b"\x00"))  # gzip files may be padded with zeros
+            if padding:
+                at += padding
+                continue
+            member = zlib.decompressobj(_WINDOW)
+        try:
+            part = member.decompress(piece, room + 1)
+        except zlib.error as error:
+            raise DamagedGzip(
+                "The object's gzip can't be unpacked", bytes=len(data) - at, cause=str(error)[:200]
+            ) from error
+        room -= len(part)
+        if room < 0:
+            raise ExpansionLimit(f"The object unpacks to more than {limit:,} bytes", limit=limit, unit="bytes")
+        parts.append(part)
+        at += len(piece) - len(member.unused_data)
+        if member.eof:
+            member = None
+    if member is not None:
+        raise DamagedGzip("The object's gzip ends early", bytes=len(data))
+    return b"".join(parts)
+
+
+def unpacked_head(data: bytes, limit: int) -> bytes:
+    """At most `limit` bytes of what the first bytes of an object hold, unpacked when they are gzip. Raises DamagedGzip."""
+    if not data.startswith(MAGIC):
+        return data[:limit]
+    try:
+        while True:
+            member = zlib.decompressobj(_WINDOW)
+            head = member.decompress(data, limit)
+            data = member.unused_data
+            if head or not data.startswith(
+                MAGIC
+            ):  # what a writer has flushed before it wrote anything is a member without content
+                return head
+    except zlib.error as error:
+        raise DamagedGzip("The object's gzip can't be unpacked", bytes=len(data), cause=str(error)[:200]) from error

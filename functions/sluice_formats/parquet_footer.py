@@ -1,0 +1,366 @@
+"""Reads the footer of a Parquet file from its last bytes: rows, size, and the writer schema in Avro form.
+
+Decodes Thrift's compact protocol into plain values: structs as {field id: value}, within bounds.
+
+Parquet's own schema in the Avro form in which every writer schema is understood.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from sluice.errors import SluiceError, UnusableSchema
+from sluice_formats.json_schema import JSON_TEXT
+
+MAGIC, ENCRYPTED = b"PAR1", b"PARE"
+TAIL_BYTES = 8  # the footer's length and the magic
+MAX_FOOTER_BYTES = 4 * 1024**2
+# What the sinks' Parquet writer (parquet-avro, AvroWriteSupport) leaves of the schema that it wrote with; the second is its older name.
+_AVRO_KEYS = (b"parquet.avro.schema", b"avro.schema")
+_UNREADABLE_CODECS = {3: "LZO"}
+# parquet.thrift: of the enumerations Type and Encoding.
+_BYTE_ARRAY = 6
+_DICTIONARIES, _DELTA_BYTE_ARRAY = (2, 8), 7
+
+
+class NotParquet(SluiceError):
+    """The object doesn't end as a Parquet file; facts: `ends`, the last bytes in hexadecimal."""
+
+    code = "not_parquet"
+    next_step = "Configure the connector's format, or let the table's rule leave these keys out"
+
+
+class DamagedParquet(SluiceError):
+    """A Parquet file whose footer or data can't be read."""
+
+    code = "damaged_parquet"
+    next_step = "Have the writer put the object again"
+
+
+class UnsupportedParquet(SluiceError):
+    """A Parquet file that is sound and can't be read here: encrypted, a codec that nothing here has, a footer too long."""
+
+    code = "unsupported_parquet"
+    next_step = "Let the connector write Parquet with snappy, gzip or zstd, unencrypted, in smaller objects"
+
+
+@dataclass(frozen=True)
+class ColumnChunk:
+    """One column of one row group: its path, how many values it has, its bytes without compression, and how they are encoded."""
+
+    path: str
+    values: int
+    unpacked_bytes: int
+    by_reference: bool  # texts or bytes in a dictionary: a value stands once, however often it comes
+    shared_prefixes: bool
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What a file says of itself. `schema` is the writer's, `unpacked_bytes` what its columns come to without compression."""
+
+    schema: Mapping[str, Any]
+    rows: int
+    unpacked_bytes: int
+    chunks: Tuple[ColumnChunk, ...] = ()
+
+
+def footer_bytes(tail: bytes, whole: bool) -> int:
+    """How many of the last bytes hold footer and tail. Raises NotParquet, UnsupportedParquet."""
+    if tail.endswith(ENCRYPTED) and len(tail) >= TAIL_BYTES:
+        raise UnsupportedParquet("The Parquet file is encrypted")
+    if not tail.endswith(MAGIC) or whole and (not tail.startswith(MAGIC) or len(tail) < len(MAGIC) + TAIL_BYTES):
+        raise NotParquet("The object is not a Parquet file", ends=tail[-16:].hex(), empty=not tail)
+    length = int.from_bytes(tail[-TAIL_BYTES : -len(MAGIC)], "little") + TAIL_BYTES
+    if length > MAX_FOOTER_BYTES:
+        raise UnsupportedParquet(f"The Parquet footer is longer than {MAX_FOOTER_BYTES} bytes", bytes=length)
+    if whole and length > len(tail) - len(MAGIC):
+        raise DamagedParquet("The Parquet footer is longer than the file", bytes=length)
+    return length
+
+
+def read_footer(tail: bytes, whole: bool) -> Footer:
+    """Read a footer that lies within `tail`. Raises what `footer_bytes` raises, DamagedParquet and UnusableSchema."""
+    length = footer_bytes(tail, whole)
+    try:
+        found = decode_struct(tail[-length:-TAIL_BYTES])
+        groups: List[Mapping[int, Any]] = found.get(4, [])
+        for group in groups:
+            for chunk in group[1]:
+                if chunk[3][4] in _UNREADABLE_CODECS:
+                    raise UnsupportedParquet(f"The Parquet file is compressed by {_UNREADABLE_CODECS[chunk[3][4]]}")
+        schema = _written(found.get(5)) or avro_form(found[2])
+        chunks = tuple(_chunk(chunk[3]) for group in groups for chunk in group[1])
+        return Footer(schema, int(found[3]), sum(int(group[2]) for group in groups), chunks)
+    except (DamagedThrift, KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise DamagedParquet("The Parquet footer can't be read", cause=repr(error)[:200]) from error
+
+
+def _chunk(told: Mapping[int, Any]) -> ColumnChunk:
+    """Of a ColumnMetaData. pyarrow tells the same, and ends the whole process where these fields contradict each other."""
+    encodings = set(told[2])
+    return ColumnChunk(
+        ".".join(part.decode("utf-8") for part in told[3]),
+        int(told[5]),
+        int(told[6]),
+        told[1] == _BYTE_ARRAY and not encodings.isdisjoint(_DICTIONARIES),
+        _DELTA_BYTE_ARRAY in encodings,
+    )
+
+
+def _written(pairs: Any) -> Optional[Dict[str, Any]]:
+    """The Avro schema that the writer left beside its own: with the connector's semantic names, which Parquet has no place for."""
+    values = {pair[1]: pair.get(2) for pair in pairs or ()}
+    for key in _AVRO_KEYS:
+        if values.get(key):
+            schema = json.loads(values[key])
+            if not isinstance(schema, dict):
+                raise ValueError("its Avro schema is no record")
+            return schema
+    return None
+
+
+# https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+MAX_DEPTH = 24
+
+
+class DamagedThrift(ValueError):
+    """Bytes that aren't a struct of the compact protocol."""
+
+
+def decode_struct(data: bytes) -> Dict[int, Any]:
+    """The struct at the start of the bytes. Binary values are bytes. Raises DamagedThrift."""
+    try:
+        return _Reader(data).struct(0)
+    except (IndexError, struct.error) as error:
+        raise DamagedThrift("it ends early") from error
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def struct(self, depth: int) -> Dict[int, Any]:
+        if depth > MAX_DEPTH:
+            raise DamagedThrift("it nests too deeply")
+        found: Dict[int, Any] = {}
+        field = 0
+        while True:
+            head = self._data[self._at]
+            self._at += 1
+            if head == 0:
+                return found
+            field = field + (head >> 4) if head >> 4 else self._zigzag()
+            kind = head & 0x0F
+            found[field] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind in (_TRUE, _FALSE, _BYTE):  # a list's booleans take a byte each
+            self._at += 1
+            return self._data[self._at - 1]
+        if kind in (_I16, _I32, _I64):
+            return self._zigzag()
+        if kind == _BINARY:
+            return self._take(self._varint())
+        if kind == _STRUCT:
+            return self.struct(depth + 1)
+        if kind in (_LIST, _SET):
+            return self._list(depth)
+        if kind == _DOUBLE:
+            return struct.unpack("<d", self._take(8))[0]
+        if kind == _MAP:
+            return self._map(depth)
+        raise DamagedThrift(f"it holds the unknown type {kind}")
+
+    def _list(self, depth: int) -> List[Any]:
+        head = self._data[self._at]
+        self._at += 1
+        size = head >> 4 if head >> 4 != 15 else self._varint()
+        self._room(size)
+        if depth > MAX_DEPTH:
+            raise DamagedThrift("it nests too deeply")
+        kind = head & 0x0F
+        return [self._value(kind, depth + 1) for _ in range(size)]
+
+    def _map(self, depth: int) -> Dict[Any, Any]:
+        size = self._varint()
+        self._room(size)
+        if not size:
+            return {}
+        if depth > MAX_DEPTH:
+            raise DamagedThrift("it nests too deeply")
+        kinds = self._data[self._at]
+        self._at += 1
+        pairs = [(self._value(kinds >> 4, depth + 1), self._value(kinds & 0x0F, depth + 1)) for _ in range(size)]
+        return {repr(key): value for key, value in pairs}
+
+    def _take(self, size: int) -> bytes:
+        self._room(size)
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def _room(self, size: int) -> None:
+        """Every element takes a byte at least, so that a length can't ask for more than there is."""
+        if size > len(self._data) - self._at:
+            raise DamagedThrift("it ends early")
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._data[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 63:
+                raise DamagedThrift("it holds a number of more than 64 bits")
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+
+MAX_NESTING = 24
+UUID = "io.debezium.data.Uuid"  # Debezium's own name for a UUID as text
+
+# parquet.thrift: Type, ConvertedType, and the fields of the union LogicalType.
+# https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+_PHYSICAL = ("boolean", "int", "long", "int96", "float", "double", "bytes", "bytes")
+_REPEATED = 2
+_C_MAP, _C_LIST, _C_DECIMAL, _C_UINT_64 = (1, 2), 3, 5, 14
+_CONVERTED: Dict[int, Any] = {
+    0: "string",
+    4: "string",
+    6: {"type": "int", "logicalType": "date"},
+    7: {"type": "int", "logicalType": "time-millis"},
+    8: {"type": "long", "logicalType": "time-micros"},
+    9: {"type": "long", "logicalType": "timestamp-millis"},
+    10: {"type": "long", "logicalType": "timestamp-micros"},
+    11: "int",
+    12: "int",
+    13: "long",
+    15: "int",
+    16: "int",
+    17: "int",
+    18: "long",
+    19: {"type": "string", "connect.name": JSON_TEXT},
+}
+_L_DECIMAL, _L_TIME, _L_TIMESTAMP, _L_INTEGER = 5, 7, 8, 10
+_LOGICAL: Dict[int, Any] = {
+    1: "string",
+    4: "string",
+    6: {"type": "int", "logicalType": "date"},
+    12: {"type": "string", "connect.name": JSON_TEXT},
+    14: {"type": "string", "connect.name": UUID},
+    15: "float",
+}
+_UNSIGNED_64 = {
+    "type": "bytes",
+    "logicalType": "decimal",
+    "precision": 20,
+    "scale": 0,
+}  # the shortest decimal with room for 2^64
+_UNITS = {1: "millis", 2: "micros", 3: "nanos"}
+
+
+def avro_form(elements: List[Mapping[int, Any]]) -> Dict[str, Any]:
+    """The Avro record of a file's schema elements (as decoded from its footer). Raises UnusableSchema, KeyError, IndexError."""
+    record, rest = _record(elements, 0, "sluice.parquet.Value", 0)
+    if rest != len(elements):
+        raise UnusableSchema("The Parquet schema has elements outside of its root")
+    return record
+
+
+def _record(elements: List[Mapping[int, Any]], at: int, name: str, depth: int) -> Tuple[Dict[str, Any], int]:
+    if depth > MAX_NESTING:
+        raise UnusableSchema(f"The Parquet schema nests more than {MAX_NESTING} deep")
+    fields = []
+    following = at + 1
+    for _ in range(elements[at].get(5, 0)):
+        own = _name(elements[following])
+        kind, following = _field(elements, following, name, depth + 1)
+        fields.append({"name": own, "type": kind})
+    return {"type": "record", "name": name, "fields": fields}, following
+
+
+def _field(elements: List[Mapping[int, Any]], at: int, parent: str, depth: int) -> Tuple[Any, int]:
+    element = elements[at]
+    kind, following = _group(elements, at, parent, depth) if element.get(5) else (_leaf(element), at + 1)
+    if element.get(3) == _REPEATED:  # a repeated field outside of a list is a list itself
+        return {"type": "array", "items": kind}, following
+    return ["null", kind], following
+
+
+def _group(elements: List[Mapping[int, Any]], at: int, parent: str, depth: int) -> Tuple[Any, int]:
+    element = elements[at]
+    name = f"{parent}.{_name(element)}"
+    logical = next(iter(element.get(10) or {}), None)
+    if element.get(6) == _C_LIST or logical == 3:
+        return _list(elements, at, name, depth)
+    made, following = _record(elements, at, name, depth)
+    if element.get(6) in _C_MAP or logical == 2:
+        entry = made["fields"][0]["type"]
+        items = entry.get("items") if isinstance(entry, dict) else None
+        if isinstance(items, dict) and len(items.get("fields", ())) == 2:
+            key, value = (field["type"] for field in items["fields"])
+            return (
+                {"type": "map", "values": value} if key[-1] == "string" else {"type": "array", "items": items}
+            ), following
+    return made, following
+
+
+def _list(elements: List[Mapping[int, Any]], at: int, name: str, depth: int) -> Tuple[Any, int]:
+    """Three levels as the format wants it, or two as older writers (parquet-avro's default among them) have it.
+
+    https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists
+    """
+    inner = elements[at + 1]
+    made, following = _field(elements, at + 1, name, depth + 1)
+    items = made.get("items") if isinstance(made, dict) else None
+    if items is None or elements[at].get(5) != 1:
+        raise UnusableSchema(f"The Parquet schema's list {name[:100]} has no repeated item")
+    single = isinstance(items, dict) and len(items.get("fields", ())) == 1
+    if single and _name(inner) not in ("array", f"{_name(elements[at])}_tuple"):
+        items = items["fields"][0]["type"]
+    return {"type": "array", "items": items}, following
+
+
+def _leaf(element: Mapping[int, Any]) -> Any:
+    physical = _PHYSICAL[element[1]]
+    logical, detail = next(iter((element.get(10) or {}).items()), (None, {}))
+    if logical == _L_DECIMAL or element.get(6) == _C_DECIMAL:
+        scale, precision = (detail[1], detail[2]) if logical == _L_DECIMAL else (element.get(7, 0), element[8])
+        return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    if logical in (_L_TIME, _L_TIMESTAMP):
+        return _time("time" if logical == _L_TIME else "timestamp", _UNITS[next(iter(detail[2]))])
+    if logical == _L_INTEGER:
+        width, signed = detail[1], detail[2]
+        return "int" if width < 32 or width == 32 and signed else "long" if width == 32 or signed else _UNSIGNED_64
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    if element.get(6) == _C_UINT_64:
+        return _UNSIGNED_64
+    if element.get(6) in _CONVERTED:
+        return _CONVERTED[element[6]]
+    if physical == "int96":  # Hive's and Impala's timestamp
+        return _time("timestamp", "nanos")
+    return physical
+
+
+def _time(what: str, unit: str) -> Dict[str, Any]:
+    if (what, unit) == ("time", "nanos"):  # Avro has no such logical type; Debezium has
+        return {"type": "long", "connect.name": "io.debezium.time.NanoTime"}
+    return {"type": "int" if (what, unit) == ("time", "millis") else "long", "logicalType": f"{what}-{unit}"}
+
+
+def _name(element: Mapping[int, Any]) -> str:
+    name: Optional[bytes] = element.get(4)
+    if not name:
+        raise UnusableSchema("The Parquet schema has a column without a name")
+    return name.decode("utf-8")

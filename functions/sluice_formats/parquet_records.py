@@ -1,0 +1,284 @@
+"""Reads the records of a Parquet file, its logical types undone into what Avro would have decoded.
+
+Keeps what a Parquet file becomes within limits: some kilobytes of it can say gigabytes of rows.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from sluice.config.limits import Limits
+from sluice.errors import ExpansionLimit
+from sluice.schema import columns as kinds
+from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.columns import Column
+from sluice.schema.limits import weight_of
+from sluice_formats.parquet_footer import UUID, DamagedParquet, Footer, read_footer
+from sluice_formats.records import BrokenRecord, Chunk, Record, Records, UndecodableValue, most_rows
+
+_UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
+
+
+def parquet_records(body: bytes, limits: Limits) -> Records:
+    """The file's records. Raises NotParquet, UnsupportedParquet, DamagedParquet, ExpansionLimit, UnusableSchema or UnsupportedType."""
+    footer = read_footer(body, True)
+    if footer.unpacked_bytes > limits.decoded_bytes:
+        raise ExpansionLimit(
+            f"The object's columns take more than {limits.decoded_bytes:,} bytes",
+            limit=limits.decoded_bytes,
+            unit="bytes",
+        )
+    text = json.dumps(footer.schema)
+    return Records(lambda: footer.rows, _chunks(body, footer, _understood(text), text, limits))
+
+
+@lru_cache(maxsize=64)
+def _understood(schema: str) -> WriterSchema:
+    return read_writer_schema(json.loads(schema))
+
+
+def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limits: Limits) -> Iterator[Chunk]:
+    uuids = _uuids(schema)
+    known = {column.written_name: column for column in writer.row.columns}
+    first = 0
+    try:
+        names = set(pq.read_schema(pa.BufferReader(body)).names)
+        written = {field["name"] for field in json.loads(schema)["fields"]}
+        if not written <= names:
+            raise DamagedParquet(
+                "The file lacks columns of the schema that it names", columns=sorted(written - names)[:10]
+            )
+        for batch in bounded_batches(
+            body, footer, limits, most_rows(len(writer.row.columns)), weight_of(json.loads(schema))
+        ):
+            in_order = batch.schema.names
+            columns = [
+                _readable(column, known.get(name), name in uuids) for name, column in zip(in_order, batch.columns)
+            ]
+            if batch.num_rows:
+                yield Chunk(writer, [_record(in_order, row, first + at) for at, row in enumerate(zip(*columns))])
+            first += batch.num_rows
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+    ) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
+        raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    """A value that its type doesn't hold, as far as it can be kept."""
+
+    kept: Any
+    why: str
+
+
+def _readable(column: pa.Array, written: Optional[Column], is_uuid: bool) -> List[Any]:
+    """A column's raw values, each that can't be read marked: a whole column is tried first, and only a damaged one value by value."""
+    try:
+        return _as_written(column, written, is_uuid)
+    except (pa.ArrowException, ValueError, OverflowError):
+        return [
+            _one(column.take(pa.array([at])), written, is_uuid) for at in range(len(column))
+        ]  # a slice would hold the other rows' items
+
+
+def _one(single: pa.Array, written: Optional[Column], is_uuid: bool) -> Any:
+    try:
+        return _as_written(single, written, is_uuid)[0]
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        return _Unreadable(_bare(single), str(error)[:200])
+
+
+def _bare(single: pa.Array) -> Any:
+    """A value's bytes or its count of whatever unit, of a struct each member's; None where neither can be had."""
+    if pa.types.is_struct(single.type):
+        return {single.type.field(at).name: _bare(member) for at, member in enumerate(single.flatten())}
+    bare = (
+        pa.int64()
+        if pa.types.is_temporal(single.type)
+        else pa.list_(pa.binary())
+        if pa.types.is_list(single.type)
+        else pa.binary()
+    )
+    try:
+        return single.cast(bare).to_pylist()[0]
+    except (pa.ArrowException, ValueError, OverflowError):
+        return None
+
+
+def _record(names: List[str], row: Sequence[Any], number: int) -> Record:
+    for name, value in zip(names, row):
+        if isinstance(value, _Unreadable):
+            kept = {each: held.kept if isinstance(held, _Unreadable) else held for each, held in zip(names, row)}
+            return BrokenRecord(
+                kept,
+                UndecodableValue(
+                    f"Column {name[:100]} holds a value that is not what its type says",
+                    column=name[:100],
+                    record=number,
+                    cause=value.why,
+                ),
+            )
+    return dict(zip(names, row))
+
+
+def _as_written(column: pa.Array, written: Optional[Column], is_uuid: bool) -> List[Any]:
+    """A column's raw values in the unit that the writer schema says: what Arrow makes of a time may be of another."""
+    unit = _UNITS.get(written.kind) if written is not None else None
+    if unit is not None and pa.types.is_timestamp(column.type) and column.type.unit != unit:
+        column = column.cast(pa.timestamp(unit, column.type.tz))
+    raw = raw_values(column)
+    return _map(raw, _uuid_text) if is_uuid and pa.types.is_fixed_size_binary(column.type) else raw
+
+
+def _uuid_text(value: bytes) -> str:
+    return str(uuid.UUID(bytes=value))
+
+
+def _uuids(schema: str) -> List[str]:
+    """Columns that Parquet stores as 16 bytes and the schema calls UUID, at the record's own level."""
+    found = []
+    for field in json.loads(schema)["fields"]:
+        kind = field["type"][-1] if isinstance(field["type"], list) and field["type"] else field["type"]
+        if isinstance(kind, dict) and kind.get("connect.name") == UUID:
+            found.append(field["name"])
+    return found
+
+
+def raw_values(column: pa.Array) -> List[Any]:
+    """A column's values without the meaning of a logical type: days, counts of time units, unscaled bytes, lists, dicts."""
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        held = raw_values(column.storage)
+        return _map(held, _uuid_text) if kind.extension_name == "arrow.uuid" else held
+    if pa.types.is_dictionary(kind):
+        return raw_values(column.dictionary_decode())
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return column.cast(pa.int32()).to_pylist()
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
+        return column.cast(pa.int64()).to_pylist()
+    if pa.types.is_decimal(kind):
+        return _decimals(column)
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32()).to_pylist()
+    if pa.types.is_uint64(kind):
+        return _map(column.to_pylist(), _octets)
+    if pa.types.is_map(kind):
+        return _maps(column)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _lists(column)
+    if pa.types.is_fixed_size_list(kind):
+        return raw_values(column.cast(pa.list_(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return _structs(column)
+    return column.to_pylist()
+
+
+def _decimals(column: Any) -> List[Optional[bytes]]:
+    """From Arrow's little-endian buffer: a Decimal's arithmetic would round to its context."""
+    width = column.type.byte_width
+    buffer, begin = memoryview(column.buffers()[1]), column.offset * width
+    numbers = (
+        int.from_bytes(buffer[at : at + width], "little", signed=True)
+        for at in range(begin, begin + len(column) * width, width)
+    )
+    return [_octets(number) if there else None for number, there in zip(numbers, column.is_valid().to_pylist())]
+
+
+def _octets(number: int) -> bytes:
+    return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _map(values: List[Any], convert: Callable[[Any], Any]) -> List[Any]:
+    return [None if value is None else convert(value) for value in values]
+
+
+def _lists(column: Any) -> List[Optional[List[Any]]]:
+    offsets, items, valid = column.offsets.to_pylist(), raw_values(column.values), column.is_valid().to_pylist()
+    return [items[begin:end] if there else None for begin, end, there in zip(offsets, offsets[1:], valid)]
+
+
+def _maps(column: Any) -> List[Any]:
+    offsets, valid = column.offsets.to_pylist(), column.is_valid().to_pylist()
+    keys, values = raw_values(column.keys), raw_values(column.items)
+    made: List[Any] = []
+    of_keys = column.type.key_type.value_type if pa.types.is_dictionary(column.type.key_type) else column.type.key_type
+    by_text = pa.types.is_string(of_keys) or pa.types.is_large_string(of_keys)
+    named = (column.type.key_field.name, column.type.item_field.name)
+    for begin, end, there in zip(offsets, offsets[1:], valid):
+        pairs = zip(keys[begin:end], values[begin:end])
+        # Other keys than text are pairs in an array, as the schema has them.
+        made.append(None if not there else dict(pairs) if by_text else [dict(zip(named, pair)) for pair in pairs])
+    return made
+
+
+def _structs(column: Any) -> List[Optional[Dict[str, Any]]]:
+    names = [column.type.field(number).name for number in range(column.type.num_fields)]
+    members = [raw_values(member) for member in column.flatten()]
+    valid = column.is_valid().to_pylist()
+    rows: Any = zip(*members) if members else iter([()] * len(column))
+    return [dict(zip(names, row)) if there else None for row, there in zip(rows, valid)]
+
+
+_FEWEST_ROWS = 16
+
+
+def bounded_batches(
+    body: bytes, footer: Footer, limits: Limits, rows: int, weight: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """The file's records in batches of at most `rows`. `weight` is what a value takes in memory (decoded_weight.py). Raises ExpansionLimit, and what pyarrow raises for a damaged file.
+
+    Values of a dictionary stay references until it is known what they come to: a value of a megabyte
+    that every row refers to is stored once. The sizes in the footer are believed.
+    """
+    if footer.rows > limits.object_rows:
+        raise ExpansionLimit(
+            f"The object holds more than {limits.object_rows:,} records", limit=limits.object_rows, unit="records"
+        )
+    values = max((chunk.values for chunk in footer.chunks), default=0)
+    if values > limits.block_bytes // weight:
+        raise ExpansionLimit(
+            f"A column of the object holds {values:,} values", limit=limits.block_bytes // weight, unit="values"
+        )
+    by_reference = sorted({chunk.path for chunk in footer.chunks if chunk.by_reference})
+    prefixed = max((chunk.unpacked_bytes for chunk in footer.chunks if chunk.shared_prefixes), default=0)
+    if prefixed:  # each value may repeat all but a byte of the one before it
+        rows = max(_FEWEST_ROWS, min(rows, limits.block_bytes // prefixed))
+    file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=by_reference)
+    if file.metadata.num_rows > limits.object_rows:
+        raise DamagedParquet("The Parquet footer says two numbers of rows", rows=file.metadata.num_rows)
+    for batch in file.iter_batches(batch_size=rows, use_threads=False):
+        if sum(map(_whole_bytes, batch.columns)) > limits.block_bytes:
+            raise ExpansionLimit(
+                f"{batch.num_rows:,} records of the object take more than {limits.block_bytes:,} bytes",
+                limit=limits.block_bytes,
+                unit="bytes",
+            )
+        yield batch
+
+
+def _whole_bytes(column: Any) -> int:
+    """What a column takes once its references are values."""
+    if pa.types.is_dictionary(column.type):
+        lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+        return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0)
+    return sum(map(_whole_bytes, _members(column))) or column.nbytes
+
+
+def _members(column: Any) -> List[Any]:
+    if pa.types.is_map(column.type):
+        return [column.keys, column.items]
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return [column.values]
+    return list(column.flatten()) if pa.types.is_struct(column.type) else []

@@ -1,0 +1,1 @@
+"""The emulators of AWS: MiniStack and LocalStack."""

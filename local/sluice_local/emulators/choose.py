@@ -1,0 +1,51 @@
+"""Which emulator a local stack runs on: MiniStack, or LocalStack where somebody asks for it."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Callable, Mapping
+
+from sluice_local.emulators.emulator import Emulator
+from sluice_local.emulators.localstack import start_localstack
+from sluice_local.emulators.ministack import start_ministack
+from sluice_local.errors import UnknownEmulator
+
+VARIABLE = "SLUICE_EMULATOR"
+
+
+class Kind(str, Enum):
+    """The emulators that the stack runs on, by their names on the command line."""
+
+    MINISTACK = "ministack"
+    LOCALSTACK = "localstack"
+
+
+def chosen(environment: Mapping[str, str]) -> Kind:
+    """SLUICE_EMULATOR, or MiniStack. Raises UnknownEmulator."""
+    given = environment.get(VARIABLE) or Kind.MINISTACK.value
+    try:
+        return Kind(given)
+    except ValueError:
+        known = [kind.value for kind in Kind]
+        raise UnknownEmulator(
+            f"{VARIABLE} is {given!r}, which is none of {', '.join(known)}", given=given, known=known
+        ) from None
+
+
+def start_emulator(
+    home: Path,
+    *,
+    kind: Kind | None = None,
+    port: int | None = None,
+    environment: Mapping[str, str] = os.environ,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Emulator:
+    """Start an emulator (`kind`, or what the environment says) on 127.0.0.1 and return when it answers.
+
+    Call it from a thread that lives as long as the emulator is wanted: it dies with that thread. Raises DidNotStart, UnknownEmulator, NoPython313.
+    """
+    if (kind or chosen(environment)) == Kind.LOCALSTACK:
+        return start_localstack(home, port=port, environment=environment, progress=progress)
+    return start_ministack(home, port=port, environment=environment)

@@ -1,0 +1,218 @@
+"""LocalStack, the other emulator of AWS, as a child process without Docker, name server or downloads.
+
+The two Pythons that LocalStack needs: its own (3.13) with pinned packages, and one for the functions with nothing but Lambda's runtime client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Iterator, Mapping
+
+from sluice_local import processes as children
+from sluice_local.cache import cache_directory, only_one
+from sluice_local.emulators.emulator import TEMPORARY, Emulator, run_emulator
+from sluice_local.errors import NoPython313
+
+_READY_SECONDS = 120.0
+_GRACE_SECONDS = (
+    0.0  # in order it would take up to twenty, for a state that nobody keeps; its functions' processes are in its group
+)
+_POLL_SECONDS = "0.5"
+# What it has no free provider for, or one that downloads a Java program, is served by the moto that it bundles; for state machines it would download a Java.
+_PROVIDERS = {"DYNAMODB": "moto", "DYNAMODBSTREAMS": "moto", "GLUE": "moto", "STEPFUNCTIONS": "python_jsonata"}
+
+
+def start_localstack(
+    home: Path, *, port: int | None, environment: Mapping[str, str], progress: Callable[[str], None]
+) -> Emulator:
+    """Start LocalStack on 127.0.0.1 and return when it answers, all its files below `home`. Raises NoPython313, DidNotStart."""
+    temporary = home / TEMPORARY
+    temporary.mkdir(parents=True, exist_ok=True)
+    pythons = ensure_pythons(environment, progress)
+    chosen = port or children.free_port()
+    return run_emulator(
+        "LocalStack",
+        [str(pythons.localstack), "-m", "localstack.runtime.main"],
+        home=home,
+        port=chosen,
+        environment=_settings(pythons, home, chosen, environment),
+        answers=_answers,
+        ready_s=_READY_SECONDS,
+        grace_s=_GRACE_SECONDS,
+    )
+
+
+def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "PATH": environment.get("PATH", os.defpath),
+        "HOME": str(home),
+        "TMPDIR": str(home / TEMPORARY),
+        "TZ": "UTC",  # it writes the machine's own time into notices, and calls it UTC
+        "FILESYSTEM_ROOT": str(home / "files"),
+        "GATEWAY_LISTEN": f"127.0.0.1:{port}",
+        "LOCALSTACK_HOST": f"127.0.0.1:{port}",  # in queue URLs, which would name a host that a name server must know
+        "SQS_ENDPOINT_STRATEGY": "path",
+        "OVERRIDE_IN_DOCKER": "0",
+        "DNS_ADDRESS": "0",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "DISABLE_EVENTS": "1",
+        "LS_LOG": "warn",
+        "LAMBDA_RUNTIME_EXECUTOR": "process",
+        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "60",  # seconds that a function may take to load, on a machine that Spark keeps busy
+        "SLUICE_LAMBDA_PYTHON": str(pythons.functions),
+        **{f"PROVIDER_OVERRIDE_{service}": provider for service, provider in _PROVIDERS.items()},
+        # How long a message waits until its queue is looked at: seconds, growing to ten where nothing comes, unless told.
+        "LAMBDA_EVENT_SOURCE_MAPPING_POLL_INTERVAL_SEC": _POLL_SECONDS,
+        "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": _POLL_SECONDS,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{endpoint}/_localstack/health", timeout=2.0) as response:  # nosec B310: this process made the address
+            return response.status == 200 and "services" in json.load(response)
+    except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
+        return False
+
+
+_EXECUTOR = Path(__file__).parents[2] / "localstack_executor"
+# Pins that work together without Docker: newer releases of the last four break LocalStack 4.14's bundled servers.
+LOCALSTACK = (
+    "localstack-core[runtime]==4.14.0",
+    "cbor2<5.9",
+    "pyopenssl==25.3.0",
+    "cryptography<46",
+    "service-identity",
+)
+_EXECUTOR_NEEDS = ("jsonata-python>=0.7",)  # which needs nothing itself
+LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # what AWS's own Python runtime brings: its client and boto3
+WANTED = (3, 13)  # LocalStack's own Python
+_ANSWER_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Pythons:
+    """`localstack` runs the emulator, `functions` the Lambda functions."""
+
+    localstack: Path
+    functions: Path
+
+
+def find_python313(environment: Mapping[str, str]) -> Path:
+    """SLUICE_PYTHON_313, `python3.13` on PATH, pyenv's versions, or uv's. Raises NoPython313."""
+    looked: list[str] = []
+    for where, candidate in _candidates(environment):
+        looked.append(where)
+        if candidate is not None and _version(candidate) == WANTED:
+            return candidate
+    raise NoPython313(f"LocalStack needs a Python 3.13 of its own; looked at {', '.join(looked)}", looked_at=looked)
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | None]]:
+    path = environment.get("PATH", os.defpath)
+    given, on_path, uv = (
+        environment.get("SLUICE_PYTHON_313"),
+        shutil.which("python3.13", path=path),
+        shutil.which("uv", path=path),
+    )
+    yield "SLUICE_PYTHON_313", Path(given) if given else None
+    yield "python3.13 on PATH", Path(on_path) if on_path else None
+    versions = (
+        Path(environment.get("PYENV_ROOT") or Path(environment.get("HOME", "~")).expanduser() / ".pyenv") / "versions"
+    )
+    yield str(versions), max(versions.glob("3.13*/bin/python"), default=None)
+    found = subprocess.run([uv, "python", "find", "3.13"], capture_output=True, text=True).stdout.strip() if uv else ""
+    yield "uv", Path(found) if found else None
+
+
+def _version(python: Path) -> tuple[int, int] | None:
+    """The version that really answers: a pyenv shim exists for versions that are not active. Isolated, here and below: PYTHONPATH may name another version's modules."""
+    try:
+        done = subprocess.run(
+            [str(python), "-I", "-c", "import sys; print(*sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_SECONDS,
+        )
+    except (
+        OSError,
+        subprocess.TimeoutExpired,
+    ):  # a shim goes through several programs, which a machine with much other work may not get to
+        return None
+    words = done.stdout.split()
+    return (int(words[0]), int(words[1])) if done.returncode == 0 and len(words) == 2 else None
+
+
+def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], None] = lambda line: None) -> Pythons:
+    """Both environments, made once per machine and set of pins, and kept in the cache. Raises NoPython313, CalledProcessError from pip."""
+    python = find_python313(environment)
+    home = cache_directory(environment) / "localstack"
+    with only_one(home / "lock"):
+        source = hashlib.sha256(
+            b"".join(file.read_bytes() for file in sorted(_EXECUTOR.rglob("*")) if file.suffix in (".py", ".toml"))
+        ).hexdigest()
+        localstack = _environment(home / "emulator", python, LOCALSTACK, progress)
+        _executor(home / "emulator", localstack, source)
+        version = "%d.%d" % sys.version_info[:2]
+        functions = _environment(home / f"functions-{version}", Path(sys.executable), LAMBDA_RUNTIME, progress)
+    return Pythons(localstack, functions)
+
+
+def _environment(folder: Path, python: Path, packages: tuple[str, ...], progress: Callable[[str], None]) -> Path:
+    made, wanted = folder / "made-of", f"{python}\n" + "\n".join(packages)
+    if not made.exists() or made.read_text() != wanted:
+        progress(f"Setting up {folder} (once per machine): {', '.join(packages)}")
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([str(python), "-I", "-m", "venv", str(folder)], check=True)
+        subprocess.run(
+            [
+                str(folder / "bin" / "python"),
+                "-I",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                *packages,
+            ],
+            check=True,
+        )
+        made.write_text(wanted)
+    return folder / "bin" / "python"
+
+
+def _executor(folder: Path, python: Path, source: str) -> None:
+    """Install the process executor when its source is another than the installed one's. A copy is built: building leaves files in the source."""
+    installed = folder / "executor"
+    if installed.exists() and installed.read_text() == source:
+        return
+    copy = folder / "executor-source"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(_EXECUTOR, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    subprocess.run(
+        [
+            str(python),
+            "-I",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--force-reinstall",
+            "--no-deps",
+            *_EXECUTOR_NEEDS,
+            str(copy),
+        ],
+        check=True,
+    )
+    installed.write_text(source)

@@ -1,0 +1,65 @@
+"""MiniStack, the emulator of AWS, as a child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Mapping
+
+from sluice_local import processes as children
+from sluice_local.emulators.emulator import REGION, TEMPORARY, Emulator, run_emulator
+from sluice_local.images.pythons import python_without_site, site_packages
+
+_READY_SECONDS = 60.0
+_GRACE_SECONDS = 3.0
+# MiniStack runs functions with sys.executable. Without `site` there, a function sees its own package and the installed
+# ones, as in Lambda, and not the working tree that an editable install would add.
+_START = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
+
+
+def start_ministack(
+    home: Path, *, port: int | None, environment: Mapping[str, str], enforces_policies: bool = False
+) -> Emulator:
+    """Start MiniStack on 127.0.0.1 and return when it answers; raises DidNotStart."""
+    temporary = home / TEMPORARY
+    temporary.mkdir(parents=True, exist_ok=True)
+    runtime = python_without_site(home / "python")
+    chosen = port or children.free_port()
+    settings = {
+        "PATH": environment.get("PATH", os.defpath),
+        "PYTHONPATH": os.pathsep.join(site_packages()),
+        "HOME": str(home),
+        "TMPDIR": str(temporary),  # the functions' unpacked packages
+        "GATEWAY_PORT": str(chosen),
+        "BIND_HOST": "127.0.0.1",
+        "MINISTACK_HOST": "127.0.0.1",  # in queue URLs: "localhost" costs a lookup of ::1 first
+        "MINISTACK_REGION": REGION,
+        "LOG_LEVEL": "WARNING",
+        "LAMBDA_EXECUTOR": "local",
+        "LAMBDA_STRICT": "0",
+        "SFTP_ENABLED": "0",
+        "IOT_MTLS_ENABLED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "AUTH": str(enforces_policies).lower(),
+    }
+    return run_emulator(
+        "MiniStack",
+        [str(runtime), "-c", _START, str(runtime)],
+        home=home,
+        port=chosen,
+        environment=settings,
+        answers=_answers,
+        ready_s=_READY_SECONDS,
+        grace_s=_GRACE_SECONDS,
+    )
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2.0) as response:  # nosec B310: this process made the address
+            return response.status == 200 and bool(json.load(response))
+    except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
+        return False

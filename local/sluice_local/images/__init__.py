@@ -1,0 +1,1 @@
+"""What the local Spark and the local functions run on: Java, jars, Pythons."""

@@ -1,0 +1,212 @@
+"""The local stand-in of EMR's image: Java, Spark's jars, S3A, and the Python of jobs.
+
+Class data shared between job starts: half of a cold start is the JVM reading and verifying the same 15,000 classes.
+
+The first job of a (Java, class path) writes down which classes it loads. When it has ended, another JVM turns the list
+into an archive in the cache, and every later job maps that archive into memory. A job never waits for it, and a stack that
+ends first leaves the list for the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Sequence
+
+from sluice_local.cache import only_one
+from sluice_local.images.java import Java
+from sluice_local.images.pythons import PythonImage, build_spark_image
+from sluice_local.processes import bound_command
+
+# What Spark's launcher adds for Java 17 (org.apache.spark.launcher.JavaModuleOptions of 3.5).
+_MODULES = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={module}=ALL-UNNAMED" for module in _MODULES),
+    "-Djdk.reflect.useDirectMethodHandle=false",
+)
+MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
+
+# Warnings and worse to stderr. Hadoop says at every start that it has no native library and no metrics configuration.
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.metrics.name = org.apache.hadoop.metrics2
+logger.metrics.level = error
+"""
+
+
+@dataclass(frozen=True)
+class SparkImage:
+    """What every job on this machine shares."""
+
+    java: Java
+    python: PythonImage
+    spark_jars: tuple[Path, ...]
+    file_system_jars: tuple[Path, ...]  # S3A and its SDK
+    logging: Path
+
+    def class_path(self, job_jars: Sequence[Path]) -> tuple[Path, ...]:
+        """Jars in order: Spark's own first, as `spark.jars` does, and the SDK last, since its 100,000 entries are the slowest to search.
+
+        Jars and no directories: class data can't be shared over a class path with directories.
+        """
+        return (*self.spark_jars, *job_jars, *self.file_system_jars)
+
+
+def build_image(home: Path, java: Java, jars: Sequence[Path]) -> SparkImage:
+    """The image under `home`, of the jars that `ensure_jars` fetched; the Hudi bundle among them is named by each job."""
+    home.mkdir(parents=True, exist_ok=True)
+    logging = home / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    spark = tuple(sorted((Path(spec.origin).parent / "jars").glob("*.jar")))
+    file_system = sorted((jar for jar in jars if "hudi" not in jar.name), key=lambda jar: jar.stat().st_size)
+    return SparkImage(java, build_spark_image(home / "python"), spark, tuple(file_system), logging)
+
+
+_LOG = logging.getLogger(__name__)
+_FEWEST_CLASSES = (
+    8_000  # a job that ended before it wrote to a table loads fewer, and would leave a poor archive for good
+)
+
+
+@dataclass(frozen=True)
+class ClassArchive:
+    """The archive of one Java and one class path; `home` is in the cache."""
+
+    java: Java
+    class_path: tuple[Path, ...]
+    home: Path
+
+    @property
+    def path(self) -> Path:
+        """Where the archive is, once it is built."""
+        return self.home / f"classes-{self._key()}.jsa"
+
+    @property
+    def classes(self) -> Path:
+        """Where the list is that it is built from."""
+        return self.path.with_suffix(".lst")
+
+    def options(self, scratch: Path) -> list[str]:
+        """JVM options that use the archive, or that write the list it is built from into `scratch`."""
+        if self.path.exists():
+            return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto"]
+        return [f"-XX:DumpLoadedClassList={_list(scratch)}"]
+
+    def remember(self, scratch: Path) -> bool:
+        """Keep the list that a job left in `scratch`; whether there is one to build from now."""
+        if self.path.exists() or self.classes.exists() or not _list(scratch).exists():
+            return self.classes.exists()
+        if _list(scratch).read_bytes().count(b"\n") < _FEWEST_CLASSES:
+            return False
+        # Beside the list and not in it: the JVM refuses a list with a line this long, comments included.
+        _beside(self.classes).write_text(json.dumps([str(jar) for jar in self.class_path]))
+        partial = self.path.with_suffix(f".{os.getpid()}.partial")
+        shutil.move(_list(scratch), partial)
+        partial.replace(self.classes)
+        return True
+
+    def build(self) -> bool:
+        """Build the archive from the list that is kept; whether there is an archive now. Takes some 20 s of one core."""
+        with only_one(self.home / "lock"):
+            return self.path.exists() or (self.classes.exists() and self._dump())
+
+    def _dump(self) -> bool:
+        partial = self.path.with_suffix(f".{os.getpid()}.partial")
+        # G1 so that the archive holds heap objects; the jobs' own collector can map them. Not in the way of jobs: nice.
+        command = [
+            "nice",
+            "-n",
+            "19",
+            str(self.java.binary),
+            "-Xshare:dump",
+            "-XX:+UseG1GC",
+            f"-XX:SharedClassListFile={self.classes}",
+            f"-XX:SharedArchiveFile={partial}",
+            *MODULE_OPTIONS,
+            "-cp",
+            join(self.class_path),
+        ]
+        done = subprocess.run(
+            bound_command(command, parent=os.getpid()), capture_output=True, text=True, errors="replace", check=False
+        )
+        if done.returncode < 0:
+            return False  # the stack ended first: the list stays for the next one
+        if done.returncode != 0 or not partial.exists():
+            _LOG.warning("class data archive was not built: %s", (done.stdout + done.stderr)[-2000:])
+            partial.unlink(missing_ok=True)
+            self._forget()  # it would fail the same way
+            return False
+        partial.replace(self.path)
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
+        self.classes.unlink()
+        _beside(self.classes).unlink()
+
+    def _key(self) -> str:
+        """The JVM refuses an archive of other jars; so does the name, which holds what it checks: path, size and time."""
+        parts = [str(self.java.home), self.java.version, sys.platform]
+        for jar in self.class_path:
+            status = jar.stat()
+            parts.append(f"{jar}:{status.st_size}:{status.st_mtime_ns}")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def build_remembered(java: Java, home: Path) -> None:
+    """Build the archives whose lists an earlier stack left."""
+    for classes in home.glob("classes-*.lst"):
+        class_path = tuple(Path(jar) for jar in json.loads(_beside(classes).read_text()))
+        if all(jar.exists() for jar in class_path):
+            archive = ClassArchive(java, class_path, home)
+            if archive.classes == classes:  # else of another Java, or of jars that have changed since
+                archive.build()
+
+
+def _beside(classes: Path) -> Path:
+    """Where the class path of a kept list is."""
+    return classes.with_suffix(".json")
+
+
+def _list(scratch: Path) -> Path:
+    return scratch / "loaded-classes.lst"
+
+
+def join(class_path: Sequence[Path]) -> str:
+    """A class path as the JVM takes it."""
+    return os.pathsep.join(str(jar) for jar in class_path)

@@ -1,0 +1,1 @@
+"""The local stack: the template's overlay, its deployment and its parts."""

@@ -1,0 +1,205 @@
+"""Deploys the overlaid template through CloudFormation, with a release, on an emulator."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Mapping, Protocol
+
+from botocore.exceptions import ClientError
+
+from sluice_deploy.release import Release, build_release, source_root, upload_release
+from sluice_deploy.wheels import this_host
+from sluice_local.errors import DeploymentFailed
+from sluice_local.images.pythons import function_package
+from sluice_local.stack.overlay import Surroundings, overlay, read_template, state_machines
+
+STACK = "sluice"
+_DEPLOYMENTS = (
+    "sluice-deployments"  # what `sam deploy` calls its managed bucket: code and template, not the stack's own
+)
+_DEADLINE_S = 600.0  # LocalStack on a machine with much other work took more than three minutes
+_POLL_S = 0.1
+
+Progress = Callable[[str], None]
+
+
+class ClientMaker(Protocol):
+    """Makes boto3 clients of the emulator, and of the stand-in for "emr-serverless"."""
+
+    def __call__(self, service: str) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A deployed stack."""
+
+    stack: str
+    outputs: Mapping[str, str]
+    release: Release
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The timers of a local stack, all of them parameters of the template."""
+
+    batching_window_s: int = 0  # latency is watched here; MiniStack doesn't wait for a window anyway
+    supervise: str = "rate(1 minute)"
+    reconcile: str = "rate(1 minute)"
+    reconcile_grace_s: int = 60
+    services: str = "rate(1 minute)"
+    services_pause_s: int = 3  # each look costs processor time that Spark wants
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+def deploy(
+    clients: ClientMaker,
+    *,
+    emr_endpoint: str,
+    hudi_bundle: Path,
+    cache: Path,
+    stack: str = STACK,
+    pace: Pace = Pace(),
+    root: Path | None = None,
+    progress: Progress = lambda line: None,
+) -> Deployment:
+    """Create the stack or bring it up to date with the sources; its outputs, and the release that its jobs run.
+
+    Raises DeploymentFailed with the first resource's reason, WheelsUnavailable.
+    """
+    root = root or source_root()
+    s3 = clients("s3")
+    progress("Packing the functions")
+    code = function_package(root, cache)
+    progress("Packing the Spark job")
+    release = build_release(root, (this_host(),), cache)
+    template = read_template(root / "template.yaml")
+    definitions = {name: (root / path).read_bytes() for name, path in state_machines(template).items()}
+    surroundings = _surroundings(clients, template, emr_endpoint, stack, code, definitions)
+    _make_bucket(s3, surroundings.code_bucket)
+    s3.put_object(Bucket=surroundings.code_bucket, Key=surroundings.code_key, Body=code)
+    for name, definition in definitions.items():
+        s3.put_object(Bucket=surroundings.code_bucket, Key=surroundings.definition_keys[name], Body=definition)
+    body = json.dumps(overlay(template, surroundings)).encode()
+    key = f"templates/{hashlib.sha256(body).hexdigest()[:20]}.json"
+    s3.put_object(Bucket=surroundings.code_bucket, Key=key, Body=body)
+    progress("Deploying the stack through CloudFormation")
+    cloudformation = clients("cloudformation")
+    request = {
+        "StackName": stack,
+        "TemplateURL": f"{s3.meta.endpoint_url}/{surroundings.code_bucket}/{key}",
+        "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        # The release is known before its bucket is: it is uploaded below, before anything can ask for it.
+        "Parameters": [
+            {"ParameterKey": name, "ParameterValue": value}
+            for name, value in sorted(_parameters(release, hudi_bundle, pace).items())
+        ],
+    }
+    outputs = _settle(cloudformation, stack, _create_or_update(cloudformation, request))
+    upload_release(release, s3, outputs["ArtifactBucket"])
+    return Deployment(stack, outputs, release)
+
+
+def _parameters(release: Release, hudi_bundle: Path, pace: Pace) -> dict[str, str]:
+    host = this_host()
+    return {
+        "Release": release.version,
+        "Runtime": f"python{sys.version_info.major}.{sys.version_info.minor}",
+        "Architecture": host.architecture,
+        "SparkArchitecture": host.architecture.upper(),
+        "HudiJars": hudi_bundle.as_uri(),
+        "BatchingWindow": str(pace.batching_window_s),
+        "SuperviseSchedule": pace.supervise,
+        "ReconcileSchedule": pace.reconcile,
+        "ReconcileGraceSeconds": str(pace.reconcile_grace_s),
+        "ServicesSchedule": pace.services,
+        "ServicesPauseSeconds": str(pace.services_pause_s),
+        **pace.extra,
+    }
+
+
+def _surroundings(
+    clients: ClientMaker,
+    template: Mapping[str, Any],
+    emr_endpoint: str,
+    stack: str,
+    code: bytes,
+    definitions: Mapping[str, bytes],
+) -> Surroundings:
+    emr = clients("emr-serverless")
+    known = [
+        page["arn"].rsplit("/", 1)[-1] for page in emr.list_applications()["applications"] if page["name"] == stack
+    ]
+    if known:
+        key = known[0]
+    else:
+        release = template["Parameters"]["EmrRelease"]["Default"]
+        key = emr.create_application(
+            name=stack,
+            releaseLabel=release,
+            type="SPARK",
+            architecture=this_host().architecture.upper(),
+            clientToken=stack,
+        )["applicationId"]
+    arn = emr.get_application(applicationId=key)["application"]["arn"]
+    return Surroundings(
+        key,
+        arn,
+        emr_endpoint,
+        _DEPLOYMENTS,
+        f"functions/{hashlib.sha256(code).hexdigest()[:20]}.zip",
+        {
+            name: f"definitions/{hashlib.sha256(definition).hexdigest()[:20]}.json"
+            for name, definition in definitions.items()
+        },
+    )
+
+
+def _make_bucket(s3: Any, name: str) -> None:
+    try:
+        s3.create_bucket(Bucket=name)
+    except s3.exceptions.BucketAlreadyOwnedByYou:
+        pass  # kept from the deployment before
+
+
+def _create_or_update(cloudformation: Any, request: Mapping[str, Any]) -> str:
+    """Start the operation; the status that ends it well."""
+    try:
+        cloudformation.create_stack(**request)
+        return "CREATE_COMPLETE"
+    except cloudformation.exceptions.AlreadyExistsException:
+        pass  # update it
+    try:
+        cloudformation.update_stack(**request)
+    except ClientError as error:
+        if "No updates are to be performed" not in str(error):
+            raise
+    return "UPDATE_COMPLETE"
+
+
+def _settle(cloudformation: Any, stack: str, wanted: str) -> dict[str, str]:
+    """Wait for the end of the operation; the stack's outputs."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while True:
+        found = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]
+        status = found["StackStatus"]
+        if not status.endswith("_IN_PROGRESS"):
+            break
+        if time.monotonic() > deadline:
+            raise DeploymentFailed(f"The stack {stack} is still {status} after {_DEADLINE_S:.0f} s", events=[])
+        time.sleep(_POLL_S)
+    if status not in (wanted, "CREATE_COMPLETE", "UPDATE_COMPLETE"):
+        events = cloudformation.describe_stack_events(StackName=stack)["StackEvents"]
+        failed = [
+            f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', '')}"
+            for event in reversed(events)
+            if event["ResourceStatus"].endswith("_FAILED")
+        ]
+        raise DeploymentFailed(
+            f"The stack {stack} is {status}. {(failed or [found.get('StackStatusReason', '')])[0]}", events=failed
+        )
+    return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", ())}

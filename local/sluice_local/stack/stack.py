@@ -1,0 +1,146 @@
+"""The whole local stack in one process: emulator, stand-in, deployed template, in the order they need each other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Mapping
+
+import boto3
+from botocore.config import Config
+
+from sluice_local.cache import cache_directory
+from sluice_local.emr.spark_command import Cloud, Machine
+from sluice_local.emr.spark_runner import RunnerSettings
+from sluice_local.emr.stand_in import StandIn, start_stand_in
+from sluice_local.emulators.choose import Kind, start_emulator
+from sluice_local.emulators.emulator import ACCESS_KEY, ACCOUNT, REGION, SECRET_KEY, Emulator
+from sluice_local.home import Description, Home
+from sluice_local.images.jars import HUDI, ensure_jars, hudi_bundle
+from sluice_local.images.java import find_java
+from sluice_local.images.spark import build_image, build_remembered
+from sluice_local.stack.deploy import Deployment, Pace, deploy
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may choose; ports are chosen free when they are not given."""
+
+    port: int | None = None
+    emr_port: int | None = None
+    emulator: Kind | None = None  # what the environment says, if anything
+    hudi_version: str = HUDI
+    pace: Pace = Pace()
+    cores: int | None = None  # of the machine, for Spark
+
+
+@dataclass(frozen=True)
+class LocalStack:
+    """A running stack."""
+
+    description: Description
+    deployment: Deployment
+    emulator: Emulator
+    stand_in: StandIn
+
+
+@contextmanager
+def local_stack(
+    home: Home, options: Options, *, environment: Mapping[str, str], progress: Progress
+) -> Iterator[LocalStack]:
+    """Run a local stack for the length of a block; everything it started has ended after it.
+
+    Raises AlreadyRunning, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable, UnknownEmulator, NoPython313.
+    """
+    began = time.monotonic()
+    with ExitStack() as undo:
+        undo.enter_context(home.own())
+        java = find_java(environment)
+        progress("Starting the emulator")
+        shutil.rmtree(home.path / "emulator", ignore_errors=True)  # what an earlier stack held is gone; so is its log
+        emulator = start_emulator(
+            home.path / "emulator", kind=options.emulator, port=options.port, environment=environment, progress=progress
+        )
+        undo.callback(emulator.stop)
+        jars = ensure_jars(options.hudi_version, environment=environment, progress=progress)
+        image = build_image(home.path / "image", java, jars)
+        cloud = Cloud(emulator.endpoint, REGION, ACCESS_KEY, SECRET_KEY)
+        cache = cache_directory(environment)
+        machine = Machine(cores=options.cores or min(os.cpu_count() or 2, 4), memory_bytes=_memory_for_spark())
+        settings = RunnerSettings(home.runs, cache, image, cloud, machine)
+        endpoints = {"": emulator.endpoint}
+        clients = _client_maker(endpoints)
+        stand_in = start_stand_in(
+            settings,
+            s3=clients("s3"),
+            events=clients("events"),
+            functions=clients("lambda"),
+            account=ACCOUNT,
+            port=options.emr_port,
+        )
+        undo.callback(stand_in.stop)
+        threading.Thread(
+            target=build_remembered, args=(java, cache / "classes"), name="class-archive", daemon=True
+        ).start()
+        endpoints["emr-serverless"] = stand_in.endpoint
+        deployment = deploy(
+            clients,
+            emr_endpoint=stand_in.endpoint,
+            hudi_bundle=hudi_bundle(jars),
+            cache=cache,
+            pace=options.pace,
+            progress=progress,
+        )
+        description = _describe(emulator, stand_in, deployment, ready_seconds=round(time.monotonic() - began, 2))
+        home.describe(description)
+        yield LocalStack(description, deployment, emulator, stand_in)
+
+
+def wait_for_end(stack: LocalStack, asked: threading.Event) -> bool:
+    """Wait until somebody asks for the end, or the emulator dies; whether it was asked for."""
+    while stack.emulator.alive:
+        if asked.wait(0.5):
+            return True
+    return False
+
+
+def _describe(emulator: Emulator, stand_in: StandIn, deployment: Deployment, *, ready_seconds: float) -> Description:
+    outputs = deployment.outputs
+    return Description(
+        stack=deployment.stack,
+        region=REGION,
+        endpoint=emulator.endpoint,
+        emr_endpoint=stand_in.endpoint,
+        buckets={
+            "bronze": outputs["BronzeBucket"],
+            "silver": outputs["SilverBucket"],
+            "artifacts": outputs["ArtifactBucket"],
+        },
+        ledger=outputs["LedgerTable"],
+        credentials={"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY},
+        application_id=outputs["ApplicationId"],
+        release=deployment.release.version,
+        pids={"owner": os.getpid(), "emulator": emulator.process.pid},
+        outputs=dict(outputs),
+        ready_seconds=ready_seconds,
+    )
+
+
+def _client_maker(endpoints: Mapping[str, str]) -> Callable[[str], Any]:
+    session = boto3.Session(region_name=REGION, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY)
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 3}, s3={"addressing_style": "path"}, max_pool_connections=16
+    )
+    return lambda service: session.client(service, endpoint_url=endpoints.get(service, endpoints[""]), config=config)
+
+
+def _memory_for_spark() -> int:
+    """A quarter of the machine's memory, and at least 1 GiB: a laptop has other work."""
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return max(1 << 30, pages * size // 4)

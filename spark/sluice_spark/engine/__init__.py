@@ -1,0 +1,1 @@
+"""The Spark session, and checks of the engine."""

@@ -1,0 +1,1 @@
+"""Reads and writes Hudi tables from Spark."""

@@ -1,0 +1,117 @@
+"""Keeps a table's active timeline short without giving up the files that time travel needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+from sluice.config.table import MOR
+from sluice.hudi import housekeeping as housekeeping_pace
+from sluice.hudi import options as hudi_options
+from sluice.hudi.timeline import instant_ms, instant_of_ms
+from sluice_spark.errors import CleaningUnfinished
+from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.jvm import HudiJvm
+from sluice_spark.hudi.table import HudiTable
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A cleaning: its instant (None when there was nothing to delete), and how many files of how many bytes it deleted."""
+
+    instant: Optional[str] = None
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Housekept:
+    """What was done: `cleaning` is its instant, None when none was due or there was nothing; `files` how many it deleted; `archived` how many
+    commits left the active timeline; `compacted` the instant of a compaction that no service came to do."""
+
+    cleaning: Optional[str]
+    files: int
+    archived: int
+    compacted: Optional[str] = None
+
+
+def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, known: KnownTables) -> Housekept:
+    """Clean by age if that is due, then archive by number. For the lane's holder, between two commits.
+
+    The services of the same names do both when they are asked for; this is what bounds a table that commits faster
+    than they come. `known` remembers cleanings that found nothing. A cut at any place is mended by what comes before the table's next
+    write: a cleaning that was requested is carried out, and archival starts anew. Raises CleaningUnfinished.
+    """
+    before = jvm.meta_client(hudi.path)
+    timeline = before.getActiveTimeline()
+    compacted = (
+        hudi.compact_all()
+        if hudi.config.table_type == MOR and housekeeping_pace.served(hudi.config) and _unserved(timeline)
+        else None
+    )
+    cleaned = timeline.getCleanerTimeline().filterCompletedInstants().lastInstant()
+    done_ms = instant_ms(str(cleaned.get().requestedTime())) if cleaned.isPresent() else None
+    looked_ms = known.cleaned_at(hudi.config)
+    last_ms = max((moment for moment in (done_ms, looked_ms) if moment is not None), default=None)
+    found = Cleaned()
+    if housekeeping_pace.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
+        known.keep_cleaned(hudi.config, now_ms)
+        found = clean(hudi, jvm, now_ms=now_ms)
+    return Housekept(found.instant, found.files, archive(hudi, jvm), compacted)
+
+
+def clean(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, check_held: Callable[[], None] = lambda: None) -> Cleaned:
+    """Delete the files that no reader of the time-travel window needs. Raises CleaningUnfinished."""
+    horizon = instant_of_ms(housekeeping_pace.cleaning_horizon_ms(hudi.config, now_ms))
+    client = hudi.client(hudi_options.cleaning_options())
+    try:
+        instant = str(client.createNewInstantTime())
+        check_held()
+        planned = jvm.save_cleaner_plan(
+            jvm.hudi_table(client),
+            client,
+            instant,
+            horizon=horizon,
+            policy=hudi_options.CLEANING_POLICY,
+            partitioned=bool(hudi.config.partition_by),
+        )
+        if not planned:
+            return Cleaned()
+        size = jvm.cleaner_plan_bytes(jvm.meta_client(hudi.path), instant)
+        client.clean(instant, False, False)
+    finally:
+        client.close()
+    done = jvm.meta_client(hudi.path).getActiveTimeline().getCleanerTimeline().filterCompletedInstants()
+    if not done.containsInstant(instant):  # Hudi logs what went wrong in a cleaning, and returns
+        raise CleaningUnfinished(
+            f"{hudi.config.table}: cleaning {instant} was requested and not completed",
+            table=hudi.config.table,
+            instant=instant,
+        )
+    return Cleaned(instant, sum(planned.values()), size)
+
+
+def archive(hudi: HudiTable, jvm: HudiJvm) -> int:
+    """Shorten the active timeline where it is longer than its bound; how many commits left it."""
+    before = _commits(jvm.meta_client(hudi.path))
+    if before <= hudi_options.MAX_COMMITS:
+        return 0
+    client = hudi.client(hudi_options.archival_options())
+    try:
+        client.archive()
+    finally:
+        client.close()
+    return before - _commits(jvm.meta_client(hudi.path))
+
+
+def _unserved(timeline: Any) -> bool:
+    """Whether so many delta commits came since the last compaction that no service seems to do it."""
+    compacted = timeline.getCommitTimeline().filterCompletedInstants().lastInstant()
+    since = timeline.getDeltaCommitTimeline().filterCompletedInstants()
+    if compacted.isPresent():
+        since = since.findInstantsAfter(compacted.get().requestedTime())
+    return int(since.countInstants()) >= housekeeping_pace.UNSERVED_DELTA_COMMITS
+
+
+def _commits(meta_client: Any) -> int:
+    return int(meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants().countInstants())

@@ -1,0 +1,332 @@
+"""One Hudi table: created and checked, looked at, read, asked for a batch, written to.
+
+What completed commits tell: whose batch one holds, what it counts, and how many rows its table has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, StructType, TimestampType
+
+from sluice.config.table import AUTO, COW, TableConfig
+from sluice.hudi import options as hudi_options
+from sluice.hudi import options as write_sizes
+from sluice.hudi import table_properties as index_choice
+from sluice.hudi import table_properties as own_metadata
+from sluice.hudi.table_properties import NONE_WIDENED, are_as_stored, with_widened
+from sluice.hudi.timeline import data_file, instant_ms, instant_of_ms
+from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
+from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.jvm import HudiJvm, instants
+
+# An instant that is ahead by less than this is waited for: two drivers' clocks differ by milliseconds, not minutes.
+LONGEST_CLOCK_WAIT_MS = 15_000
+# Each file's name is a round trip to the JVM; a table of more files gains nothing by being read by name.
+MOST_FILES_BY_NAME = 200
+# A batch's commit is younger than its manifest by the clock of the same driver; another driver's may differ, by less than this.
+CLOCK_MARGIN_MS = 3_600_000
+
+
+class HudiTable:
+    """A table at a path, with its configuration. Not shared between threads: one per part of a batch."""
+
+    def __init__(self, spark: SparkSession, path: str, config: TableConfig) -> None:
+        self.path = path.rstrip("/")
+        self.config = config
+        self.jvm = HudiJvm(spark)  # for what is done to a table by a module of its own
+        self._spark = spark
+        self.cores = spark.sparkContext.defaultParallelism  # tasks that run at once
+
+    def exists(self) -> bool:
+        """Whether the table has been created."""
+        return self.jvm.exists(f"{self.path}/{hudi_options.PROPERTIES_FILE}")
+
+    def ensure_created(self) -> bool:
+        """Create the table if it isn't there; True if this call did. Its properties are explicit: none is left to a first write."""
+        if self.exists():
+            return False
+        values = hudi_options.creation_properties(self.config)
+        self.jvm.create_table(
+            self.path,
+            values,
+            table_type=hudi_options.hudi_type(self.config),
+            key_generator=hudi_options.key_generator(self.config),
+        )
+        return True
+
+    def make_anew(self) -> bool:
+        """Give a table that nothing was ever committed to the properties that its configuration has now. False, without effect, if something was or may be.
+
+        A table is made before its first batch's schemas are read, so a wrong key is corrected when it is there already.
+        """
+        meta_client = self.jvm.meta_client(self.path)
+        timeline = meta_client.getActiveTimeline()
+        if timeline.getCommitsTimeline().countInstants() or timeline.filterInflightsAndRequested().countInstants():
+            return False
+        self.jvm.replace_properties(
+            meta_client,
+            hudi_options.creation_properties(self.config),
+            table_type=hudi_options.hudi_type(self.config),
+            key_generator=hudi_options.key_generator(self.config),
+            kept=hudi_options.kept_when_anew(self.jvm.table_properties(meta_client)),
+        )
+        return True
+
+    def look(self) -> TableFacts:
+        """Check the table's properties and read its timeline, both from one listing.
+
+        Checked is what readers depend on (rule 8) and what can't change (rule 18). A property that some
+        reader needs and the file lacks is added. Raises TableDiffers naming every difference.
+        """
+        meta_client = self.jvm.meta_client(self.path)
+        properties, found = hudi_options.table_properties(self.config), self.jvm.table_properties(meta_client)
+        differences = hudi_options.differing(properties, found)
+        if differences:
+            told = "; ".join(
+                f"{name} is {had!r}, not {wanted!r}" for name, (had, wanted) in sorted(differences.items())
+            )
+            raise TableDiffers(f"{self.config.table}: {told}", table=self.config.table, differences=differences)
+        facts = self._facts(meta_client)
+        missing = hudi_options.absent(properties, found)
+        if facts.empty and facts.widened is None:  # from here on every change of a type is noted
+            missing[own_metadata.WIDENED_PROPERTY] = NONE_WIDENED
+        if missing:
+            self.jvm.update_properties(meta_client, missing)
+        return replace(
+            facts,
+            properties_added=tuple(sorted(missing)),
+            widened=missing.get(own_metadata.WIDENED_PROPERTY, facts.widened),
+        )
+
+    def _facts(self, meta_client: Any) -> TableFacts:
+        timeline = meta_client.getActiveTimeline()
+        commits = timeline.getCommitsTimeline().filterCompletedInstants()
+        count = int(commits.countInstants())
+        newest = timeline.lastInstant()
+        partition = self.jvm.table_property(meta_client, own_metadata.PURGED_PARTITION_PROPERTY)
+        return TableFacts(
+            newest=str(newest.get().requestedTime()) if newest.isPresent() else None,
+            schema=self.jvm.table_schema(meta_client) if count else None,
+            commits=count,
+            floor=self.jvm.table_property(meta_client, own_metadata.FLOOR_PROPERTY),
+            purged=self.jvm.table_property(meta_client, own_metadata.PURGED_PROPERTY),
+            purged_partition=None if partition is None else int(partition),
+            purging=bool(self.jvm.table_property(meta_client, own_metadata.UNPURGED_PROPERTY)),
+            unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
+            record_index=self._has_record_index(meta_client),
+            widened=self.jvm.table_property(meta_client, own_metadata.WIDENED_PROPERTY),
+            rows=rows_told(commits) if count else 0,
+            meta_client=meta_client,
+        )
+
+    def _has_record_index(self, meta_client: Any) -> bool:
+        return index_choice.has_record_index(self.jvm.table_property(meta_client, hudi_options.METADATA_PARTITIONS))
+
+    def finds_by_record_index(self, facts: TableFacts) -> bool:
+        """Whether the next write finds rows by the record index. Counts the rows where no commit tells how many there are."""
+        rows = facts.rows
+        if rows is None and self.config.index == AUTO and not facts.record_index:
+            rows = self.stored(facts, *self.config.record_key[:1]).count()
+        return index_choice.wants_record_index(self.config, has=facts.record_index, rows=rows)
+
+    def raise_floor(
+        self, position: str, name: str = own_metadata.FLOOR_PROPERTY, beside: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Remember durably that what is not newer than a position loses, also for keys that the table never had; `beside` are properties that belong to it."""
+        meta_client = self.jvm.meta_client(self.path)
+        found = self.jvm.table_property(meta_client, name)
+        if found is None or found < position:
+            self.jvm.update_properties(meta_client, {name: position, **beside})
+
+    def set_purging(self, instant: str) -> None:
+        """Remember durably that log files hold rows that are being removed (empty: no longer)."""
+        self.jvm.update_properties(self.jvm.meta_client(self.path), {own_metadata.UNPURGED_PROPERTY: instant})
+
+    def note_widened(self, columns: Sequence[str], facts: TableFacts) -> None:
+        """Remember durably, before the commit that brings it, that these columns become wider: files that it doesn't touch keep the narrower type."""
+        noted = with_widened(facts.widened, columns, newest=facts.newest or "")
+        if noted is not None:
+            self.jvm.update_properties(self.jvm.meta_client(self.path), {own_metadata.WIDENED_PROPERTY: noted})
+
+    def stored(self, facts: TableFacts, *columns: str) -> DataFrame:
+        """The table's rows as of its newest commit, deleted ones included, with only these columns.
+
+        An unpartitioned copy-on-write table is read from its newest files directly, as the timeline that
+        `facts` were taken from names them: Hudi's data source lists the whole timeline three times more. Not where a file may have
+        one of these columns as it was before it became wider: Spark's own reader fails on it, and Hudi's reads the old type and casts.
+        """
+        reader = self._spark.read
+        if (
+            self.config.table_type == COW
+            and not self.config.partition_by
+            and facts.meta_client is not None
+            and facts.schema is not None
+        ):
+            schema = StructType([facts.schema[name] for name in columns])
+            files = self.jvm.newest_files(facts.meta_client, MOST_FILES_BY_NAME)
+            if files and _are_of_one_type(schema, files, facts):
+                return reader.schema(schema).parquet(*files)
+        return reader.format("hudi").options(**hudi_options.read_options()).load(self.path).select(*columns)
+
+    def size_bytes(self, facts: TableFacts) -> int:
+        """Bytes of the newest files, old versions of rows left out."""
+        return self.jvm.size_bytes(facts.meta_client)
+
+    def instant_of_batch(self, batch: str, table: str) -> Optional[str]:
+        """The completed instant that holds a batch's part of this table, found by its metadata; None if there is none."""
+        found = self.commit_of_batch(batch) if table == self.config.table else None
+        return None if found is None else found.instant
+
+    def commit_of_batch(self, batch: str, *, since_ms: int = 0) -> Optional[CommitResult]:
+        """The completed commit that carries the batch's id and this table's name; None if there is none.
+
+        Commits from long before `since_ms`, when the batch was made, are not opened: each is a request.
+        """
+        timeline = self.jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        earliest = instant_of_ms(max(0, since_ms - CLOCK_MARGIN_MS))
+        return commit_of(timeline.findInstantsAfter(earliest), batch=batch, table=self.config.table)
+
+    def wait_until_past_newest(
+        self, newest: Optional[str], *, now_ms: Callable[[], int], wait: Callable[[float], None]
+    ) -> None:
+        """Return once the clock is past the newest instant of the timeline (rule 7).
+
+        Instants come from the driver's clock. Raises ClockBehind when it is behind by more than seconds.
+        """
+        if newest is None:
+            return
+        limit = instant_ms(newest)
+        while now_ms() <= limit:
+            behind = limit - now_ms()
+            if behind > LONGEST_CLOCK_WAIT_MS:
+                raise ClockBehind(
+                    f"{self.config.table} holds instant {newest}, {behind} ms ahead of this clock",
+                    table=self.config.table,
+                    instant=newest,
+                    behind_ms=behind,
+                )
+            wait((behind + 1) / 1000)
+
+    def write(
+        self, rows: DataFrame, *, operation: str, batch: str, run: str, facts: TableFacts, size_bytes: int
+    ) -> CommitResult:
+        """Commit rows, one per key, and return the commit once it is seen on the timeline as the newest write.
+
+        `facts` are what was true just before. An exception doesn't say that nothing was committed: roll
+        back and ask for the batch (rule 4).
+        """
+        options = hudi_options.write_options(
+            self.config,
+            operation=operation,
+            parallelism=write_sizes.shuffle_tasks(size_bytes, self.cores),
+            arrays=any(isinstance(field.dataType, ArrayType) for field in rows.schema.fields),
+            timestamp_key=has_timestamp_key(self.config, rows),
+            record_index=self.finds_by_record_index(facts),
+            rows=facts.rows,
+        )
+        metadata = hudi_options.commit_metadata(
+            batch=batch,
+            table=self.config.table,
+            run=run,
+            rows_before=0 if operation == hudi_options.REWRITE else facts.rows,
+        )
+        rows.write.format("hudi").options(**options).options(**metadata).mode("append").save(self.path)
+        return self._committed(batch, facts.newest)
+
+    def _committed(self, batch: str, newest_before: Optional[str]) -> CommitResult:
+        meta_client = self.jvm.meta_client(self.path)
+        commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        found = commit_of(commits.findInstantsAfter(newest_before or "0"), batch=batch, table=self.config.table)
+        if found is None:
+            raise CommitNotNewest(
+                f"{self.config.table}: no new commit carries {batch}",
+                table=self.config.table,
+                batch=batch,
+                newest_before=newest_before,
+            )
+        return replace(found, facts=self._facts(meta_client))
+
+    def compact_all(self) -> Optional[str]:
+        """Merge every log file into its base file now; the instant, or None if there was nothing to merge.
+
+        For a commit that changes a column's type: older log blocks hold the old one (rule 10).
+        """
+        client = self.client(hudi_options.compaction_options())
+        try:
+            client.runAnyPendingCompactions()
+            planned = client.scheduleCompaction(self.jvm.none())
+            if not planned.isPresent():
+                return None
+            instant = planned.get()
+            outcome = client.compact(instant)
+            client.commitCompaction(instant, outcome.getCommitMetadata().get(), self.jvm.none())
+            return str(instant)
+        finally:
+            client.close()
+
+    def client(self, more: Optional[Dict[str, str]] = None) -> Any:
+        """A client of Hudi's for rollback and table services, with the table's options and `more`. Close it."""
+        meta_client = self.jvm.meta_client(self.path)
+        options = {
+            **hudi_options.client_options(
+                self.config, parallelism=self.cores, record_index=self._has_record_index(meta_client)
+            ),
+            **(more or {}),
+        }
+        schema = self.jvm.avro_schema(meta_client)
+        return self.jvm.write_client(self.path, self.config.name, options, schema)
+
+
+def _are_of_one_type(schema: StructType, files: Sequence[str], facts: TableFacts) -> bool:
+    named = [data_file(path.rpartition("/")[2], 0) for path in files]
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    return are_as_stored(facts.widened, types, oldest_file=min("" if file is None else file.instant for file in named))
+
+
+def has_timestamp_key(config: TableConfig, rows: DataFrame) -> bool:
+    """Whether a column of the record key is a timestamp."""
+    return any(
+        isinstance(field.dataType, TimestampType) for field in rows.schema.fields if field.name in config.record_key
+    )
+
+
+# For the number of rows: services commit between batches, seldom more than a few in a row. Each is a request.
+COMMITS_LOOKED_AT = 5
+
+
+def commit_of(timeline: Any, *, batch: str, table: str) -> Optional[CommitResult]:
+    """The newest commit of a timeline that carries the batch's id and the table's name; None if there is none. Each commit that is opened is a request."""
+    for instant in reversed(instants(timeline)):
+        metadata = timeline.readCommitMetadata(instant)
+        extra = metadata.getExtraMetadata()
+        if extra.get(own_metadata.BATCH_KEY) == batch and extra.get(own_metadata.TABLE_KEY) == table:
+            return CommitResult(str(instant.requestedTime()), statistics(metadata))
+    return None
+
+
+def statistics(metadata: Any) -> Dict[str, int]:
+    """What Hudi counted: `rewritten` are all rows of the files that were written, changed or not."""
+    return {
+        "inserted": int(metadata.fetchTotalInsertRecordsWritten()),
+        "updated": int(metadata.fetchTotalUpdateRecordsWritten()),
+        "rewritten": int(metadata.fetchTotalRecordsWritten()),
+        "bytes_written": int(metadata.fetchTotalBytesWritten()),
+        "files_written": int(metadata.fetchTotalFilesInsert()) + int(metadata.fetchTotalFilesUpdated()),
+    }
+
+
+def rows_told(commits: Any) -> Optional[int]:
+    """The rows of a table by the newest commit that counts them; services' commits don't, and change none.
+
+    An estimate: a row that moved to another partition counts as inserted, and what is purged stays counted.
+    """
+    for instant in reversed(instants(commits)[-COMMITS_LOOKED_AT:]):
+        metadata = commits.readCommitMetadata(instant)
+        before = metadata.getExtraMetadata().get(own_metadata.ROWS_KEY)
+        if before is not None:
+            return int(before) + int(metadata.fetchTotalInsertRecordsWritten())
+    return None

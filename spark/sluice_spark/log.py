@@ -1,0 +1,90 @@
+"""The driver's log: one JSON object per line, with the run and the lane on every one.
+
+Where a batch's time went: seconds by stage, added up from several threads.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import traceback
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, TextIO
+
+from sluice.errors import SluiceError
+
+_LONGEST_MESSAGE = 2_000  # characters: Spark and Hudi put whole plans and traces into messages
+_LONGEST_TRACE = 6_000
+
+
+class RunLog:
+    """Writes events to a stream. Safe from several threads: a line is written in one call under a lock."""
+
+    def __init__(self, stream: TextIO, now_ms: Callable[[], int], **bound: Any) -> None:
+        """`bound` fields (run, lane, job_run) are on every event."""
+        self._stream = stream
+        self._now_ms = now_ms
+        self._bound = bound
+        self._lock = threading.Lock()
+
+    def event(self, name: str, **fields: Any) -> None:
+        """Write one event. Fields that are None are left out; what JSON doesn't know is written as text."""
+        record = {"at": self._now_ms(), "event": name, **self._bound, **fields}
+        line = json.dumps({k: v for k, v in record.items() if v is not None}, default=str, ensure_ascii=True)
+        with self._lock:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+    def failure(self, name: str, error: BaseException, **fields: Any) -> None:
+        """Write an error with its facts and its trace, cut to a bounded size."""
+        facts = {}
+        if isinstance(error, SluiceError):
+            facts = {"code": error.code, "retriable": error.retriable, "facts": error.facts}
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        self.event(
+            name,
+            level="error",
+            error=describe(error),
+            error_type=type(error).__name__,
+            trace=trace[-_LONGEST_TRACE:],
+            **facts,
+            **fields,
+        )
+
+
+def describe(error: BaseException) -> str:
+    """An error in one bounded piece of text, for a log event or a ledger item."""
+    text = str(error) or type(error).__name__
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+
+
+class Profile:
+    """Adds seconds to named stages. Stages of parallel tables add up, so their sum may exceed `wall`."""
+
+    def __init__(self, tick: Callable[[], float] = time.perf_counter) -> None:
+        self._tick = tick
+        self._began = tick()
+        self._seconds: Dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a block, also when it raises."""
+        began = self._tick()
+        try:
+            yield
+        finally:
+            self.add(name, self._tick() - began)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add seconds measured elsewhere."""
+        with self._lock:
+            self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    def seconds(self) -> Dict[str, float]:
+        """Seconds by stage, to the millisecond, and `wall` since this profile began."""
+        with self._lock:
+            stages = {name: round(value, 3) for name, value in self._seconds.items()}
+        stages["wall"] = round(self._tick() - self._began, 3)
+        return stages

@@ -1,0 +1,1 @@
+"""Merges one table's part of a batch."""

@@ -1,0 +1,145 @@
+"""Gives raw columns their meaning: from what Avro decodes to, to the types that the table stores."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Callable, Dict, Optional
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sluice.changes import hidden_columns
+from sluice.schema import columns as kinds
+from sluice.schema.columns import Column
+from sluice.schema.values import REAL
+from sluice_formats.read_plan import ReaderPlan
+from sluice_spark.merge.plan import stored_type
+
+UNHELD = "_sluice_unheld"  # how many values of a row no date or timestamp holds as they came
+
+
+def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataFrame:
+    """The raw columns as the table's: its names, types and order, and UNCHANGED and UNHELD beside; a column that the batch lacks is null.
+
+    An infinity becomes null: it would be a wrong date anywhere else. What is below a microsecond is cut. Both are
+    counted in UNHELD.
+    """
+    written: Dict[str, Column] = {column.name: column for column in plan.columns}
+    present = set(raw.columns)
+    chosen = []
+    for field in target.fields:
+        if field.name in written:
+            column = written[field.name]
+            value = meaning(quoted(field.name), column)
+            if stored_type(column) != field.dataType:
+                value = value.cast(field.dataType)
+        elif field.name in present:
+            value = quoted(field.name)
+        else:
+            value = F.lit(None).cast(field.dataType)
+        chosen.append(value.alias(field.name))
+    unheld = [_unheld(quoted(column.name), column) for column in plan.columns if _may_be_unheld(column)]
+    return raw.select(
+        *chosen, quoted(hidden_columns.UNCHANGED), (reduce(add, unheld) if unheld else F.lit(0)).alias(UNHELD)
+    )
+
+
+def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
+    """The stored value of a raw one, by Spark's built-ins. Times are UTC; what is below a microsecond is cut."""
+    element = _item(column)
+    if element is not None:
+        return F.transform(raw, lambda item: meaning(item, element)) if _has_meaning(element) else raw
+    built_in = _BUILT_INS.get(column.kind)
+    if built_in is None:
+        return raw
+    return F.when(raw.between(*REAL[column.kind]), built_in(raw)) if column.kind in REAL else built_in(raw)
+
+
+def quoted(name: str) -> SparkColumn:
+    """A column by its exact name, which may hold dots or backticks."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _has_meaning(column: Column) -> bool:
+    element = _item(column)
+    return column.kind in _BUILT_INS or element is not None and _has_meaning(element)
+
+
+def _item(column: Column) -> Optional[Column]:
+    """The item column of an array. Maps have one, too, and are text by now."""
+    return column.element if column.kind == kinds.ARRAY else None
+
+
+def _may_be_unheld(column: Column) -> bool:
+    """Whether a value of the column may have no stored form: a count without a date, or text that is none."""
+    element = _item(column)
+    return column.kind in REAL or column.kind in _PARSED or element is not None and _may_be_unheld(element)
+
+
+def _unheld(raw: SparkColumn, column: Column) -> SparkColumn:
+    """How many values of a row's column `meaning` makes null or cuts."""
+    element = _item(column)
+    if element is not None:
+        zero = F.lit(0)
+        return F.coalesce(F.aggregate(raw, zero, lambda so_far, item: so_far + _unheld(item, element)), zero)
+    lost = ~raw.between(*REAL[column.kind]) if column.kind in REAL else meaning(raw, column).isNull()
+    if column.kind == kinds.TIMESTAMP_NANOS:
+        lost = lost | (F.pmod(raw, F.lit(1_000)) != 0)
+    elif column.kind == kinds.ZONED_TIMESTAMP:
+        lost = lost | F.when(F.length(raw) > _TO_THE_MICROSECOND, raw.rlike(_BELOW_A_MICROSECOND)).otherwise(False)
+    return F.when(raw.isNotNull() & lost, 1).otherwise(0)
+
+
+def _time_of_day(micros: SparkColumn) -> SparkColumn:
+    """PostgreSQL has 24:00, and MySQL times below zero and of more than a day: only those take the slow way."""
+    usual = F.date_format(F.timestamp_micros(micros), "HH:mm:ss.SSSSSS")
+    return F.when(micros.between(0, _DAY_MICROS - 1), usual).otherwise(_long_time(micros, 1_000_000, 6))
+
+
+def _nanos_of_day(nanos: SparkColumn) -> SparkColumn:
+    fraction = F.lpad(F.pmod(nanos, F.lit(1_000_000_000)).cast("string"), 9, "0")
+    usual = F.concat(F.date_format(F.timestamp_seconds(_whole(nanos, 1_000_000_000)), "HH:mm:ss."), fraction)
+    return F.when(nanos.between(0, _DAY_MICROS * 1000 - 1), usual).otherwise(_long_time(nanos, 1_000_000_000, 9))
+
+
+def _long_time(count: SparkColumn, unit: int, digits: int) -> SparkColumn:
+    """The same text as `value_text.time_text`; null for null."""
+    size = F.abs(count)
+    seconds = _whole(size, unit)
+    text = F.format_string(
+        f"%s%02d:%02d:%02d.%0{digits}d",
+        F.when(count < 0, "-").otherwise(""),
+        _whole(seconds, 3600),
+        F.pmod(_whole(seconds, 60), F.lit(60)),
+        F.pmod(seconds, F.lit(60)),
+        F.pmod(size, F.lit(unit)),
+    )
+    return F.when(count.isNotNull(), text)
+
+
+def _whole(count: SparkColumn, unit: int) -> SparkColumn:
+    """Whole units below a count, also before 1970; in 64-bit integers, since a double has not the digits."""
+    return F.call_function("div", count - F.pmod(count, F.lit(unit)), F.lit(unit))
+
+
+_DAY_MICROS = 86_400_000_000
+
+_ZONE = r"(Z|[+-]\d\d:\d\d)$"  # Debezium's IsoDate ends with one
+_TO_THE_MICROSECOND = len("2021-12-31T18:29:59.123456Z")  # only longer text is looked into
+_BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"
+_PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))  # text whose infinities have no form as a date
+
+_BUILT_INS: Dict[str, Callable[[SparkColumn], SparkColumn]] = {
+    kinds.DATE: F.date_from_unix_date,
+    kinds.TIME_MILLIS: lambda raw: _time_of_day(raw * F.lit(1000)),
+    kinds.TIME_MICROS: _time_of_day,
+    kinds.TIME_NANOS: _nanos_of_day,
+    kinds.TIMESTAMP_MILLIS: F.timestamp_millis,
+    kinds.TIMESTAMP_MICROS: F.timestamp_micros,
+    kinds.TIMESTAMP_NANOS: lambda raw: F.timestamp_micros(_whole(raw, 1_000)),
+    kinds.ZONED_TIMESTAMP: lambda raw: raw.cast("timestamp"),
+    kinds.ISO_DATE: lambda raw: F.regexp_replace(raw, _ZONE, "").cast("date"),
+}

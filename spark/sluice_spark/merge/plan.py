@@ -1,0 +1,149 @@
+"""What one batch's part of a table is read as: the columns its objects agree on, and those the table will have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, Mapping, Optional, Sequence, Tuple
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sluice.changes import hidden_columns
+from sluice.config.table import TableConfig
+from sluice.errors import Incompatible
+from sluice.schema.avro import WriterSchema
+from sluice.schema.columns import Column, RowSchema
+from sluice.schema.evolution import (
+    Evolution,
+    evolve_nothing,
+    evolve_table,
+    incompatible,
+    merge_schemas,
+    refused,
+    rewritten_columns,
+    row_with_types,
+    types_told,
+)
+from sluice_formats.read_plan import ReaderPlan, reader_plan
+
+_TYPES: Dict[str, DataType] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
+}
+
+
+@dataclass(frozen=True)
+class PlannedRead:
+    """A plan, the schema the table has after this batch, and the writer schemas that fit neither.
+
+    `refused` maps a writer schema's fingerprint to the reason, `verdicts` every fingerprint to what the schema means
+    for the table as it was. `widened` are columns of the table whose type changes, `rewritten` those of them whose
+    change needs every file of the table written anew.
+    """
+
+    plan: ReaderPlan
+    target: StructType
+    refused: Mapping[str, Incompatible]
+    verdicts: Mapping[str, Evolution]
+    widened: Tuple[str, ...]
+    rewritten: Tuple[str, ...]
+
+
+def plan_read(
+    config: TableConfig,
+    *,
+    batch: str,
+    writers: Sequence[WriterSchema],
+    stored: Optional[StructType],
+    may_rewrite: bool = True,
+    inferred: Optional[Mapping[str, str]] = None,
+) -> PlannedRead:
+    """Agree on columns, writer schema by writer schema in their order; one that doesn't fit is refused, the rest go on.
+
+    `stored` is the table's schema, None before its first commit. Without `may_rewrite` a schema that needs
+    the table written anew is refused too.
+    """
+    before = {field.name: field.dataType.simpleString() for field in stored.fields} if stored is not None else None
+    agreed: Optional[RowSchema] = None
+    turned_away: Dict[str, Incompatible] = {}
+    verdicts: Dict[str, Evolution] = {}
+    target: Mapping[str, str] = before or {}
+    known = {**types_told(writers, config), **(before or {})}
+    for writer in sorted(writers, key=lambda writer: not writer.row.columns):
+        row = row_with_types(writer, config, known)
+        # An object of nothing but truncates, of which nothing tells the columns: the table or the others do.
+        if not row.columns and (before is not None or agreed is not None):
+            verdicts[writer.fingerprint] = evolve_nothing(before or {})
+            continue
+        try:
+            verdicts[writer.fingerprint] = evolve_table(before, row, config)
+            merged = merge_schemas(agreed, row) if agreed is not None else row
+            after = evolve_table(before, merged, config).target
+            if not may_rewrite:
+                _without_rewriting(before or {}, after, config)
+            agreed, target = merged, after
+        except Incompatible as error:
+            turned_away[writer.fingerprint] = error
+            verdicts[writer.fingerprint] = refused(error)
+    agreed = agreed if agreed is not None else RowSchema(())
+    widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
+    plan = reader_plan(config, batch=batch, columns=agreed.columns, inferred=inferred or {})
+    rewritten = rewritten_columns(before or {}, target)
+    return PlannedRead(plan, _schema(target, hidden=stored is None), turned_away, verdicts, widened, rewritten)
+
+
+def stored_type(column: Column) -> DataType:
+    """The Spark type that a column is stored as."""
+    return data_type(column.spark_type)
+
+
+def data_type(name: str) -> DataType:
+    """The type of Spark's name for it, as the core writes types."""
+    items = _ARRAY.fullmatch(name)
+    if items:
+        return ArrayType(data_type(items[1]))
+    digits = _DECIMAL.fullmatch(name)
+    return DecimalType(int(digits[1]), int(digits[2])) if digits else _TYPES[name]
+
+
+_ARRAY = re.compile(r"array<(.*)>")
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def _without_rewriting(before: Mapping[str, str], after: Mapping[str, str], config: TableConfig) -> None:
+    for name in rewritten_columns(before, after):
+        raise incompatible(
+            name,
+            before[name],
+            after[name],
+            f"the whole table would have to be written anew, and it is larger than its rewrite_limit of {config.rewrite_limit_bytes:,} bytes",
+            "Raise the table's rewrite_limit and retry what waits, or give the topic a table of another name",
+        )
+
+
+def _schema(types: Mapping[str, str], *, hidden: bool) -> StructType:
+    """Everything is nullable: readers and releases differ in what they make of a column that isn't."""
+    own = [StructField(column.name, _TYPES[column.spark_type]) for column in hidden_columns.HIDDEN] if hidden else []
+    return StructType([StructField(name, data_type(kind)) for name, kind in types.items()] + own)

@@ -1,0 +1,161 @@
+"""Reads change objects by exact version in Spark tasks: each whole, or not at all with its reason in S3.
+
+Brings what read tasks saw of their objects back to the driver, beside the rows.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Callable, Deque, Dict, Iterator, List, Sequence, Tuple
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import ObjectError
+from sluice.changes.log_restart import SeenObject
+from sluice.errors import SluiceError
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.task_objects import READ_AHEAD_OBJECTS, ObjectSource, task_objects
+from sluice_formats.arrow_batches import spark_fields
+from sluice_formats.decode import decode
+from sluice_formats.read_plan import ReaderPlan
+from sluice_spark.merge.set_aside import leave_error, leave_rows
+
+# A task reads ahead while it decodes: small objects would otherwise wait one round trip each.
+READ_AHEAD_BYTES = 64 * 1024**2
+TASK_BYTES, TASK_OBJECTS, TASKS_PER_CORE = 4 * 1024**2, 25, 4
+LONGEST_REASON = 2_000  # characters
+
+
+def read_changes(
+    spark: SparkSession, *, objects: Sequence[ManifestObject], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
+) -> DataFrame:
+    """The changes in the objects, columns raw (see raw_columns.py), hidden columns beside.
+
+    An object that can't be decoded gives no row, nor does a record that can't be merged; the task
+    leaves the reason in S3 beside the batch before it yields anything. What the objects say of their place in Kafka and
+    in the source's log is in `seen` once the rows were computed. S3's passing troubles raise, and Spark runs the task again.
+    """
+    fields = ", ".join(f"`{name}` {kind}" for name, kind in spark_fields(plan))
+    shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
+    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, plan, source, seen), fields)
+
+
+def task_count(objects: Sequence[ManifestObject], cores: int) -> int:
+    """Tasks for so many objects: by bytes and by number, since a small object costs a request too."""
+    wanted = max(-(-sum(item.size for item in objects) // TASK_BYTES), -(-len(objects) // TASK_OBJECTS))
+    return max(1, min(wanted, TASKS_PER_CORE * cores, len(objects)))
+
+
+def balanced(objects: Sequence[ManifestObject], tasks: int) -> List[Tuple[ManifestObject, ...]]:
+    """Share out objects so that no task gets far more bytes than another: largest first, to the least loaded."""
+    shares: List[List[ManifestObject]] = [[] for _ in range(tasks)]
+    loads = [(0, 0, number) for number in range(tasks)]
+    for item in sorted(objects, key=lambda item: (-item.size, item.id)):
+        size, count, number = heapq.heappop(loads)
+        shares[number].append(item)
+        heapq.heappush(loads, (size + item.size, count + 1, number))
+    return [tuple(share) for share in shares]
+
+
+def _task(
+    shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        s3 = task_objects(source)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _read_share(s3, shares[number], plan, source.silver_bucket, seen)
+
+    return run
+
+
+def _read_share(
+    s3: Objects, share: Sequence[ManifestObject], plan: ReaderPlan, silver_bucket: str, seen: SeenObjects
+) -> Iterator[pa.RecordBatch]:
+    for item, body in bodies(s3, share, plan.limits.object_bytes):
+        try:
+            decoded = decode(body(), item, plan)
+        except SluiceError as error:
+            if error.retriable:
+                raise
+            _leave_error(s3, silver_bucket, plan, item, error)
+            continue
+        if decoded.rows:  # before any row of the object goes on: what is counted is there to be seen
+            leave_rows(
+                s3, silver_bucket, batch=plan.batch, table=plan.table, object_hash=item.id.hash, rows=decoded.rows
+            )
+        seen.add(decoded.seen)
+        yield from decoded.batches
+
+
+def bodies(
+    s3: Objects, share: Sequence[ManifestObject], limit: int
+) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:
+    """Every object with its bytes to come, in order, read ahead within bounds."""
+    waiting: Deque[Tuple[ManifestObject, "Future[bytes]"]] = deque()
+    ahead = 0
+    with ThreadPoolExecutor(READ_AHEAD_OBJECTS) as pool:
+        for item in share:
+            while waiting and (len(waiting) >= READ_AHEAD_OBJECTS or ahead + item.size > READ_AHEAD_BYTES):
+                first, body = waiting.popleft()
+                ahead -= first.size
+                yield first, body.result
+            waiting.append((item, pool.submit(s3.whole, item.id, limit)))
+            ahead += item.size
+        while waiting:
+            first, body = waiting.popleft()
+            yield first, body.result
+
+
+def _leave_error(s3: Objects, silver_bucket: str, plan: ReaderPlan, item: ManifestObject, error: SluiceError) -> None:
+    leave_error(
+        s3, silver_bucket, batch=plan.batch, table=plan.table, error=ObjectError(item.id.hash, error.code, told(error))
+    )
+
+
+def told(error: SluiceError) -> str:
+    """An error and its facts in one line."""
+    return "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])[
+        :LONGEST_REASON
+    ]
+
+
+Seen = Dict[str, SeenObject]
+
+
+class _ByObject(AccumulatorParam[Seen]):
+    """A task that runs twice says the same twice: what is added is known by its object."""
+
+    def zero(self, value: Seen) -> Seen:
+        return {}
+
+    def addInPlace(self, value1: Seen, value2: Seen) -> Seen:
+        value1.update(value2)
+        return value1
+
+
+class SeenObjects:
+    """One read's. Filled while Spark computes the rows: ask after the first action on them."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._seen: Accumulator[Seen] = context.accumulator({}, _ByObject())
+
+    def add(self, seen: SeenObject) -> None:
+        """From a task."""
+        self._seen.add({seen.object: seen})
+
+    def take(self, objects: Sequence[ManifestObject]) -> List[SeenObject]:
+        """What was seen of these objects, in the order of their admission. It is forgotten here: Spark keeps accumulators for ever."""
+        seen = dict(self._seen.value)
+        self._seen.value.clear()
+        return [
+            seen[item.id.hash]
+            for item in sorted(objects, key=lambda item: (item.admitted_at, item.id))
+            if item.id.hash in seen
+        ]

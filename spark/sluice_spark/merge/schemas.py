@@ -1,0 +1,226 @@
+"""Finds out, in Spark tasks, which schemas the objects have whose heads don't tell.
+
+Which writer schemas each object of a part has, as understood by the core.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sluice.admission.routing import JSON
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import ObjectError
+from sluice.config.table import TableConfig
+from sluice.errors import SluiceError
+from sluice.schema.avro import WriterSchema, fingerprint, read_writer_schema
+from sluice.silver_keys import schema_key
+from sluice_aws.admission.heads import read_head
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaStore
+from sluice_aws.s3.task_objects import ObjectSource, task_objects
+from sluice_formats.decode import read_or_refused
+from sluice_formats.json_records import json_schemas
+from sluice_formats.json_schema import agreed
+from sluice_spark.merge.read import balanced, bodies, task_count, told
+
+_FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
+_ARROW = pa.schema(
+    [
+        ("object", pa.string()),
+        ("fingerprint", pa.string()),
+        ("schema", pa.string()),
+        ("inferred", pa.bool_()),
+        ("code", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What a scan found: schemas (Avro form) by fingerprint, which of them were inferred, each object's own, and objects without."""
+
+    schemas: Mapping[str, Mapping[str, Any]]
+    inferred: FrozenSet[str]
+    of_object: Mapping[str, Tuple[str, ...]]
+    errors: Tuple[ObjectError, ...]
+
+
+def scan_schemas(
+    spark: SparkSession, *, objects: Sequence[ManifestObject], config: TableConfig, source: ObjectSource
+) -> Scanned:
+    """Read JSON objects for their schemas alone; a few lines per object come back, never data.
+
+    An object that can't be read is in `errors`; S3's passing troubles raise, and Spark runs the task again.
+    """
+    shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
+    found = spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, config, source), _FIELDS).collect()
+    texts: Dict[str, str] = {row["fingerprint"]: row["schema"] for row in found if row["schema"] is not None}
+    of_object: Dict[str, Tuple[str, ...]] = {}
+    for row in found:
+        if row["fingerprint"] is not None:
+            of_object[row["object"]] = (*of_object.get(row["object"], ()), row["fingerprint"])
+    return Scanned(
+        {mark: json.loads(text) for mark, text in texts.items()},
+        frozenset(row["fingerprint"] for row in found if row["inferred"]),
+        of_object,
+        tuple(ObjectError(row["object"], row["code"], row["reason"]) for row in found if row["code"] is not None),
+    )
+
+
+def _task(
+    shares: Sequence[Sequence[ManifestObject]], config: TableConfig, source: ObjectSource
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        s3 = task_objects(source)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                rows: List[Dict[str, Any]] = []
+                sent: Set[str] = set()
+                for item, body in bodies(s3, shares[number], config.limits.object_bytes):
+                    rows.extend(_scan(item, body, config, sent))
+                yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+    return run
+
+
+def _scan(
+    item: ManifestObject, body: Callable[[], bytes], config: TableConfig, sent: Set[str]
+) -> Iterator[Dict[str, Any]]:
+    """One row per schema of the object; its text only the first time that a task meets it."""
+    try:
+        text = body()
+        schemas, inferred = read_or_refused(
+            lambda: json_schemas(text, config.json_types, config.limits, config.unavailable_value)
+        )
+    except SluiceError as error:
+        if error.retriable:
+            raise
+        yield {"object": item.id.hash, "inferred": False, "code": error.code, "reason": told(error)}
+        return
+    for schema in schemas:
+        mark = fingerprint(schema)
+        text = None if mark in sent else json.dumps(schema, sort_keys=True)
+        sent.add(mark)
+        yield {"object": item.id.hash, "fingerprint": mark, "schema": text, "inferred": inferred}
+
+
+Scan = Callable[[Sequence[ManifestObject]], Scanned]
+
+
+@dataclass(frozen=True)
+class WriterSchemas:
+    """The distinct schemas in the order in which their first objects were admitted, whose objects have which, and objects without one.
+
+    `inferred` has the schemas of records that carry none, by the object's hash, as JSON: a read task must be told.
+    """
+
+    in_order: Tuple[WriterSchema, ...]
+    of_object: Mapping[str, Tuple[str, ...]]
+    errors: Tuple[ObjectError, ...]
+    inferred: Mapping[str, str] = field(default_factory=dict)
+
+
+def writer_schemas(
+    objects: Objects,
+    silver_bucket: str,
+    items: Sequence[ManifestObject],
+    *,
+    scan: Scan,
+    stored: Optional[Mapping[str, str]] = None,
+) -> WriterSchemas:
+    """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
+
+    JSON objects are read by `scan`: their records may carry several schemas, or none. `stored` are the
+    types (Spark's names) of the table's columns. An object whose schema can't be had or can't be stored is in `errors`;
+    S3's passing troubles raise.
+    """
+    known: Dict[str, WriterSchema] = {}
+    of_object: Dict[str, Tuple[str, ...]] = {}
+    errors: List[ObjectError] = []
+    in_order = sorted(items, key=lambda item: (item.admitted_at, item.offset or 0, item.id))
+    texts, inferred = _by_scan(
+        objects, silver_bucket, [item for item in in_order if item.format == JSON], scan, stored or {}, errors
+    )
+    refused = {error.object for error in errors}
+    for item in in_order:
+        if item.id.hash in refused:
+            continue
+        try:
+            if item.format == JSON:
+                found = [_understood(text) for text in texts[item.id.hash]]
+            elif item.schema in known:
+                found = [known[item.schema or ""]]
+            else:
+                text = _stored(objects, silver_bucket, item.schema) if item.schema else None
+                found = [
+                    _understood(
+                        text
+                        if text is not None
+                        else json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True)
+                    )
+                ]
+        except SluiceError as error:
+            if error.retriable:
+                raise
+            errors.append(ObjectError(item.id.hash, error.code, str(error)))
+            continue
+        for writer in found:
+            known.setdefault(writer.fingerprint, writer)
+        of_object[item.id.hash] = tuple(writer.fingerprint for writer in found)
+    return WriterSchemas(tuple(known.values()), of_object, tuple(errors), inferred)
+
+
+def _by_scan(
+    objects: Objects,
+    silver_bucket: str,
+    items: Sequence[ManifestObject],
+    scan: Scan,
+    stored: Mapping[str, str],
+    errors: List[ObjectError],
+) -> Tuple[Dict[str, List[str]], Dict[str, str]]:
+    """The schemas of JSON objects as JSON, by the object's hash: all of them, and those that had to be inferred."""
+    if not items:
+        return {}, {}
+    scanned = scan(items)
+    errors.extend(scanned.errors)
+    marks = list(scanned.schemas)
+    guessed = [mark for mark in marks if mark in scanned.inferred]
+    # One text per schema, shared: what is pickled into tasks holds it once, however many objects have it.
+    texts = {mark: json.dumps(schema, sort_keys=True) for mark, schema in scanned.schemas.items()}
+    texts.update(
+        zip(
+            guessed,
+            (
+                json.dumps(schema, sort_keys=True)
+                for schema in agreed([scanned.schemas[mark] for mark in guessed], stored)
+            ),
+        )
+    )
+    store = SchemaStore(objects, silver_bucket)
+    for item in items:
+        for mark in scanned.of_object.get(item.id.hash, ()):
+            if mark not in scanned.inferred and mark != item.schema:
+                store.keep(scanned.schemas[mark])  # a schema that the object's head didn't tell yet
+    of_object = {hash: [texts[mark] for mark in own] for hash, own in scanned.of_object.items()}
+    return of_object, {hash: texts[own[0]] for hash, own in scanned.of_object.items() if own[0] in scanned.inferred}
+
+
+def _stored(objects: Objects, silver_bucket: str, named: Optional[str]) -> Optional[str]:
+    """The schema's JSON as admission put it; None where it isn't there, or isn't what its name says."""
+    document = objects.get(silver_bucket, schema_key(named or ""))
+    if document is None:
+        return None
+    text = document.data.decode("utf-8")
+    return text if fingerprint(json.loads(text)) == named else None
+
+
+@lru_cache(maxsize=512)
+def _understood(schema: str) -> WriterSchema:
+    return read_writer_schema(json.loads(schema))

@@ -1,0 +1,206 @@
+"""What could not be merged of a batch and why, left in S3 beside it before it commits: whole objects, and rows of others.
+
+Changes that came after their row was purged, and are older than what was: set aside with their rows, never merged.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Callable, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import (
+    JSON_TEXT,
+    MAX_CONTENT_BYTES,
+    ObjectError,
+    RowError,
+    RowErrorCount,
+    counted,
+    from_lines,
+    to_lines,
+)
+from sluice.changes import hidden_columns as hidden
+from sluice.errors import SluiceError
+from sluice.silver_keys import (
+    PARKED_SUFFIX,
+    ROW_COUNT_SUFFIX,
+    error_key,
+    error_prefix,
+    parked_key,
+    row_count_key,
+    rows_key,
+)
+from sluice_aws.s3.objects import Document, Objects
+from sluice_aws.s3.task_objects import ObjectSource, task_objects
+from sluice_spark.merge.normalize import quoted
+
+READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver's 32 connections
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """What one table's part has set aside: whole objects with their reasons, how many rows of others, and objects to be parked."""
+
+    objects: Tuple[ObjectError, ...] = ()
+    rows: Tuple[RowErrorCount, ...] = ()
+    parked: Tuple[ObjectError, ...] = ()
+
+
+def leave_error(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
+    """Put one object's reason where a take-over finds it. The same error gives the same bytes."""
+    objects.put(
+        silver_bucket,
+        error_key(batch, table, error.object),
+        error.to_json().encode("utf-8"),
+        content_type="application/json",
+    )
+
+
+def leave_parked(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
+    """Put why one object is to be parked where a take-over finds it."""
+    objects.put(
+        silver_bucket,
+        parked_key(batch, table, error.object),
+        error.to_json().encode("utf-8"),
+        content_type="application/json",
+    )
+
+
+def leave_rows(
+    objects: Objects, silver_bucket: str, *, batch: str, table: str, object_hash: str, rows: Sequence[RowError]
+) -> None:
+    """Put one object's rows that can't be merged, then their number: who finds the number finds the rows."""
+    objects.put(
+        silver_bucket,
+        rows_key(batch, table, object_hash),
+        to_lines(rows).encode("utf-8"),
+        content_type="application/jsonl",
+    )
+    count = counted(object_hash, rows).to_json().encode("utf-8")
+    objects.put(silver_bucket, row_count_key(batch, table, object_hash), count, content_type="application/json")
+
+
+def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: str) -> SetAside:
+    """All that was left for one table's part, by this attempt or an earlier one: they don't differ between attempts."""
+    errors: List[ObjectError] = []
+    rows: List[RowErrorCount] = []
+    parked: List[ObjectError] = []
+    keys = list(objects.keys(silver_bucket, error_prefix(batch, table)))
+    for key, document in zip(keys, _documents(objects, silver_bucket, keys)):
+        if document is None:
+            continue
+        text = document.data.decode("utf-8")
+        if key.endswith(ROW_COUNT_SUFFIX):
+            rows.append(RowErrorCount.from_json(text))
+        elif key.endswith(PARKED_SUFFIX):
+            parked.append(ObjectError.from_json(text))
+        else:
+            errors.append(ObjectError.from_json(text))
+    elsewhere = {error.object for error in (*errors, *parked)}  # an object that goes nowhere has no rows of its own
+    return SetAside(tuple(errors), tuple(found for found in rows if found.object not in elsewhere), tuple(parked))
+
+
+def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> List[Optional[Document]]:
+    """In the order of the keys, several at a time: a batch may have set every one of its objects aside."""
+    if len(keys) < 2:
+        return [objects.get(silver_bucket, key) for key in keys]
+    with ThreadPoolExecutor(min(READS_AT_ONCE, len(keys)), thread_name_prefix="set-aside") as pool:
+        return list(pool.map(lambda key: objects.get(silver_bucket, key), keys))
+
+
+_CONTENT = "_sluice_content"
+
+
+class BelowPurgeFloor(SluiceError):
+    """A change of a row that the table no longer has, at or below the position of what was purged: its deletion may be what is newer."""
+
+    code = "below_purge_floor"
+    next_step = "The table's horizon for purging is shorter than this change was late; read the row at the source and write it there again if it is to be there"
+
+
+def leave_below_floor(
+    below: DataFrame,
+    *,
+    objects: Sequence[ManifestObject],
+    batch: str,
+    table: str,
+    columns: Sequence[str],
+    limit: int,
+    source: ObjectSource,
+) -> None:
+    """Put the rows of changes at or below the purge floor beside what else was set aside of their objects.
+
+    Of objects that were merged before only those rows are put there that no batch has merged: the others are repetitions. Beyond `limit` rows of one
+    object the others are listed without their content.
+    """
+    known = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
+    told = below.select(
+        quoted(hidden.OBJECT).alias("object"),
+        quoted(hidden.OFFSET).alias("offset"),
+        quoted(hidden.POSITION).alias("position"),
+        F.to_json(F.struct(*[quoted(name) for name in columns])).alias(_CONTENT),
+    )
+    told.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
+        _task(known, batch, table, limit, source)
+    )
+
+
+def _task(
+    known: Mapping[str, ManifestObject], batch: str, table: str, limit: int, source: ObjectSource
+) -> Callable[[Iterable[Row]], None]:
+    def run(rows: Iterable[Row]) -> None:
+        for lineage, of_object in groupby(rows, key=lambda row: row["object"]):
+            if lineage in known:
+                item, objects = known[lineage], task_objects(source)
+                wanted = _unmerged(objects, source.silver_bucket, item)
+                found = _row_errors(of_object, item.offset, limit, wanted)
+                if found:
+                    _leave(objects, source.silver_bucket, batch, table, item.id.hash, found)
+
+    return run
+
+
+def _unmerged(objects: Objects, silver_bucket: str, item: ManifestObject) -> Optional[FrozenSet[int]]:
+    """The places in an object of the rows that no batch has merged; None: all of them, or nothing tells any more which."""
+    document = objects.get(silver_bucket, item.rows_aside) if item.rows_aside is not None else None
+    return None if document is None else frozenset(row.record for row in from_lines(document.data.decode("utf-8")))
+
+
+def _row_errors(
+    rows: Iterable[Row], first_offset: Optional[int], limit: int, wanted: Optional[FrozenSet[int]]
+) -> List[RowError]:
+    found: List[RowError] = []
+    for number, row in enumerate(rows):
+        error = BelowPurgeFloor("The row was purged, and this change is older than what was")
+        record = row["offset"] - (first_offset or 0) if row["offset"] is not None else number
+        if wanted is not None and record not in wanted:
+            continue
+        content = row[_CONTENT] if len(found) < limit else ""
+        found.append(
+            RowError(
+                record,
+                error.code,
+                str(error),
+                row["offset"],
+                row["position"],
+                JSON_TEXT,
+                content[:MAX_CONTENT_BYTES],
+                len(content),
+            )
+        )
+    return found
+
+
+def _leave(
+    objects: Objects, silver_bucket: str, batch: str, table: str, object_hash: str, rows: List[RowError]
+) -> None:
+    """Beside the rows that the reading of the object left there, each once: a task that is repeated changes nothing."""
+    document = objects.get(silver_bucket, rows_key(batch, table, object_hash))
+    before = [] if document is None else list(from_lines(document.data.decode("utf-8")))
+    kept = [row for row in before if row.code != BelowPurgeFloor.code]
+    leave_rows(objects, silver_bucket, batch=batch, table=table, object_hash=object_hash, rows=[*kept, *rows])

@@ -1,0 +1,1 @@
+"""The driver's loop: take over, claim, merge, settle, release."""

@@ -1,0 +1,62 @@
+"""Puts the steps of a run together over its ports: the one place that knows them all."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from sluice_spark.ports import Clock, Configurations, Ledger, Log, Manifests, Merger
+from sluice_spark.run.batch import BatchStep, TableParts
+from sluice_spark.run.claim import ClaimStep, ConfigurationInForce
+from sluice_spark.run.hold import LaneHold
+from sluice_spark.run.loop import RunLoop
+from sluice_spark.run.services import ServiceStep
+from sluice_spark.run.takeover import Takeover
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The world of one run. `tables_at_once` has a thread per table that is merged in parallel, `background` at least one more."""
+
+    ledger: Ledger
+    manifests: Manifests
+    merger: Merger
+    configurations: Configurations
+    clock: Clock
+    log: Log
+    tables_at_once: Executor
+    background: Executor
+
+
+def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") -> RunLoop:
+    """The loop of the run whose hold this is. `scope` names what its policy lets it write; empty: everything."""
+    ledger, manifests, merger, clock, log = ports.ledger, ports.manifests, ports.merger, ports.clock, ports.log
+    configuration = ConfigurationInForce(ports.configurations, log, lane=hold.identity.lane, scope=scope)
+    parts = TableParts(ledger=ledger, manifests=manifests, merger=merger, hold=hold, clock=clock, log=log)
+    batches = BatchStep(
+        ledger=ledger, merger=merger, parts=parts, hold=hold, clock=clock, log=log, tables_at_once=ports.tables_at_once
+    )
+    takeover = Takeover(ledger=ledger, manifests=manifests, batches=batches, hold=hold, log=log)
+    claims = ClaimStep(
+        ledger=ledger,
+        manifests=manifests,
+        configuration=configuration,
+        hold=hold,
+        clock=clock,
+        log=log,
+        background=ports.background,
+    )
+    services = ServiceStep(ledger=ledger, merger=merger, configuration=configuration, hold=hold, clock=clock, log=log)
+    return RunLoop(
+        ledger=ledger,
+        hold=hold,
+        takeover=takeover,
+        claims=claims,
+        batches=batches,
+        services=services,
+        merger=merger,
+        configuration=configuration,
+        clock=clock,
+        log=log,
+        poll_s=poll_s,
+    )

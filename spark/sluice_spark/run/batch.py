@@ -1,0 +1,278 @@
+"""One table's part of one batch, to its end: merged and settled, or returned to pending after a failure.
+
+A batch to its end: its tables in parallel threads, then the batch closed.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Executor, Future, wait
+from dataclasses import dataclass
+from typing import Callable, Dict, FrozenSet, List, Optional, Set, Tuple
+
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.errors import SluiceError
+from sluice.lane.machine import backoff_ms
+from sluice.objects import ObjectId
+from sluice_spark.errors import ENDS_RUN, LaneLost
+from sluice_spark.log import Profile, describe
+from sluice_spark.ports import Clock, Ledger, Log, Manifests, Merger
+from sluice_spark.run.hold import LaneHold
+
+SETTLED = "settled"
+RETURNED = "returned"  # the table failed: its objects are pending again, under back-off
+UNRESOLVED = "unresolved"  # not even its timeline could be read: the part stays claimed, and is resolved later
+
+
+@dataclass(frozen=True)
+class PartEnd:
+    """How a part ended. `retry_at` (epoch ms) is when a failed table may be tried again."""
+
+    table: str
+    end: str
+    outcome: Optional[Outcome] = None
+    retry_at: Optional[int] = None
+
+
+class TableParts:
+    """Runs parts. Called from several threads, one table each; a failure stays with its table."""
+
+    def __init__(
+        self, *, ledger: Ledger, manifests: Manifests, merger: Merger, hold: LaneHold, clock: Clock, log: Log
+    ) -> None:
+        self._ledger = ledger
+        self._manifests = manifests
+        self._merger = merger
+        self._hold = hold
+        self._clock = clock
+        self._log = log
+        self._pinned: Set[str] = set()  # by this run: saves a write per commit
+
+    def run(self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], profile: Profile) -> PartEnd:
+        """Merge a part for the first time. Raises LaneLost; a table's own failure is an end, not an error."""
+        self._hold.check()
+        if not claimed:  # every object of it went elsewhere between the query and the claim
+            return self._settle(manifest, table, claimed, self._nothing(manifest, table), profile)
+        try:
+            with profile.stage("merge"):
+                outcome = self._merger.merge(manifest, table, self._hold.still_held)
+        except (LaneLost, *ENDS_RUN) as ended:
+            raise self._noted(ended)
+        except Exception as failure:  # whatever a table's data did to Spark or Hudi stops that table only (invariant 5)
+            return self._after_failure(manifest, table, claimed, failure, profile)
+        return self._settle(manifest, table, claimed, outcome, profile)
+
+    def resume(self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], profile: Profile) -> PartEnd:
+        """Finish a part that an earlier run, or an earlier attempt of this one, left unsettled (rule 4).
+
+        First roll back and look on the timeline, then settle what is there or run the part again.
+        """
+        self._hold.check()
+        try:
+            outcome = self._resolved(manifest, table, profile)
+        except (LaneLost, *ENDS_RUN) as ended:
+            raise self._noted(ended)
+        except Exception as failure:
+            return self._unresolved(manifest, table, failure)
+        if outcome is None:
+            return self.run(manifest, table, claimed, profile)
+        return self._settle(manifest, table, claimed, outcome, profile)
+
+    def _noted(self, ended: SluiceError) -> SluiceError:
+        """What ends the whole run. A lost lane is remembered before any other thread writes."""
+        if isinstance(ended, LaneLost):
+            self._hold.lose()
+        return ended
+
+    def _nothing(self, manifest: Manifest, table: str) -> Outcome:
+        return Outcome(manifest.batch, table, COMMITTED, self._clock.now_ms(), no_change=True)
+
+    def _resolved(self, manifest: Manifest, table: str, profile: Profile) -> Optional[Outcome]:
+        """What is known to have been committed of this part; None when it has to be run again.
+
+        An outcome in S3 was written after its commit, or says that no commit was needed, so it stands as far as
+        the timeline bears it out; the roll back comes first all the same, since it fences a writer that wakes up late.
+        """
+        with profile.stage("resolve"):
+            found = self._merger.resolve(manifest, table, self._hold.still_held)
+            stored = self._manifests.outcome(manifest.batch, table)
+        if stored is not None and stored.instant == (found.instant if found is not None else None):
+            return stored  # it counts more than a timeline tells, and it alone knows of a part without a commit
+        return found
+
+    def _after_failure(
+        self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], failure: Exception, profile: Profile
+    ) -> PartEnd:
+        """A write may fail after its commit is there: look, and only then give the objects back.
+
+        The merge ran in this thread, so it has ended; nothing of it can still commit.
+        """
+        self._hold.check()
+        self._log.failure("table_failed", failure, batch=manifest.batch, table=table)
+        try:
+            outcome = self._resolved(manifest, table, profile)
+        except (LaneLost, *ENDS_RUN) as ended:
+            raise self._noted(ended)
+        except Exception as second:
+            return self._unresolved(manifest, table, second)
+        if outcome is not None:
+            self._log.event("commit_found_after_failure", batch=manifest.batch, table=table, instant=outcome.instant)
+            return self._settle(manifest, table, claimed, outcome, profile)
+        if not self._hold.still_held():
+            self._hold.check()
+        retry_at = self._back_off(table, failure)  # before the objects are pending again: nothing claims them early
+        me = self._hold.identity
+        generation = manifest.tables[table].table_config.generation
+        if (
+            self._ledger.return_to_pending(
+                manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id, generation
+            )
+            is None
+        ):
+            self._hold.lose()
+            self._hold.check()
+        self._log.event("part_returned", batch=manifest.batch, table=table, objects=len(claimed), retry_at=retry_at)
+        return PartEnd(table, RETURNED, retry_at=retry_at)
+
+    def _unresolved(self, manifest: Manifest, table: str, failure: Exception) -> PartEnd:
+        self._hold.check()
+        self._log.failure("resolve_failed", failure, batch=manifest.batch, table=table)
+        return PartEnd(table, UNRESOLVED, retry_at=self._back_off(table, failure))
+
+    def _back_off(self, table: str, failure: Exception) -> int:
+        failures = self._ledger.table_state(table).failures + 1
+        retry_at = self._clock.now_ms() + backoff_ms(failures)
+        self._ledger.record_table_error(table, describe(failure), retry_at)
+        return retry_at
+
+    def _settle(
+        self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], outcome: Outcome, profile: Profile
+    ) -> PartEnd:
+        """Outcome to S3 first, so that the commit's record outlives the ledger; then the ledger (invariant 8)."""
+        self._hold.check()
+        with profile.stage("outcome"):
+            self._manifests.put_outcome(outcome)
+        with profile.stage("settle"):
+            self._pin(manifest, table, outcome)
+            self._ledger.settle(
+                manifest.lane, manifest.batch, outcome, sorted(claimed), self._hold.identity.run, self._clock.now_ms()
+            )
+        self._log.event(
+            "part_settled",
+            batch=manifest.batch,
+            table=table,
+            state=outcome.state,
+            instant=outcome.instant,
+            no_change=outcome.no_change or None,
+            counts=outcome.counts,
+            quarantined=len(outcome.quarantined) or None,
+        )
+        return PartEnd(table, SETTLED, outcome)
+
+    def _pin(self, manifest: Manifest, table: str, outcome: Outcome) -> None:
+        """Remember, once there is data, what it was written with (rule 18). Not before: an empty table may still change."""
+        if outcome.instant is None or table in self._pinned:
+            return
+        if self._ledger.pin_table(table, manifest.tables[table].table_config.pinned):
+            self._pinned.add(table)
+        else:
+            self._log.event("pinned_differently", level="error", table=table, batch=manifest.batch)
+
+
+Part = Callable[[Manifest, str, FrozenSet[ObjectId], Profile], PartEnd]
+
+
+@dataclass(frozen=True)
+class BatchEnd:
+    """How a batch's parts ended; `unresolved` maps a table to when (epoch ms) its part may be tried again."""
+
+    batch: str
+    parts: Tuple[PartEnd, ...]
+    unresolved: Dict[str, int]
+
+    @property
+    def settled(self) -> int:
+        """How many parts were settled by this call."""
+        return sum(end.end == SETTLED for end in self.parts)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing of the batch is left to do."""
+        return not self.unresolved
+
+
+class BatchStep:
+    """Runs the parts of a batch on a pool of threads. One table's failure ends that table's part only."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        merger: Merger,
+        parts: TableParts,
+        hold: LaneHold,
+        clock: Clock,
+        log: Log,
+        tables_at_once: Executor,
+    ) -> None:
+        """`tables_at_once` has as many threads as tables are merged in parallel."""
+        self._ledger = ledger
+        self._merger = merger
+        self._parts = parts
+        self._hold = hold
+        self._clock = clock
+        self._log = log
+        self._pool = tables_at_once
+
+    def merge(self, manifest: Manifest, claimed: FrozenSet[ObjectId], profile: Profile) -> BatchEnd:
+        """Run every part of a batch that this run has just claimed."""
+        return self._run(self._parts.run, manifest, claimed, profile)
+
+    def resume(self, manifest: Manifest, claimed: FrozenSet[ObjectId], profile: Profile) -> BatchEnd:
+        """Finish every part of a batch that was left unsettled; `manifest` holds those parts only."""
+        return self._run(self._parts.resume, manifest, claimed, profile)
+
+    def _run(self, part: Part, manifest: Manifest, claimed: FrozenSet[ObjectId], profile: Profile) -> BatchEnd:
+        began = self._clock.now_ms()
+        # The largest first: with few threads the longest part must not begin last.
+        tables = sorted(manifest.tables, key=lambda table: (-manifest.tables[table].bytes, table))
+        futures = [
+            self._pool.submit(part, manifest, table, _of(manifest, table) & claimed, profile) for table in tables
+        ]
+        ends = self._all(futures)
+        unresolved = {end.table: end.retry_at or began for end in ends if end.end == UNRESOLVED}
+        if not unresolved:
+            with profile.stage("close"):
+                self._ledger.close_batch(manifest.lane, manifest.batch, self._hold.identity.run, self._clock.now_ms())
+        end = BatchEnd(manifest.batch, tuple(ends), unresolved)
+        self._log.event(
+            "batch_ended",
+            batch=manifest.batch,
+            closed=end.closed,
+            settled=end.settled,
+            returned=_names(ends, RETURNED),
+            unresolved=_names(ends, UNRESOLVED),
+        )
+        return end
+
+    def _all(self, futures: List[Future[PartEnd]]) -> List[PartEnd]:
+        """Every part's end. After an error nothing new begins, and what runs has ended before it is raised."""
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        failed = next((future for future in futures if future in done and future.exception() is not None), None)
+        if failed is not None:
+            for future in futures:
+                future.cancel()
+            error = failed.exception()
+            if isinstance(error, LaneLost):
+                self._hold.lose()
+                self._merger.abandon()
+            wait(futures, return_when=ALL_COMPLETED)
+        return [future.result() for future in ([failed] if failed is not None else futures)]
+
+
+def _of(manifest: Manifest, table: str) -> FrozenSet[ObjectId]:
+    return frozenset(item.id for item in manifest.tables[table].objects)
+
+
+def _names(ends: List[PartEnd], kind: str) -> List[str]:
+    return [end.table for end in ends if end.end == kind]

@@ -1,0 +1,326 @@
+"""Claiming: from what is pending to a batch whose manifest is written and whose objects are claimed.
+
+The configuration that batches are made by: reloaded between batches, and kept when the new one is broken.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple, Union
+
+from sluice.batch.claim import (
+    Budget,
+    ClaimPlan,
+    PendingObject,
+    TableState,
+    claimable,
+    claimable_at,
+    configured_tables,
+    fed_by,
+    feeds,
+    merged_as,
+    plan_claim,
+    still_wanted,
+)
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableConfig, refuse_changes
+from sluice.errors import ChangeRefused, SluiceError, TwoTopics
+from sluice.lane.job_policy import scope_of
+from sluice.objects import ObjectId
+from sluice_spark.errors import LaneLost
+from sluice_spark.log import Profile, describe
+from sluice_spark.ports import Clock, Configurations, Ledger, Log, Manifests
+from sluice_spark.run.hold import LaneHold
+
+FIRST_LOOK = 100  # pending objects of each table: all there are, nearly always
+STAY_FOR_FRESHNESS_MS = 5 * 60_000  # about what a start takes and a worker's least charge, a few times over
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A batch ready to be merged: only objects that are really claimed are in the manifest's parts."""
+
+    manifest: Manifest
+    objects: FrozenSet[ObjectId]
+    oldest_admitted_at: int
+    profile: Profile
+
+
+@dataclass(frozen=True)
+class NothingClaimable:
+    """When what waits comes due, and until when objects that wait only for freshness keep the run alive."""
+
+    next_due_at: Optional[int]
+    keep_alive_until: Optional[int]
+
+
+class ClaimStep:
+    """Claims the next batch of a lane. Holds nothing between calls but which refusals were reported."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        manifests: Manifests,
+        configuration: ConfigurationInForce,
+        hold: LaneHold,
+        clock: Clock,
+        log: Log,
+        background: Executor,
+        new_profile: Callable[[], Profile] = Profile,
+    ) -> None:
+        """`background` runs the look at the configuration while what is pending is queried."""
+        self._ledger = ledger
+        self._manifests = manifests
+        self._configuration = configuration
+        self._hold = hold
+        self._clock = clock
+        self._log = log
+        self._background = background
+        self._new_profile = new_profile
+        self._refusals: Set[Tuple[str, str]] = set()
+
+    def take(self, unresolved: FrozenSet[str]) -> Union[Claimed, NothingClaimable]:
+        """Claim what rule 2 allows. `unresolved` tables have a part that must be finished before they get another."""
+        profile = self._new_profile()
+        lane_name = self._hold.identity.lane
+        with profile.stage("pending"):
+            refreshed = self._background.submit(self._configuration.refresh)
+            lane = self._configuration.current.lane(lane_name)
+            pending = self._ledger.pending(lane_name, min(FIRST_LOOK, lane.batch_objects))
+            configuration = refreshed.result()
+        pending = [item for item in pending if item.table not in unresolved]
+        if not pending:
+            return NothingClaimable(None, None)
+        with profile.stage("plan"):
+            configs = configured_tables(configuration, lane_name, pending)
+            states = self._ledger.table_states(sorted(configs))
+            configs = self._without_refused(fed_by(configuration, lane_name, configs, states), states)
+            now = self._clock.now_ms()
+        with profile.stage("pending"):
+            pending = self._filled(pending, configs, states, configuration.lane(lane_name).batch_objects, now)
+        with profile.stage("plan"):
+            plan = plan_claim(pending, configs, states, budget_of(configuration.lane(lane_name)), now)
+            self._report_others(
+                pending, {table: config for table, config in configs.items() if table not in plan.objects}
+            )
+        if plan.empty:
+            return NothingClaimable(plan.next_due_at, waits_for_freshness_until(pending, configs, states, now))
+        return self._open(plan, configs, states, configuration, now, profile)
+
+    def _filled(
+        self,
+        pending: List[PendingObject],
+        configs: Mapping[str, TableConfig],
+        states: Mapping[str, TableState],
+        objects: int,
+        now: int,
+    ) -> List[PendingObject]:
+        """Read as much more of the tables that can be claimed now as the batch can take; of the others it is enough to know that something waits."""
+        by_table: Dict[str, List[PendingObject]] = {}
+        for item in pending:
+            by_table.setdefault(item.table, []).append(item)
+        ready = [
+            table for table in by_table if claimable(configs.get(table), states.get(table, TableState(table)), now)
+        ]
+        asked = dict.fromkeys(ready, min(FIRST_LOOK, objects))
+        while True:
+            wanted = still_wanted({table: len(by_table[table]) for table in ready}, asked, objects)
+            if not wanted:
+                return [item for listed in by_table.values() for item in listed]
+            asked.update(wanted)
+            by_table.update({table: [] for table in wanted})
+            for item in self._ledger.pending_of(self._hold.identity.lane, wanted):
+                by_table[item.table].append(item)
+
+    def _open(
+        self,
+        plan: ClaimPlan,
+        configs: Mapping[str, TableConfig],
+        states: Mapping[str, TableState],
+        configuration: Configuration,
+        now: int,
+        profile: Profile,
+    ) -> Claimed:
+        """Manifest to S3, then manifest and batch items on condition of the hold, then each object (the crash-safe order)."""
+        me = self._hold.identity
+        parts = {
+            table: TablePart(
+                merged_as(configs[table], items).to_dict(),
+                tuple(_in_manifest(item) for item in items),
+                states[table].watch if table in states else {},
+            )
+            for table, items in plan.objects.items()
+        }
+        manifest = open_manifest(me.lane, me.run, now, configuration.version, parts)
+        with profile.stage("manifest"):
+            key = self._manifests.put_manifest(manifest)
+        with profile.stage("open"):
+            opened = self._ledger.open_batch(manifest, key, me.run, me.job_run_id)
+        if not opened:
+            self._hold.lose()
+            raise LaneLost(
+                "The batch could not be opened: the lane is no longer held",
+                lane=me.lane,
+                run=me.run,
+                batch=manifest.batch,
+            )
+        with profile.stage("claim"):
+            claimed = frozenset(self._ledger.claim(manifest))
+        self._log.event(
+            "claimed",
+            batch=manifest.batch,
+            objects=len(claimed),
+            bytes=sum(part.bytes for part in parts.values()),
+            tables={table: len(part.objects) for table, part in parts.items()},
+            configuration=configuration.version,
+        )
+        oldest = min(item.admitted_at for item in manifest.objects)
+        return Claimed(restricted(manifest, claimed), claimed, oldest, profile)
+
+    def _without_refused(
+        self, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
+    ) -> Dict[str, TableConfig]:
+        """Leave out tables whose configuration changed in what can't change in place (rule 18). Reported once a run."""
+        kept = {}
+        for table, config in configs.items():
+            state = states.get(table)
+            try:
+                refuse_changes(config, state.pinned if state else None)
+            except ChangeRefused as refusal:
+                self._report(table, refusal)
+            else:
+                kept[table] = config
+        return kept
+
+    def _report_others(self, pending: List[PendingObject], configs: Mapping[str, TableConfig]) -> None:
+        """Tell of objects that wait for a table of another topic. Not of a table that is about to commit, which takes back what was told of it."""
+        for table, topic in sorted(
+            {
+                (item.table, item.topic)
+                for item in pending
+                if item.table in configs and not feeds(item, configs[item.table])
+            }
+        ):
+            own = configs[table].topic
+            self._report(
+                table,
+                TwoTopics(
+                    f"Objects of topic {topic} wait for {table}, which topic {own} feeds",
+                    table=table,
+                    topic=topic,
+                    fed_by=own,
+                ),
+            )
+
+    def _report(self, table: str, refusal: SluiceError) -> None:
+        if (table, refusal.message) not in self._refusals:
+            self._refusals.add((table, refusal.message))
+            self._log.failure("table_refused", refusal, table=table)
+            # No back-off: a corrected configuration counts as an arrival, and nothing else can help.
+            self._ledger.record_table_error(table, str(refusal), self._clock.now_ms())
+
+
+def budget_of(lane: LaneConfig) -> Budget:
+    """The most that one batch of this lane takes."""
+    return Budget(objects=lane.batch_objects, bytes=lane.batch_bytes, rows=lane.batch_rows)
+
+
+def waits_for_freshness_until(
+    pending: List[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], now: int
+) -> Optional[int]:
+    """Until when objects that wait for freshness alone keep the run alive; None when there are none.
+
+    Only those that come due within STAY_FOR_FRESHNESS_MS: an idle run costs as much as a working one, and what a
+    later start costs is little beside a freshness of hours. For the others `due_at` starts a run when they are due,
+    as it does for a table in back-off, whose wait may be long too.
+    """
+    moments = []
+    for table in {item.table for item in pending}:
+        state = states.get(table, TableState(table))
+        at = claimable_at(configs.get(table), state)
+        if at is not None and now < at <= now + STAY_FOR_FRESHNESS_MS and (state.backoff_until or 0) <= now:
+            moments.append(at)
+    return max(moments) if moments else None
+
+
+def restricted(manifest: Manifest, objects: FrozenSet[ObjectId]) -> Manifest:
+    """The manifest with only those of its objects that are claimed; its batch id stays."""
+    return replace(
+        manifest,
+        tables={
+            table: replace(part, objects=tuple(item for item in part.objects if item.id in objects))
+            for table, part in manifest.tables.items()
+        },
+    )
+
+
+def _in_manifest(item: PendingObject) -> ManifestObject:
+    return ManifestObject(
+        bucket=item.id.bucket,
+        key=item.id.key,
+        version=item.id.version,
+        size=item.size,
+        schema=item.schema,
+        format=item.format,
+        topic=item.topic,
+        kafka_partition=item.kafka_partition,
+        offset=item.offset,
+        admitted_at=item.admitted_at,
+        attempt=item.attempt,
+        merged=item.merged,
+        rows_aside=item.rows_aside,
+    )
+
+
+class ConfigurationInForce:
+    """The last configuration that could be read. A table's own copy is pinned in each manifest."""
+
+    def __init__(self, source: Configurations, log: Log, *, lane: str = "", scope: str = "") -> None:
+        """`scope` names what the run's policy lets it write, see `sluice.execution_policy`; empty: everything."""
+        self._source = source
+        self._lane = lane
+        self._scope = scope
+        self._outgrown = False
+        self._log = log
+        self._current = Configuration()  # takes no topic: nothing is claimable until a file could be read
+        self._reported: Optional[str] = None
+
+    @property
+    def current(self) -> Configuration:
+        """What the next batch is made by, unless `refresh` finds another."""
+        return self._current
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether there is a newer configuration under which the lane has tables that this run may not write, or has lost some: the run has to end."""
+        return self._outgrown
+
+    def refresh(self) -> Configuration:
+        """Take over a changed file. A broken or vanished one changes nothing and is reported once.
+
+        Errors that aren't about the file (no connection, no permission) are raised.
+        """
+        try:
+            changed = self._source.load_if_changed()
+        except SluiceError as error:
+            self._report(describe(error), error)
+            return self._current
+        if changed is not None:
+            self._outgrown = bool(self._scope) and scope_of(changed, self._lane).name != self._scope
+            if self._outgrown:
+                self._log.event("configuration_outgrown", version=changed.version, in_force=self._current.version)
+                return self._current
+        if changed is not None and changed.version != self._current.version:
+            self._log.event("configuration", version=changed.version, before=self._current.version)
+            self._current = changed
+        self._reported = None
+        return self._current
+
+    def _report(self, told: str, error: SluiceError) -> None:
+        if told != self._reported:
+            self._reported = told
+            self._log.failure("configuration_broken", error, in_force=self._current.version)

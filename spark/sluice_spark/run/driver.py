@@ -1,0 +1,160 @@
+"""One driver process: learns who it is, holds its lane, makes Spark beside that, and runs the loop.
+
+What a driver is told on its command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence, TextIO
+
+from sluice_aws.clients import Clients
+from sluice_aws.clock import WallClock
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.manifests import ManifestStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.schemas import SchemaHistory
+from sluice_aws.s3.task_objects import ObjectSource
+from sluice_aws.settings import Settings
+from sluice_spark.engine.check import EngineCheck
+from sluice_spark.engine.session import SparkProcess
+from sluice_spark.log import RunLog
+from sluice_spark.merge.context import MergeServices
+from sluice_spark.run.assembly import Ports, run_loop
+from sluice_spark.run.hold import LaneHold, RunIdentity, job_run_id_from, job_run_id_of_application
+from sluice_spark.run.loop import LOST, RunEnd
+from sluice_spark.run.spark_engine import SparkMerger
+
+EXIT_OK, EXIT_LOST = 0, 3
+READ_TIMEOUT_S = 20  # a driver has time, and its manifests are larger than anything a function reads
+
+
+def drive(given: Arguments, environment: Mapping[str, str], out: TextIO, spark: Optional[SparkProcess] = None) -> int:
+    """Run one lane once; returns the process's exit status.
+
+    0: released, or refused and nothing done. 3: the lane was lost. An error of the run itself is raised, after
+    it was logged: the job run fails, and the next run takes over.
+    """
+    clock = WallClock()
+    log = RunLog(out, clock.now_ms, run=given.run, lane=given.lane)
+    spark = spark or SparkProcess()
+    try:
+        end = _run(given, environment, spark, clock, log)
+    except Exception as error:
+        log.failure("run_died", error)
+        raise
+    finally:
+        spark.stop()
+    return EXIT_LOST if end.how == LOST else EXIT_OK
+
+
+def _run(
+    given: Arguments, environment: Mapping[str, str], spark: SparkProcess, clock: WallClock, log: RunLog
+) -> RunEnd:
+    job_run_id = job_run_id_from(given.job_run_id, environment)
+    if job_run_id is None:  # only Spark knows it: its application is named by it on EMR Serverless
+        job_run_id = job_run_id_of_application(spark.session().result().sparkContext.applicationId)
+    log.event("run_began", job_run=job_run_id, attempt=given.attempt)
+    clients = Clients(settings_of(given, environment), read_timeout_s=READ_TIMEOUT_S)
+    ledger = Ledger(clients.dynamodb, given.ledger)
+    objects = Objects(clients.s3)
+    services = MergeServices(
+        objects=objects,
+        source=ObjectSource(
+            region=given.region, silver_bucket=given.silver, endpoint_url=environment.get("AWS_ENDPOINT_URL") or None
+        ),
+        silver_bucket=given.silver,
+        tables_uri=f"s3://{given.silver}",
+        clock=clock,
+        log=log,
+        history=SchemaHistory(objects, given.silver),
+    )
+    with (
+        ThreadPoolExecutor(given.tables_at_once, thread_name_prefix="table") as tables,
+        ThreadPoolExecutor(1, thread_name_prefix="background") as background,
+    ):
+        ports = Ports(
+            ledger=ledger,
+            manifests=ManifestStore(objects, given.silver),
+            merger=SparkMerger(spark, services, log, EngineCheck(objects, given.silver, clock, log)),
+            configurations=ConfigStore(objects, given.artifacts),
+            clock=clock,
+            log=log,
+            tables_at_once=tables,
+            background=background,
+        )
+        hold = LaneHold(ledger, RunIdentity(given.lane, given.run, job_run_id, given.attempt), clock)
+        return run_loop(ports, hold, poll_s=given.poll_seconds, scope=given.scope).run()
+
+
+def settings_of(given: Arguments, environment: Mapping[str, str]) -> Settings:
+    """The deployment's names from the command line; an emulator's address from the environment."""
+    return Settings(
+        region=given.region,
+        ledger_table=given.ledger,
+        silver_bucket=given.silver,
+        bronze_bucket=given.bronze,
+        artifact_bucket=given.artifacts,
+        endpoint_url=environment.get("AWS_ENDPOINT_URL", ""),
+    )
+
+
+# One strongly consistent read of the lane per look: at ten a second 36,000 read units an hour, half a US cent.
+POLL_SECONDS = 0.1
+# Two tables at a time keep two cores busy while one of them waits for S3; more did not pay there.
+TABLES_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line of spark/ingest.py. `job_run_id` None: to be learned from EMR Serverless."""
+
+    lane: str
+    run: str
+    region: str
+    ledger: str
+    silver: str
+    artifacts: str
+    bronze: str
+    job_run_id: Optional[str]
+    attempt: int
+    tables_at_once: int
+    poll_seconds: float
+    scope: str = ""
+
+
+def parse(argv: Sequence[str]) -> Arguments:
+    """Read the command line. Exits with status 2 and the usage when it is wrong, as argparse does."""
+    parser = argparse.ArgumentParser(prog="ingest.py", allow_abbrev=False, description="One run of one lane.")
+    parser.add_argument("--lane", required=True, help="the lane to hold")
+    parser.add_argument("--run", required=True, help="this run's id, under which the lane was asked to start it")
+    parser.add_argument("--region", required=True)
+    parser.add_argument("--ledger", required=True, help="the ledger's DynamoDB table")
+    parser.add_argument("--silver", required=True, help="the bucket of tables, manifests and outcomes")
+    parser.add_argument("--artifacts", required=True, help="the bucket of the configuration")
+    parser.add_argument("--bronze", required=True, help="the bucket that objects arrive in")
+    parser.add_argument("--job-run-id", help="the job run's id, where EMR Serverless doesn't tell it")
+    parser.add_argument(
+        "--attempt", type=int, default=1, help="the job run's attempt (default 1: runs are never retried)"
+    )
+    parser.add_argument(
+        "--tables-at-once", type=int, default=TABLES_AT_ONCE, help="tables merged in parallel (default %(default)s)"
+    )
+    parser.add_argument(
+        "--poll-seconds",
+        type=float,
+        default=POLL_SECONDS,
+        help="between two looks at an idle lane (default %(default)s)",
+    )
+    parser.add_argument(
+        "--scope", default="", help="the name of the lane's scope that the run's policy was made for (default: any)"
+    )
+    given = parser.parse_args(list(argv))
+    if given.tables_at_once < 1:
+        parser.error("--tables-at-once must be at least 1")
+    if not 0 < given.poll_seconds <= 60:
+        parser.error("--poll-seconds must be above 0 and at most 60")
+    return Arguments(**vars(given))

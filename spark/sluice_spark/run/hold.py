@@ -1,0 +1,110 @@
+"""Holding the lane: the first write of a run, the check before each commit, and the release.
+
+Who this driver is: the lane, the run, and the job run and attempt that EMR Serverless gave it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import Mapping, Optional
+
+from sluice.errors import SluiceError
+from sluice.lane.machine import LaneState, holds
+from sluice_spark.errors import LaneLost
+from sluice_spark.ports import Clock, Ledger
+
+
+class LaneHold:
+    """One driver's hold of its lane. Once lost it stays lost: no thread of this process asks again."""
+
+    def __init__(self, ledger: Ledger, identity: RunIdentity, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._lost = threading.Event()
+        self.identity = identity
+
+    def take(self) -> Optional[LaneState]:
+        """Write this job run and attempt into the lane (rule 3). None: refused, another one holds it."""
+        me = self.identity
+        return self._ledger.hold(me.lane, me.run, me.job_run_id, me.attempt, self._clock.now_ms())
+
+    def read(self) -> LaneState:
+        """The lane as it is now. Raises LaneLost when it is not this job run's."""
+        self.check()
+        state = self._ledger.lane(self.identity.lane)
+        if not holds(state, self.identity.run, self.identity.job_run_id):
+            self.lose()
+            self.check()
+        return state
+
+    def still_held(self) -> bool:
+        """Whether this driver holds the lane now: asked right before every commit (rule 3)."""
+        if self._lost.is_set():
+            return False
+        if not self._ledger.holds(self.identity.lane, self.identity.run, self.identity.job_run_id):
+            self.lose()
+            return False
+        return True
+
+    def check(self) -> None:
+        """Raise LaneLost if an earlier answer said so. Asks nobody."""
+        if self._lost.is_set():
+            raise LaneLost(
+                f"Lane {self.identity.lane} is no longer held by run {self.identity.run}",
+                lane=self.identity.lane,
+                run=self.identity.run,
+            )
+
+    def lose(self) -> None:
+        """Remember that the lane is lost, so that every thread stops before its next write."""
+        self._lost.set()
+
+    def release(self, arrivals_seen: int, due_at: Optional[int]) -> bool:
+        """Give the lane back. False: something arrived since `arrivals_seen` was read, so the run goes on."""
+        me = self.identity
+        return self._ledger.release(me.lane, me.run, arrivals_seen, due_at, self._clock.now_ms())
+
+
+# EMR Serverless documents no way for a driver to learn its job run's id. Two are in use: the environment
+# variable that its Spark images set, and Spark's application id, which is the job run's id there (its event
+# logs are named by it). The second needs a Spark context; the first lets the lane be held before one exists.
+_ENVIRONMENT_NAMES = ("SERVERLESS_EMR_JOB_ID", "EMR_SERVERLESS_JOB_RUN_ID")
+_JOB_RUN_ID = re.compile(r"[0-9a-z]{1,64}\Z")  # the pattern of JobRun.jobRunId in the service model
+
+
+class UnknownJobRun(SluiceError):
+    """The driver can't tell which job run it is, so it can't hold a lane."""
+
+    code = "unknown_job_run"
+    next_step = "Start the driver by StartJobRun, or give --job-run-id"
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """One attempt of one job run of one run of a lane."""
+
+    lane: str
+    run: str
+    job_run_id: str
+    attempt: int = 1
+
+
+def job_run_id_from(given: Optional[str], environment: Mapping[str, str]) -> Optional[str]:
+    """The job run's id as far as it is known before Spark starts: the argument, else the environment."""
+    for candidate in (given, *(environment.get(name) for name in _ENVIRONMENT_NAMES)):
+        if candidate:
+            return _checked(candidate)
+    return None
+
+
+def job_run_id_of_application(application_id: str) -> str:
+    """The job run's id from Spark's application id. Raises UnknownJobRun for one of another cluster manager."""
+    return _checked(application_id)
+
+
+def _checked(candidate: str) -> str:
+    if not _JOB_RUN_ID.match(candidate):
+        raise UnknownJobRun(f"{candidate[:100]!r} is not the id of an EMR Serverless job run", given=candidate[:100])
+    return candidate

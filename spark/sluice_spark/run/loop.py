@@ -1,0 +1,243 @@
+"""The life of a run: hold the lane, finish what was left, claim and merge, serve tables in between, release.
+
+How long a run with nothing to claim stays: one pure decision, asked each time the lane was looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+from sluice.lane.machine import LaneState
+from sluice.services.requests import ServiceRequest
+from sluice_spark.errors import LaneLost
+from sluice_spark.ports import Clock, Ledger, Log, Merger
+from sluice_spark.run.batch import BatchEnd, BatchStep
+from sluice_spark.run.claim import Claimed, ClaimStep, ConfigurationInForce
+from sluice_spark.run.hold import LaneHold
+from sluice_spark.run.services import ServiceStep
+from sluice_spark.run.takeover import Takeover
+
+REFUSED = "refused"  # another job run holds the lane, or the run was given up: nothing was done
+RELEASED = "released"
+LOST = "lost"  # the lane was taken away: stopped without another write
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended, and how many batches it closed, those it took over included."""
+
+    how: str
+    batches: int
+
+
+class RunLoop:
+    """One run of one lane. `run` is called once."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        hold: LaneHold,
+        takeover: Takeover,
+        claims: ClaimStep,
+        batches: BatchStep,
+        services: ServiceStep,
+        merger: Merger,
+        configuration: ConfigurationInForce,
+        clock: Clock,
+        log: Log,
+        poll_s: float,
+    ) -> None:
+        """`poll_s` is the seconds between two looks at the lane while nothing is claimable."""
+        self._ledger = ledger
+        self._hold = hold
+        self._takeover = takeover
+        self._claims = claims
+        self._batches = batches
+        self._services = services
+        self._merger = merger
+        self._configuration = configuration
+        self._clock = clock
+        self._log = log
+        self._poll_s = poll_s
+        self._began = clock.now_ms()
+        self._idle_since = self._began
+        self._idle: Optional[IdleLane] = None
+        self._unresolved: Dict[Tuple[str, str], int] = {}
+        self._closed = 0
+        self._ingest_next = (
+            False  # whether a slice was done since the last claim: nothing overdue goes before claimable work twice
+        )
+
+    def run(self) -> RunEnd:
+        """Hold the lane and work until it is released, refused or lost. Other errors are raised: the run died."""
+        held = self._hold.take()
+        if held is None:
+            self._log.event("hold_refused")
+            return RunEnd(REFUSED, 0)
+        me = self._hold.identity
+        self._log.event("held", arrivals=held.arrivals)
+        self._merger.prepare()  # Spark starts while the lane is looked at; a refused run never starts it
+        self._ledger.run_started(me.run, me.lane, self._clock.now_ms(), me.job_run_id)
+        try:
+            self._work()
+        except LaneLost as lost:
+            self._hold.lose()
+            self._merger.abandon()
+            self._log.failure("lane_lost", lost)
+            return RunEnd(LOST, self._closed)
+        self._ledger.run_ended(me.run, RELEASED, None, self._closed, self._clock.now_ms())
+        self._log.event("released", batches=self._closed, seconds=(self._clock.now_ms() - self._began) / 1000)
+        return RunEnd(RELEASED, self._closed)
+
+    def _work(self) -> None:
+        self._configuration.refresh()
+        self._finish_unsettled()
+        self._idle_since = self._clock.now_ms()
+        while True:
+            lane = self._hold.read()
+            now = self._clock.now_ms()
+            staying = self._staying()
+            decision = decide(
+                self._idle, staying, arrivals=lane.arrivals, pause_requested=lane.pause_requested, now=now
+            )
+            if decision == LOOK:
+                self._look(lane)
+            elif decision == RELEASE:
+                if self._release(lane, now):
+                    return
+            else:
+                assert self._idle is not None  # decide() says LOOK to a run that has not looked
+                self._merger.keep_warm()
+                self._clock.wait(wait_seconds(self._idle, staying, poll_s=self._poll_s, now=now))
+
+    def _look(self, lane: LaneState) -> None:
+        """Claim and merge one batch, else do one slice of a service; or remember that there was neither when `arrivals` was what `lane` says.
+
+        Ingest first: only a service that has waited its longest goes before claimable work, and then in turns with it (rule 5).
+        """
+        if any(at <= self._clock.now_ms() for at in self._unresolved.values()):
+            self._finish_unsettled()
+        unresolved = frozenset(table for _, table in self._unresolved)
+        overdue = None if self._ingest_next else self._services.overdue(unresolved)
+        if overdue is not None:
+            return self._serve(overdue)
+        taken = self._claims.take(unresolved)
+        self._ingest_next = False
+        if isinstance(taken, Claimed):
+            self._idle = None
+            if self._merge(taken).settled:
+                self._idle_since = self._clock.now_ms()  # a batch that failed whole doesn't make the run stay longer
+            return
+        plan = self._services.look(unresolved)
+        if plan.now is not None:
+            return self._serve(plan.now)
+        due = [at for at in (taken.next_due_at, plan.next_at, *self._unresolved.values()) if at is not None]
+        idle = IdleLane(self._idle_since, lane.arrivals, min(due) if due else None, taken.keep_alive_until)
+        if idle != self._idle:
+            self._log.event("nothing_claimable", arrivals=lane.arrivals, next_due_at=idle.next_due_at)
+        self._idle = idle
+
+    def _serve(self, request: ServiceRequest) -> None:
+        self._idle = None
+        self._ingest_next = True
+        self._services.serve(request)
+
+    def _merge(self, taken: Claimed) -> BatchEnd:
+        waited_ms = self._clock.now_ms() - taken.oldest_admitted_at
+        end = self._batches.merge(taken.manifest, taken.objects, taken.profile)
+        for table, retry_at in end.unresolved.items():
+            self._unresolved[end.batch, table] = retry_at
+        self._closed += end.closed
+        self._log.event(
+            "profile",
+            batch=end.batch,
+            objects=len(taken.objects),
+            seconds=taken.profile.seconds(),
+            oldest_waited_s=waited_ms / 1000,
+        )
+        return end
+
+    def _finish_unsettled(self) -> None:
+        taken_over = self._takeover.finish_unsettled()
+        self._unresolved = dict(taken_over.unresolved)
+        self._closed += taken_over.closed
+
+    def _release(self, lane: LaneState, now: int) -> bool:
+        # What this run found unclaimable may be claimable under the configuration that outgrew it.
+        due_at = now if self._configuration.outgrown else due_at_release(self._idle, arrivals=lane.arrivals, now=now)
+        released = self._hold.release(lane.arrivals, due_at)
+        if not released:
+            self._log.event("release_refused", arrivals=lane.arrivals)
+        return released
+
+    def _staying(self) -> Staying:
+        lane = self._configuration.current.lane(self._hold.identity.lane)
+        longest_s = 0 if self._configuration.outgrown else lane.max_age_s
+        return Staying(linger_s=lane.linger_s, ends_at=self._began + longest_s * 1000)
+
+
+LOOK = "look"  # query what is pending: something may have come due or arrived
+WAIT = "wait"
+RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class IdleLane:
+    """What an idle run knows. Times are epoch milliseconds.
+
+    `found_nothing_at_arrivals` is the arrivals counter as read before the query that found nothing claimable;
+    `next_due_at` is when the first object or service request that waits comes due, `keep_alive_until` the last moment until which
+    objects that wait only for their table's freshness, and not for long, keep the run alive (rule 2).
+    """
+
+    idle_since: int
+    found_nothing_at_arrivals: int
+    next_due_at: Optional[int] = None
+    keep_alive_until: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Staying:
+    """How long a run may stay: seconds it lingers, and the moment (epoch ms) at which it must end."""
+
+    linger_s: int
+    ends_at: int
+
+
+def decide(idle: Optional[IdleLane], staying: Staying, *, arrivals: int, pause_requested: bool, now: int) -> str:
+    """LOOK, WAIT or RELEASE; `idle` is None when the run has not looked since its last batch.
+
+    A pause and the maximum age end a run even when more could be claimed.
+    """
+    if pause_requested or now >= staying.ends_at:
+        return RELEASE
+    if idle is None or arrivals != idle.found_nothing_at_arrivals:
+        return LOOK
+    if idle.next_due_at is not None and now >= idle.next_due_at:
+        return LOOK
+    if now < stays_until(idle, staying):
+        return WAIT
+    return RELEASE
+
+
+def stays_until(idle: IdleLane, staying: Staying) -> int:
+    """The moment at which this run lets go if nothing changes: linger, or what is left of the freshness."""
+    lingers_until = idle.idle_since + staying.linger_s * 1000
+    return min(staying.ends_at, max(lingers_until, idle.keep_alive_until or 0))
+
+
+def due_at_release(idle: Optional[IdleLane], *, arrivals: int, now: int) -> Optional[int]:
+    """The lane's `due_at` for a run that lets go: now when it did not look at all that arrived."""
+    if idle is None or idle.found_nothing_at_arrivals != arrivals:
+        return now
+    return idle.next_due_at
+
+
+def wait_seconds(idle: IdleLane, staying: Staying, *, poll_s: float, now: int) -> float:
+    """Until the next look at the lane: the poll interval, or less when something comes due before it."""
+    moments = [stays_until(idle, staying)]
+    if idle.next_due_at is not None:
+        moments.append(idle.next_due_at)
+    return max(0.0, min(poll_s, (min(moments) - now) / 1000))

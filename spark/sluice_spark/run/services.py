@@ -1,0 +1,162 @@
+"""Table services between batches: which request is next, one bounded slice of it, and what becomes of the request."""
+
+from __future__ import annotations
+
+from typing import Dict, FrozenSet, Optional, Tuple
+
+from sluice.config.table import TableConfig
+from sluice.errors import SluiceError
+from sluice.services.planning import ServicePlan, configured_in_lane, executable_at, impossible, plan_services
+from sluice.services.requests import RUNNING, ServiceError, ServiceRequest
+from sluice_spark.errors import ENDS_RUN, LaneLost
+from sluice_spark.log import describe
+from sluice_spark.ports import Clock, Ledger, Log, Merger
+from sluice_spark.run.claim import ConfigurationInForce
+from sluice_spark.run.hold import LaneHold
+
+LOOK_FOR_OVERDUE_MS = 60_000  # under load that never ends the requests are read this often, and not with every batch
+
+
+class ServiceStep:
+    """Does the lane's service requests, one slice at a time. A failed slice stays with its request (invariant 5)."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        merger: Merger,
+        configuration: ConfigurationInForce,
+        hold: LaneHold,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self._ledger = ledger
+        self._merger = merger
+        self._configuration = configuration
+        self._hold = hold
+        self._clock = clock
+        self._log = log
+        self._configs: Dict[str, TableConfig] = {}
+        self._looked_at: Optional[int] = None
+
+    def look(self, unresolved: FrozenSet[str]) -> ServicePlan:
+        """What of the lane's open requests may be done now, and when the rest may. `unresolved` tables have a part to be finished first.
+
+        Strongly consistent, so that a release that follows a look at the same `arrivals` leaves no request behind (rule 2).
+        """
+        me = self._hold.identity
+        self._looked_at = self._clock.now_ms()
+        requests = [self._settled(request) for request in self._ledger.open_services(me.lane)]
+        waiting = [request for request in requests if request is not None and request.open]
+        if not waiting:
+            return ServicePlan()
+        states = self._ledger.table_states(sorted({request.table for request in waiting}))
+        executable: Dict[Tuple[str, str], Optional[int]] = {}
+        for request in waiting:
+            state = states[request.table]
+            config = configured_in_lane(self._configuration.current, me.lane, state)
+            lasting = impossible(request, config, state)
+            if lasting is not None:
+                self._withdraw(request, lasting)
+                continue
+            assert config is not None  # else it would be impossible
+            self._configs[request.table] = config
+            at = None if request.table in unresolved else executable_at(request, config, state)
+            executable[request.table, request.service] = at
+        return plan_services(waiting, executable, self._clock.now_ms())
+
+    def overdue(self, unresolved: FrozenSet[str]) -> Optional[ServiceRequest]:
+        """A request that has waited behind claimable work for as long as it may."""
+        if self._looked_at is not None and self._clock.now_ms() - self._looked_at < LOOK_FOR_OVERDUE_MS:
+            return None
+        plan = self.look(unresolved)
+        if plan.overdue:
+            self._looked_at = None  # look again behind the batch that comes next
+        return plan.now if plan.overdue else None
+
+    def serve(self, request: ServiceRequest) -> None:
+        """Do a slice. Raises LaneLost and what ends a run; the service's own failure is written to the request."""
+        me, began = self._hold.identity, self._clock.now_ms()
+        started = self._ledger.start_service(request, me.run, me.job_run_id, began)
+        if started is None:
+            if not self._hold.still_held():
+                self._hold.check()
+            return  # it was changed since the look
+        slice_s = self._configuration.current.lane(me.lane).service_slice_s
+        self._log.event(
+            "service_began",
+            table=request.table,
+            service=request.service,
+            request=request.request,
+            slice=request.slices + 1,
+        )
+        try:
+            done = self._merger.serve(
+                self._configs[request.table],
+                request.service,
+                self._hold.still_held,
+                slice_s,
+                lambda positions: self._ledger.raise_purge_floor(request.table, positions),
+                self._ledger.table_state(request.table).watch,
+            )
+        except (LaneLost, *ENDS_RUN) as ended:
+            if isinstance(ended, LaneLost):
+                self._hold.lose()
+            raise
+        except (
+            Exception
+        ) as failure:  # whatever Spark or Hudi made of it: ingest goes on, and the request says what it was
+            self._failed(started, failure)
+            return
+        end = self._ledger.service_slice_done if done.more else self._ledger.finish_service
+        after = end(started, me.run, done.report, self._clock.now_ms())
+        self._ledger.progressed(me.lane, me.run)
+        self._log.event(
+            "service_slice_done" if done.more else "service_done",
+            table=request.table,
+            service=request.service,
+            request=request.request,
+            recorded=after is not None,
+            **done.report.to_dict(),
+        )
+
+    def _failed(self, started: ServiceRequest, failure: Exception) -> None:
+        code = failure.code if isinstance(failure, SluiceError) else "service_failed"
+        error = ServiceError(
+            code, describe(failure), retriable=failure.retriable if isinstance(failure, SluiceError) else True
+        )
+        after = self._ledger.fail_service(started, self._hold.identity.run, error, self._clock.now_ms())
+        self._log.failure(
+            "service_failed",
+            failure,
+            table=started.table,
+            service=started.service,
+            request=started.request,
+            state=None if after is None else after.state,
+            retry_at=after.not_before if after is not None and after.open else None,
+        )
+
+    def _settled(self, request: ServiceRequest) -> Optional[ServiceRequest]:
+        """The request, or what it becomes where a run died in a slice of it."""
+        me = self._hold.identity
+        if request.state != RUNNING or request.run == me.run:
+            return request
+        self._log.event(
+            "service_interrupted",
+            table=request.table,
+            service=request.service,
+            request=request.request,
+            from_run=request.run,
+        )
+        return self._ledger.interrupt_service(request, me.run, self._clock.now_ms())
+
+    def _withdraw(self, request: ServiceRequest, error: ServiceError) -> None:
+        self._ledger.withdraw_service(request, error, self._clock.now_ms())
+        self._log.event(
+            "service_withdrawn",
+            level="warning",
+            table=request.table,
+            service=request.service,
+            request=request.request,
+            code=error.code,
+        )

@@ -1,0 +1,157 @@
+"""The Merger port on Spark: merge, resolve and serve in the calling thread's own scheduler pool.
+
+Keeps Python workers alive while nothing arrives: Spark ends idle ones after a minute, and a new one costs a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
+
+from pyspark.sql import SparkSession
+
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import SPARK_STAGE, Outcome, Stage
+from sluice.config.table import TableConfig
+from sluice.services.requests import SliceDone
+from sluice_spark.engine.check import EngineCheck
+from sluice_spark.engine.session import SparkProcess
+from sluice_spark.errors import SparkDied
+from sluice_spark.merge.context import MergeServices
+from sluice_spark.merge.part import merge_part, resolve_part
+from sluice_spark.ports import Log
+from sluice_spark.services.slice import Pace, serve_table
+
+WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute
+
+
+class SparkMerger:
+    """Starts the session when told to prepare, and waits for it when it is first needed. Safe in several threads."""
+
+    def __init__(self, spark: SparkProcess, services: MergeServices, log: Log, engine: EngineCheck) -> None:
+        self._spark = spark
+        self._services = services
+        self._engine = engine
+        self._log = log
+        self._used_at = time.monotonic()
+        self._warming: Optional[threading.Thread] = None
+        self._pace: Optional[Pace] = None
+
+    def prepare(self) -> None:
+        """Start Spark, and as soon as it is there its Python workers; look whether it fits."""
+        self._spark.session()
+        self._engine.begin(self._spark)
+        self._warm_in_background()
+
+    def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
+        """Read, merge and commit one table's part."""
+        asked_at, ready = self._services.clock.now_ms(), self._spark.ready()
+        with self._pool(table, manifest.batch) as spark:
+            waited = () if ready else (Stage(SPARK_STAGE, asked_at, self._services.clock.now_ms() - asked_at),)
+            return merge_part(
+                spark, manifest=manifest, table=table, services=self._services, still_held=still_held, before=waited
+            )
+
+    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
+        """Roll back what is unfinished and look the part up."""
+        with self._pool(table, manifest.batch) as spark:
+            return resolve_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
+
+    def serve(
+        self,
+        config: TableConfig,
+        service: str,
+        still_held: Callable[[], bool],
+        slice_s: int,
+        raise_floor: Callable[[Mapping[int, str]], None],
+        watch: Mapping[str, Any] = MappingProxyType({}),
+    ) -> SliceDone:
+        """Do one slice of a table service."""
+        with self._pool(config.table, service) as spark:
+            if self._pace is None:
+                self._pace = Pace(cores=spark.sparkContext.defaultParallelism)
+            return serve_table(
+                spark,
+                config=config,
+                service=service,
+                services=self._services,
+                pace=self._pace,
+                still_held=still_held,
+                slice_s=slice_s,
+                raise_floor=raise_floor,
+                watch=watch,
+            )
+
+    def abandon(self) -> None:
+        """Cancel all jobs. What a cancelled write left is rolled back by whoever takes over."""
+        if self._spark.ready():
+            self._spark.session().result().sparkContext.cancelAllJobs()
+
+    def keep_warm(self) -> None:
+        """Use the Python workers from a thread of its own, if they were not used for a while."""
+        idle_s = time.monotonic() - self._used_at
+        if idle_s >= WARM_EVERY_S and self._spark.ready():
+            self._warm_in_background()
+
+    def _warm_in_background(self) -> None:
+        if self._warming is not None and self._warming.is_alive():
+            return
+        self._used_at = time.monotonic()
+        self._warming = threading.Thread(target=self._warm, name="warm-up", daemon=True)
+        self._warming.start()
+
+    def _warm(self) -> None:
+        """Start or touch the Python workers. A failure here is the next batch's to meet, and only logged."""
+        began = time.monotonic()
+        try:
+            warm_python_workers(self._spark.session().result())
+        except Exception as error:
+            self._log.failure("warm_up_failed", error)
+        else:
+            self._log.event("warmed_up", seconds=round(time.monotonic() - began, 3))
+
+    @contextmanager
+    def _pool(self, table: str, work: str) -> Iterator[SparkSession]:
+        spark = self._spark.session().result()
+        self._engine.require(spark)
+        context = spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", table)
+        context.setJobDescription(f"{table} {work}")
+        try:
+            yield spark
+        except Exception as error:
+            if _ended(spark):
+                raise SparkDied("Spark ended under the driver", table=table, work=work) from error
+            raise
+        finally:
+            self._used_at = time.monotonic()
+
+
+def _ended(spark: SparkSession) -> bool:
+    """Whether the JVM can't be asked any more, or says that its context has stopped."""
+    context = spark.sparkContext._jsc
+    try:
+        return context is None or bool(context.sc().isStopped())
+    except Exception:  # Py4J has many ways to say that nobody answers, and all of them mean the same here
+        return True
+
+
+POOL = "warm-up"
+_READING = "sluice_spark.merge.read"
+
+
+def warm_python_workers(spark: SparkSession) -> None:
+    """Run one trivial task per core through Python and Arrow, so that workers exist and have imported what reading needs."""
+    context = spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", POOL)
+    tasks = context.defaultParallelism
+    spark.range(0, tasks, 1, tasks).mapInArrow(_imports, "id long").count()
+
+
+def _imports(batches: Iterable[Any]) -> Iterator[Any]:
+    importlib.import_module(_READING)  # for its effect: the next task in this worker finds everything loaded
+    yield from batches

@@ -1,0 +1,90 @@
+"""Finishing what was left: every unsettled manifest of the lane, each under its own batch id, before anything is claimed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Callable, Dict, Mapping, Tuple
+
+from sluice.errors import SluiceError
+from sluice.ledger.records import ManifestPointer
+from sluice_spark.log import Profile
+from sluice_spark.ports import Ledger, Log, Manifests
+from sluice_spark.run.batch import BatchEnd, BatchStep
+from sluice_spark.run.claim import restricted
+from sluice_spark.run.hold import LaneHold
+
+
+class ManifestMissing(SluiceError):
+    """The ledger names a manifest that is not in S3, though it is written there first; facts: `key`, `batch`."""
+
+    code = "manifest_missing"
+    next_step = "Restore the object in the silver bucket, whose versions or backup hold it; the lane goes on from there"
+
+
+@dataclass(frozen=True)
+class TakenOver:
+    """What a take-over did: batches closed, and the parts that could not even be resolved: (batch, table) -> when to try again."""
+
+    closed: int
+    unresolved: Mapping[Tuple[str, str], int]
+
+
+class Takeover:
+    """Resolves a lane's unsettled manifests, oldest first (rule 4)."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        manifests: Manifests,
+        batches: BatchStep,
+        hold: LaneHold,
+        log: Log,
+        new_profile: Callable[[], Profile] = Profile,
+    ) -> None:
+        self._ledger = ledger
+        self._manifests = manifests
+        self._batches = batches
+        self._hold = hold
+        self._log = log
+        self._new_profile = new_profile
+
+    def finish_unsettled(self) -> TakenOver:
+        """Finish every manifest. Tables with an unresolved part are left out of claims; the others go on (invariant 5)."""
+        closed = 0
+        left: Dict[Tuple[str, str], int] = {}
+        lane = self._hold.identity.lane
+        for pointer in sorted(self._ledger.unsettled(lane), key=lambda item: (item.created_at, item.batch)):
+            self._hold.check()
+            end = self._finish(pointer)
+            closed += end.closed
+            left.update({(pointer.batch, table): retry_at for table, retry_at in end.unresolved.items()})
+        return TakenOver(closed, left)
+
+    def _finish(self, pointer: ManifestPointer) -> BatchEnd:
+        profile = self._new_profile()
+        with profile.stage("manifest"):
+            manifest = self._manifests.manifest(pointer.s3_key)
+        if manifest is None:
+            raise ManifestMissing(
+                f"Manifest {pointer.s3_key} of batch {pointer.batch} is missing",
+                key=pointer.s3_key,
+                batch=pointer.batch,
+            )
+        # Only the open parts: a part that was returned has objects that are pending again, for another batch.
+        manifest = replace(
+            manifest,
+            tables={table: part for table, part in manifest.tables.items() if table not in pointer.settled_tables},
+        )
+        with profile.stage("claim"):
+            claimed = frozenset(self._ledger.claim(manifest))  # its author may have died between two objects
+        self._log.event(
+            "taking_over",
+            batch=manifest.batch,
+            from_run=manifest.run,
+            tables=sorted(manifest.tables),
+            settled=sorted(pointer.settled_tables),
+        )
+        end = self._batches.resume(restricted(manifest, claimed), claimed, profile)
+        self._log.event("profile", batch=manifest.batch, seconds=profile.seconds(), taken_over=True)
+        return end

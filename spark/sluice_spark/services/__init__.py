@@ -1,0 +1,1 @@
+"""Table services as slices of a run."""

@@ -1,0 +1,1 @@
+"""Tries the engine with small tables of its own."""
