@@ -17,11 +17,17 @@ from __future__ import annotations
 
 from sluice.errors import NoTarget
 from sluice_read.diff import ADDED, CHANGED, REMOVED, RowDifference
-from sluice_read.moments import InvalidMoment
-from sluice_read.place import SilverPlace, UnknownTable
-from sluice_read.reading import UnknownColumn, Unreadable
+from sluice_read.errors import (
+    InvalidMoment,
+    NoCommit,
+    NotRetained,
+    UnknownColumn,
+    UnknownTable,
+    Unreadable,
+    UnsettledMoment,
+)
+from sluice_read.place import SilverPlace
 from sluice_read.silver import Silver
-from sluice_read.state import NoCommit, NotRetained, UnsettledMoment
 
 __all__ = [
     "ADDED",

@@ -7,20 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.errors import CommandFailed
 from sluice.hudi.timeline import FileSlice
+from sluice_read.errors import NotComparable
 from sluice_read.reading import COMMIT_TIME, RECORD_KEY, Shown, SilverTable
 from sluice_read.sql import load, opened_duckdb, quoted
 from sluice_read.values import rows_of
 
 ADDED, CHANGED, REMOVED = "added", "changed", "removed"
 _BATCH_ROWS = 2_000
-
-
-class NotComparable(CommandFailed):
-    """The two moments are of different tables; facts: `tables`."""
-
-    code = "not_comparable"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from sluice.errors import UsageError
+from sluice_read.errors import InvalidMoment
 
 _INSTANT = re.compile(r"[0-9]{17}")
 _AGO = re.compile(r"([0-9]{1,9})\s?(s|min|m|h|d)")
@@ -47,12 +47,6 @@ Until = Annotated[
         show_default=False,
     ),
 ]
-
-
-class InvalidMoment(UsageError):
-    """A moment that can't be understood, or moments that don't go together; facts: `given`."""
-
-    code = "invalid_moment"
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,13 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from sluice.errors import UsageError
 from sluice.hudi.options import PROPERTIES_FILE
 from sluice.hudi.timeline import FOLDER
 from sluice.names import COLUMN
+from sluice_read.errors import UnknownTable
 
 READ_OPTIMIZED, REAL_TIME, PLAIN = "_ro", "_rt", ""  # the views that a name can end with
 OWN_FOLDER = "_sluice"  # manifests, outcomes and schemas, not tables
-
-
-class UnknownTable(UsageError):
-    """The name is no table that has a commit; facts: `table`, `tables`."""
-
-    code = "unknown_table"
 
 
 class SilverPlace(Protocol):

@@ -12,29 +12,17 @@ import pyarrow.compute as pc
 from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
 from sluice.changes import hidden_columns
-from sluice.errors import CommandFailed, UsageError
 from sluice.hudi import options as hudi_options
 from sluice.hudi.timeline import FileSlice
+from sluice_read.errors import UnknownColumn, UnknownTable, Unreadable
 from sluice_read.moments import NOW, Span
-from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, UnknownTable, find_table
+from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, find_table
 from sluice_read.state import TableState, table_state
 
 COMMIT_TIME, RECORD_KEY = "_hoodie_commit_time", "_hoodie_record_key"
 BATCH_ROWS = 8_192  # of one batch of an answer
 _META_PREFIX = "_hoodie_"
 _LINEAGE_PREFIX = "_sluice_"
-
-
-class UnknownColumn(UsageError):
-    """A column that the table doesn't have, or that is hidden; facts: `table`, `column`, `columns`."""
-
-    code = "unknown_column"
-
-
-class Unreadable(CommandFailed):
-    """hudi-rs could not read the table; facts: `table`."""
-
-    code = "unreadable_table"
 
 
 @dataclass(frozen=True)

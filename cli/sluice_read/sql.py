@@ -12,19 +12,13 @@ import duckdb
 import pyarrow as pa
 
 from sluice.changes import hidden_columns
-from sluice.errors import UsageError
+from sluice_read.errors import InvalidQuery
 from sluice_read.moments import NOW, Span
 from sluice_read.place import SilverPlace, tables_in
 from sluice_read.reading import Shown, open_table
 
 _OWN_SCHEMAS = frozenset({"information_schema", "pg_catalog", "main", "temp"})
 _ADVICE = ("Candidate bindings", "Did you mean", "Either add")  # how DuckDB's own next steps begin
-
-
-class InvalidQuery(UsageError):
-    """The statement isn't one SELECT that DuckDB can run over these tables."""
-
-    code = "invalid_query"
 
 
 def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import fastavro
 
-from sluice.errors import CommandFailed
 from sluice.hudi.timeline import (
     CLEAN,
     COMPLETED,
@@ -29,34 +28,11 @@ from sluice.hudi.timeline import (
     data_file,
     slices_as_of,
 )
+from sluice_read.errors import Damaged, NoCommit, NotRetained, UnsettledMoment
 from sluice_read.moments import moment_of
 from sluice_read.place import StoredFile, TableFolder
 
 AT_ONCE = 16  # commits read at a time
-
-
-class NotRetained(CommandFailed):
-    """A moment before the first at which the table can be read; facts: `table`, `asked`, `earliest` (instants)."""
-
-    code = "not_retained"
-
-
-class UnsettledMoment(CommandFailed):
-    """A moment at which a write was there that was rolled back later; facts: `table`, `asked`, `rolled_back`, `earliest` (instants)."""
-
-    code = "unsettled_moment"
-
-
-class NoCommit(CommandFailed):
-    """A table that was created and holds nothing yet; facts: `table`."""
-
-    code = "no_commit"
-
-
-class Damaged(CommandFailed):
-    """A file of the timeline that is not what Hudi writes; facts: `table`, `file`."""
-
-    code = "damaged_timeline"
 
 
 @dataclass(frozen=True)

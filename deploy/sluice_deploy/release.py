@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sluice.errors import CommandFailed
 from sluice.lane.job_request import TRIAL_ENTRY_POINT
+from sluice_deploy.errors import NoSources
 from sluice_deploy.wheels import Host, wheel_contents
 
 JOB_PYTHON = "3.9"  # EMR's default interpreter
@@ -27,13 +27,6 @@ MANIFEST = "release.json"
 # Service models that a job can use: without a VPC it reaches no other service, and all 400 are 20 MB to unpack at every start.
 _SERVICES = ("s3", "dynamodb", "sts", "kms", "glue", "logs")
 _MODELS = "botocore/data/"
-
-
-class NoSources(CommandFailed):
-    """The sources are not beside the command; facts: `root`."""
-
-    code = "no_sources"
-    next_step = "Run it from a clone, installed with `pip install --editable .`"
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,11 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice.errors import CommandFailed
+from sluice_deploy.errors import WheelsUnavailable
 
 # Which tags a wheel for EMR's and Lambda's Linux may carry: Amazon Linux 2023 has glibc 2.34.
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
-
-
-class WheelsUnavailable(CommandFailed):
-    """pip could not get a wheel; facts: `output`."""
-
-    code = "wheels_unavailable"
-    retriable = True
-    next_step = "Check that pip reaches its package index"
 
 
 @dataclass(frozen=True)

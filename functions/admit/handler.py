@@ -12,10 +12,11 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from sluice_aws.admission.admit import Admission, report_admissions
 from sluice_aws.admission.heads import Heads
-from sluice_aws.admission.inbox import IgnoredMessages, MessageUnfinished, open_inbox, unfinished_messages
+from sluice_aws.admission.inbox import IgnoredMessages, open_inbox, unfinished_messages
 from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
+from sluice_aws.errors import MessageUnfinished
 from sluice_aws.lanes.start import Waker, starter_of
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore

@@ -145,3 +145,101 @@ class NoTarget(CommandFailed):
     """There is no stack to work on, or what was named is not one."""
 
     code = "no_target"
+
+
+class UnreadableManifest(SluiceError):
+    """A manifest or outcome that this release can't read; facts: `found`."""
+
+    code = "unreadable_manifest"
+    next_step = "Run the release that wrote it, or a newer one"
+
+
+class NoStatement(SluiceError):
+    """An engine can't read the table; facts: `table`, `engine`."""
+
+    code = "no_statement"
+    next_step = "Redshift reads copy-on-write tables only: read this one with Athena, Trino, Spark or `sluice read`"
+
+
+class UnexpectedPartition(SluiceError):
+    """A partition's folder isn't named by the table's partition columns; facts: `table`, `partition`."""
+
+    code = "unexpected_partition"
+    next_step = "Was something else written into the table's folder? A table's partition columns can't change in place"
+
+
+class NameTaken(SluiceError):
+    """The catalog has something else under a name that a table should get; facts: `table`, `database`, `name`, `found`."""
+
+    code = "catalog_name_taken"
+    next_step = "Give the table another name in the catalog (`catalog:` in tables.yaml), or remove what is there"
+
+
+class PartitionKeysDiffer(SluiceError):
+    """The catalog's table is partitioned otherwise than the table; facts: `table`, `name`, `found`, `wished`."""
+
+    code = "catalog_partition_keys_differ"
+    next_step = "Glue can't change them: drop the table in the catalog (its data stays), and sync again"
+
+
+class UnusableCommitSchema(SluiceError):
+    """A commit tells a schema that the catalog can't; facts: `table`."""
+
+    code = "unusable_commit_schema"
+    next_step = "Was the table written by something else? Sluice's own commits tell the schema of every column"
+
+
+class Overlap(SluiceError):
+    """An object whose Kafka offsets overlap another's under a different key; facts: `offsets`, `other`."""
+
+    code = "overlap"
+    next_step = "Look at both objects: `sluice quarantine discard` if its records are the other's again, else give the table `coordinates`"
+
+
+class NotAClass(SluiceError):
+    """Bytes that are no class file, or one whose constant pool can't be read."""
+
+    code = "not_a_class"
+    next_step = "Put the jar in place again: it is damaged"
+
+
+class UnreadableReport(SluiceError):
+    """An engine's or a trial's report that this release can't read; facts: `found`."""
+
+    code = "unreadable_report"
+    next_step = "Delete the object: the next check writes it anew"
+
+
+class NoBundle(SluiceError):
+    """Spark's class path has no Hudi bundle."""
+
+    code = "no_hudi_bundle"
+    next_step = "Set the parameter HudiJars to a Hudi bundle for this Spark, and deploy again"
+
+
+class EngineDoesNotFit(SluiceError):
+    """The engine lacks what the Hudi bundle links to; facts: `missing` (texts), `engine`, `bundle`."""
+
+    code = "engine_does_not_fit"
+    next_step = "Set HudiJars to the bundle that is built for this Spark, or EmrRelease to one that it fits, and deploy again; `sluice doctor --job` lists what is missing and tries the rest out"
+
+
+class UnreadableCommit(SluiceError):
+    """A commit's file that is not what Hudi writes; facts: `instant`."""
+
+    code = "unreadable_commit"
+    next_step = "Look at the table's .hoodie folder: the file was changed, or was written by a release of Hudi that this one doesn't know"
+
+
+class UnusableRequest(SluiceError):
+    """A name that can't be written into the request; facts: `field`, `value`."""
+
+    code = "unusable_request"
+    next_step = "Correct the stack's parameter and deploy again"
+
+
+class UnreadableHistory(SluiceError):
+    """A document of the schema history that this release can't read; facts: `found`."""
+
+    code = "unreadable_schema_history"
+    next_step = "Use a release that is at least as new as the one that wrote it"

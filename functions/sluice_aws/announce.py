@@ -10,17 +10,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.errors import SluiceError
 from sluice.ledger.announcement import DETAIL_TYPE, SOURCE, announcement, batch_seconds, lane_metrics, newly_committed
+from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.telemetry import Report
 
 FORGOTTEN_AT_ONCE = 100  # of one pass of the schedule: a few seconds
-
-
-class AnnouncementRefused(SluiceError):
-    """The event bus didn't take the event; facts: `batch`, `bus`, and its own error code and message."""
-
-    code = "announcement_refused"
-    retriable = True
 
 
 class Announcer:

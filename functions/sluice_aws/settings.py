@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Tuple
 
-from sluice.errors import SluiceError
 from sluice.lane.job_request import JobEnvironment
+from sluice_aws.errors import SettingsMissing
 
 # Field -> the environment variable that carries it. The template sets all of them for every function but the endpoints, which only an emulator has.
 VARIABLES = {
@@ -26,13 +26,6 @@ VARIABLES = {
 }
 # CloudFormation can't pass an empty string everywhere: "none" is the release's word for "not set yet".
 NO_RELEASE = ("", "none")
-
-
-class SettingsMissing(SluiceError):
-    """The deployment left something out; facts: `variables`, all of them at once."""
-
-    code = "settings_missing"
-    next_step = "Deploy the template again; it sets these variables on every function"
 
 
 @dataclass(frozen=True)

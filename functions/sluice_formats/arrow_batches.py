@@ -14,7 +14,7 @@ from sluice.batch.manifest import ManifestObject
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import encode, of_snapshot
 from sluice.config.placeholders import Placeholders, placeholders
-from sluice.errors import ExpansionLimit, SluiceError, Unordered
+from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice.schema.capture_order import encode_watermark
 from sluice_formats.arrow_columns import (
@@ -26,6 +26,7 @@ from sluice_formats.arrow_columns import (
     raw_array,
     spark_type,
 )
+from sluice_formats.errors import NoCoordinates, NullRecordKey, UnsupportedOperation
 from sluice_formats.read_plan import ReaderPlan
 
 _HIDDEN_ARROW: Dict[str, pa.DataType] = {
@@ -36,27 +37,6 @@ _HIDDEN_ARROW: Dict[str, pa.DataType] = {
 }
 _NAMES = pa.list_(pa.string())
 _OF_NO_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
-
-
-class NullRecordKey(SluiceError):
-    """A record without a value in its key; facts: `column`, `record`."""
-
-    code = "null_record_key"
-    next_step = "Give the table a record_key that every row has"
-
-
-class NoCoordinates(SluiceError):
-    """A record without the Kafka partition and offset that its table knows rows by; facts: `column`, `record`."""
-
-    code = "no_coordinates"
-    next_step = "Let the connector write both with every record, or leave `coordinates` out"
-
-
-class UnsupportedOperation(SluiceError):
-    """A change that is none of create, update, delete, snapshot read, truncate and message; facts: `op`, `record`."""
-
-    code = "unsupported_operation"
-    next_step = "Let the connector skip this operation (skipped.operations)"
 
 
 def batch_schema(plan: ReaderPlan) -> pa.Schema:

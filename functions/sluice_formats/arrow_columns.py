@@ -25,6 +25,7 @@ from sluice.schema.values import (
     structured_text,
     timestamp_text,
 )
+from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey, ValueOutOfRange
 
 # Raw means: what Avro decodes to, without the meaning of its logical type. Spark's built-ins give it
 # that meaning (normalizing.py); they are faster than Python objects and have no year 9999.
@@ -90,13 +91,6 @@ _WELL_FORMED = {
     kinds.ISO_DATE: rf"^({_DAY}{_ZONE}?|{_INFINITE})$",
 }
 _TO_THE_MINUTE = r"T(\d\d:\d\d)([Z+-])"  # as Java's OffsetDateTime has a whole minute, of which Spark makes nothing
-
-
-class ValueOutOfRange(SluiceError):
-    """A value that its column's stored type can't hold; facts: `column`."""
-
-    code = "value_out_of_range"
-    next_step = "Correct the value at the source, or change how the connector writes this column"
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -260,27 +254,6 @@ _INEXACT = r"infinity|^[+-]\d{6}|\.\d{6}\d*[1-9]"  # of a date or timestamp as t
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(
     map(chr, range(1, 32))
 )  # to three bytes each, by Hudi's PartitionPathEncodeUtils
-
-
-class UnusableRecordKey(SluiceError):
-    """A key that Hudi can't hold, or would take for the key of another row; facts: `column`, `record`."""
-
-    code = "unusable_record_key"
-    next_step = "Give the table a record_key whose texts are not empty and don't hold what joins the parts of a key"
-
-
-class InexactRecordKey(SluiceError):
-    """A date or timestamp in a key that its stored type doesn't hold: stored as null or cut, it would be another row's key; facts: `column`, `record`."""
-
-    code = "inexact_record_key"
-    next_step = "Give the topic a table that has the column in its `raw`, as the connector counts it"
-
-
-class UnusablePartitionValue(SluiceError):
-    """A value of a partition column that can't be the name of a folder; facts: `column`, `record`."""
-
-    code = "unusable_partition_value"
-    next_step = "Partition the table by a column of shorter values"
 
 
 def check_key_texts(key: Dict[str, pa.Array], numbers: Sequence[int], *, empty_parts: bool) -> None:

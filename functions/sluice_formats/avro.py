@@ -22,7 +22,8 @@ from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.limits import weight_of
-from sluice_formats.avro_header import HEADER_SCHEMA, MAGIC, AvroHeader, CorruptObject, Head, parse_header
+from sluice_formats.avro_header import HEADER_SCHEMA, MAGIC, AvroHeader, Head, parse_header
+from sluice_formats.errors import CorruptObject
 from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows
 
 SYNC_BYTES = 16

@@ -11,8 +11,9 @@ from typing import Any, Dict
 import fastavro
 
 from sluice.config.limits import DEFAULTS, Limits
-from sluice.errors import EmptyObject, SluiceError
+from sluice.errors import EmptyObject
 from sluice.schema.limits import check_schema
+from sluice_formats.errors import CorruptObject, HeaderCut, NotAvro
 
 MAGIC = b"Obj\x01"
 CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
@@ -26,27 +27,6 @@ HEADER_SCHEMA: Dict[str, Any] = {
         {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
     ],
 }
-
-
-class NotAvro(SluiceError):
-    """The object does not begin as an Avro container file; facts: `begins`, the first bytes in hexadecimal."""
-
-    code = "not_avro"
-    next_step = "Configure the connector's format, or let the table's rule leave these keys out"
-
-
-class CorruptObject(SluiceError):
-    """An Avro container whose header can't be read, however much of it there is."""
-
-    code = "corrupt_object"
-    next_step = "Have the writer put the object again"
-
-
-class HeaderCut(SluiceError):
-    """The header is longer than the bytes at hand: read more."""
-
-    code = "header_cut"
-    retriable = True
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import ENVELOPE, WriterSchema
 from sluice_formats.arrow_batches import position_of, record_batch
 from sluice_formats.avro import avro_records
+from sluice_formats.errors import UnreadableObject, UnsupportedFormat
 from sluice_formats.json_records import json_records
 from sluice_formats.parquet_records import parquet_records
 from sluice_formats.read_plan import ReaderPlan
@@ -33,20 +34,6 @@ _READERS: Dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     PARQUET: lambda body, item, plan: parquet_records(body, plan.limits),
     JSON: lambda body, item, plan: json_records(body, plan.inferred.get(item.id.hash), plan.limits),
 }
-
-
-class UnsupportedFormat(SluiceError):
-    """An object in a format that this release doesn't read."""
-
-    code = "unsupported_format"
-    next_step = "Let the connector write Avro, JSON or Parquet"
-
-
-class UnreadableObject(SluiceError):
-    """An object that a reader stumbles over in a way that nobody has thought of; facts: `cause`."""
-
-    code = "unreadable_object"
-    next_step = "Have the writer put the object again, or `sluice quarantine retry` with a release that reads it; tell its maintainers the cause"
 
 
 T = TypeVar("T")

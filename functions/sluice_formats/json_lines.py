@@ -9,8 +9,9 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Un
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
 from sluice.schema.limits import LISTS
+from sluice_formats.errors import DamagedJson, NotJsonLines, TooManySchemas
 from sluice_formats.json_schema import avro_form
-from sluice_formats.json_text import DamagedJson, parse, parse_prefix
+from sluice_formats.json_text import parse, parse_prefix
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
@@ -22,20 +23,6 @@ _OTHERS = (
     (b"(\xb5/\xfd", "zstd"),
     (b"BZh", "bzip2"),
 )
-
-
-class NotJsonLines(SluiceError):
-    """An object that isn't one JSON object per line; facts: `record` (from 0), `begins`."""
-
-    code = "not_json_lines"
-    next_step = "Let the connector write newline-delimited JSON, each record an object"
-
-
-class TooManySchemas(SluiceError):
-    """An object whose records carry more schemas than any source has changes; facts: none."""
-
-    code = "too_many_schemas"
-    next_step = "Let the connector write one table's changes to a topic"
 
 
 class Wrapped:

@@ -18,15 +18,10 @@ from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import NamedTypes, WriterSchema, read_writer_schema
 from sluice.schema.values import days_of
 from sluice_formats import json_lines
+from sluice_formats.errors import DamagedJson, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_schema import BASE64, JSON_TEXT, METADATA, NUMBER_TEXT, Inference, avro_form
-from sluice_formats.json_text import DamagedJson, to_text, unpacked
-from sluice_formats.records import BrokenRecord, Chunk, Record, Records, UndecodableValue, most_rows
-
-
-class SchemaNotInferred(SluiceError):
-    """Records without a schema whose schema was not inferred before they were read: a mistake of the program."""
-
-    code = "schema_not_inferred"
+from sluice_formats.json_text import to_text, unpacked
+from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 
 def json_records(body: bytes, inferred: Optional[str], limits: Limits) -> Records:

@@ -10,17 +10,11 @@ import re
 import zlib
 from typing import Any, List, Tuple
 
-from sluice.errors import ExpansionLimit, SluiceError
+from sluice.errors import ExpansionLimit
+from sluice_formats.errors import DamagedGzip, DamagedJson
 
 MAX_DEPTH = 100  # objects in arrays in objects: far more than a row has, and far less than the interpreter's stack
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-class DamagedJson(SluiceError):
-    """Text that is not JSON, or JSON that can't be kept: too deep, or with half of a surrogate pair."""
-
-    code = "damaged_json"
-    next_step = "Have the writer put the object again"
 
 
 class NumberText(str):
@@ -96,13 +90,6 @@ def _encodable(value: Any) -> None:
 MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
 _PIECE = 8 * 1024
 _WINDOW = 31  # zlib: a gzip wrapper and the largest window
-
-
-class DamagedGzip(SluiceError):
-    """Bytes that begin as gzip and don't go on or end as gzip; facts: `bytes`."""
-
-    code = "damaged_gzip"
-    next_step = "Have the writer put the object again"
 
 
 def unpacked(data: bytes, limit: int) -> bytes:

@@ -12,7 +12,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from sluice.errors import SluiceError, UnusableSchema
+from sluice.errors import UnusableSchema
+from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
 from sluice_formats.json_schema import JSON_TEXT
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
@@ -24,27 +25,6 @@ _UNREADABLE_CODECS = {3: "LZO"}
 # parquet.thrift: of the enumerations Type and Encoding.
 _BYTE_ARRAY = 6
 _DICTIONARIES, _DELTA_BYTE_ARRAY = (2, 8), 7
-
-
-class NotParquet(SluiceError):
-    """The object doesn't end as a Parquet file; facts: `ends`, the last bytes in hexadecimal."""
-
-    code = "not_parquet"
-    next_step = "Configure the connector's format, or let the table's rule leave these keys out"
-
-
-class DamagedParquet(SluiceError):
-    """A Parquet file whose footer or data can't be read."""
-
-    code = "damaged_parquet"
-    next_step = "Have the writer put the object again"
-
-
-class UnsupportedParquet(SluiceError):
-    """A Parquet file that is sound and can't be read here: encrypted, a codec that nothing here has, a footer too long."""
-
-    code = "unsupported_parquet"
-    next_step = "Let the connector write Parquet with snappy, gzip or zstd, unencrypted, in smaller objects"
 
 
 @dataclass(frozen=True)

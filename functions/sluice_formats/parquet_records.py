@@ -21,8 +21,9 @@ from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import Column
 from sluice.schema.limits import weight_of
-from sluice_formats.parquet_footer import UUID, DamagedParquet, Footer, read_footer
-from sluice_formats.records import BrokenRecord, Chunk, Record, Records, UndecodableValue, most_rows
+from sluice_formats.errors import DamagedParquet, UndecodableValue
+from sluice_formats.parquet_footer import UUID, Footer, read_footer
+from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 _UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterSchema
+from sluice_formats.errors import TooManyBadRows, UndecodableValue
 
 CHUNK_BYTES = 32 * 1024**2  # of records as they were decompressed, likewise
 CHUNK_ROWS = 20_000  # decoded records held as Python objects at a time; what is done is kept as Arrow
@@ -72,20 +73,6 @@ def chunked(writer: WriterSchema, blocks: Iterable[List[Dict[str, Any]]]) -> Ite
 
 
 Make = Callable[[Sequence[Dict[str, Any]], Sequence[int]], pa.RecordBatch]
-
-
-class UndecodableValue(SluiceError):
-    """A record of which a value is not what its schema says; facts: `record`, `cause`."""
-
-    code = "undecodable_value"
-    next_step = "Correct the value at the source; the record's bytes are kept with it"
-
-
-class TooManyBadRows(SluiceError):
-    """An object of which more records than the limit can't be merged; facts: `limit`, `last_code`."""
-
-    code = "too_many_bad_rows"
-    next_step = "Mend what the message says, then `sluice quarantine retry`; the table's limit is quarantined_rows"
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ What can be wrong with a Hudi table or a commit to it.
 
 from __future__ import annotations
 
-from sluice.engine.report import EngineDoesNotFit, NoBundle
-from sluice.errors import SluiceError
+from sluice.errors import EngineDoesNotFit, NoBundle, SluiceError
 
 
 class LaneLost(SluiceError):
@@ -80,3 +79,38 @@ class ServiceNotForTable(SluiceError):
 
     code = "service_not_for_table"
     next_step = "Ask for it where it applies: compaction for merge-on-read, clustering with cluster_by, purge with delete_mode hard"
+
+
+class NotAJar(SluiceError):
+    """The Hudi bundle on the class path is no jar; facts: `jar`."""
+
+    code = "not_a_jar"
+    next_step = "Put the jar in place again, or correct the parameter HudiJars"
+
+
+class BundleOutOfReach(SluiceError):
+    """The Hudi bundle is there, and the driver can't read it as a file; facts: `found`."""
+
+    code = "bundle_out_of_reach"
+    next_step = "Runs go on; give HudiJars as a file of the image or an object in S3 to have it checked"
+
+
+class BelowPurgeFloor(SluiceError):
+    """A change of a row that the table no longer has, at or below the position of what was purged: its deletion may be what is newer."""
+
+    code = "below_purge_floor"
+    next_step = "The table's horizon for purging is shorter than this change was late; read the row at the source and write it there again if it is to be there"
+
+
+class UnknownJobRun(SluiceError):
+    """The driver can't tell which job run it is, so it can't hold a lane."""
+
+    code = "unknown_job_run"
+    next_step = "Start the driver by StartJobRun, or give --job-run-id"
+
+
+class ManifestMissing(SluiceError):
+    """The ledger names a manifest that is not in S3, though it is written there first; facts: `key`, `batch`."""
+
+    code = "manifest_missing"
+    next_step = "Restore the object in the silver bucket, whose versions or backup hold it; the lane goes on from there"

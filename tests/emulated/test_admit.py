@@ -38,8 +38,9 @@ from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import FIRST_READ_BYTES, Heads
 from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
+from sluice_aws.errors import ConfigurationMissing
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import PUSHES, ConfigurationMissing
+from sluice_aws.s3.configuration import PUSHES
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.settings import Settings

@@ -14,8 +14,9 @@ from sluice.ledger.announcement import MAX_DETAIL_BYTES, announcement, batch_sec
 from sluice.ledger.keys import PENDING
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
-from sluice_aws.announce import AnnouncementRefused, Announcer
+from sluice_aws.announce import Announcer
 from sluice_aws.clock import epoch_ms
+from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
 
 BATCH = {

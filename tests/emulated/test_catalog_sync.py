@@ -8,12 +8,13 @@ from botocore.exceptions import ClientError
 from catalog_world import ARTIST, SILVER, artists, world  # noqa: F401
 
 from sluice.catalog.partitions import CREATE_BATCH
-from sluice.catalog.plan import NameTaken, PartitionKeysDiffer
 from sluice.catalog.tables import source_comments
 from sluice.catalog.views import decoded
 from sluice.config.catalog import CatalogRule
 from sluice.config.table import MOR
-from sluice_aws.catalog.glue import CatalogDenied, GlueCatalog
+from sluice.errors import NameTaken, PartitionKeysDiffer
+from sluice_aws.catalog.glue import GlueCatalog
+from sluice_aws.errors import CatalogDenied
 
 DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
 

@@ -12,17 +12,18 @@ import pytest
 from driving.world import LANE, emulated_dynamodb
 from moto import mock_aws
 
-from sluice.batch.manifest import TablePart, UnreadableManifest, open_manifest
+from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import ObjectError, Outcome
 from sluice.config.table import TableConfig
-from sluice.errors import SluiceError
+from sluice.errors import SluiceError, UnreadableManifest
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_spark.engine.session import SparkProcess, required_settings, task_cores
+from sluice_spark.errors import UnknownJobRun
 from sluice_spark.log import Profile, RunLog
 from sluice_spark.run.driver import EXIT_OK, Arguments, drive, parse, settings_of
-from sluice_spark.run.hold import UnknownJobRun, job_run_id_from, job_run_id_of_application
+from sluice_spark.run.hold import job_run_id_from, job_run_id_of_application
 
 TOLD = [
     "--lane",

@@ -21,9 +21,8 @@ from sluice.ledger.records import AdmittedObject, Decision, wakes
 from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key
 from sluice_aws.admission.reassign import Unparked, unpark
-from sluice_aws.ledger.batches import BatchTaken, ForeignObjects, UnsettledParts
+from sluice_aws.errors import BatchTaken, ForeignObjects, LedgerBusy, UnsettledParts
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.ledger.table import LedgerBusy
 
 NOW = 1_700_000_000_000
 LANE = "main"

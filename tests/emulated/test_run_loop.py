@@ -9,8 +9,7 @@ from driving.world import LANE, World, configuration, emulated_dynamodb, two_thr
 
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
-from sluice.engine.report import EngineDoesNotFit, NoBundle
-from sluice.errors import SluiceError
+from sluice.errors import EngineDoesNotFit, NoBundle, SluiceError
 from sluice.lane.job_policy import scope_of
 from sluice.lane.machine import IDLE, PAUSED, RUNNING
 from sluice.lane.supervision import NOTHING, START, next_step

@@ -39,10 +39,8 @@ from sluice.lane.job_request import execution_timeout_min, state_machine_paramet
 from sluice.ledger.keys import lane_key, table_key
 from sluice.services.planning import next_pause_s
 from sluice.services.policy import CATALOG
-from sluice_aws.catalog.glue import CatalogRaced
-from sluice_aws.ledger.table import LedgerBusy
+from sluice_aws.errors import CatalogRaced, LedgerBusy, NoSuchCommit
 from sluice_aws.ledger.tables import SERVICE_PREFIX
-from sluice_aws.s3.timelines import NoSuchCommit
 from sluice_aws.services import planner as service_planner
 from sluice_local.stack.start_and_wait import request_of
 

@@ -8,8 +8,9 @@ from sluice.config.table import TableRule
 from sluice.objects import ObjectId
 from sluice.schema.avro import fingerprint
 from sluice_aws.admission.heads import read_head
-from sluice_aws.s3.configuration import ConfigStore, ConfigurationUnreadable
-from sluice_aws.s3.objects import Objects, Unchanged
+from sluice_aws.errors import ConfigurationUnreadable, Unchanged
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 
 

@@ -13,9 +13,10 @@ from sluice.lane.job_request import start_job_run
 from sluice.lane.machine import BACKOFF_MS, HALT_AFTER, HALTED, IDLE, RUNNING, STARTING, TOKEN_REPEAT_MS
 from sluice.lane.supervision import new_run_id
 from sluice_aws.clients import Clients
+from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import Starter
-from sluice_aws.lanes.supervise import LanesFailed, Supervisor
+from sluice_aws.lanes.supervise import Supervisor
 from sluice_aws.settings import Settings
 
 NOW = 1_700_000_000_000

@@ -6,7 +6,7 @@ from silver_tables import put_tables
 from sync_catalog.handler import handler
 
 from sluice.config.table import MOR, TableRule
-from sluice_aws.catalog.sync import NotConfigured, UnusableCatalogRequest
+from sluice_aws.errors import NotConfigured, UnusableCatalogRequest
 
 
 @pytest.fixture

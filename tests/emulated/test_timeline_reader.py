@@ -5,7 +5,8 @@ from emulated_aws import emulated_aws
 from silver_tables import SILVER, put_tables
 
 from sluice.hudi.timeline import COMPLETED, Instant, Timeline
-from sluice_aws.s3.timelines import NoSuchCommit, TimelineReader
+from sluice_aws.errors import NoSuchCommit
+from sluice_aws.s3.timelines import TimelineReader
 
 
 @pytest.fixture(scope="module")

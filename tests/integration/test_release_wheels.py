@@ -8,8 +8,9 @@ import tarfile
 
 import pytest
 
+from sluice_deploy.errors import WheelsUnavailable
 from sluice_deploy.release import JOB_PYTHON, build_release, source_root
-from sluice_deploy.wheels import Host, WheelsUnavailable
+from sluice_deploy.wheels import Host
 from sluice_local.cache import cache_directory
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,8 @@ import pytest
 from workbench import change, flattened, table
 
 from sluice.engine.links import INTERFACE_METHOD, METHOD, Link
-from sluice.engine.report import REPORTS_PREFIX, EngineDoesNotFit
+from sluice.engine.report import REPORTS_PREFIX
+from sluice.errors import EngineDoesNotFit
 from sluice_local.images.jars import hudi_bundle
 from sluice_spark.engine import check as engine_check
 from sluice_spark.engine.check import EngineCheck, bundle_links

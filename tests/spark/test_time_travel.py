@@ -16,10 +16,10 @@ from sluice.hudi import housekeeping as housekeeping_pace
 from sluice.hudi import options as hudi_options
 from sluice.hudi.timeline import instant_ms
 from sluice_read.diff import differences
+from sluice_read.errors import NotRetained
 from sluice_read.moments import Span
 from sluice_read.place import find_table, tables_in
 from sluice_read.reading import open_table, read_table
-from sluice_read.state import NotRetained
 from sluice_spark.hudi.facts import KnownTables
 from sluice_spark.hudi.housekeeping import keep_house
 from sluice_spark.hudi.jvm import HudiJvm

@@ -6,7 +6,7 @@ from sluice.config.document import Configuration
 from sluice.config.limits import DEFAULTS
 from sluice.config.table import TableRule
 from sluice.errors import SluiceError
-from sluice_formats.avro_header import CorruptObject
+from sluice_formats.errors import CorruptObject
 
 
 def test_a_change_file_is_read_before_it_is_judged():

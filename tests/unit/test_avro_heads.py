@@ -8,7 +8,8 @@ import fastavro
 import pytest
 
 from sluice.errors import SchemaTooComplex
-from sluice_formats.avro_header import CorruptObject, Head, HeaderCut, NotAvro, parse_header
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.errors import CorruptObject, HeaderCut, NotAvro
 
 SCHEMA: dict[str, Any] = {
     "type": "record", "name": "shop.public.orders.Value",

@@ -26,7 +26,8 @@ from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import Heads, read_head
-from sluice_aws.s3.objects import ObjectArchived, ObjectGone, Objects
+from sluice_aws.errors import ObjectArchived, ObjectGone
+from sluice_aws.s3.objects import Objects
 from sluice_formats.avro_header import Head
 from sluice_formats.decode import decode
 from sluice_formats.json_records import json_schemas

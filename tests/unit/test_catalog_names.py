@@ -2,10 +2,10 @@
 
 import pytest
 
-from sluice.catalog.partitions import UnexpectedPartition, values_of
+from sluice.catalog.partitions import values_of
 from sluice.config.catalog import CatalogRule, catalog_names
 from sluice.config.document import Configuration
-from sluice.errors import InvalidConfiguration
+from sluice.errors import InvalidConfiguration, UnexpectedPartition
 from sluice_cli.config.source import ConfigurationMistakes, read_tables
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from sluice_cli.main import run
 from sluice_cli.tables import query as query_command
-from sluice_read.place import UnknownTable, tables_in
-from sluice_read.reading import Unreadable, open_table, read_table
-from sluice_read.sql import InvalidQuery, run_query, table_references
+from sluice_read.errors import InvalidQuery, UnknownTable, Unreadable
+from sluice_read.place import tables_in
+from sluice_read.reading import open_table, read_table
+from sluice_read.sql import run_query, table_references
 
 SILVER = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"
 

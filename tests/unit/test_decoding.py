@@ -17,12 +17,17 @@ from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
 from sluice.errors import ExpansionLimit, SluiceError, Unordered
 from sluice.schema.avro import read_writer_schema
-from sluice_formats.arrow_batches import NullRecordKey, UnsupportedOperation, batch_schema
-from sluice_formats.arrow_columns import ValueOutOfRange
-from sluice_formats.avro_header import CorruptObject
-from sluice_formats.decode import UnreadableObject, decode
+from sluice_formats.arrow_batches import batch_schema
+from sluice_formats.decode import decode
+from sluice_formats.errors import (
+    CorruptObject,
+    NullRecordKey,
+    TooManyBadRows,
+    UnreadableObject,
+    UnsupportedOperation,
+    ValueOutOfRange,
+)
 from sluice_formats.json_records import json_schemas
-from sluice_formats.records import TooManyBadRows
 from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)

@@ -7,8 +7,9 @@ import pytest
 from sluice.onboarding.discovery import SMALL_BYTES, TopicSample, propose
 from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SampledRow, sampled_row
 from sluice.schema.avro import read_writer_schema
-from sluice_cli.config.discover import NoPlaceForRules, rules_text, whole_text, with_rules
+from sluice_cli.config.discover import rules_text, whole_text, with_rules
 from sluice_cli.config.source import read_tables
+from sluice_cli.errors import NoPlaceForRules
 
 META = [{"name": "__op", "type": ["null", "string"]}, {"name": "__lsn", "type": ["null", "long"]}]
 

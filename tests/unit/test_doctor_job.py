@@ -11,8 +11,9 @@ from botocore.validate import ParamValidator
 from test_job_request import ENVIRONMENT
 from trial_reports import GOOD, LINKS, MISSING, TRIAL
 
-from sluice.engine.report import FAILED, TRIAL_ID, TableTrial, TrialError, TrialReport, UnreadableReport
-from sluice.lane.job_request import UnusableRequest, start_trial
+from sluice.engine.report import FAILED, TRIAL_ID, TableTrial, TrialError, TrialReport
+from sluice.errors import UnreadableReport, UnusableRequest
+from sluice.lane.job_request import start_trial
 from sluice_cli.ops import engine as engine_trial
 
 

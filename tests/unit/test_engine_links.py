@@ -17,7 +17,6 @@ from sluice.engine.links import (
     INTERFACE_METHOD,
     METHOD,
     Link,
-    NotAClass,
     constructors_in,
     fields_in,
     interfaces_in,
@@ -26,8 +25,10 @@ from sluice.engine.links import (
     methods_in,
     needed,
 )
-from sluice.engine.report import Engine, EngineDoesNotFit, EngineReport, UnreadableReport, report_key, report_of
-from sluice_spark.engine.check import NotAJar, bundle_checksum, bundle_links
+from sluice.engine.report import Engine, EngineReport, report_key, report_of
+from sluice.errors import EngineDoesNotFit, NotAClass, UnreadableReport
+from sluice_spark.engine.check import bundle_checksum, bundle_links
+from sluice_spark.errors import NotAJar
 
 ROW = "org/apache/spark/sql/Row"
 ENGINE = Engine("3.5.8-amzn-0", "3.4.2-amzn-2", "2.12.18", "17.0.1")

@@ -18,8 +18,8 @@ from sluice.errors import ExpansionLimit
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.limits import weight_of
 from sluice_formats.avro import PlainContainer, encoded_long
-from sluice_formats.avro_header import CorruptObject
 from sluice_formats.decode import decode
+from sluice_formats.errors import CorruptObject
 from sluice_spark.merge.plan import plan_read
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))

@@ -11,7 +11,8 @@ import pytest
 
 from sluice.lane.job_request import LONGEST_BATCH_MIN
 from sluice_aws.clients import ATTEMPTS, Clients
-from sluice_aws.settings import Settings, SettingsMissing
+from sluice_aws.errors import SettingsMissing
+from sluice_aws.settings import Settings
 from sluice_aws.telemetry import milliseconds_left, observed, telemetry_of
 
 FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"

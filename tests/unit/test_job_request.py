@@ -8,8 +8,9 @@ import pytest
 from botocore.validate import ParamValidator
 
 from sluice.config.lane import LaneConfig
+from sluice.errors import UnusableRequest
 from sluice.lane.job_policy import Scope
-from sluice.lane.job_request import JobEnvironment, UnusableRequest, execution_timeout_min, start_job_run
+from sluice.lane.job_request import JobEnvironment, execution_timeout_min, start_job_run
 
 RUN = "run-main-20240501T100000Z-0a1b2c3d"
 ENVIRONMENT = JobEnvironment(

@@ -3,14 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from sluice_formats.arrow_columns import (
-    InexactRecordKey,
-    UnusablePartitionValue,
-    UnusableRecordKey,
-    check_folder_texts,
-    check_key_texts,
-    check_key_times,
-)
+from sluice_formats.arrow_columns import check_folder_texts, check_key_texts, check_key_times
+from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey
 
 
 @pytest.mark.parametrize(("key", "empty_parts", "column", "record"), [

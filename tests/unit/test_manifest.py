@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.batch.manifest import Manifest, ManifestObject, TablePart, UnreadableManifest, batch_id, open_manifest
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart, batch_id, open_manifest
 from sluice.config.table import TableConfig
+from sluice.errors import UnreadableManifest
 from sluice.objects import ObjectId
 
 CONFIG = TableConfig("shop.a", "shop", "a", topic="t", record_key=("id",), hudi={"x": "y"})

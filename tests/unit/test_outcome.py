@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sluice.batch.manifest import UnreadableManifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
+from sluice.errors import UnreadableManifest
 
 
 def test_an_outcome_is_read_back_as_it_was():

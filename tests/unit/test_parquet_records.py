@@ -19,14 +19,8 @@ from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode
-from sluice_formats.parquet_footer import (
-    MAX_FOOTER_BYTES,
-    DamagedParquet,
-    NotParquet,
-    UnsupportedParquet,
-    footer_bytes,
-    read_footer,
-)
+from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
+from sluice_formats.parquet_footer import MAX_FOOTER_BYTES, footer_bytes, read_footer
 from sluice_spark.merge.plan import plan_read
 
 KEY = pa.field("id", pa.int32(), nullable=False)

@@ -3,7 +3,8 @@
 import pytest
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, judged
 
-from sluice.schema.history import SeenSchema, StoredColumns, UnreadableHistory
+from sluice.errors import UnreadableHistory
+from sluice.schema.history import SeenSchema, StoredColumns
 
 
 @pytest.mark.parametrize("schema", [OLD, NEW, BAD])

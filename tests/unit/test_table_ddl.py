@@ -3,10 +3,11 @@
 import duckdb
 import pytest
 
-from sluice.catalog.ddl import NoStatement, statements
+from sluice.catalog.ddl import statements
 from sluice.catalog.tables import Wish, columns_of_commit, names_of
 from sluice.catalog.views import view_sql
 from sluice.config.table import COW, MOR, TableConfig
+from sluice.errors import NoStatement
 
 AWKWARD = '{"type": "record", "name": "r", "fields": [{"name": "Id", "type": "long"}, {"name": "order", "type": ["null", "string"], "doc": "it\'s"}, {"name": "__deleted", "type": "boolean"}]}'
 

@@ -2,17 +2,8 @@
 
 import pytest
 
-from sluice.hudi.timeline import (
-    COMPACTION,
-    COMPLETED,
-    INFLIGHT,
-    REQUESTED,
-    Commit,
-    Instant,
-    Timeline,
-    UnreadableCommit,
-    instant_of,
-)
+from sluice.errors import UnreadableCommit
+from sluice.hudi.timeline import COMPACTION, COMPLETED, INFLIGHT, REQUESTED, Commit, Instant, Timeline, instant_of
 
 
 def test_every_file_of_an_instant_is_known_by_its_name_and_named_so_again():

@@ -16,8 +16,9 @@ from sluice.config.document import Configuration
 from sluice.errors import ChangeRefused, CommandFailed, UsageError
 from sluice_aws.admission.reassign import Unparked, unpark
 from sluice_aws.clock import epoch_ms
+from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore, ConfigurationUnreadable
+from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.config.model import TablesFile

@@ -19,7 +19,7 @@ import yaml
 
 from sluice.config.document import Configuration
 from sluice.config.table import PLACEHOLDER
-from sluice.errors import FAILED, CommandFailed, UsageError
+from sluice.errors import FAILED, UsageError
 from sluice.names import COLUMN, NAME
 from sluice.onboarding.discovery import Proposal, TopicSample, propose
 from sluice.onboarding.keys import Choice
@@ -27,6 +27,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.source import read_tables
 from sluice_cli.config.topics import sample_topics, waiting_topics
+from sluice_cli.errors import NoPlaceForRules
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
 
 NO_COLUMN = "none"
@@ -216,13 +217,6 @@ _LINE = 500  # characters of one comment
 _NEW_FILE = """# Which Kafka topics become which Hudi tables. `sluice config check` says every mistake with its line,
 # `sluice config push` puts it to use with the next batch.
 """
-
-
-class NoPlaceForRules(CommandFailed):
-    """A tables.yaml into which rules can't be added as text; facts: none."""
-
-    code = "no_place_for_rules"
-    next_step = "Write `tables:` as a list with one rule to a line's dash, or copy the rules from `sluice config discover` by hand"
 
 
 def rules_text(proposals: Iterable[Proposal], indent: int = 2) -> str:

@@ -27,7 +27,8 @@ from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
 from sluice_formats.avro import blocks_of, decompressed
-from sluice_formats.avro_header import HEADER_SCHEMA, CorruptObject, Head, parse_header
+from sluice_formats.avro_header import HEADER_SCHEMA, Head, parse_header
+from sluice_formats.errors import CorruptObject
 from sluice_formats.json_lines import records as json_records
 from sluice_formats.json_schema import Inference, avro_form
 from sluice_formats.json_text import unpacked_head

@@ -16,8 +16,9 @@ from sluice.ledger.keys import SUPERSEDED as SUPERSEDED_STATE
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
+from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore, ConfigurationUnreadable
+from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.survey import (
     StandingTable,

@@ -23,12 +23,13 @@ import typer
 
 from sluice.admission.routing import classify
 from sluice.cost import AS_OF, REGION, Assumptions, spark_usd
-from sluice.errors import CommandFailed, UsageError
+from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import local_target
 from sluice_cli.config.source import read_tables
+from sluice_cli.errors import DemoFailed
 from sluice_cli.ingest.survey import UNSETTLED, Survey, survey
 from sluice_cli.ingest.wait import Bronze
 from sluice_cli.local.commands import progress_lines
@@ -44,12 +45,6 @@ TABLES = ("ems.category", "ems.event", "ems.venue", "crm.user", "ecomm.date", "e
 SALE, SALE_TOPIC, SALE_KEY = "ecomm.sale", "tickit.ecomm.sale", "salesid"
 _WAIT_SECONDS = 300
 MINIMUM_BILLED_S = 60  # of a worker. https://aws.amazon.com/emr/pricing/
-
-
-class DemoFailed(CommandFailed):
-    """A step of the demonstration did not succeed; facts: `command`, `exit_code`."""
-
-    code = "demo_failed"
 
 
 def demo(

@@ -9,19 +9,13 @@ import typer
 from botocore.exceptions import ClientError
 
 from sluice.errors import CommandFailed, UsageError
+from sluice_cli.errors import NotificationOverlap
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, say
 
 ID = "sluice"
 CREATED = "s3:ObjectCreated:*"
 _PARTS = ("TopicConfigurations", "QueueConfigurations", "LambdaFunctionConfigurations", "EventBridgeConfiguration")
 VIA = ("eventbridge", "queue")
-
-
-class Overlap(CommandFailed):
-    """S3 lets one event of one key go to one queue, topic or function only; facts: `bucket`."""
-
-    code = "notifications_overlap"
-    next_step = "Use --via eventbridge: it stands beside every other notification"
 
 
 def adopt_bucket(
@@ -69,7 +63,7 @@ def adopt_bucket(
         except ClientError as error:
             if "overlap" not in str(error).lower():
                 raise
-            raise Overlap(
+            raise NotificationOverlap(
                 f"Another notification of {target.bronze} takes new objects already: {error}", bucket=target.bronze
             ) from error
     if s3.get_bucket_versioning(Bucket=target.bronze).get("Status") != "Enabled":

@@ -19,13 +19,13 @@ from sluice.engine.report import (
     scratch_prefix,
     trial_report_key,
 )
-from sluice.errors import CommandFailed
 from sluice.lane.job_request import TRIAL_ENTRY_POINT, JobEnvironment, start_trial
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import Settings
 from sluice_aws.stack import LOCAL, Target
+from sluice_cli.errors import NothingToAccept, NoTrial, TrialNotOver
 from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.output import counted
 from sluice_cli.terminal.stack import FUNCTION_OUTPUT
@@ -46,26 +46,6 @@ _NEEDED = (
 )
 
 Progress = Callable[[str], None]
-
-
-class NoTrial(CommandFailed):
-    """The release in use can't try the engine; facts: `release`."""
-
-    code = "no_trial"
-    next_step = "`make deploy` uploads this clone's release and sets it"
-
-
-class TrialNotOver(CommandFailed):
-    """The job didn't end in time, and was asked to; facts: `job_run`, `state`."""
-
-    code = "trial_not_over"
-    retriable = True
-
-
-class NothingToAccept(CommandFailed):
-    """What is missing can't be accepted: nothing is, or the trial failed."""
-
-    code = "nothing_to_accept"
 
 
 def job_environment(target: Target) -> JobEnvironment:

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Optional
 import tomllib
 import typer
 
-from sluice.errors import CommandFailed, NoTarget
+from sluice.errors import NoTarget
 from sluice.lane.machine import HALTED, IDLE, PAUSED
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.stack import Target
+from sluice_cli.errors import NotAtRest
 from sluice_cli.terminal.output import Stack, chosen_target, say
 from sluice_cli.terminal.stack import supervise_now
 from sluice_deploy.template import changes_application, parameters_of
@@ -35,13 +36,6 @@ Note = Annotated[
         show_default=False,
     ),
 ]
-
-
-class NotAtRest(CommandFailed):
-    """Runs didn't end or the application didn't stop in time; facts: `waiting_for`."""
-
-    code = "not_at_rest"
-    retriable = True
 
 
 @app.command("begin")

@@ -12,8 +12,9 @@ from sluice.admission.notices import TEST_EVENT
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
+from sluice_aws.errors import ConfigurationUnreadable
 from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.s3.configuration import ConfigStore, ConfigurationUnreadable
+from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.status.overview import COLUMNS, gather, service_rows, told_due

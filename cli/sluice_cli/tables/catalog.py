@@ -12,7 +12,7 @@ from sluice.catalog import ddl as table_ddl
 from sluice.catalog.plan import is_current, synced_until
 from sluice.catalog.tables import VIEW, Wish, names_of
 from sluice.config.table import TableConfig
-from sluice.errors import FAILED, CommandFailed, SluiceError
+from sluice.errors import FAILED, SluiceError
 from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync, configured_table
 from sluice_aws.ledger.ledger import Ledger
@@ -21,6 +21,7 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
+from sluice_cli.errors import NotInCatalog
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, print_table, say, stderr_console
 
 app = typer.Typer(
@@ -31,12 +32,6 @@ app = typer.Typer(
 )
 
 OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", show_default=False)]
-
-
-class NotInCatalog(CommandFailed):
-    """A table has no commit yet, or is kept out of the catalog; facts: `table`."""
-
-    code = "not_in_catalog"
 
 
 class Engine(str, Enum):

@@ -27,13 +27,15 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice.schema.history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
-from sluice_aws.catalog.sync import NotConfigured, configured_table
+from sluice_aws.catalog.sync import configured_table
 from sluice_aws.clock import epoch_ms
+from sluice_aws.errors import NotConfigured
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
+from sluice_cli.errors import CannotRebuild
 from sluice_cli.status.past import PastBatch, PastBatches
 from sluice_cli.terminal.output import (
     Json,
@@ -55,13 +57,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Write what is derived anew: a table from its objects in bronze, the ledger from manifests and outcomes.",
 )
-
-
-class CannotRebuild(CommandFailed):
-    """Something stands in the way of a rebuild; facts: `table`, `obstacles`."""
-
-    code = "cannot_rebuild"
-    next_step = "Nothing was changed. `--dry-run` shows again what stands in the way"
 
 
 @app.command("table")

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from sluice.changes.position import generation_of
-from sluice.errors import CommandFailed
 from sluice.hudi.options import PROPERTIES_FILE
 from sluice.hudi.table_properties import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
@@ -23,22 +22,10 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.timelines import properties_of
 from sluice_aws.stack import Target
 from sluice_cli.config.review import lane_names
+from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.status.past import PastBatches
 from sluice_cli.tables.rebuild import ask, counting
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
-
-
-class LedgerInUse(CommandFailed):
-    """Lanes may start runs while the ledger isn't whole; facts: `lanes`."""
-
-    code = "ledger_in_use"
-
-
-class NotAllRecovered(CommandFailed):
-    """Objects were changed by others while they were recovered; facts: `objects`."""
-
-    code = "not_all_recovered"
-    next_step = "Run the command again: it looks at what is left"
 
 
 @dataclass(frozen=True)

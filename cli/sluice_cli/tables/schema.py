@@ -21,6 +21,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.stack import Target
+from sluice_cli.errors import UnknownSchema
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, print_json, print_table
 
 SHORT = 12  # digits of a fingerprint that are shown; its beginning is enough to name it
@@ -32,13 +33,6 @@ app = typer.Typer(
 )
 
 OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
-
-
-class UnknownSchema(CommandFailed):
-    """No schema, or more than one, answers to a name; facts: `table`, `name`."""
-
-    code = "unknown_schema"
-    next_step = "`sluice schema list` shows the tables, `sluice schema history TABLE` their schemas"
 
 
 @app.command("list")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from sluice.errors import CommandFailed, UsageError
+from sluice.errors import UsageError
+from sluice_cli.errors import NotWritten
 from sluice_cli.terminal.output import counted, print_table, say, stderr_console
 
 if TYPE_CHECKING:  # Arrow takes as long to load as all the rest
@@ -40,12 +41,6 @@ Parquet = Annotated[
         dir_okay=False,
     ),
 ]
-
-
-class NotWritten(CommandFailed):
-    """The file for the answer could not be written; facts: `file`."""
-
-    code = "not_written"
 
 
 @dataclass(frozen=True)

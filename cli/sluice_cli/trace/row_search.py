@@ -18,7 +18,8 @@ from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, UsageError
 from sluice.objects import ObjectId
-from sluice_aws.s3.objects import ObjectGone, Objects
+from sluice_aws.errors import ObjectGone
+from sluice_aws.s3.objects import Objects
 from sluice_cli.status.past import PastBatch, PastBatches
 from sluice_cli.trace.row_changes import FoundChange, ObjectChanges, changes_in
 

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from sluice.changes.log_restart import Mark, OffsetRange, Overlap, SeenObject, judge, overlapping, ranges_of
+from sluice.changes.log_restart import Mark, OffsetRange, SeenObject, judge, overlapping, ranges_of
 from sluice.config.table import TableConfig
+from sluice.errors import Overlap
 
 # Of all marks as JSON: they stand in the table's item of the ledger, which DynamoDB lets have 400 KB. About a thousand partitions.
 MOST_CHARACTERS = 200_000

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 from sluice.config.table import TableConfig
-from sluice.errors import SluiceError
+from sluice.errors import UnreadableManifest
 from sluice.objects import ObjectId
 
 
@@ -153,13 +153,6 @@ def batch_id(lane: str, objects: Iterable[ObjectId], *, attempts: Mapping[Object
 
 
 FORMAT = 1  # of manifests and of outcomes
-
-
-class UnreadableManifest(SluiceError):
-    """A manifest or outcome that this release can't read; facts: `found`."""
-
-    code = "unreadable_manifest"
-    next_step = "Run the release that wrote it, or a newer one"
 
 
 def document_of(text: str, what: str) -> Dict[str, Any]:

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
-from sluice.batch.manifest import FORMAT, UnreadableManifest, canonical_json, document_of
-from sluice.errors import SluiceError
+from sluice.batch.manifest import FORMAT, canonical_json, document_of
+from sluice.errors import SluiceError, UnreadableManifest
 
 COMMITTED, QUARANTINED = "committed", "quarantined"
 

@@ -8,18 +8,11 @@ from sluice.catalog.tables import Wish, shown_columns, wished_table
 from sluice.catalog.views import quoted, view_sql
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.catalog import READ_OPTIMIZED, SNAPSHOT, CatalogEntry
-from sluice.errors import SluiceError
+from sluice.errors import NoStatement
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
 
 SPARK, REDSHIFT, ATHENA = "spark", "redshift", "athena"
 _DOUBLE = '"'
-
-
-class NoStatement(SluiceError):
-    """An engine can't read the table; facts: `table`, `engine`."""
-
-    code = "no_statement"
-    next_step = "Redshift reads copy-on-write tables only: read this one with Athena, Trino, Spark or `sluice read`"
 
 
 def statements(wish: Wish, engine: str, *, region: str = "") -> Tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from sluice.catalog.tables import TableInput
-from sluice.errors import SluiceError
+from sluice.errors import UnexpectedPartition
 from sluice.hudi.timeline import Commit
 
 # What one call of the Glue API takes.
@@ -15,13 +15,6 @@ CREATE_BATCH, UPDATE_BATCH, DELETE_BATCH, GET_BATCH = 100, 100, 25, 1000
 
 Values = Tuple[str, ...]
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
-
-
-class UnexpectedPartition(SluiceError):
-    """A partition's folder isn't named by the table's partition columns; facts: `table`, `partition`."""
-
-    code = "unexpected_partition"
-    next_step = "Was something else written into the table's folder? A table's partition columns can't change in place"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sluice.catalog.partitions import PartitionChange
 from sluice.catalog.tables import DEFINITION, LAST_COMMIT, OWNER, VIEW, TableInput, definition, owned
 from sluice.catalog.views import column_changes, decoded
 from sluice.config.table import TableConfig
-from sluice.errors import SluiceError
+from sluice.errors import NameTaken, PartitionKeysDiffer
 
 SHOWN = 20  # partitions that a report names one by one
 
@@ -88,20 +88,6 @@ def _told(name: str, change: Optional[TableChange]) -> Dict[str, Any]:
 # The members of a found table that an update may give back (TableInput of the Glue API). What is left out of an update is lost.
 _KEPT = ("Name", "Description", "Owner", "LastAccessTime", "LastAnalyzedTime", "Retention", "StorageDescriptor", "PartitionKeys",
          "ViewOriginalText", "ViewExpandedText", "TableType", "Parameters", "TargetTable")  # fmt: skip
-
-
-class NameTaken(SluiceError):
-    """The catalog has something else under a name that a table should get; facts: `table`, `database`, `name`, `found`."""
-
-    code = "catalog_name_taken"
-    next_step = "Give the table another name in the catalog (`catalog:` in tables.yaml), or remove what is there"
-
-
-class PartitionKeysDiffer(SluiceError):
-    """The catalog's table is partitioned otherwise than the table; facts: `table`, `name`, `found`, `wished`."""
-
-    code = "catalog_partition_keys_differ"
-    next_step = "Glue can't change them: drop the table in the catalog (its data stays), and sync again"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from sluice.changes import hidden_columns as hidden
 from sluice.config.catalog import READ_OPTIMIZED, REAL_TIME, CatalogNames, catalog_names
 from sluice.config.table import MOR, TableConfig
-from sluice.errors import SluiceError, UnsupportedType
+from sluice.errors import UnsupportedType, UnusableCommitSchema
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
 from sluice.names import stored_name
 from sluice.schema.avro import ENVELOPE, Columns, NamedTypes, shape_of
@@ -175,13 +175,6 @@ _TRINO: Mapping[str, str] = {
 }  # fmt: skip
 _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 _ARRAY = re.compile(r"array<(.*)>")
-
-
-class UnusableCommitSchema(SluiceError):
-    """A commit tells a schema that the catalog can't; facts: `table`."""
-
-    code = "unusable_commit_schema"
-    next_step = "Was the table written by something else? Sluice's own commits tell the schema of every column"
 
 
 @dataclass(frozen=True)

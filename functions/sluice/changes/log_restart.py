@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, log_place
-from sluice.errors import SluiceError
+from sluice.errors import Overlap
 
 LOG_RESTARTED = "log_restarted"  # the code that objects are parked under
 SERVERS_KEPT = 32  # of the ids of servers whose changes were seen
@@ -225,13 +225,6 @@ def _advanced(mark: Optional[Mark], item: SeenObject, generation: int) -> Mark:
 
 
 RANGES_KEPT = 256  # the newest of a table: what a sink writes again after a crash, it wrote shortly before
-
-
-class Overlap(SluiceError):
-    """An object whose Kafka offsets overlap another's under a different key; facts: `offsets`, `other`."""
-
-    code = "overlap"
-    next_step = "Look at both objects: `sluice quarantine discard` if its records are the other's again, else give the table `coordinates`"
 
 
 @dataclass(frozen=True)

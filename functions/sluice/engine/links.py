@@ -22,7 +22,7 @@ from typing import (
     Tuple,
 )
 
-from sluice.errors import SluiceError
+from sluice.errors import NotAClass
 
 CLASS, FIELD, METHOD, INTERFACE_METHOD = "class", "field", "method", "interface_method"
 CONSTRUCTOR = "<init>"
@@ -44,13 +44,6 @@ _PRIMITIVES = {
     "Z": "boolean",
     "V": "void",
 }
-
-
-class NotAClass(SluiceError):
-    """Bytes that are no class file, or one whose constant pool can't be read."""
-
-    code = "not_a_class"
-    next_step = "Put the jar in place again: it is damaged"
 
 
 @dataclass(frozen=True, order=True)

@@ -13,33 +13,12 @@ from datetime import datetime, timezone
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from sluice.engine.links import RULES, Verdict
-from sluice.errors import SluiceError
+from sluice.errors import EngineDoesNotFit, UnreadableReport
 from sluice.silver_keys import PREFIX
 
 FORMAT = 1
 REPORTS_PREFIX = f"{PREFIX}/engines/"
 MOST_TOLD = 100  # of missing links: a bundle for another Spark lacks hundreds, and a few say it
-
-
-class UnreadableReport(SluiceError):
-    """An engine's or a trial's report that this release can't read; facts: `found`."""
-
-    code = "unreadable_report"
-    next_step = "Delete the object: the next check writes it anew"
-
-
-class NoBundle(SluiceError):
-    """Spark's class path has no Hudi bundle."""
-
-    code = "no_hudi_bundle"
-    next_step = "Set the parameter HudiJars to a Hudi bundle for this Spark, and deploy again"
-
-
-class EngineDoesNotFit(SluiceError):
-    """The engine lacks what the Hudi bundle links to; facts: `missing` (texts), `engine`, `bundle`."""
-
-    code = "engine_does_not_fit"
-    next_step = "Set HudiJars to the bundle that is built for this Spark, or EmrRelease to one that it fits, and deploy again; `sluice doctor --job` lists what is missing and tries the rest out"
 
 
 @dataclass(frozen=True)

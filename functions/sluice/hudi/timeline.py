@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
 
-from sluice.errors import SluiceError
+from sluice.errors import UnreadableCommit
 
 FOLDER = ".hoodie/"
 REQUESTED, INFLIGHT, COMPLETED = "requested", "inflight", "completed"
@@ -31,13 +31,6 @@ _EMPTYING = frozenset(("DELETE_PARTITION", "INSERT_OVERWRITE", "INSERT_OVERWRITE
 # <time>.<action>[.requested|.inflight], and for commits <time>.inflight (HoodieInstant of releases that write version 6). The time is
 # 17 digits with milliseconds; 14 digits were written before 0.10, and by Hudi itself for a table's bootstrap.
 _FILE = re.compile(r"(\d{14}(?:\d{3})?)(?:\.([a-z]+))?(?:\.(requested|inflight))?")
-
-
-class UnreadableCommit(SluiceError):
-    """A commit's file that is not what Hudi writes; facts: `instant`."""
-
-    code = "unreadable_commit"
-    next_step = "Look at the table's .hoodie folder: the file was changed, or was written by a release of Hudi that this one doesn't know"
 
 
 @dataclass(frozen=True, order=True)

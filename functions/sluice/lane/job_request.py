@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Tuple
 
 from sluice.config.lane import LaneConfig
-from sluice.errors import SluiceError
+from sluice.errors import UnusableRequest
 from sluice.lane.job_policy import Scope, execution_policy, trial_policy
 
 # EMR Serverless takes [A-Za-z0-9._-]{1,64} as clientToken; as a name and a tag value it then fits too.
@@ -24,13 +24,6 @@ TRIAL_TIMEOUT_MIN = 20  # Spark's start and some commits of a few rows, with min
 DISK = "20g"  # the smallest; it is free of charge, and what is shuffled is one batch
 # "x86_64" as the release names its archives and "X86_64" as EMR Serverless names its workers are one thing.
 ARCHITECTURES = {"x86_64": "x86_64", "arm64": "arm64"}
-
-
-class UnusableRequest(SluiceError):
-    """A name that can't be written into the request; facts: `field`, `value`."""
-
-    code = "unusable_request"
-    next_step = "Correct the stack's parameter and deploy again"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Dict, Mapping, Tuple
 
-from sluice.errors import SluiceError
+from sluice.errors import UnreadableHistory
 from sluice.schema.columns import RowSchema
 from sluice.schema.evolution import INCOMPATIBLE, Evolution
 from sluice.silver_keys import PREFIX
@@ -14,13 +14,6 @@ from sluice.silver_keys import PREFIX
 FORMAT = 1
 TABLES_PREFIX = f"{PREFIX}/schemas/tables/"
 MOST_CHANGES = 200  # told of one verdict: a schema may have thousands of columns, and the first ones say what is wrong
-
-
-class UnreadableHistory(SluiceError):
-    """A document of the schema history that this release can't read; facts: `found`."""
-
-    code = "unreadable_schema_history"
-    next_step = "Use a release that is at least as new as the one that wrote it"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.admission.heads import Heads
 from sluice_aws.admission.schema_fit import SchemaFit
-from sluice_aws.s3.objects import ObjectGone
+from sluice_aws.errors import ObjectGone
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.telemetry import Report
 

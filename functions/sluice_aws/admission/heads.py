@@ -11,7 +11,8 @@ from sluice.errors import EmptyObject
 from sluice.objects import ObjectId
 from sluice.schema.limits import check_schema
 from sluice_aws.s3.objects import Objects
-from sluice_formats.avro_header import CorruptObject, Head, HeaderCut, parse_header
+from sluice_formats.avro_header import Head, parse_header
+from sluice_formats.errors import CorruptObject, HeaderCut
 from sluice_formats.json_lines import schema_in_head
 from sluice_formats.json_text import unpacked_head
 from sluice_formats.parquet_footer import TAIL_BYTES, footer_bytes, read_footer

@@ -17,13 +17,6 @@ from sluice.objects import ObjectId
 from sluice_aws.telemetry import Report
 
 
-class MessageUnfinished(SluiceError):
-    """A message that must come again: not all of it is in the ledger yet; facts: `message`."""
-
-    code = "message_unfinished"
-    retriable = True
-
-
 @dataclass(frozen=True)
 class Message:
     """One SQS message: its id, the objects it announces, and what in it is ignored."""

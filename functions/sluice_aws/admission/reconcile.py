@@ -19,10 +19,11 @@ from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice_aws.admission.admit import Admission, report_admissions
+from sluice_aws.errors import ObjectGone
 from sluice_aws.lanes.start import Waker
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.ledger.objects import record_of
-from sluice_aws.s3.objects import ListedVersion, ObjectGone, Objects
+from sluice_aws.s3.objects import ListedVersion, Objects
 from sluice_aws.telemetry import Report
 
 LISTING = "listing"  # an object's `via` when no notice announced it

@@ -9,34 +9,12 @@ from botocore.exceptions import ClientError
 
 from sluice.catalog.partitions import CREATE_BATCH, DELETE_BATCH, GET_BATCH, UPDATE_BATCH, Values, batches
 from sluice.catalog.tables import TableInput
-from sluice.errors import SluiceError
+from sluice_aws.errors import CatalogDenied, CatalogRaced, CatalogRefused
 
 AT_ONCE = 4  # calls: the quotas of an account are 10 to 20 a second, for everybody in it
 _NOT_FOUND, _EXISTS = "EntityNotFoundException", "AlreadyExistsException"
 _DENIED = ("AccessDeniedException", "AccessDenied")
 _RACES = (_NOT_FOUND, _EXISTS, "ConcurrentModificationException", "VersionMismatchException")
-
-
-class CatalogRaced(SluiceError):
-    """Somebody else changed the same table meanwhile; facts: `name`, `cause`. Looking again is all it takes."""
-
-    code = "catalog_raced"
-    retriable = True
-    next_step = "Sync again"
-
-
-class CatalogRefused(SluiceError):
-    """Glue refused partitions; facts: `name`, `cause`, `values`."""
-
-    code = "catalog_refused"
-    next_step = "Look at what Glue says; a missing permission of Lake Formation is refused like this, too"
-
-
-class CatalogDenied(SluiceError):
-    """Glue or Lake Formation doesn't allow a call; facts: `name`, `cause`."""
-
-    code = "catalog_denied"
-    next_step = "Give the role what docs/catalog.md names; where Lake Formation governs the catalog, there too"
 
 
 class GlueCatalog:

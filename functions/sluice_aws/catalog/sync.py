@@ -18,9 +18,9 @@ from sluice.catalog.views import wished_view
 from sluice.config.catalog import CatalogNames
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
-from sluice.errors import SluiceError
 from sluice.hudi.timeline import Commit, Instant, Timeline
-from sluice_aws.catalog.glue import CatalogRaced, GlueCatalog
+from sluice_aws.catalog.glue import GlueCatalog
+from sluice_aws.errors import CatalogRaced, NotConfigured, UnusableCatalogRequest
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.schemas import CommentStore
@@ -254,13 +254,6 @@ def _unsynced(table: Mapping[str, Any]) -> Dict[str, Any]:
     return {**table, "Parameters": {name: value for name, value in table["Parameters"].items() if name != LAST_COMMIT}}
 
 
-class UnusableCatalogRequest(SluiceError):
-    """A request that names no table; facts: `found`."""
-
-    code = "unusable_catalog_request"
-    next_step = 'Send {"table": "database.table"}, with "instant" to wait for no newer commit than that'
-
-
 class CatalogRequests:
     """The requests of one function."""
 
@@ -290,13 +283,6 @@ class CatalogRequests:
             if added:
                 self._report.count("PartitionsAdded", added)
         return report
-
-
-class NotConfigured(SluiceError):
-    """No rule of the configuration in force makes the table; facts: `table`."""
-
-    code = "table_not_configured"
-    next_step = "`sluice config show` shows the rules, `sluice status` the tables"
 
 
 def configured_table(configuration: Optional[Configuration], table: str, ledger: Ledger) -> TableConfig:

@@ -25,6 +25,7 @@ from sluice.lane.supervision import (
     lapse_reason,
     next_step,
 )
+from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.lanes.start import Starter
 from sluice_aws.telemetry import Report
@@ -33,13 +34,6 @@ from sluice_aws.telemetry import Report
 MAX_STEPS = 4
 # Clocks of Lambda and EMR may differ by a little: a run is looked up from a minute before its start was asked for.
 LOOK_BACK_MS = 60_000
-
-
-class LanesFailed(SluiceError):
-    """Some lanes could not be looked after; the others were. Facts: `lanes`."""
-
-    code = "lanes_failed"
-    retriable = True
 
 
 class Supervisor:

@@ -11,11 +11,11 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import QUARANTINED, Outcome
-from sluice.errors import SluiceError
 from sluice.ledger import keys as items
 from sluice.ledger.records import ManifestPointer
 from sluice.ledger.recovery import Verdict, counts_of, verdicts
 from sluice.objects import ObjectId
+from sluice_aws.errors import BatchTaken, ForeignObjects, UnsettledParts
 from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.lanes import held_by
 from sluice_aws.ledger.objects import ObjectLedger, listing_fields, pending_item
@@ -34,15 +34,6 @@ BESIDE_PARTS = 3  # the lane's check, the pointer, the batch
 
 class _LaneLost(Exception):
     """The lane isn't held by whoever writes."""
-
-
-class BatchTaken(SluiceError):
-    """A batch of this id is there already and not this run's to open; facts: `batch`, and its `state` and `run` where known."""
-
-    code = "batch_taken"
-    next_step = (
-        "Run `sluice doctor`: objects that are pending are in a batch that somebody else opened, or that is committed"
-    )
 
 
 class BatchLedger:
@@ -203,19 +194,6 @@ def _is_of(batch: str, found: Optional[Mapping[str, Any]]) -> bool:
 
 COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 TOTAL_PREFIX = "total_"
-
-
-class ForeignObjects(SluiceError):
-    """Objects of a part are claimed by another batch or by none; facts: `batch`, `objects`."""
-
-    code = "foreign_objects"
-    next_step = "Run `sluice doctor`: the manifest and the ledger disagree about who has these objects"
-
-
-class UnsettledParts(SluiceError):
-    """A batch can't be closed while a part of it is claimed; facts: `batch`, `tables`."""
-
-    code = "unsettled_parts"
 
 
 class SettlingLedger:

@@ -8,8 +8,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from sluice.lane import machine
 from sluice.lane.machine import LaneState, Refused, Result
 from sluice.ledger.keys import LANES_LISTED_AS, lane_key, listed_at, standstill_key
+from sluice_aws.errors import LedgerBusy
 from sluice_aws.ledger.expressions import Condition, when
-from sluice_aws.ledger.table import LedgerBusy, LedgerTable
+from sluice_aws.ledger.table import LedgerTable
 
 FIELDS = tuple(item.name for item in fields(LaneState) if item.name not in ("lane", "arrivals"))
 LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": listed_at(0)}  # so that the schedule finds every lane there is

@@ -9,9 +9,10 @@ from sluice.ledger import keys as items
 from sluice.services import requests as machine
 from sluice.services.policy import TOTALS
 from sluice.services.requests import Refused, Result, ServiceError, ServiceReport, ServiceRequest
+from sluice_aws.errors import LedgerBusy
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.lanes import LISTED, held_by
-from sluice_aws.ledger.table import LedgerBusy, LedgerTable, TransactionRefused, Values
+from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 from sluice_aws.ledger.tables import SERVICE_PREFIX, totals_of
 
 _FIELDS = tuple(item.name for item in fields(ServiceRequest))

@@ -13,8 +13,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from botocore.exceptions import ClientError
 
-from sluice.errors import SluiceError
 from sluice.ledger.keys import INDEX, Key
+from sluice_aws.errors import LedgerBusy
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.ledger.expressions import Condition, Expression
 
@@ -39,13 +39,6 @@ PASSING_ERRORS = frozenset(
         "InternalServerError",
     }
 )
-
-
-class LedgerBusy(SluiceError):
-    """The ledger kept refusing for reasons that pass; facts: `operation`, `cause`."""
-
-    code = "ledger_busy"
-    retriable = True
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from sluice.batch.claim import TableState
-from sluice.errors import SluiceError
 from sluice.lane.machine import PAUSED
 from sluice.ledger import keys as items
 from sluice.ledger.keys import TABLES_LISTED_AS, listed_at, table_key
 from sluice.ledger.records import ObjectRecord
 from sluice.services.policy import CATALOG
 from sluice.services.requests import SERVICES
+from sluice_aws.errors import LaneNotPaused, LedgerBusy
 from sluice_aws.ledger.batches import TOTAL_PREFIX
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.objects import pending_item
-from sluice_aws.ledger.table import GuardRefused, LedgerBusy, LedgerTable, TransactionRefused, Values, write_groups
+from sluice_aws.ledger.table import GuardRefused, LedgerTable, TransactionRefused, Values, write_groups
 
 LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
 ERROR_CHARACTERS = 2_000
@@ -129,12 +129,6 @@ def _state(table: str, stored: Mapping[str, Any]) -> TableState:
 KEPT = frozenset(
     {"pk", "sk", "table", "listed_as", "listed_at", "paused"}
 )  # of a table's item; all else is about the data that is moved away
-
-
-class LaneNotPaused(SluiceError):
-    """The lane of a table that is being rebuilt could start a run; facts: `lane`, `table`."""
-
-    code = "lane_not_paused"
 
 
 class RebuildingLedger:

@@ -5,28 +5,14 @@ from __future__ import annotations
 from typing import Any, Callable, Optional
 
 from sluice.config.document import Configuration
-from sluice.errors import InvalidConfiguration, SluiceError
-from sluice_aws.s3.objects import Objects, Unchanged
+from sluice.errors import InvalidConfiguration
+from sluice_aws.errors import ConfigurationMissing, ConfigurationUnreadable, Unchanged
+from sluice_aws.s3.objects import Objects
 
 CONFIGURATION_KEY = "config/tables.json"
 HISTORY_PREFIX = "config/history/"  # every configuration that was ever pushed, by its version
 PUSHES = "configurations_pushed"  # the ledger's counter of them
 MAX_CONFIGURATION_BYTES = 4 * 1024 * 1024
-
-
-class ConfigurationUnreadable(SluiceError):
-    """What lies under the configuration's key is not a configuration. A corrected push mends it."""
-
-    code = "configuration_unreadable"
-    retriable = True
-    next_step = "Run `sluice config push` with a correct file; notices wait in the queue until then"
-
-
-class ConfigurationMissing(ConfigurationUnreadable):
-    """There is no configuration any more, though one was pushed: not the same as one that takes no topic."""
-
-    code = "configuration_missing"
-    next_step = "Run `sluice config push tables.yaml`, or restore the object from its versions; notices wait in the queue until then"
 
 
 class ConfigStore:

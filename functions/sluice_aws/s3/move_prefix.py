@@ -6,18 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Sequence
 
-from sluice.errors import SluiceError
+from sluice_aws.errors import MoveIncomplete
 
 AT_ONCE = 16
 DELETED_AT_ONCE = 1_000  # what one DeleteObjects takes
-
-
-class MoveIncomplete(SluiceError):
-    """Objects were not copied, or not deleted; nothing is lost. Facts: `source`, `to`, `left`."""
-
-    code = "move_incomplete"
-    retriable = True
-    next_step = "Run the command again: it goes on where it stopped"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 
 from botocore.exceptions import ClientError
 
-from sluice.errors import ObjectTooLarge, SluiceError
+from sluice.errors import ObjectTooLarge
 from sluice.objects import ObjectId
+from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged
 from sluice_formats.avro_header import Head
 
 # What S3 answers when the bytes that a notice spoke of are no longer there. 405 is a delete marker read by its version.
@@ -22,22 +23,6 @@ EMPTY = {"InvalidRange", "416"}
 
 
 TAIL_PART_BYTES = 1024 * 1024
-
-
-class ObjectGone(SluiceError):
-    """The version was deleted or overwritten before it could be read; facts: bucket, key, version."""
-
-    code = "lost_before_read"
-    next_step = (
-        "Have the writer put the object again; if a lifecycle rule removed it, give it more days than an outage lasts"
-    )
-
-
-class ObjectArchived(SluiceError):
-    """The version lies in an archive, from which nothing reads it before somebody restores it; facts: bucket, key, version, `storage_class`."""
-
-    code = "object_archived"
-    next_step = "Restore the object in S3, then `sluice quarantine retry`; let a lifecycle rule archive only what is older than an outage lasts"
 
 
 @dataclass(frozen=True)
@@ -223,12 +208,6 @@ class Objects:
     def is_versioned(self, bucket: str) -> bool:
         """Whether the bucket keeps versions, or ever did: only then do notices carry a versionId."""
         return bool(self._s3.get_bucket_versioning(Bucket=bucket).get("Status"))
-
-
-class Unchanged(SluiceError):
-    """The object still is what the caller has."""
-
-    code = "unchanged"
 
 
 def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:

@@ -13,20 +13,12 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from sluice.errors import SluiceError
 from sluice.hudi.options import PROPERTIES_FILE
 from sluice.hudi.timeline import FOLDER, Commit, Instant, Timeline
+from sluice_aws.errors import NoSuchCommit
 from sluice_aws.s3.objects import Objects
 
 KEPT_COMMITS = 64  # of one process: a commit never changes, and a few KB is what it takes
-
-
-class NoSuchCommit(SluiceError):
-    """An instant's file is gone: it was archived, or rolled back, since the timeline was listed; facts: `table`, `instant`."""
-
-    code = "no_such_commit"
-    retriable = True
-    next_step = "List the timeline again"
 
 
 class TimelineReader:

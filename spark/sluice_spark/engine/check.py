@@ -28,7 +28,6 @@ from sluice.engine.links import (
     Described,
     Link,
     Member,
-    NotAClass,
     constructors_in,
     fields_in,
     interfaces_in,
@@ -37,11 +36,12 @@ from sluice.engine.links import (
     methods_in,
     needed,
 )
-from sluice.engine.report import Engine, EngineReport, NoBundle, UnreadableReport, report_key, report_of
-from sluice.errors import SluiceError
+from sluice.engine.report import Engine, EngineReport, report_key, report_of
+from sluice.errors import NoBundle, NotAClass, UnreadableReport
 from sluice_aws.s3.objects import Objects
 from sluice_spark.engine.pinned_classes import PINNED_BUNDLE, PINNED_CLASSES, PINNED_SPARK
 from sluice_spark.engine.session import SparkProcess
+from sluice_spark.errors import BundleOutOfReach, NotAJar
 from sluice_spark.ports import Clock, Log
 
 
@@ -145,13 +145,6 @@ _END, _END_BYTES, _LONGEST_END = b"PK\x05\x06", 22, 22 + 65_535
 _ZIP64 = 0xFFFFFFFF  # the directory's place is told elsewhere: then the whole file is hashed
 
 
-class NotAJar(SluiceError):
-    """The Hudi bundle on the class path is no jar; facts: `jar`."""
-
-    code = "not_a_jar"
-    next_step = "Put the jar in place again, or correct the parameter HudiJars"
-
-
 def bundle_checksum(jar: Path) -> str:
     """Sixteen hexadecimal digits for what is in a jar: a hash of its directory, which has every file's name, size and CRC-32.
 
@@ -185,13 +178,6 @@ def bundle_links(jar: Path) -> Mapping[Link, List[str]]:
 # In every bundle that Sluice works with, and the first of it that Spark loads.
 BUNDLE_CLASS = "org.apache.hudi.DefaultSource"
 _ABSENT = ("java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError")
-
-
-class BundleOutOfReach(SluiceError):
-    """The Hudi bundle is there, and the driver can't read it as a file; facts: `found`."""
-
-    code = "bundle_out_of_reach"
-    next_step = "Runs go on; give HudiJars as a file of the image or an object in S3 to have it checked"
 
 
 @dataclass(frozen=True)

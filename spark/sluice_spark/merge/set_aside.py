@@ -25,7 +25,6 @@ from sluice.batch.outcome import (
     to_lines,
 )
 from sluice.changes import hidden_columns as hidden
-from sluice.errors import SluiceError
 from sluice.silver_keys import (
     PARKED_SUFFIX,
     ROW_COUNT_SUFFIX,
@@ -37,6 +36,7 @@ from sluice.silver_keys import (
 )
 from sluice_aws.s3.objects import Document, Objects
 from sluice_aws.s3.task_objects import ObjectSource, task_objects
+from sluice_spark.errors import BelowPurgeFloor
 from sluice_spark.merge.normalize import quoted
 
 READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver's 32 connections
@@ -114,13 +114,6 @@ def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> Lis
 
 
 _CONTENT = "_sluice_content"
-
-
-class BelowPurgeFloor(SluiceError):
-    """A change of a row that the table no longer has, at or below the position of what was purged: its deletion may be what is newer."""
-
-    code = "below_purge_floor"
-    next_step = "The table's horizon for purging is shorter than this change was late; read the row at the source and write it there again if it is to be there"
 
 
 def leave_below_floor(

@@ -10,9 +10,8 @@ import threading
 from dataclasses import dataclass
 from typing import Mapping, Optional
 
-from sluice.errors import SluiceError
 from sluice.lane.machine import LaneState, holds
-from sluice_spark.errors import LaneLost
+from sluice_spark.errors import LaneLost, UnknownJobRun
 from sluice_spark.ports import Clock, Ledger
 
 
@@ -72,13 +71,6 @@ class LaneHold:
 # logs are named by it). The second needs a Spark context; the first lets the lane be held before one exists.
 _ENVIRONMENT_NAMES = ("SERVERLESS_EMR_JOB_ID", "EMR_SERVERLESS_JOB_RUN_ID")
 _JOB_RUN_ID = re.compile(r"[0-9a-z]{1,64}\Z")  # the pattern of JobRun.jobRunId in the service model
-
-
-class UnknownJobRun(SluiceError):
-    """The driver can't tell which job run it is, so it can't hold a lane."""
-
-    code = "unknown_job_run"
-    next_step = "Start the driver by StartJobRun, or give --job-run-id"
 
 
 @dataclass(frozen=True)

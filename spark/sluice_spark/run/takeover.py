@@ -5,20 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, Mapping, Tuple
 
-from sluice.errors import SluiceError
 from sluice.ledger.records import ManifestPointer
+from sluice_spark.errors import ManifestMissing
 from sluice_spark.log import Profile
 from sluice_spark.ports import Ledger, Log, Manifests
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import restricted
 from sluice_spark.run.hold import LaneHold
-
-
-class ManifestMissing(SluiceError):
-    """The ledger names a manifest that is not in S3, though it is written there first; facts: `key`, `batch`."""
-
-    code = "manifest_missing"
-    next_step = "Restore the object in the silver bucket, whose versions or backup hold it; the lane goes on from there"
 
 
 @dataclass(frozen=True)

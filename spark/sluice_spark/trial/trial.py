@@ -50,11 +50,12 @@ from sluice_aws.s3.task_objects import ObjectSource
 from sluice_aws.settings import Settings
 from sluice_spark.engine.check import EngineCheck, EngineReflection
 from sluice_spark.engine.session import create_session
+from sluice_spark.errors import UnknownJobRun
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.log import RunLog, describe
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part
-from sluice_spark.run.hold import UnknownJobRun, job_run_id_from, job_run_id_of_application
+from sluice_spark.run.hold import job_run_id_from, job_run_id_of_application
 from sluice_spark.services.slice import Pace, serve_table
 
 EXIT_PASSED, EXIT_FAILED = 0, 1

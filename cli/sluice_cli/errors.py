@@ -1,0 +1,91 @@
+"""Errors of the commands. Each ends a command with its exit code."""
+
+from __future__ import annotations
+
+from sluice.errors import CommandFailed
+
+
+class NoPlaceForRules(CommandFailed):
+    """A tables.yaml into which rules can't be added as text; facts: none."""
+
+    code = "no_place_for_rules"
+    next_step = "Write `tables:` as a list with one rule to a line's dash, or copy the rules from `sluice config discover` by hand"
+
+
+class DemoFailed(CommandFailed):
+    """A step of the demonstration did not succeed; facts: `command`, `exit_code`."""
+
+    code = "demo_failed"
+
+
+class NotificationOverlap(CommandFailed):
+    """S3 lets one event of one key go to one queue, topic or function only; facts: `bucket`."""
+
+    code = "notifications_overlap"
+    next_step = "Use --via eventbridge: it stands beside every other notification"
+
+
+class NoTrial(CommandFailed):
+    """The release in use can't try the engine; facts: `release`."""
+
+    code = "no_trial"
+    next_step = "`make deploy` uploads this clone's release and sets it"
+
+
+class TrialNotOver(CommandFailed):
+    """The job didn't end in time, and was asked to; facts: `job_run`, `state`."""
+
+    code = "trial_not_over"
+    retriable = True
+
+
+class NothingToAccept(CommandFailed):
+    """What is missing can't be accepted: nothing is, or the trial failed."""
+
+    code = "nothing_to_accept"
+
+
+class NotAtRest(CommandFailed):
+    """Runs didn't end or the application didn't stop in time; facts: `waiting_for`."""
+
+    code = "not_at_rest"
+    retriable = True
+
+
+class NotInCatalog(CommandFailed):
+    """A table has no commit yet, or is kept out of the catalog; facts: `table`."""
+
+    code = "not_in_catalog"
+
+
+class CannotRebuild(CommandFailed):
+    """Something stands in the way of a rebuild; facts: `table`, `obstacles`."""
+
+    code = "cannot_rebuild"
+    next_step = "Nothing was changed. `--dry-run` shows again what stands in the way"
+
+
+class LedgerInUse(CommandFailed):
+    """Lanes may start runs while the ledger isn't whole; facts: `lanes`."""
+
+    code = "ledger_in_use"
+
+
+class NotAllRecovered(CommandFailed):
+    """Objects were changed by others while they were recovered; facts: `objects`."""
+
+    code = "not_all_recovered"
+    next_step = "Run the command again: it looks at what is left"
+
+
+class UnknownSchema(CommandFailed):
+    """No schema, or more than one, answers to a name; facts: `table`, `name`."""
+
+    code = "unknown_schema"
+    next_step = "`sluice schema list` shows the tables, `sluice schema history TABLE` their schemas"
+
+
+class NotWritten(CommandFailed):
+    """The file for the answer could not be written; facts: `file`."""
+
+    code = "not_written"

@@ -1,0 +1,20 @@
+"""Errors of building a release."""
+
+from __future__ import annotations
+
+from sluice.errors import CommandFailed
+
+
+class NoSources(CommandFailed):
+    """The sources are not beside the command; facts: `root`."""
+
+    code = "no_sources"
+    next_step = "Run it from a clone, installed with `pip install --editable .`"
+
+
+class WheelsUnavailable(CommandFailed):
+    """pip could not get a wheel; facts: `output`."""
+
+    code = "wheels_unavailable"
+    retriable = True
+    next_step = "Check that pip reaches its package index"
