@@ -134,6 +134,6 @@ def invoked(monkeypatch):
     return names
 
 
-def told(capsys):
+def describe(capsys):
     """What a command printed with --json."""
     return json.loads(capsys.readouterr().out)

@@ -79,11 +79,11 @@ def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[Tuple[str, st
 
     if operation == "TransactWriteItems":
         for item in params["TransactItems"]:
-            ((kind, told),) = item.items()
-            yield _TRANSACT[kind], arn(told["TableName"]), [(told.get("Key") or told["Item"])["pk"]["S"]]
+            ((kind, summary),) = item.items()
+            yield _TRANSACT[kind], arn(summary["TableName"]), [(summary.get("Key") or summary["Item"])["pk"]["S"]]
     elif operation == "BatchGetItem":
-        for table, told in params["RequestItems"].items():
-            yield operation, arn(table), [key["pk"]["S"] for key in told["Keys"]]
+        for table, summary in params["RequestItems"].items():
+            yield operation, arn(table), [key["pk"]["S"] for key in summary["Keys"]]
     else:
         key = (params.get("Key") or params.get("Item") or {}).get("pk", {}).get("S")
         values = (

@@ -36,12 +36,12 @@ _NAMED = {
 def notices(root: Path) -> str:
     """The text for what is installed now. Raises PackageNotFoundError when something that is needed isn't."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    told: set[str] = {_normal(project["name"])}
+    described: set[str] = {_normal(project["name"])}
     parts = [_HEAD]
     for title, extra in _GROUPS:
         wanted = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
-        found = dict(sorted(_closure(wanted, told).items()))
-        told |= set(found)
+        found = dict(sorted(_closure(wanted, described).items()))
+        described |= set(found)
         rows = [f"| {item.name} | {license_of(item)} | {_address(item)} |" for item in found.values()]
         parts.append("\n".join([f"## {title}", "| package | license | where |", "|---|---|---|", *rows, ""]))
     jars = [
@@ -87,7 +87,7 @@ def license_of(item: Distribution) -> str:
     return _NAMED.get(found, found).replace("|", "/")
 
 
-def _closure(wanted: Iterable[str], told: set[str]) -> Mapping[str, Distribution]:
+def _closure(wanted: Iterable[str], described: set[str]) -> Mapping[str, Distribution]:
     """These requirements' distributions and all that those need, by normal name, but for what was told."""
     found: dict[str, Distribution] = {}
     pending, seen = list(_requirements(wanted, "")), set()
@@ -95,7 +95,7 @@ def _closure(wanted: Iterable[str], told: set[str]) -> Mapping[str, Distribution
         requirement = pending.pop()
         name = _normal(requirement.name)
         for extra in ("", *sorted(requirement.extras)):
-            if name not in told and (name, extra) not in seen:
+            if name not in described and (name, extra) not in seen:
                 seen.add((name, extra))
                 found[name] = distribution(requirement.name)
                 pending += _requirements(found[name].requires or (), extra)

@@ -202,8 +202,8 @@ def main() -> None:
     )
     given = parser.parse_args()
     dataset = Dataset(Sizes(sale=given.rows))
-    ends, told_to_end = time.monotonic() + given.at_most, threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
+    ends, asked_to_end = time.monotonic() + given.at_most, threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_end.set())
     with tempfile.TemporaryDirectory(prefix="sluice-bytes-") as folder, emulated_s3() as endpoint:
         spark = session(memory="3g", java=" ".join(JVM_OPTIONS))  # bytes are counted and no seconds: the least work
         measured, sizes = run(
@@ -213,7 +213,7 @@ def main() -> None:
             dataset,
             batches=given.batches,
             changes=given.changes,
-            ended=lambda: told_to_end.is_set() or time.monotonic() > ends,
+            ended=lambda: asked_to_end.is_set() or time.monotonic() > ends,
             progress=lambda line: print(line, flush=True),
         )
         found = summary(measured, sizes)

@@ -97,16 +97,16 @@ def _table(summary: Mapping[str, Any]) -> Iterable[str]:
         yield f"| local | {' | '.join(columns)} |"
         yield "|---|" + "---:|" * len(columns)
         for label, value in nested.items():
-            yield f"| {label} | {' | '.join(_told(value.get(name)) for name in columns)} |"
+            yield f"| {label} | {' | '.join(_describe(value.get(name)) for name in columns)} |"
     plain = {label: value for label, value in summary.items() if label not in nested}
     if plain:
         yield from ("",) if columns else ()
         yield "| local | |"
         yield "|---|---:|"
-        yield from (f"| {label} | {_told(value)} |" for label, value in plain.items())
+        yield from (f"| {label} | {_describe(value)} |" for label, value in plain.items())
 
 
-def _told(value: Any) -> str:
+def _describe(value: Any) -> str:
     return (
         ""
         if value is None

@@ -20,7 +20,7 @@ def options(name: str, table_type: str) -> dict[str, str]:
     Compaction is the exception: a plain batch write to a merge-on-read table never compacts. It is switched on, inline, which then
     comes with every fifth delta commit.
     """
-    told = {
+    summary = {
         "table.name": name,
         "datasource.write.table.type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[table_type],
         "datasource.write.recordkey.field": KEY,
@@ -28,8 +28,8 @@ def options(name: str, table_type: str) -> dict[str, str]:
         "datasource.write.partitionpath.field": "",
     }
     if table_type == "mor":
-        told["compact.inline"] = "true"
-    return {f"{NAMESPACE}.{option}": value for option, value in told.items()}
+        summary["compact.inline"] = "true"
+    return {f"{NAMESPACE}.{option}": value for option, value in summary.items()}
 
 
 def as_parquet(bodies: Iterable[bytes], file: Path) -> Path:

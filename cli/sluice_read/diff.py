@@ -92,8 +92,8 @@ def _differences(reader: Any, columns: tuple[str, ...], key: tuple[str, ...]) ->
     for batch in reader:
         for record_key, is_new, is_gone, differ, *values in rows_of(batch):
             old, new = dict(zip(columns, values[:count], strict=True)), dict(zip(columns, values[count:], strict=True))
-            told = {RECORD_KEY: record_key, **(old if is_gone else new)}
-            named = tuple(told[name] for name in key)
+            summary = {RECORD_KEY: record_key, **(old if is_gone else new)}
+            named = tuple(summary[name] for name in key)
             if is_new or is_gone:
                 yield RowDifference(
                     ADDED if is_new else REMOVED, named, columns, None if is_new else old, None if is_gone else new

@@ -99,17 +99,17 @@ def instant_at(moment: str, now: int | None = None) -> str:
             ) from error
         return text
     try:
-        told = datetime.fromisoformat(text)
+        summary = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidMoment(f"{moment!r} is no moment", given=moment, next_step=f"Give {examples}") from error
-    if told.tzinfo is None:
+    if summary.tzinfo is None:
         raise InvalidMoment(
             f"{moment!r} has no zone",
             given=moment,
             next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {examples}",
         )
     try:
-        there = told.astimezone(timezone.utc)
+        there = summary.astimezone(timezone.utc)
     except OverflowError as error:
         raise InvalidMoment(f"{moment!r} is out of range", given=moment, next_step=f"Give {examples}") from error
     return _instant(there)

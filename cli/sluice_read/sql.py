@@ -119,8 +119,8 @@ def _load(
 
 
 def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
-    told = str(error).strip().splitlines() or [type(error).__name__]
-    if isinstance(error, duckdb.CatalogException) and "Table with name" in told[0]:
+    summary = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in summary[0]:
         tables = tables_in(place)
         step = (
             f"Tables are named database.table: {', '.join(tables[:20])}"
@@ -128,9 +128,9 @@ def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
             else "Tables are named database.table"
         )
     elif isinstance(error, duckdb.BinderException) and any(
-        name in told[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
+        name in summary[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
     ):
         step = "Lineage and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
     else:
-        step = next((line.strip() for line in told[1:] if line.strip().startswith(_ADVICE)), "")
-    return InvalidQuery(told[0], next_step=step)
+        step = next((line.strip() for line in summary[1:] if line.strip().startswith(_ADVICE)), "")
+    return InvalidQuery(summary[0], next_step=step)

@@ -172,9 +172,9 @@ def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
     cleanings = [instant for instant in timeline.instants if instant.action == CLEAN]
     done = [instant for instant in cleanings if instant.state == COMPLETED]
     for instant in done[-1:]:
-        told = _record(folder, instant.file)
+        summary = _record(folder, instant.file)
         # A cleaning by number of versions tells none: then only the newest state is sure to be whole.
-        yield str(told.get("earliestCommitToRetain") or told.get("lastCompletedCommitTimestamp") or instant.time)
+        yield str(summary.get("earliestCommitToRetain") or summary.get("lastCompletedCommitTimestamp") or instant.time)
     for instant in cleanings:
         if instant.state != COMPLETED:
             plan = _record(folder, Instant(instant.time, CLEAN, REQUESTED).file)
@@ -188,15 +188,15 @@ def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
 def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack]:
     for instant in timeline.instants:
         if instant.action == ROLLBACK and instant.state == COMPLETED:
-            told = _record(folder, instant.file)
+            summary = _record(folder, instant.file)
             # Where nothing had been written yet it tells no partition. A compaction or clustering leaves no log block: its base files are deleted.
             others = {
-                item["commitTime"] for item in told.get("instantsRollback") or () if item["action"] != DELTA_COMMIT
+                item["commitTime"] for item in summary.get("instantsRollback") or () if item["action"] != DELTA_COMMIT
             }
-            if told.get("partitionMetadata"):
+            if summary.get("partitionMetadata"):
                 yield from (
                     RolledBack(str(write), instant.time)
-                    for write in told.get("commitsRollback") or ()
+                    for write in summary.get("commitsRollback") or ()
                     if write not in others
                 )
 

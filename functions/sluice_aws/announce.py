@@ -44,7 +44,7 @@ class Announcer:
 
         The stream gives a record up after some retries. One batch that can't be announced now keeps no other waiting.
         """
-        told = 0
+        described = 0
         for batch in islice(self._ledger.unannounced(before), most):
             try:
                 self._announce(batch["batch"], batch)
@@ -52,10 +52,10 @@ class Announcer:
                 self._report.warn("batch_not_announced", batch=batch["batch"], error=str(error)[:500])
                 self._report.count("BatchesNotAnnounced")
                 continue
-            told += 1
-        if told:
-            self._report.count("BatchesAnnouncedLate", told)
-        return told
+            described += 1
+        if described:
+            self._report.count("BatchesAnnouncedLate", described)
+        return described
 
     def _announce(self, name: str, batch: Mapping[str, Any]) -> None:
         parts = self._ledger.batch_parts(name)
@@ -66,7 +66,7 @@ class Announcer:
             refused = answer["Entries"][0]
             raise AnnouncementRefused(
                 f"Event bus {self._bus} refused to take batch {name}", batch=name, bus=self._bus,
-                cause=refused.get("ErrorCode"), told=refused.get("ErrorMessage"),
+                cause=refused.get("ErrorCode"), described=refused.get("ErrorMessage"),
             )  # fmt: skip
         self._ledger.announced(name, self._now())
         self._report.event("batch_committed", **detail)

@@ -124,7 +124,7 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
         if written.kind == kinds.ARRAY:
             return _lists(values, written, wanted, room)
         if written.kind == kinds.STRING and wanted.kind not in kinds.TEXT_KINDS:
-            return _nothing_told(values, wanted)
+            return _nothing_describe(values, wanted)
         if written.kind in _COUNTED and wanted.kind in _AGREED and written.kind != wanted.kind:
             values = _recounted(values, written, wanted)
         if wanted.kind in _TEXT and (
@@ -156,7 +156,7 @@ def nulls(column: Column, count: int) -> pa.Array:
     return pa.nulls(count, arrow_type(column))
 
 
-def _nothing_told(values: Sequence[Any], wanted: Column) -> pa.Array:
+def _nothing_describe(values: Sequence[Any], wanted: Column) -> pa.Array:
     """Text that stands for nothing of another type (table_rows.py)."""
     if any(value is not None for value in values):
         raise ValueOutOfRange(

@@ -156,7 +156,7 @@ class PlainContainer:
         self._blocks = blocks
         self._pieces: List[bytes] = [header]
         self._at = 0
-        self._told = 0
+        self._described = 0
 
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, fewer at the end. A whole piece isn't copied."""
@@ -174,12 +174,12 @@ class PlainContainer:
                 self._pieces.pop(0)
                 self._at = 0
         found = taken[0] if len(taken) == 1 else b"".join(taken)
-        self._told += len(found)
+        self._described += len(found)
         return found
 
     def tell(self) -> int:
         """How many bytes were read."""
-        return self._told
+        return self._described
 
     def _more(self) -> bool:
         for records, plain in self._blocks:

@@ -240,11 +240,11 @@ def _type(name: str, kinds: int) -> Any:
         return "boolean"
     if known == _NESTED:
         return {"type": "string", "connect.name": JSON_TEXT}
-    told = [word for bits, word in _WORDS.items() if known & bits]
+    summary = [word for bits, word in _WORDS.items() if known & bits]
     raise Incompatible(
-        f"Column {name[:100]} is {' and '.join(told)} in one object",
+        f"Column {name[:100]} is {' and '.join(summary)} in one object",
         column=name[:100],
-        types=told,
+        types=summary,
         next_step="Say in json_types of the table what the column is, or let the source write one type",
     )
 

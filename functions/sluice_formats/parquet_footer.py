@@ -79,14 +79,14 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
         raise DamagedParquet("The Parquet footer can't be read", cause=repr(error)[:200]) from error
 
 
-def _chunk(told: Mapping[int, Any]) -> ColumnChunk:
+def _chunk(described: Mapping[int, Any]) -> ColumnChunk:
     """Of a ColumnMetaData. pyarrow tells the same, and ends the whole process where these fields contradict each other."""
-    encodings = set(told[2])
+    encodings = set(described[2])
     return ColumnChunk(
-        ".".join(part.decode("utf-8") for part in told[3]),
-        int(told[5]),
-        int(told[6]),
-        told[1] == _BYTE_ARRAY and not encodings.isdisjoint(_DICTIONARIES),
+        ".".join(part.decode("utf-8") for part in described[3]),
+        int(described[5]),
+        int(described[6]),
+        described[1] == _BYTE_ARRAY and not encodings.isdisjoint(_DICTIONARIES),
         _DELTA_BYTE_ARRAY in encodings,
     )
 

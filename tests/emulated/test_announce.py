@@ -105,8 +105,8 @@ def test_a_batch_that_became_committed_is_told_with_its_tables_instants_and_coun
             {"table": "a.y", "state": "committed", "instant": None, "no_change": True, "counts": {"read": 2}},
         ],
     }
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    metrics = {name: line[name] for line in told if "_aws" in line for name in line if name[0].isupper()}
+    summary = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    metrics = {name: line[name] for line in summary if "_aws" in line for name in line if name[0].isupper()}
     assert metrics == {
         "BatchesCommitted": [1.0],
         "ObjectsCommitted": [3.0],
@@ -121,7 +121,7 @@ def test_a_batch_that_became_committed_is_told_with_its_tables_instants_and_coun
         "RowsLosing": [3.0],
         "BatchSeconds": [1.5],
     }
-    assert [line["batch"] for line in told if line.get("message") == "batch_committed"] == ["b-1"]
+    assert [line["batch"] for line in summary if line.get("message") == "batch_committed"] == ["b-1"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_refusal_names_what_the_bus_said():
     announcer = Announcer(ledger=Ledger(), events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
     with pytest.raises(AnnouncementRefused) as raised:
         announcer.tell(record(BATCH)["dynamodb"])
-    assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "told": "slow"}
+    assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "described": "slow"}
 
 
 OBJECT = ObjectId("sluice-bronze", "topics/shop.orders/0.avro", "v1")

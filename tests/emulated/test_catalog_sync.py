@@ -246,7 +246,7 @@ def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(w
         "UpdateTable": 1,
     }
     assert plan.instant == second == world.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
-    assert [len(change.told) for change in (plan.tables[0].change,)] == [1] and plan.views == ()
+    assert [len(change.described) for change in (plan.tables[0].change,)] == [1] and plan.views == ()
 
 
 def test_partitions_are_added_and_emptied_ones_dropped_by_what_commits_say(world):  # noqa: F811
@@ -316,7 +316,7 @@ def test_columns_are_added_and_widened_and_partitions_get_the_new_types(world): 
     world.sync.sync(config)
     world.commit(config, 2, [("artist_id", "long"), *ARTIST[1:], ("died", "int")], ["nationality=Dutch"])
     plan = world.sync.sync(config)
-    assert {"artist_id int becomes bigint", "adds died int"} <= set(plan.tables[0].change.told)
+    assert {"artist_id int becomes bigint", "adds died int"} <= set(plan.tables[0].change.described)
     columns = {
         column["Name"]: column["Type"] for column in world.table("moma", "artists_all")["StorageDescriptor"]["Columns"]
     }
@@ -349,7 +349,7 @@ def test_what_the_catalog_tells_as_empty_text_is_not_sent_back_to_it(world, monk
     world.commit(config, 1, partitions=["nationality=German"])
     world.sync.sync(config)
     newest = world.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"])
-    assert world.sync.sync(config).tables[0].change.told
+    assert world.sync.sync(config).tables[0].change.described
     assert world.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"] == newest
 
 
@@ -456,12 +456,12 @@ def test_what_was_changed_by_hand_of_what_the_sync_keeps_is_put_right(world):  #
         parameters={"spark.sql.sources.provider": "parquet", "spark.sql.sources.schema.part.7": "}"},
         types={"birth_year": "string"},
     )
-    told = set(world.sync.sync(config).tables[0].change.told)
+    described = set(world.sync.sync(config).tables[0].change.described)
     assert {
         "birth_year string becomes int",
         "spark.sql.sources.provider: parquet becomes hudi",
         "spark.sql.sources.schema.part.7 goes",
-    } <= told
+    } <= described
     table = world.table("moma", "artists_all")
     assert "spark.sql.sources.schema.part.7" not in table["Parameters"]
     assert world.process().sync(config).nothing
@@ -542,14 +542,14 @@ def test_a_table_that_is_kept_out_or_has_no_commit_changes_nothing(world):  # no
 def test_a_plan_tells_everything_and_does_nothing(world):  # noqa: F811
     config = artists()
     world.commit(config, 1, partitions=["nationality=German"])
-    told = world.sync.plan(config).to_dict()
+    described = world.sync.plan(config).to_dict()
     assert (
-        told["changed"],
-        told["creates_database"],
-        [table["does"] for table in told["tables"]],
-        [view["name"] for view in told["views"]],
+        described["changed"],
+        described["creates_database"],
+        [table["does"] for table in described["tables"]],
+        [view["name"] for view in described["views"]],
     ) == (True, True, ["create"], ["artists"])
-    assert told["tables"][0]["partitions"] == {
+    assert described["tables"][0]["partitions"] == {
         "added": 1,
         "dropped": 0,
         "corrected": 0,

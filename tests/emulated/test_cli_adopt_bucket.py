@@ -4,7 +4,7 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError
-from emulated_stack import SHARED, cloudformation, stack, told  # noqa: F401
+from emulated_stack import SHARED, cloudformation, stack, describe  # noqa: F401
 
 from sluice_cli.main import run
 
@@ -22,7 +22,7 @@ def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, 
     assert "QueueConfigurations" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
     assert [one["TopicArn"] for one in planned["TopicConfigurations"]] == ["arn:aws:sns:eu-central-1:123456789012:t"]
     assert run(["adopt-bucket", "--json"]) == 0
-    assert told(capsys)["changed"]
+    assert describe(capsys)["changed"]
     found = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
     assert (
         "EventBridgeConfiguration" in found
@@ -40,7 +40,7 @@ DEAD = {
 def notices(capsys):
     """What doctor says of them."""
     run(["doctor", "--json"])
-    (found,) = [item for item in told(capsys) if item["about"] == "bronze notices"]
+    (found,) = [item for item in describe(capsys) if item["about"] == "bronze notices"]
     return found["result"], found.get("advice")
 
 

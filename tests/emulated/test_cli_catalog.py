@@ -1,7 +1,7 @@
 """`sluice catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
 
 import pytest
-from emulated_stack import SHARED, stack, told  # noqa: F401  # fixtures
+from emulated_stack import SHARED, stack, describe  # noqa: F401  # fixtures
 from silver_tables import put_tables
 
 from sluice.config.document import Configuration
@@ -35,14 +35,14 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(
     assert shown.err.splitlines()[-1] == "1 table would change, 0 as they should be"
     assert SHARED.client("glue").get_databases()["DatabaseList"] == []
     assert run(["catalog", "sync", "moma.artists", "--json"]) == 0
-    assert told(capsys)["tables"][0]["changed"]
+    assert describe(capsys)["tables"][0]["changed"]
     assert run(["catalog", "sync", "moma.artists", "--dry-run", "--json"]) == 0
-    assert not told(capsys)["tables"][0]["changed"]
+    assert not describe(capsys)["tables"][0]["changed"]
 
 
 def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma, capsys):
     assert run(["catalog", "sync", "--json"]) == 1
-    report = told(capsys)
+    report = describe(capsys)
     assert [table["table"] for table in report["tables"]] == ["moma.artists", "moma.works"]
     assert [(failure["table"], failure["code"]) for failure in report["failed"]] == [
         ("crm.user", "table_not_configured")
@@ -51,11 +51,11 @@ def test_every_table_with_data_is_synced_and_one_that_fails_stops_no_other(moma,
 
 def test_what_the_catalog_has_is_shown_with_the_commit_it_is_synced_up_to(moma, capsys):
     assert run(["catalog", "show", "moma.works", "--json"]) == 0
-    assert {entry["is"] for entry in told(capsys)["entries"]} == {"not there"}
+    assert {entry["is"] for entry in describe(capsys)["entries"]} == {"not there"}
     assert run(["catalog", "sync", "moma.works"]) == 0
     capsys.readouterr()
     assert run(["catalog", "show", "moma.works", "--json"]) == 0
-    entries = {entry["name"]: entry for entry in told(capsys)["entries"]}
+    entries = {entry["name"]: entry for entry in describe(capsys)["entries"]}
     assert {name: (entry["is"], entry["untouched"]) for name, entry in entries.items()} == {
         "works_all_ro": ("table", True),
         "works_all_rt": ("table", True),

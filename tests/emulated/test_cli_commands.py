@@ -1,7 +1,7 @@
 """The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
 
 import pytest
-from emulated_stack import NOW, REGION, invoked, stack, told  # noqa: F401  # fixtures
+from emulated_stack import NOW, REGION, invoked, stack, describe  # noqa: F401  # fixtures
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -58,7 +58,7 @@ def test_put_keeps_paths_inside_a_folder_and_the_name_of_a_file(stack, tmp_path,
     (tmp_path / "in" / "é.avro").write_bytes(b"3")
     (tmp_path / "one.avro").write_bytes(b"4")
     assert run(["put", "in", "one.avro", "--prefix", "topics/", "--json"]) == 0
-    objects = {item["key"]: item for item in told(capsys)["objects"]}
+    objects = {item["key"]: item for item in describe(capsys)["objects"]}
     assert set(objects) == {"topics/a b/x+0+1.avro", "topics/é.avro", "topics/one.avro"}
     found = stack.s3.get_object(
         Bucket="s-bronze", Key="topics/a b/x+0+1.avro", VersionId=objects["topics/a b/x+0+1.avro"]["versionId"]
@@ -84,7 +84,7 @@ def test_put_of_nothing_is_a_wrong_command_line(stack, tmp_path, arguments):
 def test_wait_is_done_when_nothing_is_pending_claimed_or_unseen(stack, capsys):
     stack.admit(stack.write("a"), items.IGNORED, rule="marker")
     assert run(["wait", "--json", "--timeout", "0"]) == 0
-    assert told(capsys)["objects"] == {"ignored": 1}
+    assert describe(capsys)["objects"] == {"ignored": 1}
 
 
 @pytest.mark.parametrize("state", [None, items.PENDING])
@@ -105,7 +105,7 @@ TWO_TOPICS = (
 
 
 @pytest.mark.parametrize(
-    ("text", "rebuild", "told_why"),
+    ("text", "rebuild", "described_why"),
     [
         (
             TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"),
@@ -123,7 +123,7 @@ TWO_TOPICS = (
     ids=["paused", "without a rule", "being rebuilt", "another topic's"],
 )
 def test_a_table_that_nothing_will_be_claimed_of_ends_the_wait_at_once_with_its_keys_and_the_next_step(
-    stack, tables, capsys, text, rebuild, told_why
+    stack, tables, capsys, text, rebuild, described_why
 ):
     if rebuild:
         stack.ledger.pause("main")
@@ -135,16 +135,16 @@ def test_a_table_that_nothing_will_be_claimed_of_ends_the_wait_at_once_with_its_
     stack.admit(stack.write("topics/x.avro"))
     assert run(["wait", "--timeout", "600"]) == 1
     out, err = capsys.readouterr()
-    assert "pending\ttopics/x.avro\tcrm.user" in out and told_why in err and "not settled within" not in err
+    assert "pending\ttopics/x.avro\tcrm.user" in out and described_why in err and "not settled within" not in err
     assert run(["wait", "--timeout", "600", "--json"]) == 1
-    assert told(capsys)["standing_tables"][0]["table"] == "crm.user"
+    assert describe(capsys)["standing_tables"][0]["table"] == "crm.user"
 
 
 def test_an_older_version_of_a_key_is_waited_for_too(stack, capsys):
     stack.write("a")
     stack.admit(stack.write("a"), items.IGNORED)
     assert run(["wait", "--timeout", "0", "--json"]) == 1
-    assert told(capsys)["objects"] == {"ignored": 1, "unseen": 1}
+    assert describe(capsys)["objects"] == {"ignored": 1, "unseen": 1}
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], 0), (["--strict"], 1)])
@@ -185,7 +185,7 @@ def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(s
         and "not settled within" not in err
     )
     assert run(["wait", "--json"]) == 1
-    assert told(capsys)["paused"] == ["main"]
+    assert describe(capsys)["paused"] == ["main"]
 
 
 def test_a_lane_that_is_paused_over_other_objects_delays_nothing(stack):
@@ -224,7 +224,7 @@ def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):
     stack.admit(stack.write("side"), items.IGNORED, rule="zero_bytes")
     stack.ledger.record_table_error("crm.user", "it broke\nwith a trace", None)
     assert run(["status", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     (lane,) = document["lanes"]
     (table,) = document["tables"]
     assert (lane["state"], lane["run"], lane["pending"]["objects"], lane["unsettled_batches"]) == (
@@ -253,7 +253,7 @@ def test_status_is_a_table_for_people(stack, capsys):
 
 def test_config_push_stores_canonical_json_and_its_history(stack, tables, capsys):
     assert run(["config", "push", tables(), "--json"]) == 0
-    version = told(capsys)["version"]
+    version = describe(capsys)["version"]
     stored = [
         stack.s3.get_object(Bucket="s-artifacts", Key=key)["Body"].read()
         for key in ("config/tables.json", f"config/history/{version}.json")
@@ -280,7 +280,7 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
         code="another",
     )
     assert run(["config", "push", tables(), "--json"]) == 0
-    assert told(capsys) | {"version": ""} == {
+    assert describe(capsys) | {"version": ""} == {
         "version": "",
         "changed": True,
         "unparked": 1,
@@ -304,7 +304,7 @@ def test_pushing_the_same_configuration_again_changes_nothing_and_starts_nothing
     stack.ledger.wake("main")
     capsys.readouterr()
     assert run(["config", "push", tables(), "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert (document["changed"], document["woken"], invoked) == (False, [], [])
 
 
@@ -312,7 +312,7 @@ def test_a_changed_configuration_wakes_the_lanes_in_which_something_waits(stack,
     stack.admit(stack.write("a"))
     stack.ledger.wake("main")
     assert run(["config", "push", tables(), "--json"]) == 0
-    assert told(capsys)["woken"] == ["main"]
+    assert describe(capsys)["woken"] == ["main"]
     assert stack.ledger.lane("main").arrivals == 2
 
 
@@ -429,9 +429,9 @@ def test_a_table_that_no_rule_feeds_any_more_is_warned_of(stack, tables, capsys)
 def test_config_check_needs_no_stack_and_lists_mistakes_as_json(tables, capsys, monkeypatch):
     monkeypatch.delenv("SLUICE_STACK", raising=False)
     assert run(["config", "check", tables(), "--json"]) == 0
-    assert told(capsys)["lanes"] == ["main", "side"]
+    assert describe(capsys)["lanes"] == ["main", "side"]
     assert run(["config", "check", tables("tables: []"), "--json"]) == 1
-    assert told(capsys)["mistakes"][0]["line"] == 1
+    assert describe(capsys)["mistakes"][0]["line"] == 1
     assert run(["config", "check", "nowhere.yaml"]) == 2
     capsys.readouterr()
     wrong = tables("tables: []")
@@ -440,7 +440,7 @@ def test_config_check_needs_no_stack_and_lists_mistakes_as_json(tables, capsys, 
 
 def test_a_paused_lane_is_resumed_and_looked_at_now(stack, invoked, capsys):
     assert run(["pause", "main", "--json"]) == 0
-    assert told(capsys)["state"] == "paused"
+    assert describe(capsys)["state"] == "paused"
     assert run(["resume", "main"]) == 0
     assert capsys.readouterr().out == "main: a run is due\n"
     assert invoked == [("s-supervise", "Event")]
@@ -454,7 +454,7 @@ def test_a_mistyped_lane_is_not_made(stack, capsys):
 
 def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
     assert run(["doctor", "--json"]) == 1
-    found = {item["about"]: item["result"] for item in told(capsys)}
+    found = {item["about"]: item["result"] for item in describe(capsys)}
     assert found == {
         "bronze bucket": "ok", "bronze notices": "fail", "silver bucket": "ok", "artifact bucket": "ok", "ledger": "ok", "application": "fail", "hudi bundle": "ok", "release": "fail", "configuration": "fail", "quarantine": "ok", "lost notices": "ok", "announcements": "ok",
     }  # fmt: skip
@@ -480,9 +480,9 @@ def test_taking_back_a_tables_pause_wakes_a_lane_that_nothing_woke_before(stack,
     stack.admit(stack.write("a"))
     capsys.readouterr()
     assert run(["status", "--json"]) == 0
-    assert [(lane["lane"], lane["pending"]["objects"]) for lane in told(capsys)["lanes"]] == [("main", 1)]
+    assert [(lane["lane"], lane["pending"]["objects"]) for lane in describe(capsys)["lanes"]] == [("main", 1)]
     assert run(["config", "push", tables(), "--json"]) == 0
-    assert told(capsys)["woken"] == ["main"]
+    assert describe(capsys)["woken"] == ["main"]
 
 
 def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_own(stack, tables, invoked, capsys):

@@ -1,7 +1,7 @@
 """`sluice cost runs` on an emulated stack."""
 
 import pytest
-from emulated_stack import SHARED, cloudformation, stack, told  # noqa: F401
+from emulated_stack import SHARED, cloudformation, stack, describe  # noqa: F401
 
 from sluice import cost as prices
 from sluice_aws.lanes.job_runs import Billed
@@ -26,7 +26,7 @@ def test_the_last_runs_are_told_with_what_they_are_billed_for(stack, capsys, mon
         ],
     )
     assert run(["cost", "runs", "--json"]) == 0
-    answer = told(capsys)
+    answer = describe(capsys)
     usd = prices.spark_usd("X86_64", vcpu_hours=1, memory_gb_hours=4)
     assert {one["run"]: one["usd"] for one in answer["runs"]} == {"run-1": pytest.approx(usd), "run-2": None}
     assert answer["tables"] == {"(idle)": {"gb": 0.0, "usd": pytest.approx(usd), "usd_per_gb": None}}

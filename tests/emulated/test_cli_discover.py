@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from emulated_stack import stack, told  # noqa: F401  # fixtures
+from emulated_stack import stack, describe  # noqa: F401  # fixtures
 
 from sluice.admission.routing import classify
 from sluice.ledger import keys as items
@@ -43,7 +43,7 @@ def test_rules_of_all_waiting_topics_are_proposed_and_written_where_they_are_dec
         reason="no rule",
     )
     assert run(["config", "discover", "--write", "--json"]) == 1
-    found = {each["topic"]: each for each in told(capsys)["proposals"]}
+    found = {each["topic"]: each for each in describe(capsys)["proposals"]}
     assert {topic: (each["record_key"]["value"], each["shape"], each["source"]) for topic, each in found.items()} == {
         "lone": ([], None, None),
         "tickit.crm.user": (["userid"], "flattened", "postgres"),

@@ -31,10 +31,10 @@ class Emr:
         self.looks += 1
         if self.report is not None:
             trial = self.started[0]["name"]
-            told = replace(
+            summary = replace(
                 self.report, trial=trial, **({} if self.looks > 1 else {"state": RUNNING, "doing": "mor: upsert"})
             )
-            self.objects.put("s-silver", trial_report_key(trial), told.to_json().encode())
+            self.objects.put("s-silver", trial_report_key(trial), summary.to_json().encode())
         return {
             "jobRun": {
                 "name": self.started[0]["name"],

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import fastavro
 import pytest
-from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
+from emulated_stack import NOW, invoked, stack, describe  # noqa: F401  # fixtures
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowError, RowErrorCount, to_lines
@@ -128,7 +128,7 @@ def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configu
     batch = settled(configured, [good, bad, holed], bad=[bad], rows={holed: [a_row(1), a_row(4)]})
 
     assert run(["quarantine", "list", "--json"]) == 0
-    entries = {entry["key"]: entry for entry in told(capsys)["entries"]}
+    entries = {entry["key"]: entry for entry in describe(capsys)["entries"]}
     assert set(entries) == {bad.key, holed.key, unread.key}
     assert (
         entries[bad.key]["kind"],
@@ -142,9 +142,9 @@ def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configu
         {"null_record_key": 2},
     )
     assert run(["quarantine", "list", "--code", "not_avro", "--json"]) == 0
-    assert [entry["id"] for entry in told(capsys)["entries"]] == [unread.hash]
+    assert [entry["id"] for entry in describe(capsys)["entries"]] == [unread.hash]
     assert run(["quarantine", "list", "--table", "crm.user", "--limit", "1", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert len(document["entries"]) == 1 and document["more"] is True
     assert run(["quarantine", "list"]) == 0
     assert bad.hash[:12] in capsys.readouterr().out
@@ -154,7 +154,7 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     holed = configured.admit(put(configured, 1))
     settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
     assert run(["quarantine", "show", holed.hash[:8], "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert [(row["record"], row["offset"], row["content"]) for row in document["rows_shown"]] == [
         (2, 72, '{"id":null}'),
         (7, 77, '{"id":null}'),
@@ -171,7 +171,7 @@ def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_b
 
     assert run(["quarantine", "retry", bad.hash[:12], "--note", "release 2 reads it", "--json"]) == 0
 
-    assert [entry["id"] for entry in told(capsys)["retried"]] == [bad.hash]
+    assert [entry["id"] for entry in describe(capsys)["retried"]] == [bad.hash]
     record = configured.ledger.get_objects([bad])[bad]
     assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == (
         "pending",
@@ -286,7 +286,7 @@ def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, i
     lost = configured.admit(put(configured, 2), items.QUARANTINED, code="lost_before_read", reason="gone")
     configured.s3.delete_object(Bucket="s-bronze", Key=lost.key, VersionId=lost.version)
     assert run(["quarantine", "retry", "--all", "--json"]) == 1
-    left = {entry["key"]: entry["because"] for entry in told(capsys)["left"]}
+    left = {entry["key"]: entry["because"] for entry in describe(capsys)["left"]}
     assert set(left) == {garbage.key, lost.key} and "gone" in left[lost.key]
     assert {record.state for record in configured.ledger.get_objects([garbage, lost]).values()} == {"quarantined"}
     assert configured.ledger.decisions_about(garbage) == [] and not invoked
@@ -310,11 +310,11 @@ def test_what_is_discarded_is_ignored_by_that_rule_and_the_record_says_by_which_
     assert run(["wait", "--strict", "--timeout", "0"]) == 0
     capsys.readouterr()
     assert run(["quarantine", "list", "--decided", "--json"]) == 0
-    decisions = {item["key"]: item for item in told(capsys)["decisions"]}
+    decisions = {item["key"]: item for item in describe(capsys)["decisions"]}
     assert {(item["verb"], item["note"]) for item in decisions.values()} == {("discarded", "a broken test wrote them")}
     assert "quarantine discard" in decisions[bad.key]["command"] and decisions[holed.key]["rows"] == 1
     assert run(["quarantine", "list", "--json"]) == 0
-    assert told(capsys)["entries"] == []
+    assert describe(capsys)["entries"] == []
 
 
 def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_higher_generation_takes_it_in(
@@ -324,9 +324,9 @@ def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_hi
     batch = settled(configured, [good, odd, behind], parked=[odd, behind])
     untaken = configured.admit(put(configured, 7), items.PARKED, None, topic="other", reason="no rule takes this topic")
     assert run(["quarantine", "list", "--json"]) == 0
-    assert told(capsys)["entries"] == []
+    assert describe(capsys)["entries"] == []
     assert run(["quarantine", "list", "--code", "log_restarted", "--json"]) == 0
-    entries = {entry["key"]: entry for entry in told(capsys)["entries"]}
+    entries = {entry["key"]: entry for entry in describe(capsys)["entries"]}
     assert set(entries) == {odd.key, behind.key}
     assert (
         entries[odd.key]["kind"],
@@ -335,7 +335,7 @@ def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_hi
         entries[odd.key]["parked_at"],
     ) == ("parked", ["log_restarted"], batch, NOW)
     assert run(["quarantine", "list", "--parked", "--json"]) == 0
-    assert {entry["key"]: entry["codes"] for entry in told(capsys)["entries"]} == {
+    assert {entry["key"]: entry["codes"] for entry in describe(capsys)["entries"]} == {
         odd.key: ["log_restarted"],
         behind.key: ["log_restarted"],
         untaken.key: [],
@@ -383,7 +383,7 @@ def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, inv
     settled(configured, [restarted], parked=[restarted])
     untaken = configured.admit(put(configured, 2), items.PARKED, None, topic="other", reason="no rule takes this topic")
     assert run(["quarantine", "retry", restarted.hash, untaken.key, "--json"]) == 1
-    left = {entry["key"]: entry["because"] for entry in told(capsys)["left"]}
+    left = {entry["key"]: entry["because"] for entry in describe(capsys)["left"]}
     assert "raise its table's `generation`" in left[restarted.key] and "a rule for its topic" in left[untaken.key]
     assert {record.state for record in configured.ledger.get_objects([restarted, untaken]).values()} == {
         "parked"
@@ -421,7 +421,7 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
     holed = configured.admit(put(configured, 1))
     settled(configured, [holed], rows={holed: [a_row(0), a_row(1, "value_out_of_range")]})
     assert run(["status", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     rows = document["quarantined_rows"]
     assert (rows["rows"], rows["objects"], rows["more"]) == (2, 1, False)
     assert {item["reason"]: (item["rows"], item["examples"]) for item in rows["reasons"]} == {
@@ -433,7 +433,7 @@ def test_status_and_wait_count_quarantined_rows(configured, capsys):
         "rows": 2,
     }
     assert run(["wait", "--timeout", "0", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert (
         document["succeeded"],
         document["quarantined_rows"],
@@ -451,7 +451,7 @@ def test_status_counts_for_a_table_what_admission_set_aside_too_and_names_its_la
     configured.admit(put(configured, 3), items.QUARANTINED, code="not_avro", reason="no")
     configured.ledger.pin_table("crm.user", CONFIG.pinned)
     assert run(["status", "--json"]) == 0
-    (table,) = told(capsys)["tables"]
+    (table,) = describe(capsys)["tables"]
     assert (
         table["quarantined"] == {"objects": 2, "rows": 0}
         and table["pending"]["objects"] == 0

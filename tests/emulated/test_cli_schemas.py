@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
+from emulated_stack import NOW, invoked, stack, describe  # noqa: F401  # fixtures
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, avro, decimal, judged
 
 from sluice.schema.avro import read_writer_schema
@@ -63,14 +63,14 @@ def remembered(stack, history, tmp_path, capsys):  # noqa: F811
 
 def test_tables_are_listed_with_their_last_verdict(remembered, capsys):
     assert run(["schema", "list", "--json"]) == 0
-    assert told(capsys) == {
+    assert describe(capsys) == {
         "tables": [{"table": TABLE, "columns": 3, "schemas": 3, "incompatible": 1, "last_verdict": "incompatible"}]
     }
 
 
 def test_the_history_tells_each_schemas_verdict_and_what_it_changes(remembered, capsys):
     assert run(["schema", "history", TABLE, "--json"]) == 0
-    found = told(capsys)
+    found = describe(capsys)
     assert found["columns"] == {"id": "bigint", "price": "decimal(18,4)", "gone": "string"}
     assert [(schema["fingerprint"], schema["verdict"]) for schema in found["schemas"]] == list(
         zip(remembered, ["new_table", "rewritten", "incompatible"])
@@ -87,12 +87,12 @@ def test_the_history_tells_each_schemas_verdict_and_what_it_changes(remembered, 
 
 def test_two_schemas_are_told_apart_column_by_column(remembered, capsys):
     assert run(["schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
-    assert [(change["column"], change["change"]) for change in told(capsys)["changes"]] == [
+    assert [(change["column"], change["change"]) for change in describe(capsys)["changes"]] == [
         ("price", "incompatible"),
         ("gone", "dropped"),
     ]
     assert run(["schema", "diff", TABLE, "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert (document["old"], document["new"]) == ("stored", remembered[2])
     assert run(["schema", "diff", TABLE, "stored", remembered[0]]) == 0
     assert (
@@ -104,8 +104,8 @@ def test_two_schemas_are_told_apart_column_by_column(remembered, capsys):
 def test_the_verdict_on_a_file_says_what_would_become_of_the_table(remembered, tmp_path, capsys):
     (tmp_path / "next.avsc").write_text(json.dumps(avro(id="long", price=decimal(18, 4), gone="string", more="int")))
     assert run(["schema", "verdict", TABLE, "next.avsc", "--json"]) == 0
-    document = told(capsys)
-    assert (document["verdict"], [change["told"] for change in document["judged"][0]["changes"]]) == (
+    document = describe(capsys)
+    assert (document["verdict"], [change["described"] for change in document["judged"][0]["changes"]]) == (
         "added",
         ["more is new (int): null in rows from before"],
     )

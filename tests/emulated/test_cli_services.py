@@ -1,7 +1,7 @@
 """`sluice services` and what `sluice status` tells of them."""
 
 import pytest
-from emulated_stack import NOW, invoked, stack, told  # noqa: F401
+from emulated_stack import NOW, invoked, stack, describe  # noqa: F401
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration
@@ -47,7 +47,7 @@ def lane_does(stack, service, error=None):  # noqa: F811
 
 def test_a_service_is_asked_for_by_hand_whatever_the_policy_says_and_the_lane_is_looked_after(served, invoked, capsys):  # noqa: F811
     assert run(["services", "run", TABLE, "--service", "cleaning", "--json"]) == 0
-    (entry,) = told(capsys)["services"]
+    (entry,) = describe(capsys)["services"]
     assert (entry["service"], entry["state"], entry["requested_by"]) == (
         "cleaning",
         "requested",
@@ -60,7 +60,7 @@ def test_a_service_is_asked_for_by_hand_whatever_the_policy_says_and_the_lane_is
 
 def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, capsys):  # noqa: F811
     assert run(["services", "run", TABLE, "--json"]) == 0
-    assert [entry["service"] for entry in told(capsys)["services"]] == ["archival", "cleaning", "compaction"]
+    assert [entry["service"] for entry in describe(capsys)["services"]] == ["archival", "cleaning", "compaction"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys): 
 
 def test_list_says_what_is_due_by_the_policy_and_why(served, capsys):
     assert run(["services", "list", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert document == {
         "services": [],
         "due": [
@@ -129,7 +129,7 @@ def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(serve
         and "NameTaken" in out
     )
     assert run(["status", "--json"]) == 0
-    assert {(entry["service"], entry["state"]) for entry in told(capsys)["services"]} == {
+    assert {(entry["service"], entry["state"]) for entry in describe(capsys)["services"]} == {
         ("compaction", "failed"),
         ("catalog", "failed"),
     }

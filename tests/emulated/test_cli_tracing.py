@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from emulated_stack import NOW, stack, told  # noqa: F401  # fixtures
+from emulated_stack import NOW, stack, describe  # noqa: F401  # fixtures
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
@@ -132,7 +132,7 @@ def world(stack):  # noqa: F811
 
 def history(capsys, *arguments):
     assert run(["history", "--json", *arguments]) == 0
-    return told(capsys)
+    return describe(capsys)
 
 
 def test_objects_are_listed_oldest_first_with_their_batch_run_and_the_changes_of_their_part(world, capsys):
@@ -212,13 +212,13 @@ def test_an_object_is_also_named_by_its_address_and_by_the_end_of_its_key_where_
     ):
         assert run(["trace", name]) == 0 and capsys.readouterr().out.splitlines()[0] == key
         assert [entry["key"] for entry in history(capsys, "--key", name)["objects"]] == [key]
-    for name, told_so in (
+    for name, described_so in (
         ("x+0+1.json", f"Keys that end so: {one.key}, {other.key}"),
         ("+0+2.json", "sluice history"),
         ("topics/b", "Keys that begin so: topics/b/x+0+1.json"),
         ("s3://elsewhere/k", "s3://s-bronze"),
     ):
-        assert run(["trace", name]) == 2 and told_so in capsys.readouterr().err
+        assert run(["trace", name]) == 2 and described_so in capsys.readouterr().err
 
 
 def test_a_history_says_one_batch_and_a_row_that_nobody_wrote_is_said_to_be_none(world, capsys):
@@ -255,7 +255,7 @@ def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(world, tmp_path, capsys
     ]
     assert "\\u202e" in "".join(ET.parse(tmp_path / "w.svg").getroot().itertext())
     assert run(["trace", identity.key, "--json"]) == 0
-    assert told(capsys)["to_readable_ms"] == 2_000
+    assert describe(capsys)["to_readable_ms"] == 2_000
 
 
 def test_a_key_that_nobody_knows_gets_those_that_begin_so(world, capsys):
@@ -282,7 +282,7 @@ def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(wo
     world.stack.s3.delete_object(Bucket="s-bronze", Key="4.json", VersionId=gone.version)
     world.put("5.json", (4, "d", 7, "x", None))
     assert run(["row", "crm.user", "7", "x", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert [
         [(change["key"], change["verdict"]) for change in chapter["changes"]] for chapter in document["chapters"]
     ] == [[("1.json", "overtaken"), ("2.json", "won")], [("3.json", "lost")]]
@@ -307,7 +307,7 @@ def test_every_key_and_value_survives(world, capsys):
     world.merged(world.put(NASTY[2] + "/" + NASTY[3] + ".json", *rows), read=len(rows))
     for number, text in enumerate(NASTY, 1):
         assert run(["row", "crm.user", "--json", "--", str(number), text]) == 0
-        (chapter,) = told(capsys)["chapters"]
+        (chapter,) = describe(capsys)["chapters"]
         assert chapter["row"]["values"] == {"v": text or None}
         assert run(["row", "crm.user", "--", str(number), text]) == 0
         assert "\x1b" not in capsys.readouterr().out

@@ -208,7 +208,7 @@ def test_a_client_that_ends_within_a_request_is_no_error_and_anything_else_is(
 ) -> None:
     server = serve(None, 0)  # type: ignore[arg-type]  # it is asked for nothing
     try:
-        for error, told in (
+        for error, summary in (
             (ConnectionResetError(104, "Connection reset by peer"), []),
             (BrokenPipeError(), []),
             (ValueError("x"), ["ERROR"]),
@@ -217,7 +217,7 @@ def test_a_client_that_ends_within_a_request_is_no_error_and_anything_else_is(
                 raise error
             except type(error):
                 server.handle_error(None, ("127.0.0.1", 1))
-            assert [record.levelname for record in caplog.records if record.levelname != "DEBUG"] == told
+            assert [record.levelname for record in caplog.records if record.levelname != "DEBUG"] == summary
     finally:
         server.server_close()
     assert "Traceback" not in capfd.readouterr().err

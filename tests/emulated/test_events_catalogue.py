@@ -62,8 +62,8 @@ def landed(stack, name, key, versioned=True):
         stack.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
     id = stack.land(key, avro(), bucket=BRONZE)
     event = sample(name)
-    told = {notice.id for record in event["Records"] for notice in parse_body(record["body"]).notices}
-    (named,) = told
+    summary = {notice.id for record in event["Records"] for notice in parse_body(record["body"]).notices}
+    (named,) = summary
     assert (named.bucket, named.key) == (BRONZE, key)
     for record in event["Records"]:
         record["body"] = record["body"].replace(named.version_id or named.etag, id.version_id or id.etag)
@@ -163,16 +163,16 @@ def test_the_schedule_of_reconcile_lists_the_bucket(stack):
 
 
 def test_a_committed_batch_is_announced(stack, monkeypatch):
-    told = []
+    summary = []
 
     class Bus:
         def put_events(self, Entries):
-            told.extend(Entries)
+            summary.extend(Entries)
             return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]}
 
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus()))
     assert announce(sample("announce-batch-committed"), context()) == NOTHING_FAILED
-    assert [(entry["DetailType"], json.loads(entry["Detail"])["batch"]) for entry in told] == [
+    assert [(entry["DetailType"], json.loads(entry["Detail"])["batch"]) for entry in summary] == [
         ("Batch Committed", "b-0f5c1de2a4b34a6f9d5e8c7b6a594837")
     ]
 

@@ -99,10 +99,10 @@ def test_a_transaction_that_holds_is_made_whole_and_told_by_the_stream(table: An
 
 
 def test_a_refused_transaction_leaves_items_and_stream_as_they_were(table: Any) -> None:
-    before, told = rows(table), records()
+    before, summary = rows(table), records()
     with pytest.raises(ClientError, match="ConditionalCheckFailed"):
         table.transact_write_items(TransactItems=actions("attribute_exists(pk)"))
-    assert rows(table) == before and records() == told
+    assert rows(table) == before and records() == summary
     table.transact_write_items(TransactItems=actions("attribute_not_exists(pk)"))
     assert len(rows(table)) == 3
 

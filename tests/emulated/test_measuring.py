@@ -151,9 +151,9 @@ def test_what_a_run_cost_is_told_once_whichever_event_finds_its_bill_first(world
 
 def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
     """Each metric by each of its dimensions is paid for by the month, and tables may be thousands: the event tells the table."""
-    told = []
+    summary = []
     report = SimpleNamespace(
-        event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: told.append((metric, n, dimensions))
+        event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: summary.append((metric, n, dimensions))
     )
     plan = SimpleNamespace(to_dict=lambda: {"changed": True, "tables": [{"partitions": {"added": 2}}]})
     monkeypatch.setattr("sluice_aws.catalog.sync.configured_table", lambda *_: None)
@@ -163,7 +163,7 @@ def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
         ledger=None,
         report=report,
     ).answer({"table": "a.b"})
-    assert told == [("CatalogSyncs", 1, {}), ("PartitionsAdded", 2, {})]
+    assert summary == [("CatalogSyncs", 1, {}), ("PartitionsAdded", 2, {})]
 
 
 def emitted(text):

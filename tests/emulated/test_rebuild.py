@@ -4,7 +4,7 @@ import json
 
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
-from emulated_stack import NOW, invoked, stack, told  # noqa: F401  # fixtures
+from emulated_stack import NOW, invoked, stack, describe  # noqa: F401  # fixtures
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -90,7 +90,7 @@ def test_a_dry_run_says_what_would_be_done_and_what_stands_in_the_way_and_change
     before = merged.silver()
     merged.stack.s3.delete_object(Bucket="s-bronze", Key="new", VersionId=merged.new.version)
     assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert document["objects"] == {"replayed": 1, "pending_already": 1, "quarantined": 1, "parked": 0, "gone": 1}
     assert (document["bytes"], document["silver_bytes"], document["changed"], document["lane"]) == (
         2,
@@ -117,7 +117,7 @@ def test_a_rebuild_moves_the_data_aside_forgets_it_and_makes_every_object_pendin
     assert run(["rebuild", "table", TABLE]) == 2  # nobody to ask
     capsys.readouterr()
     assert run(["rebuild", "table", TABLE, "--yes", "--json"]) == 0
-    kept = told(capsys)["kept_in"].removeprefix("s3://s-silver/")
+    kept = describe(capsys)["kept_in"].removeprefix("s3://s-silver/")
     assert merged.silver() == {
         f"{kept}table/.hoodie/hoodie.properties",
         f"{kept}table/a.parquet",
@@ -155,11 +155,11 @@ def test_what_a_manifest_names_and_another_table_took_is_not_gone_and_what_the_l
     merged.batch("b-3", merged.other, generation=1, at=NOW + 2)  # it went to crm.other between plan and claim
     capsys.readouterr()
     assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert (document["gone"], document["obstacles"]) == ([], [])
     merged.batch("b-4", merged.stack.write("lost record"), generation=1, at=NOW + 3)
     assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
-    (obstacle,) = told(capsys)["obstacles"]
+    (obstacle,) = describe(capsys)["obstacles"]
     assert "1 object of crm.user in bronze is not in the ledger: `sluice rebuild ledger` first" in obstacle
 
 
@@ -175,7 +175,7 @@ def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_o
     assert run(["resume", "main"]) == 1
     assert "goes on with it" in capsys.readouterr().err
     assert run(["status", "--json"]) == 0
-    assert [table["notes"] for table in told(capsys)["tables"] if table["table"] == TABLE][0][0].startswith(
+    assert [table["notes"] for table in describe(capsys)["tables"] if table["table"] == TABLE][0][0].startswith(
         "its data is being moved aside"
     )
     assert not ledger.pending("main", 1) or ledger.table_state(TABLE).rebuild

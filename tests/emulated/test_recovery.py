@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
-from emulated_stack import invoked, stack, told  # noqa: F401  # fixtures
+from emulated_stack import invoked, stack, describe  # noqa: F401  # fixtures
 from ledger_table_schema import create_ledger_table
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
@@ -228,7 +228,7 @@ def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_la
     )
     capsys.readouterr()
     assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
-    document = told(capsys)
+    document = describe(capsys)
     assert document == {
         "changed": False,
         "objects": {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0},
@@ -241,7 +241,7 @@ def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_la
     assert run(["pause", "main"]) == 0
     capsys.readouterr()
     assert run(["rebuild", "ledger", "--yes", "--json"]) == 0
-    assert told(capsys)["objects"] == {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}
+    assert describe(capsys)["objects"] == {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}
     records = stack.ledger.get_objects([merged, fresh, again])
     assert {identity.key: (record.state, record.batch, bool(record.etag)) for identity, record in records.items()} == {
         "merged": ("committed", "b-1", True),

@@ -54,10 +54,10 @@ def processes_of_runs(stack: RunningStack) -> list[int]:
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+                summary = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
             except OSError:  # it has ended, or is another user's
                 continue
-            if runs in told:
+            if runs in summary:
                 found.append(int(process.name))
     return found
 

@@ -60,35 +60,35 @@ def left_running(folder: Path) -> list[str]:
 
 def test_a_row_is_changed_deleted_and_still_told_of_and_a_damaged_object_holds_nothing_up(tmp_path: Path) -> None:
     with demonstration(tmp_path) as process:
-        told, _ = process.communicate(timeout=patient(280))
-    assert process.returncode == 0, told
-    assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in told
+        summary, _ = process.communicate(timeout=patient(280))
+    assert process.returncode == 0, summary
+    assert "Proof: 40 objects in bronze: 39 committed, 1 quarantined; unexplained: 0" in summary
     assert re.search(
         r"^Cost: [34] batches, 7 tables, [\d,]+ changes, 1 run of \d+ s so far\. EMR Serverless would bill 0\.\d+ vCPU hours, 0\.\d+ USD",
-        told,
+        summary,
         re.M,
-    ), told
-    assert [int(quantity) for quantity in re.findall(r"^1\t165\t(\d+)\t", told, re.M)][:4] == [5, 6, 5, 5], (
+    ), summary
+    assert [int(quantity) for quantity in re.findall(r"^1\t165\t(\d+)\t", summary, re.M)][:4] == [5, 6, 5, 5], (
         "the row before and after its change, and as it was, also once it is deleted"
     )
-    assert "rows that readers see\n0\n" in told
-    assert re.findall(r"^  won +(\w+)", told, re.M) == ["snapshot", "update", "delete"], "the row's life"
-    assert re.search(r"^readable +\d+\.\d+ s  after its put$", told, re.M), "the waterfall"
-    assert "0 added, 0 changed, 1 removed" in told
-    assert "corrupt_object" in told
+    assert "rows that readers see\n0\n" in summary
+    assert re.findall(r"^  won +(\w+)", summary, re.M) == ["snapshot", "update", "delete"], "the row's life"
+    assert re.search(r"^readable +\d+\.\d+ s  after its put$", summary, re.M), "the waterfall"
+    assert "0 added, 0 changed, 1 removed" in summary
+    assert "corrupt_object" in summary
     assert left_running(tmp_path) == [] and list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_demonstration_says_so_and_leaves_nothing(tmp_path: Path) -> None:
     with demonstration(tmp_path) as process:
         assert process.stdout is not None
-        told = []
+        summary = []
         for line in process.stdout:
-            told.append(line)
+            summary.append(line)
             if "$ sluice wait" in line:  # Spark is starting
                 process.send_signal(signal.SIGINT)
         process.wait(patient(60))
     assert process.returncode == 1
-    assert any("Interrupted; nothing is left running" in line for line in told), told
+    assert any("Interrupted; nothing is left running" in line for line in summary), summary
     await_until(lambda: not left_running(tmp_path), timeout_s=10, what="the end of every process")
     assert list(tmp_path.iterdir()) == []

@@ -82,7 +82,7 @@ class Announced:
             key=lambda notice: self.versions.index(notice.id.version) if notice.id.version in self.versions else 2,
         )
 
-    def told(self, via: str) -> list[Any]:
+    def describe(self, via: str) -> list[Any]:
         """The messages as they came."""
         messages = [json.loads(body) for body in self.bodies]
         return (
@@ -112,7 +112,7 @@ def test_a_notice_of_s3_names_the_object_that_was_put_and_its_version(announced:
 
 
 def test_what_the_document_says_of_the_emulator_is_what_it_does(announced: Announced) -> None:
-    records, events = announced.told(S3), announced.told(EVENTBRIDGE)
+    records, events = announced.describe(S3), announced.describe(EVENTBRIDGE)
     sequencers = [notice.sequencer or "" for notice in announced.notices(S3)]
     ranged = announced.s3.get_object(
         Bucket=announced.name, Key=KEY, VersionId=announced.versions[0], Range="bytes=0-3"

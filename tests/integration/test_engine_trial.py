@@ -23,12 +23,12 @@ def keys(stack: RunningStack, prefix: str) -> list[str]:
 def test_one_job_tries_both_table_types_tells_versions_and_links_and_leaves_its_report_only(
     stack: RunningStack,
 ) -> None:
-    told = json.loads(
+    summary = json.loads(
         stack.sluice("doctor", "--job", "--timeout", f"{patient(240):.0f}", "--json", accept=(0, 1))
     )  # 1: nothing may be configured here yet
-    found: Mapping[str, Mapping[str, Any]] = {item["about"]: item for item in told}
+    found: Mapping[str, Mapping[str, Any]] = {item["about"]: item for item in summary}
     tried = ("trial job", "engine", "job run id", "hudi bundle", "copy on write", "merge on read")
-    assert {about: found[about]["result"] for about in tried} == dict.fromkeys(tried, "ok"), told
+    assert {about: found[about]["result"] for about in tried} == dict.fromkeys(tried, "ok"), summary
     assert "scratch tables" not in found
     assert set(found["merge on read"]["facts"]["seconds"]) == {
         "first load",

@@ -62,11 +62,11 @@ def test_an_object_becomes_a_row_an_update_changes_it_and_a_deletion_takes_it_aw
 
     category.put(1, "d")
     assert category.rows() == [(2, "stays")]
-    told = [
+    summary = [
         json.loads(line)
         for line in stack.sluice("query", "--json", f"select catid, catdesc from {category.table}").splitlines()
     ]
-    assert told == [{"catid": 2, "catdesc": "stays"}]
+    assert summary == [{"catid": 2, "catdesc": "stays"}]
 
     items = stack.ledger_objects(stack.target.bronze, prefix=f"topics/{category.database}.")
     assert {item["key"]: (item["state"], item["table"]) for item in items} == dict.fromkeys(

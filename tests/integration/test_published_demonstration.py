@@ -199,13 +199,13 @@ def test_seven_reads_give_a_rows_seven_states_and_base_files_wait_for_compaction
 
     assert len(set(instants)) == 7
     assert [artist(instant) or {} for instant in instants] == states
-    told = [
+    summary = [
         json.loads(line)
         for line in stack.sluice(
             "diff", f"{database}.artists", "--from", instants[3], "--to", instants[4], "--json"
         ).splitlines()
     ]
-    assert told == [
+    assert summary == [
         {
             "difference": "changed",
             "key": {"artist_id": 299},

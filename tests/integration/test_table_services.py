@@ -72,8 +72,8 @@ class Venues:
 
     def compaction(self) -> Mapping[str, Any] | None:
         """The last request, as `sluice services list` tells it."""
-        told = json.loads(self.stack.sluice("services", "list", self.table, "--json"))["services"]
-        return next((entry for entry in told if entry["service"] == "compaction"), None)
+        summary = json.loads(self.stack.sluice("services", "list", self.table, "--json"))["services"]
+        return next((entry for entry in summary if entry["service"] == "compaction"), None)
 
     def done(self, *, not_before: int) -> Callable[[], bool]:
         """Whether a compaction that was asked for since then has ended well."""

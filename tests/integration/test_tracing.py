@@ -84,7 +84,7 @@ class Source:
             assert run(arguments) == 0, arguments
         return said.getvalue()
 
-    def told(self, *arguments: str) -> Any:
+    def describe(self, *arguments: str) -> Any:
         return json.loads(self.printed(*arguments))
 
     def lines(self, *arguments: str) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ def of_table(source: Source) -> tuple[list[Manifest], list[Outcome]]:
 
 def test_the_sums_over_history_equal_the_sums_in_the_manifests_and_the_records_of_the_sources(source: Source) -> None:
     manifests, outcomes = of_table(source)
-    history = source.told("history", "--table", source.table, "--json")
+    history = source.describe("history", "--table", source.table, "--json")
     sums = history["totals"]
     objects = [item for manifest in manifests for item in manifest.tables[source.table].objects]
     assert (sums["objects"], sums["bytes"], sums["parts"]) == (
@@ -162,7 +162,7 @@ def test_the_sums_over_the_whole_history_equal_the_sums_in_all_manifests(source:
         for outcome in map(Outcome.from_json, source.documents("outcomes"))
         if outcome.table in manifests[outcome.batch].tables
     ]
-    history = source.told("history", "--limit", "100000", "--json")
+    history = source.describe("history", "--limit", "100000", "--json")
     assert {(item["bucket"], item["key"], item["version"]) for item in history["objects"] if item["claims"]} == {
         (item.bucket, item.key, item.version) for manifest in manifests.values() for item in manifest.objects
     }
@@ -175,7 +175,7 @@ def test_the_sums_over_the_whole_history_equal_the_sums_in_all_manifests(source:
 
 def test_a_trace_accounts_for_the_time_between_the_put_and_the_commit(source: Source, tmp_path: Any) -> None:
     for key in source.records:
-        trace = source.told("trace", key, "--json", "--svg", str(tmp_path / "w.svg"))
+        trace = source.describe("trace", key, "--json", "--svg", str(tmp_path / "w.svg"))
         spans = [span for span in trace["spans"] if span["began_at"] < trace["readable_at"]]
         assert [span["name"] for span in spans][-2:] == (
             ["read", "commit"] if trace["instant"] else ["schemas", "read"]
@@ -188,23 +188,23 @@ def test_a_trace_accounts_for_the_time_between_the_put_and_the_commit(source: So
 
 @pytest.mark.parametrize("at", range(len(CODES)))
 def test_a_rows_story_is_what_the_table_held_after_each_commit(source: Source, at: int) -> None:
-    told = source.told("row", source.table, "--json", "--", CODES[at], REGION)
+    described = source.describe("row", source.table, "--json", "--", CODES[at], REGION)
     verdicts = [
-        change["verdict"] for chapter in told["chapters"] for change in chapter["changes"]
+        change["verdict"] for chapter in described["chapters"] for change in chapter["changes"]
     ]  # the last two objects may be one batch or two
     assert (
         verdicts == ["won", "won", *(["lost", "repeated"] if at == 0 else ["won"] if at == 1 else [])]
-        and told["complete"]
-        and told["objects_read"] == 4
-        and told["records_read"] == 20
+        and described["complete"]
+        and described["objects_read"] == 4
+        and described["records_read"] == 20
     )
-    for chapter in told["chapters"]:
+    for chapter in described["chapters"]:
         assert chapter["instant"] is None or chapter["table"]["agrees"] is True, chapter
-    assert [chapter["table"]["row"]["label"] for chapter in told["chapters"][:2]] == [
+    assert [chapter["table"]["row"]["label"] for chapter in described["chapters"][:2]] == [
         LABELS[at % len(LABELS)],
         LABELS[(at + 1) % len(LABELS)],
     ]
-    assert told["chapters"][-1]["row"]["deleted"] is (at == 1)
+    assert described["chapters"][-1]["row"]["deleted"] is (at == 1)
 
 
 NOW = {(code, LABELS[(at + 1) % len(LABELS)]) for at, code in enumerate(CODES) if at != 1}
@@ -249,7 +249,7 @@ def test_rows_with_null_empty_unicode_and_quotes_in_keys_and_partition_values_ar
 def test_such_rows_are_read_as_they_were_and_told_apart_between_two_moments(source: Source) -> None:
     first = min(
         entry["claims"][0]["instant"]
-        for entry in source.told("history", "--table", source.table, "--json")["objects"]
+        for entry in source.describe("history", "--table", source.table, "--json")["objects"]
         if entry["claims"][0]["instant"]
     )
     assert values(source.lines("read", source.table, "--as-of", first)) == FIRST
@@ -278,48 +278,48 @@ def test_such_rows_are_read_as_they_were_and_told_apart_between_two_moments(sour
 
 
 def test_the_tables_inside_names_a_folder_for_every_partition_value_and_finds_it_by_that_name(source: Source) -> None:
-    files = source.told("table", "files", source.table, "--json")
-    stats = source.told("table", "stats", source.table, "--json")
+    files = source.describe("table", "files", source.table, "--json")
+    stats = source.describe("table", "stats", source.table, "--json")
     held = {row["label"] or None for row in source.lines("query", "--with-deleted", f'from {source.name}."item"')}
     folders = {row["partition"] for row in files}
     assert len(folders) == stats["partitions"] >= len(held) and stats["base"]["files"] == len(files), (
         "NULL and empty text are one folder"
     )
     for folder in folders:
-        named = source.told("table", "files", source.table, "--partition", folder, "--json")
+        named = source.describe("table", "files", source.table, "--partition", folder, "--json")
         assert named == [row for row in files if row["partition"] == folder] != []
         assert folder in source.printed("table", "files", source.table, "--partition", folder)
-    shown = source.told("table", "show", source.table, "--json")
+    shown = source.describe("table", "show", source.table, "--json")
     assert (shown["record_key"], shown["partition_by"]) == (["code", "region"], ["label"]) and {
         "code",
         "region",
         "label",
     } <= {column["name"] for column in shown["columns"]}
-    assert len(source.told("table", "commits", source.table, "--json")) == shown["commits"]
+    assert len(source.describe("table", "commits", source.table, "--json")) == shown["commits"]
 
 
 def test_the_catalog_follows_every_commit_with_such_partitions(source: Source) -> None:
-    newest = source.told("table", "show", source.table, "--json")["newest_commit"]
+    newest = source.describe("table", "show", source.table, "--json")["newest_commit"]
     source.printed("catalog", "sync", source.table)
-    assert set(source.told("table", "show", source.table, "--json")["catalog"].values()) == {newest}
-    assert source.told("catalog", "sync", source.table, "--dry-run", "--json")["tables"][0]["changed"] is False
+    assert set(source.describe("table", "show", source.table, "--json")["catalog"].values()) == {newest}
+    assert source.describe("catalog", "sync", source.table, "--dry-run", "--json")["tables"][0]["changed"] is False
 
 
 def test_an_object_whose_key_holds_quotes_and_signs_is_found_by_every_verb(source: Source) -> None:
     key = next(key for key in source.records if ODD in key)
-    (entry,) = source.told("quarantine", "list", "--table", source.table, "--json")["entries"]
+    (entry,) = source.describe("quarantine", "list", "--table", source.table, "--json")["entries"]
     assert (entry["key"], entry["rows_by_code"]) == (key, {"null_record_key": 1})
-    shown = source.told("quarantine", "show", key, "--json")
+    shown = source.describe("quarantine", "show", key, "--json")
     content = json.loads(shown["rows_shown"][0]["content"])
     assert (shown["key"], content["code"], content["region"]) == (key, None, REGION)
     assert f"key\t{key}" in source.printed("quarantine", "show", entry["id"]).splitlines()
     for name in (key, f"s3://{source.stack.target.bronze}/{key}", key.removeprefix("topics/")):
-        assert [item["key"] for item in source.told("history", "--key", name, "--json")["objects"]] == [key]
+        assert [item["key"] for item in source.describe("history", "--key", name, "--json")["objects"]] == [key]
     assert source.printed("trace", key).splitlines()[0] == key
     assert key in source.printed("history", "--table", source.table) and key in source.printed(
         "row", source.table, "--check", "0", "--", CODES[0], REGION
     )
-    assert source.told("row", source.table, "--json", "--", CODES[0], REGION)["set_aside"] == []
+    assert source.describe("row", source.table, "--json", "--", CODES[0], REGION)["set_aside"] == []
     assert f"rows quarantined\t{key}\t1 null_record_key" in source.printed("wait", "--timeout", "60").splitlines()
 
 
@@ -340,8 +340,8 @@ def test_the_page_and_top_say_what_status_says(source: Source, tmp_path: Any) ->
     texts = Texts((tmp_path / "page.html").read_text(encoding="utf-8")).texts
     _, outcomes = of_table(source)
     assert f"{len(outcomes)} commits, {sum(outcome.counts['read'] for outcome in outcomes)} changes" in texts
-    (table,) = [table for table in source.told("status", "--json")["tables"] if table["table"] == source.table]
-    (seen,) = [table for table in source.told("top", "--json")["tables"] if table["table"] == source.table]
+    (table,) = [table for table in source.describe("status", "--json")["tables"] if table["table"] == source.table]
+    (seen,) = [table for table in source.describe("top", "--json")["tables"] if table["table"] == source.table]
     assert (seen["objects"], seen["changes"], seen["freshness_s"]) == (
         table["committed"]["objects"],
         table["totals"]["read"],

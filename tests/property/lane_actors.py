@@ -110,8 +110,8 @@ def _invocation_step(scenario: Scenario, world: World, number: int, now_at: Invo
             ),
         )
     elif now_at.at == "start":
-        for after, job, told in _starts(world, now_at.run or ""):
-            yield told, _with_invocation(after, number, now_at._replace(at="started", job=job))
+        for after, job, summary in _starts(world, now_at.run or ""):
+            yield summary, _with_invocation(after, number, now_at._replace(at="started", job=job))
     elif now_at.at == "started":
         lane = applied(machine.started, world.lane, now_at.run or "", now_at.job or "") or world.lane
         yield (
@@ -147,8 +147,8 @@ def _supervise_step(scenario: Scenario, world: World) -> Iterator[Step]:
             world, lambda after, run: after._replace(supervise=Supervise("start", run) if run else Supervise())
         )
     elif doing.at == "start":
-        for after, job, told in _starts(world, doing.run or ""):
-            yield f"supervise {told}", after._replace(supervise=Supervise("started", doing.run, job))
+        for after, job, summary in _starts(world, doing.run or ""):
+            yield f"supervise {summary}", after._replace(supervise=Supervise("started", doing.run, job))
     elif doing.at == "started":
         lane = applied(machine.started, world.lane, doing.run or "", doing.job or "") or world.lane
         yield "supervise notes the job run", world._replace(lane=lane, supervise=Supervise())

@@ -85,7 +85,7 @@ LARGE = {
 }
 
 
-def told(exploration) -> str:
+def describe(exploration) -> str:
     return "\n".join(f"{found.property}:\n  " + "\n  ".join(found.trace) for found in exploration.violations[:1])
 
 
@@ -94,7 +94,7 @@ def test_a_table_has_one_writer_and_claimable_work_is_claimed_in_the_end(name, r
     scenario, worlds = SCENARIOS[name]
     seen = explore(scenario)
     record_property("worlds", seen.states)
-    assert not seen.violations, told(seen)
+    assert not seen.violations, describe(seen)
     assert seen.quiescent > 0
     assert seen.states == worlds, (
         "the protocol has other worlds now: look why, then renew this number and docs/decisions/lane-protocol.md"
@@ -108,7 +108,7 @@ def test_a_table_has_one_writer_and_claimable_work_is_claimed_in_the_end(name, r
 def test_it_holds_within_larger_bounds_and_by_a_second_schedule(name):
     seen = explore(LARGE[name], schedules=2)
     print(f"{name}: {seen.states} worlds, {seen.steps} steps")
-    assert not seen.violations, told(seen)
+    assert not seen.violations, describe(seen)
 
 
 ZOMBIE = Scenario(ONE, ((0,),), Left(zombies=1, ticks=1, supervisions=2))
@@ -116,7 +116,7 @@ ZOMBIE = Scenario(ONE, ((0,),), Left(zombies=1, ticks=1, supervisions=2))
 
 def test_a_check_between_beginning_and_completing_a_commit_fences_even_a_process_that_outlives_its_job_run():
     seen = explore(replace(ZOMBIE, check_at=CHECK_BEFORE_COMPLETE))
-    assert not seen.violations, told(seen)
+    assert not seen.violations, describe(seen)
 
 
 def test_a_check_before_beginning_leaves_one_window_which_is_a_process_that_outlives_its_job_run_and_sleeps_through_a_take_over():
@@ -214,4 +214,4 @@ def test_the_exploration_finds_what_a_broken_protocol_does(name):
     # What a single world shows is to be seen without walking on from it; only the last property is about what follows.
     seen = explore(replace(scenario, protocol=protocol), schedules=1 if expected == CLAIMED_IN_THE_END else 0)
     assert seen.violations, f"nothing found in {seen.states} worlds"
-    assert seen.violations[0].property == expected, told(seen)
+    assert seen.violations[0].property == expected, describe(seen)

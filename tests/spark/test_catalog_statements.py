@@ -64,9 +64,9 @@ def test_spark_runs_the_statements_and_its_views_give_the_living_rows(
 
 def test_the_schema_that_the_catalog_tells_is_the_one_that_spark_finds(spark: SparkSession, tmp_path: Path) -> None:
     wish = wish_of("moma.works", MOR, tmp_path)
-    told = StructType.fromJson(json.loads(spark_schema(wish.columns, ("nationality",))))
+    summary = StructType.fromJson(json.loads(spark_schema(wish.columns, ("nationality",))))
     found = spark.read.format("hudi").load(wish.location).schema
-    assert {field.name: field.dataType for field in told} == {field.name: field.dataType for field in found}
-    assert told.names[-1] == "nationality" and told.names[:-1] == [
+    assert {field.name: field.dataType for field in summary} == {field.name: field.dataType for field in found}
+    assert summary.names[-1] == "nationality" and summary.names[:-1] == [
         name for name in found.names if name != "nationality"
     ]

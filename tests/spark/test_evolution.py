@@ -143,8 +143,8 @@ def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> 
         error.reason for error in outcome.quarantined if error.object == wrong.id.hash
     )
     assert bench.rows(config, "id", "n") == [(1, 1), (2, 3)]
-    told = {schema.fingerprint: schema.verdict for schema in bench.services.history.schemas(config.table)}
-    assert told == {wrong.schema: "incompatible", keyless.schema: "incompatible", fingerprint(OLD): "new_table"}
+    summary = {schema.fingerprint: schema.verdict for schema in bench.services.history.schemas(config.table)}
+    assert summary == {wrong.schema: "incompatible", keyless.schema: "incompatible", fingerprint(OLD): "new_table"}
     stored = bench.services.history.columns(config.table)
     assert stored is not None and (stored.columns["n"], stored.columns["d"]) == ("int", "decimal(17,4)")
 

@@ -165,14 +165,14 @@ def test_a_truncate_that_is_alone_in_an_object_without_schema_empties_the_table(
         )
     )
     assert bench.merge(config, [first]).counts["winning"] == 2
-    told = (
+    summary = (
         bench.spark.read.format("hudi")
         .load(bench.path(config))
         .selectExpr("id", "cast(at as string) at")
         .orderBy("id")
         .collect()
     )
-    assert [row["at"] for row in told] == ["2026-02-03 05:35:06.000007", "-0043-02-02 19:00:00"]
+    assert [row["at"] for row in summary] == ["2026-02-03 05:35:06.000007", "-0043-02-02 19:00:00"]
     outcome = bench.merge(config, [truncate])
     assert (outcome.quarantined, outcome.counts["truncates"]) == ((), 1)
     assert bench.rows(config, "id", "__deleted") == [(1, True), (2, True)]

@@ -127,11 +127,11 @@ def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlie
     # Spark leaves out what was archived; what it gave before is what is right.
     assert {pair: ours(bench, config, Span(since=pair[0], as_of=pair[1], changes=True)) for pair in pairs} == changes
     assert between(bench, config, *pairs[2]) == changes[pairs[2]]
-    told = (
+    summary = (
         open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[1])),
         open_table(Silver(bench.services.tables_uri), config.table, span=Span(as_of=instants[4])),
     )
-    with differences(*told) as found:
+    with differences(*summary) as found:
         kinds = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else ()) for item in found}
     assert kinds == {number: ("changed", ("place", "name")) for number in (1, 2, 3, 4)}
 

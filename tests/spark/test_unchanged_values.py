@@ -61,16 +61,18 @@ def test_an_unchanged_column_has_the_newest_value_told_in_all_six_orders_in_one_
 def test_every_form_of_the_placeholder_is_recognized_in_its_own_column_and_nowhere_else(bench: Workbench) -> None:
     config = table()
     coded = base64.b64encode(MARK.encode()).decode()
-    told = {"text": "t", "coded": "c", "raw": b"r", "texts": ["x", MARK], "ints": [1]}
+    summary = {"text": "t", "coded": "c", "raw": b"r", "texts": ["x", MARK], "ints": [1]}
     marks = {"text": MARK, "coded": coded, "raw": MARK.encode(), "texts": [MARK], "ints": list(MARK.encode())}
-    bench.merge(config, [bench.put([change("c", 1, id=id, n=1, **told) for id in range(6)], WIDE)])
-    updates = [change("u", 2, id=id, n=2, **{**dict.fromkeys(told), name: marks[name]}) for id, name in enumerate(told)]
+    bench.merge(config, [bench.put([change("c", 1, id=id, n=1, **summary) for id in range(6)], WIDE)])
+    updates = [
+        change("u", 2, id=id, n=2, **{**dict.fromkeys(summary), name: marks[name]}) for id, name in enumerate(summary)
+    ]
     outcome = bench.merge(config, [bench.put([*updates, change("u", 2, id=5, n=2, **marks)], WIDE)])
 
-    columns = list(told)
+    columns = list(summary)
     rows = [dict(zip(columns, found[1:])) for found in bench.rows(config, "id", *columns)]
-    assert rows[:5] == [{**dict.fromkeys(told), name: told[name]} for name in told]
-    assert rows[5] == told and outcome.counts["owed"] == 0
+    assert rows[:5] == [{**dict.fromkeys(summary), name: summary[name]} for name in summary]
+    assert rows[5] == summary and outcome.counts["owed"] == 0
 
 
 def test_a_column_whose_value_never_comes_is_null_and_counted_as_owed(bench: Workbench) -> None:

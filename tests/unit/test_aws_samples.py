@@ -157,8 +157,8 @@ def test_the_stand_ins_state_change_has_the_form_of_the_sample(path):
     assert emulated.move(started, wanted["detail"]["state"])
     (event,) = said
     assert event["detail"]["jobRunId"] == run
-    for told in (event, wanted):
-        told["detail"].update(createdBy="somebody", releaseLabel="emr")  # who and on what differ
+    for summary in (event, wanted):
+        summary["detail"].update(createdBy="somebody", releaseLabel="emr")  # who and on what differ
     assert form(event) == form(wanted)
 
 
@@ -214,7 +214,7 @@ def test_what_the_stand_in_says_of_applications_and_runs_is_what_the_services_mo
     assert refused("StartJobRun", run, answer=True) == []
     (started,) = emulated.active_runs()
     emulated.move(started, state, details)
-    told = {
+    summary = {
         "GetJobRun": emulated.get_job_run(application, started.id),
         "GetApplication": emulated.get_application(application),
         "ListApplications": emulated.list_applications(states=[]),
@@ -223,7 +223,7 @@ def test_what_the_stand_in_says_of_applications_and_runs_is_what_the_services_mo
         ),
     }
     assert {
-        operation: found for operation, answer in told.items() if (found := refused(operation, answer, answer=True))
+        operation: found for operation, answer in summary.items() if (found := refused(operation, answer, answer=True))
     } == {}
 
 

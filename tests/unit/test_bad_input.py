@@ -236,10 +236,10 @@ def test_a_format_that_no_reader_has_is_refused_in_its_task() -> None:
 
 
 def test_every_code_that_refuses_input_has_a_case() -> None:
-    told = {case.code for case in CASES} | ELSEWHERE
+    summary = {case.code for case in CASES} | ELSEWHERE
     known = {each.code for each in errors_of(SluiceError)}
-    assert known - set(OF_OTHERS) - told == set(), "a refusal that no bad input brings about"
-    assert told - known == set() and set(OF_OTHERS) - known - {"error"} == set()
+    assert known - set(OF_OTHERS) - summary == set(), "a refusal that no bad input brings about"
+    assert summary - known == set() and set(OF_OTHERS) - known - {"error"} == set()
     assert len(CASES) + len(KEYS) >= 50 and max(Counter(case.name for case in CASES).values()) == 1
 
 

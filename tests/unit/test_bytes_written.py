@@ -59,5 +59,5 @@ def test_what_is_new_or_changed_counts_by_its_kind_and_another_file_of_a_group_a
 def test_plain_hudi_is_told_what_it_must_be_and_to_compact(table_type, compacts):
     from sluice_bench.plain_hudi import NAMESPACE, options
 
-    told = options("t", table_type)
-    assert told.get(f"{NAMESPACE}.compact.inline") == compacts and len(told) == (5 if compacts is None else 6)
+    summary = options("t", table_type)
+    assert summary.get(f"{NAMESPACE}.compact.inline") == compacts and len(summary) == (5 if compacts is None else 6)

@@ -32,22 +32,22 @@ def test_a_rule_says_what_it_changes_of_the_defaults_and_a_table_that_says_on_is
     assert rule_of("on", "catalog: off") == CatalogRule()
 
 
-@pytest.mark.parametrize(("written", "told"), [
+@pytest.mark.parametrize(("written", "described"), [
     ("{tables: everything}", "must use {table}"), ('{tables: "{Table}"}', "lower-case letters"), ('{tables: "{table}"}', "is the name of the tables themselves"),
     ("{table: x}", "is off, or a mapping of database, tables and views"), ("{views: 7}", "which is a pattern"), ('{database: "a b"}', "lower-case letters"),
 ])  # fmt: skip
-def test_a_pattern_that_gives_no_name_or_one_for_two_tables_is_a_mistake_with_its_line(written, told):
+def test_a_pattern_that_gives_no_name_or_one_for_two_tables_is_a_mistake_with_its_line(written, described):
     with pytest.raises(ConfigurationMistakes) as refused:
         rule_of(written)
-    assert told in str(refused.value) and "3" in str(refused.value)
+    assert described in str(refused.value) and "3" in str(refused.value)
 
 
 def test_a_configuration_keeps_its_version_where_nobody_says_anything_of_the_catalog():
     plain = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id}\n")
     assert "catalog" not in plain.to_json()
-    told = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id, catalog: {views: off}}\n")
-    assert Configuration.from_json(told.to_json()).rules[0].catalog == CatalogRule(views=None)
-    assert told.table_for_topic("a.b").catalog.views is None
+    described = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id, catalog: {views: off}}\n")
+    assert Configuration.from_json(described.to_json()).rules[0].catalog == CatalogRule(views=None)
+    assert described.table_for_topic("a.b").catalog.views is None
 
 
 def test_a_name_longer_than_glue_takes_and_one_that_two_entries_share_are_refused():

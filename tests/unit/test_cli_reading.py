@@ -218,5 +218,5 @@ def test_sums_are_numbers_and_equal_names_are_told_apart(on_silver, capsys):
 )
 def test_a_wrong_statement_ends_with_two_and_one_line(on_silver, capsys, sql):
     assert run(["query", sql]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: ") and told.count("\n") == 1
+    summary = capsys.readouterr().err
+    assert summary.startswith("error: ") and summary.count("\n") == 1

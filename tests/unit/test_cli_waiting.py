@@ -8,7 +8,7 @@ from sluice.config.table import TableRule
 from sluice.lane.machine import LaneState
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
-from sluice_cli.ingest.survey import told_lane
+from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ingest.wait import LONGEST_PAUSE_S, Waiter
 
 NOW = 1_700_000_000_000
@@ -151,4 +151,4 @@ def test_it_gives_up_at_its_timeout():
     ],
 )
 def test_what_a_lane_does_is_said_in_a_few_words(lane, words):
-    assert told_lane(lane, NOW) == words
+    assert describe_lane(lane, NOW) == words

@@ -32,12 +32,12 @@ def batch(run_id, **sizes):
 
 
 def test_a_runs_cost_goes_to_its_tables_by_their_bytes_and_every_cent_goes_somewhere():
-    told = by_table(
+    summary = by_table(
         {"r1": 1.0, "r2": 0.5, "r3": 0.2},
         [batch("r1", a=3 * 10**9), batch("r1", b=10**9), batch("r2", a=0, b=0), batch("older", a=1)],
     )
-    assert told["a"] == {"gb": 3.0, "usd": pytest.approx(0.75 + 0.25), "usd_per_gb": pytest.approx(1 / 3)}
-    assert told["(idle)"]["usd"] == 0.2 and sum(one["usd"] for one in told.values()) == pytest.approx(1.7)
+    assert summary["a"] == {"gb": 3.0, "usd": pytest.approx(0.75 + 0.25), "usd_per_gb": pytest.approx(1 / 3)}
+    assert summary["(idle)"]["usd"] == 0.2 and sum(one["usd"] for one in summary.values()) == pytest.approx(1.7)
 
 
 def test_a_trickle_keeps_one_lane_up_and_bursts_pay_for_their_minutes_alone():
@@ -92,16 +92,16 @@ def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
             )
         )
 
-    told = besides_runs(
+    summary = besides_runs(
         [RunCost("r1", "SUCCESS", 4.0, 14.0, 1.0)], [batch("r1", 3, 1), batch("r1", 2), batch("another", 9)]
     )
-    assert (told["objects"], told["batches"], told["commits"]) == (6, 2, 3)
-    assert told["usd"] == besides_spark(Besides(6, 2, 3, 3600.0))
+    assert (summary["objects"], summary["batches"], summary["commits"]) == (6, 2, 3)
+    assert summary["usd"] == besides_spark(Besides(6, 2, 3, 3600.0))
     given = Assumptions()
     transitions = (
         2 * given.look_transitions + 3 * given.sync_transitions + 2 / given.looks_a_service * given.service_transitions
     )
-    assert told["usd"]["step_functions"] == pytest.approx(transitions * prices.OTHER.state_transitions_million / 1e6)
+    assert summary["usd"]["step_functions"] == pytest.approx(transitions * prices.OTHER.state_transitions_million / 1e6)
 
 
 def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):

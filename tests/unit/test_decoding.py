@@ -237,7 +237,7 @@ def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.Monke
     }
     with pytest.raises(UnreadableObject):
         decode(container("null", (1, b"\x02\x00\x00\x02\x02\x00"), schema=without_type), ITEM, plan)
-    for trouble, told in (
+    for trouble, described in (
         (RecursionError("deep"), UnreadableObject),
         (IndexError(), UnreadableObject),
         (MemoryError(), MemoryError),
@@ -248,7 +248,7 @@ def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.Monke
             raise trouble
 
         monkeypatch.setattr("sluice_formats.decode.avro_records", fails)
-        with pytest.raises(told):  # the worker's own trouble passes, and its task runs again
+        with pytest.raises(described):  # the worker's own trouble passes, and its task runs again
             decode(body, ITEM, plan)
 
 
@@ -342,17 +342,17 @@ def test_text_and_counts_of_one_meaning_agree_within_a_batch() -> None:
         day=named("int", "io.debezium.time.Date"),
         t=named("long", "io.debezium.time.MicroTime"),
     )
-    told = flattened(
+    described = flattened(
         id="int",
         at=named("string", "io.debezium.time.ZonedTimestamp"),
         day=named("string", "io.debezium.time.IsoDate"),
         t=named("string", "io.debezium.time.IsoTime"),
     )
     (row,) = decoded(
-        told, [change("c", 1, id=1, at="1970-01-02T01:00:00.5+01:00", day="1969-12-31Z", t="10:00:00Z")], counted
+        described, [change("c", 1, id=1, at="1970-01-02T01:00:00.5+01:00", day="1969-12-31Z", t="10:00:00Z")], counted
     )
     assert (row["at"], row["day"], row["t"]) == ("1970-01-02T01:00:00.5+01:00", -1, "10:00:00Z")
-    (row,) = decoded(counted, [change("c", 1, id=1, at=5, day=7, t=-1)], told)
+    (row,) = decoded(counted, [change("c", 1, id=1, at=5, day=7, t=-1)], described)
     assert (row["at"], row["day"], row["t"]) == ("1970-01-01T00:00:00.000005Z", 7, "-00:00:00.000001")
 
 
@@ -426,8 +426,8 @@ def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either
 def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
     """The records of Debezium's StructuredDate.java and its siblings."""
 
-    def parts(name: str, **told: str) -> Any:
-        fields = [{"name": part, "type": ["null", kind]} for part, kind in told.items()]
+    def parts(name: str, **described: str) -> Any:
+        fields = [{"name": part, "type": ["null", kind]} for part, kind in described.items()]
         return ["null", {"type": "record", "name": name, "connect.name": f"io.debezium.time.{name}", "fields": fields}]
 
     day, clock, special = (
@@ -445,8 +445,14 @@ def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
     )
     at = {"year": 2026, "month": 2, "day": 3, "hour": 4, "minute": 5, "second": 6, "nanos": 7_000}
     whole = {
-        name: {part: at[part] for part in at if part in told}
-        for name, told in (("d", day), ("ts", {**day, **clock}), ("tz", {**day, **clock}), ("t", clock), ("z", clock))
+        name: {part: at[part] for part in at if part in described}
+        for name, described in (
+            ("d", day),
+            ("ts", {**day, **clock}),
+            ("tz", {**day, **clock}),
+            ("t", clock),
+            ("z", clock),
+        )
     }
     rows = decoded(
         schema,

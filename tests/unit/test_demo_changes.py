@@ -40,8 +40,8 @@ def test_a_made_change_is_later_than_every_bundled_one_and_has_the_newest_schema
 def test_the_cost_of_a_run_is_at_least_a_minute_of_its_smallest_size():
     manifest = Manifest("b-1", "main", "run-1", 1, "v", {"a.b": TablePart({}), "a.c": TablePart({})})
     batches = [PastBatch(manifest, {"a.b": Outcome("b-1", "a.b", COMMITTED, 1, counts={"read": 1200})})]
-    told = cost_line(batches, [30.4])
-    assert told.startswith(
+    summary = cost_line(batches, [30.4])
+    assert summary.startswith(
         "Cost: 1 batch, 2 tables, 1,200 changes, 1 run of 30 s so far. EMR Serverless would bill 0.067 vCPU hours, "
     )
     whole = spark_usd("x86_64", vcpu_hours=4 * 2, memory_gb_hours=14 * 2)

@@ -40,7 +40,7 @@ FLOORS = {
         "ledger services catalog onboarding", "admission",
     ),
     "sluice_aws": (
-        "errors clock settings", "telemetry clients", "s3", "ledger stack", "catalog announce", "lanes", "admission services",
+        "errors clock", "settings", "telemetry clients", "s3", "ledger stack", "catalog announce", "lanes", "admission services",
     ),
     "sluice_spark": ("errors ports log", "engine", "hudi", "merge", "services", "run", "trial"),
 }  # fmt: skip

@@ -21,7 +21,7 @@ def committed(*names):
     return Committed.of(Timeline.of(names))
 
 
-def told(slices):
+def describe(slices):
     return [
         (item.file_id, item.base and item.base.instant, [(log.instant, log.version) for log in item.logs])
         for item in slices
@@ -44,25 +44,27 @@ def test_only_base_and_log_files_hold_rows():
 def test_a_moment_sees_the_newest_base_file_until_then():
     files = [base(1), base(3), base(5), base(2, OTHER)]
     seen = committed(*(f"{at(number)}.commit" for number in (1, 2, 3, 5)))
-    assert told(slices_as_of(files, at(4), committed=seen)) == [(GROUP, at(3), []), (OTHER, at(2), [])]
-    assert told(slices_as_of(files, at(1), committed=seen)) == [(GROUP, at(1), [])]
-    assert told(slices_as_of(files, at(0), committed=seen)) == []
+    assert describe(slices_as_of(files, at(4), committed=seen)) == [(GROUP, at(3), []), (OTHER, at(2), [])]
+    assert describe(slices_as_of(files, at(1), committed=seen)) == [(GROUP, at(1), [])]
+    assert describe(slices_as_of(files, at(0), committed=seen)) == []
 
 
 def test_what_is_not_completed_is_not_seen_and_what_was_archived_is():
     files = [base(1), base(3), base(5)]
     pending = committed(f"{at(3)}.commit", f"{at(5)}.commit.requested", f"{at(5)}.inflight")
-    assert told(slices_as_of(files, at(9), committed=pending)) == [(GROUP, at(3), [])]
-    assert told(slices_as_of(files, at(2), committed=pending)) == [(GROUP, at(1), [])]
+    assert describe(slices_as_of(files, at(9), committed=pending)) == [(GROUP, at(3), [])]
+    assert describe(slices_as_of(files, at(2), committed=pending)) == [(GROUP, at(1), [])]
     failed_first = committed(f"{at(1)}.commit.requested", f"{at(1)}.inflight", f"{at(3)}.commit")
-    assert told(slices_as_of(files, at(2), committed=failed_first)) == []
+    assert describe(slices_as_of(files, at(2), committed=failed_first)) == []
 
 
 def test_logs_belong_to_the_base_file_that_counts_in_the_order_they_were_written():
     files = [base(1), log(1, 10), log(1, 2), log(1, 1), base(4), log(4, 1)]
     seen = committed(f"{at(1)}.deltacommit", f"{at(2)}.deltacommit", f"{at(4)}.commit", f"{at(5)}.deltacommit")
-    assert told(slices_as_of(files, at(3), committed=seen)) == [(GROUP, at(1), [(at(1), 1), (at(1), 2), (at(1), 10)])]
-    assert told(slices_as_of(files, at(5), committed=seen)) == [(GROUP, at(4), [(at(4), 1)])]
+    assert describe(slices_as_of(files, at(3), committed=seen)) == [
+        (GROUP, at(1), [(at(1), 1), (at(1), 2), (at(1), 10)])
+    ]
+    assert describe(slices_as_of(files, at(5), committed=seen)) == [(GROUP, at(4), [(at(4), 1)])]
 
 
 def test_logs_named_after_a_compaction_that_is_planned_belong_to_the_base_file_before():
@@ -70,17 +72,17 @@ def test_logs_named_after_a_compaction_that_is_planned_belong_to_the_base_file_b
     seen = committed(
         f"{at(1)}.deltacommit", f"{at(2)}.deltacommit", f"{at(4)}.compaction.requested", f"{at(5)}.deltacommit"
     )
-    assert told(slices_as_of(files, at(5), committed=seen)) == [(GROUP, at(1), [(at(1), 1), (at(4), 1)])]
+    assert describe(slices_as_of(files, at(5), committed=seen)) == [(GROUP, at(1), [(at(1), 1), (at(4), 1)])]
     running = [*files, base(4)]  # written, and not committed
-    assert told(slices_as_of(running, at(5), committed=seen)) == [(GROUP, at(1), [(at(1), 1), (at(4), 1)])]
+    assert describe(slices_as_of(running, at(5), committed=seen)) == [(GROUP, at(1), [(at(1), 1), (at(4), 1)])]
 
 
 def test_a_replaced_file_group_is_seen_until_it_was_replaced():
     files = [base(1), base(3, OTHER)]
     seen = committed(f"{at(1)}.commit", f"{at(3)}.replacecommit")
     replaced = [Replaced(at(3), "p=a", GROUP)]
-    assert told(slices_as_of(files, at(2), committed=seen, replaced=replaced)) == [(GROUP, at(1), [])]
-    assert told(slices_as_of(files, at(3), committed=seen, replaced=replaced)) == [(OTHER, at(3), [])]
+    assert describe(slices_as_of(files, at(2), committed=seen, replaced=replaced)) == [(GROUP, at(1), [])]
+    assert describe(slices_as_of(files, at(3), committed=seen, replaced=replaced)) == [(OTHER, at(3), [])]
 
 
 def test_one_file_id_in_two_partitions_is_two_file_groups():

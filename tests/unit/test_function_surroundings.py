@@ -118,12 +118,12 @@ def test_a_log_line_is_an_event_with_fields_and_a_metric_an_emf_document(capsys,
         "reason" in event,
     ) == ("object_parked", "a", "n", "r-1", "probe", False)
     assert [line["Things"] for line in lines if "Things" in line] == [[2.0]]
-    told = {
+    summary = {
         tuple(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]): line["Seconds"]
         for line in lines
         if "Seconds" in line
     }
-    assert told == {("service",): [1.5], ("lane", "service"): [1.5]}  # for alarms, and for who looks closer
+    assert summary == {("service",): [1.5], ("lane", "service"): [1.5]}  # for alarms, and for who looks closer
     telemetry_of.cache_clear()
 
 

@@ -112,11 +112,11 @@ def test_a_test_that_is_gone_is_found() -> None:
 
 
 def test_every_rule_that_the_code_names_is_told() -> None:
-    told = set(sections(GUARANTEES.read_text(encoding="utf-8")))
+    summary = set(sections(GUARANTEES.read_text(encoding="utf-8")))
     sources = [path for part in ("functions", "spark") for path in sorted((ROOT / part).rglob("*.py"))]
     named = {
         f"Rule {number}"
         for path in sources
         for number in re.findall(r"\brule (\d+)\b", path.read_text(encoding="utf-8"))
     }
-    assert named and named <= told
+    assert named and named <= summary

@@ -84,15 +84,15 @@ def test_the_run_id_is_token_name_and_tag():
 
 
 def test_the_whole_run_fits_a_new_accounts_sixteen_vcpus():
-    told = settings(request())
-    driver, executor = int(told["spark.driver.cores"]), int(told["spark.executor.cores"])
+    summary = settings(request())
+    driver, executor = int(summary["spark.driver.cores"]), int(summary["spark.executor.cores"])
     assert (
         driver,
         executor,
-        told["spark.dynamicAllocation.maxExecutors"],
-        told["spark.dynamicAllocation.minExecutors"],
+        summary["spark.dynamicAllocation.maxExecutors"],
+        summary["spark.dynamicAllocation.minExecutors"],
     ) == (2, 2, "5", "1")
-    assert driver + executor * int(told["spark.dynamicAllocation.maxExecutors"]) <= 16
+    assert driver + executor * int(summary["spark.dynamicAllocation.maxExecutors"]) <= 16
 
 
 @pytest.mark.parametrize("linger_s", [0, 60, 600])
@@ -113,20 +113,26 @@ def test_emr_never_repeats_an_attempt():
 
 def test_code_and_environment_come_from_the_release():
     body = request()
-    told = settings(body)
+    summary = settings(body)
     assert body["jobDriver"]["sparkSubmit"]["entryPoint"] == "s3://artifacts/releases/abc123/ingest.py"
-    assert told["spark.submit.pyFiles"] == "s3://artifacts/releases/abc123/sluice.zip"
-    assert told["spark.archives"] == "s3://artifacts/releases/abc123/environment-x86_64.tar.gz#environment"
-    assert told["spark.emr-serverless.driverEnv.PYTHONPATH"] == told["spark.executorEnv.PYTHONPATH"] == "./environment"
+    assert summary["spark.submit.pyFiles"] == "s3://artifacts/releases/abc123/sluice.zip"
+    assert summary["spark.archives"] == "s3://artifacts/releases/abc123/environment-x86_64.tar.gz#environment"
+    assert (
+        summary["spark.emr-serverless.driverEnv.PYTHONPATH"]
+        == summary["spark.executorEnv.PYTHONPATH"]
+        == "./environment"
+    )
     assert settings(request(environment=replace(ENVIRONMENT, architecture="ARM64")))["spark.archives"].endswith(
         "environment-arm64.tar.gz#environment"
     )
 
 
 def test_the_clock_of_every_process_is_utc():
-    told = settings(request())
-    assert told["spark.sql.session.timeZone"] == "UTC"
-    assert told["spark.driver.extraJavaOptions"] == told["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC"
+    summary = settings(request())
+    assert summary["spark.sql.session.timeZone"] == "UTC"
+    assert (
+        summary["spark.driver.extraJavaOptions"] == summary["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC"
+    )
 
 
 def test_serverless_storage_stays_off():

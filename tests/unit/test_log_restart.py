@@ -18,7 +18,7 @@ CONFIG = TableConfig("db.t", "db", "t", "src.public.t", ("id",))
 
 
 def pg(
-    first: int, lsn: int, at: int | None, *, last: int | None = None, partition: int | None = 0, **told: Any
+    first: int, lsn: int, at: int | None, *, last: int | None = None, partition: int | None = 0, **described: Any
 ) -> SeenObject:
     """An object of ten changes whose highest LSN is `lsn`, the newest made at `at`."""
     last = first + 9 if last is None else last
@@ -31,11 +31,11 @@ def pg(
         POSTGRES,
         encode(0, POSTGRES, (lsn,), last),
         at,
-        **told,
+        **described,
     )
 
 
-def mysql(first: int, file: str, at: int, **told: Any) -> SeenObject:
+def mysql(first: int, file: str, at: int, **described: Any) -> SeenObject:
     return SeenObject(
         f"o{first}",
         "k",
@@ -45,7 +45,7 @@ def mysql(first: int, file: str, at: int, **told: Any) -> SeenObject:
         MYSQL,
         encode(0, MYSQL, (file, 4, 0), first + 9),
         at,
-        **{"logs": (file.rpartition(".")[0],), **told},
+        **{"logs": (file.rpartition(".")[0],), **described},
     )
 
 
@@ -164,8 +164,8 @@ def test_binlogs_fall_by_their_number_and_change_by_their_name_and_server(second
     marks = judge({}, [mysql(0, "mysql-bin.000125", 100, servers=("1",))], generation=0).marks
     reasons = list(judge(marks, [second], generation=0).parked.values())
     assert (why is None) == (not reasons)
-    told = ("raise this table's `generation`", "sluice config push", "sluice quarantine discard")
-    assert all(why in reason and all(step in reason for step in told) for reason in reasons if why)
+    described = ("raise this table's `generation`", "sluice config push", "sluice quarantine discard")
+    assert all(why in reason and all(step in reason for step in described) for reason in reasons if why)
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_a_position_that_is_a_kafka_offset_alone_is_told_from_every_other() -> N
         ("oracle", (None, 5, None, None)),
         ("mongodb", (5, 1)),
     ]
-    others_told = [encode(3, kind, parts, 7) for kind, parts in others] + [
+    others_described = [encode(3, kind, parts, 7) for kind, parts in others] + [
         encode_watermark(3, plain_column("n", "long", False, "long"), 9, 7)
     ]
-    assert not any(map(is_by_offset_alone, others_told))
+    assert not any(map(is_by_offset_alone, others_described))

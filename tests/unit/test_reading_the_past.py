@@ -316,8 +316,8 @@ def test_columns_are_chosen_and_unknown_or_hidden_ones_are_named(silver):
 def test_a_difference_names_the_columns_and_knows_a_moved_row_for_the_same(silver):
     first, last = (open_table(silver, "moma.works", span=Span(as_of=moment)) for moment in (LOADED, NOTED))
     with differences(first, last) as found:
-        told = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else None) for item in found}
-    assert told == {
+        described = {item.key[0]: (item.kind, item.columns if item.kind == "changed" else None) for item in found}
+    assert described == {
         1: ("changed", ("nationality", "name")),
         2: ("removed", None),
         6: ("changed", ("name", "note")),
@@ -330,14 +330,14 @@ def test_a_difference_names_the_columns_and_knows_a_moved_row_for_the_same(silve
 def test_read_writes_json_csv_and_parquet_in_which_null_and_empty_text_differ(on_silver, capsys, tmp_path):
     assert run(["read", "moma.artists", "--as-of", ARTISTS_MOVED, "-c", "id", "-c", "nationality", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    told = {line["id"]: line["nationality"] for line in lines}
-    assert (told[3], told[4], told[5]) == (None, "", "Côte/d Ivoire=x")
+    described = {line["id"]: line["nationality"] for line in lines}
+    assert (described[3], described[4], described[5]) == (None, "", "Côte/d Ivoire=x")
     assert run(["read", "moma.artists", "-c", "id", "-c", "nationality", "--csv"]) == 0
     text = capsys.readouterr().out
     assert "3,\n" in text and '4,""\n' in text and sorted(csv.reader(io.StringIO(text)))[-1] == ["id", "nationality"]
     file = tmp_path / "artists.parquet"
     assert run(["read", "moma.artists", "--parquet", str(file)]) == 0
-    assert {row["id"]: row["nationality"] for row in pq.read_table(file).to_pylist()} == told
+    assert {row["id"]: row["nationality"] for row in pq.read_table(file).to_pylist()} == described
     assert list(tmp_path.iterdir()) == [file]
     assert run(["read", "moma.artists", "--parquet", str(tmp_path / "nowhere" / "x.parquet")]) == 1
     assert "can't be written" in capsys.readouterr().err
@@ -353,8 +353,8 @@ def test_a_query_sees_every_table_as_of_the_moment(on_silver, capsys):
 
 def test_diff_is_told_as_json_and_as_lines(on_silver, capsys):
     assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--json"]) == 0
-    told = capsys.readouterr()
-    lines = {line["key"]["id"]: line for line in map(json.loads, told.out.splitlines())}
+    described = capsys.readouterr()
+    lines = {line["key"]["id"]: line for line in map(json.loads, described.out.splitlines())}
     assert lines[1] == {
         "difference": "changed",
         "key": {"id": 1},
@@ -363,7 +363,7 @@ def test_diff_is_told_as_json_and_as_lines(on_silver, capsys):
         "after": {"nationality": "German", "name": "one moved"},
     }
     assert lines[2]["after"] is None and lines[2]["before"]["name"] == "two"
-    assert told.err.splitlines()[-1] == "0 added, 2 changed, 1 removed"
+    assert described.err.splitlines()[-1] == "0 added, 2 changed, 1 removed"
     assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--csv"]) == 0
     assert "changed,1,name,one,one moved" in capsys.readouterr().out
 
@@ -371,11 +371,11 @@ def test_diff_is_told_as_json_and_as_lines(on_silver, capsys):
 def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, capsys, monkeypatch):
     monkeypatch.setattr(catalog_commands, "last_syncs", lambda target, table: {f"{table}_all_rt": NOTED})
 
-    def told(*arguments):
+    def describe(*arguments):
         assert run(["table", *arguments, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
-    about = told("show", "moma.works")
+    about = describe("show", "moma.works")
     assert (
         about["type"],
         about["record_key"],
@@ -387,15 +387,15 @@ def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, ca
         "columns"
     ]
     assert about["catalog"] == {"moma.works_all_rt": NOTED}
-    commits = told("commits", "moma.works", "--limit", "2")
+    commits = describe("commits", "moma.works", "--limit", "2")
     assert [(row["instant"], row["operation"], row["inserted"], row["updated"], row["deleted"]) for row in commits] == [
         (NOTED, "upsert", 1, 1, 0),
         (MOVED, "upsert", 2, 1, 2),
     ]
-    assert told("commits", "moma.works", "--all")[2]["rows_written"] == 6
-    (german,) = (row for row in told("files", "moma.works", "--partition", "nationality=German"))
+    assert describe("commits", "moma.works", "--all")[2]["rows_written"] == 6
+    (german,) = (row for row in describe("files", "moma.works", "--partition", "nationality=German"))
     assert (german["instant"], german["logs"], german["small"]) == (MOVED, 1, True) and german["log_bytes"] > 1000
-    stats = told("stats", "moma.works")
+    stats = describe("stats", "moma.works")
     assert (
         stats["partitions"],
         stats["base"]["files"],
@@ -404,7 +404,7 @@ def test_a_table_is_shown_with_its_columns_commits_files_and_costs(on_silver, ca
         stats["commits"],
     ) == (4, 5, 2, 2, 3)
     assert (
-        stats["bytes_written"] == sum(row["bytes_written"] for row in told("commits", "moma.works", "--all"))
+        stats["bytes_written"] == sum(row["bytes_written"] for row in describe("commits", "moma.works", "--all"))
         and stats["write_amplification"] >= 1
     )
     for verb in ("show", "commits", "files", "stats"):

@@ -3,7 +3,7 @@
 import pytest
 
 from sluice_cli.trace.row_changes import FoundChange
-from sluice_cli.trace.row_search import MergedBatch, biography, told
+from sluice_cli.trace.row_search import MergedBatch, biography, describe
 
 
 def change(position, op="u", unchanged=(), deleted=False, **values):
@@ -77,4 +77,6 @@ def test_an_ignored_deletion_keeps_the_values():
 @pytest.mark.parametrize("value", [None, "", "NULL", "qu\"o'te", "東京/=+&", "\x00\x1b"])
 def test_any_value_survives(value):
     (chapter,) = biography([batch("b1", 1, change("1", "c", a=value))], columns=["a"])
-    assert told(chapter)["row"]["values"] == {"a": value} and told(chapter)["changes"][0]["values"] == {"a": value}
+    assert describe(chapter)["row"]["values"] == {"a": value} and describe(chapter)["changes"][0]["values"] == {
+        "a": value
+    }

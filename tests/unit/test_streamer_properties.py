@@ -147,7 +147,7 @@ def test_every_option_is_taken_or_left_out_with_its_reason(name):
     found = rule_of(name)
     left = {item.option for item in found.left_out}
     taken = set(parse_properties(PUBLISHED[name])) - left
-    told = (
+    summary = (
         "recordkey.field",
         "partitionpath.field",
         "hive_sync.database",
@@ -158,7 +158,7 @@ def test_every_option_is_taken_or_left_out_with_its_reason(name):
         "registry.url",
         "small.file.limit",
     )
-    assert all(option.endswith(told) for option in taken), taken
+    assert all(option.endswith(summary) for option in taken), taken
     assert all(item.why for item in found.left_out)
 
 

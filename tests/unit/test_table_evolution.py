@@ -70,9 +70,9 @@ def test_a_verdict_names_the_column_the_old_and_the_new_type_and_what_to_do(stor
     with pytest.raises(Incompatible) as found:
         widen("c", stored, written)
     assert found.value.facts["column"] == "c"
-    told = str(found.value)
-    assert "Column c" in told and "Change it back" in told and "retry" in told
-    assert all(part in told for part in found.value.facts["types"])
+    described = str(found.value)
+    assert "Column c" in described and "Change it back" in described and "retry" in described
+    assert all(part in described for part in found.value.facts["types"])
 
 
 def test_decimals_that_no_decimal_holds_say_how_many_digits_they_need():
@@ -128,7 +128,7 @@ def test_a_renamed_column_is_one_added_and_one_dropped():
 
 
 @pytest.mark.parametrize(
-    "stored, columns, told",
+    "stored, columns, described",
     [
         ({"id": "int"}, {"n": "int"}, "record key id is not a column"),
         ({"id": "int"}, {"id": "string"}, "Column id is string"),
@@ -137,8 +137,8 @@ def test_a_renamed_column_is_one_added_and_one_dropped():
         ({"id": "int", "a": "int"}, {"id": "int", "A": "int"}, "differ in case only"),
     ],
 )
-def test_what_a_table_cannot_take_is_refused_with_a_way_out(stored, columns, told):
-    with pytest.raises(Incompatible, match=told) as found:
+def test_what_a_table_cannot_take_is_refused_with_a_way_out(stored, columns, described):
+    with pytest.raises(Incompatible, match=described) as found:
         verdict(stored, **columns)
     assert "table of another name" in str(found.value) or "table with a key" in str(found.value)
     (change,) = refused(found.value).changes

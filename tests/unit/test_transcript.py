@@ -24,11 +24,11 @@ local stack sluice at http://127.0.0.1:1
 def test_a_run_is_shortened_and_stands_where_the_last_one_stood():
     before = README.read_text(encoding="utf-8")
     after = with_transcript(before, LOG)
-    told = after[after.index("```text\n") : after.index("<!-- end of transcript")].splitlines()
-    assert told[1:6] == ["== Seven tables land", "", "$ sluice put x", "37 objects  1 KiB", ""]
-    assert told[6] == "  won  update  …/a.b+0+0000000007.avro offset 7  position …712497"
-    assert len(told[7]) == WIDTH and told[8:] == ["```"]
-    assert after.replace("\n".join(told), "") == before.replace(
+    summary = after[after.index("```text\n") : after.index("<!-- end of transcript")].splitlines()
+    assert summary[1:6] == ["== Seven tables land", "", "$ sluice put x", "37 objects  1 KiB", ""]
+    assert summary[6] == "  won  update  …/a.b+0+0000000007.avro offset 7  position …712497"
+    assert len(summary[7]) == WIDTH and summary[8:] == ["```"]
+    assert after.replace("\n".join(summary), "") == before.replace(
         before[before.index("```text\n") : before.index("\n<!-- end of transcript")], ""
     )
 

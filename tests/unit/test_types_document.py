@@ -26,13 +26,17 @@ NUMBER = [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}]
 SHAPE = [{"name": "wkb", "type": "bytes"}, {"name": "srid", "type": ["null", "int"]}]
 
 
-def avro(told):
+def avro(described):
     """The Avro type that "comes as" tells."""
-    nested = re.match(r"(array|map)( \S+)? of ", told)
+    nested = re.match(r"(array|map)( \S+)? of ", described)
     if nested:
         name = {"connect.name": nested[2].strip()} if nested[2] else {}
-        return {"type": nested[1], **name, "items" if nested[1] == "array" else "values": avro(told[nested.end() :])}
-    base, _, name = told.partition(" ")
+        return {
+            "type": nested[1],
+            **name,
+            "items" if nested[1] == "array" else "values": avro(described[nested.end() :]),
+        }
+    base, _, name = described.partition(" ")
     decimal = re.fullmatch(r"decimal\((\w+),(-?\d+)\)", name)
     kind = {"type": base}
     if base in ("fixed", "enum"):
@@ -66,16 +70,16 @@ def hudi(spark):
     return f"fixed {spark}" if spark.startswith("decimal") else HUDI[spark]
 
 
-def column(told):
+def column(described):
     return read_writer_schema(
-        {"type": "record", "name": "V", "fields": [{"name": "c", "type": avro(told)}]}
+        {"type": "record", "name": "V", "fields": [{"name": "c", "type": avro(described)}]}
     ).row.columns[0]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0][:60] for row in ROWS])
 def test_a_source_type_becomes_what_the_document_says(row):
     _, comes, spark, stored, glue, raw, _ = row
-    columns = [column(told) for told in re.findall(r"`([^`]+)`", comes)]
+    columns = [column(described) for described in re.findall(r"`([^`]+)`", comes)]
     types = list(dict.fromkeys(each.spark_type for each in columns))
     assert " ".join(types) == spark == glue
     assert " ".join(hudi(each) for each in types) == stored
@@ -84,11 +88,11 @@ def test_a_source_type_becomes_what_the_document_says(row):
 
 
 def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
-    told = {item for row in ROWS for item in re.findall(r"`([^`]+)`", row[1])}
+    described = {item for row in ROWS for item in re.findall(r"`([^`]+)`", row[1])}
     with_meaning = {f"{base} {name}" for table in (kinds._NAMED, kinds._LOGICAL) for base, name in table}
-    assert with_meaning - told == set()
-    assert {column(item).kind for item in told} | {
-        column(item).element.kind for item in told if column(item).element
+    assert with_meaning - described == set()
+    assert {column(item).kind for item in described} | {
+        column(item).element.kind for item in described if column(item).element
     } >= set(kinds.SPARK_TYPES)
 
 

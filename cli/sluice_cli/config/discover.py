@@ -112,7 +112,7 @@ def discover(
     if as_json:
         print_json(
             {
-                "proposals": [told(proposal) for proposal in proposals],
+                "proposals": [describe(proposal) for proposal in proposals],
                 "ruled": ruled,
                 "written": written is not None,
                 "file": str(file),
@@ -272,7 +272,7 @@ def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
     return f"{counted(count, 'rule')} added to {file}, lines {first} to {last}. Look at them, then `{shlex.join(['sluice', 'config', 'push', str(file)])}`"
 
 
-def told(proposal: Proposal) -> dict[str, Any]:
+def describe(proposal: Proposal) -> dict[str, Any]:
     """A proposal as plain JSON values."""
     found = asdict(proposal)
     for name in ("table", "record_key", "partition_by"):

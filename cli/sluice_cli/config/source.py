@@ -302,7 +302,7 @@ class YamlLines:
 
     def has_mistake(self, path: Path) -> bool:
         """Whether something about this very place was told already."""
-        return any(mistake.where == _told(path) for mistake in self.mistakes)
+        return any(mistake.where == _describe(path) for mistake in self.mistakes)
 
     @classmethod
     def of(cls, text: str) -> YamlLines:
@@ -326,7 +326,7 @@ class YamlLines:
         tree = cls(value, {})
         for path, line, twice in nodes:
             if twice:
-                tree.mistakes.append(Mistake(line, _told(path), "is there twice"))
+                tree.mistakes.append(Mistake(line, _describe(path), "is there twice"))
             tree._lines.setdefault(path, line)
         return tree
 
@@ -335,7 +335,7 @@ class YamlLines:
         near = path
         while near and near not in self._lines:
             near = near[:-1]
-        self.mistakes.append(Mistake(self._lines.get(near, 1), _told(path), message))
+        self.mistakes.append(Mistake(self._lines.get(near, 1), _describe(path), message))
 
 
 def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]]:
@@ -362,5 +362,5 @@ def _walk(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int, bool]
             )
 
 
-def _told(path: Path) -> str:
+def _describe(path: Path) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")

@@ -16,7 +16,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.stack import Target
-from sluice_cli.ingest.set_aside import SHORT_ID, Choice, Decided, Quarantine, codes, kind, told, told_decision
+from sluice_cli.ingest.set_aside import SHORT_ID, Choice, Decided, Quarantine, codes, kind, describe, describe_decision
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -92,7 +92,7 @@ def list_entries(
     shown = list(islice(found, limit))
     more = next(found, None) is not None
     if as_json:
-        print_json({"entries": [told(record) for record in shown], "more": more})
+        print_json({"entries": [describe(record) for record in shown], "more": more})
         return
     now = epoch_ms()
     print_table(
@@ -135,9 +135,9 @@ def show(
         kept = [vars(row) for row in quarantine.rows(record)[:rows]]
         document.append(
             {
-                **told(record),
+                **describe(record),
                 "rows_shown": kept,
-                "decisions": [told_decision(item) for item in ledger.decisions_about(record.id)],
+                "decisions": [describe_decision(item) for item in ledger.decisions_about(record.id)],
             }
         )
     if as_json:
@@ -254,7 +254,7 @@ def _list_decided(ledger: Any, choice: Choice, limit: int, as_json: bool) -> Non
     shown = list(islice(found, limit))
     more = next(found, None) is not None
     if as_json:
-        print_json({"decisions": [told_decision(item) for item in shown], "more": more})
+        print_json({"decisions": [describe_decision(item) for item in shown], "more": more})
         return
     now = epoch_ms()
     print_table(
@@ -286,8 +286,8 @@ def _print(decided: list[Decided], verb: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                verb: [told(item.record) for item in done],
-                "left": [{**told(item.record), "because": item.reason} for item in left],
+                verb: [describe(item.record) for item in done],
+                "left": [{**describe(item.record), "because": item.reason} for item in left],
             }
         )
     else:

@@ -222,7 +222,7 @@ def kind(record: ObjectRecord) -> str:
     return ROWS if record.quarantined_rows else PARKED if record.state == PARKED else OBJECT
 
 
-def told(record: ObjectRecord) -> dict[str, Any]:
+def describe(record: ObjectRecord) -> dict[str, Any]:
     """An entry as plain JSON values. Times are epoch ms."""
     listed_at = int(record.listed_at) if record.listed_at else None
     return {
@@ -245,7 +245,7 @@ def told(record: ObjectRecord) -> dict[str, Any]:
     }
 
 
-def told_decision(decision: Decision) -> dict[str, Any]:
+def describe_decision(decision: Decision) -> dict[str, Any]:
     """An entry of the audit trail as plain JSON values."""
     found = asdict(decision)
     identity = found.pop("id")

@@ -106,13 +106,13 @@ def survey(listed: Iterable[ObjectId], records: Mapping[ObjectId, ObjectRecord],
     )
 
 
-def told_counts(counts: Mapping[str, int]) -> str:
+def describe_counts(counts: Mapping[str, int]) -> str:
     """`30 committed, 5 claimed, 2 pending`; what there is none of is left out."""
     names = [*_ORDER, *sorted(set(counts) - set(_ORDER))]
     return ", ".join(f"{counts[name]:,} {name}" for name in names if counts.get(name)) or "no objects"
 
 
-def told_lane(lane: LaneState, now: int) -> str:
+def describe_lane(lane: LaneState, now: int) -> str:
     """What a lane is doing, in a few words. `now` is epoch ms."""
     if lane.state == STARTING:
         since = f" ({human_age(now - lane.start_requested_at)})" if lane.start_requested_at else ""
@@ -134,12 +134,12 @@ def told_lane(lane: LaneState, now: int) -> str:
     return "idle"
 
 
-def told_tables(
+def describe_tables(
     found: Survey, states: Iterable[TableState], configuration: Configuration | None, now: int
 ) -> tuple[str, ...]:
     """Why tables whose objects are pending aren't claimed yet, in a few words each: freshness or back-off. `now` is epoch ms."""
     pending = {item.table for item in found.waiting if item.state == PENDING}
-    told = []
+    summary = []
     for state in sorted((state for state in states if state.table in pending), key=lambda state: state.table):
         topic = (state.pinned or {}).get("topic")
         config = configuration.table_for_topic(topic) if configuration and topic else None
@@ -152,15 +152,15 @@ def told_tables(
                 if at == state.backoff_until
                 else f"{state.table} is committed every {human_age(config.freshness_s * 1000)} at most (freshness)"
             )
-            told.append(f"{why}: next in {human_age(at - now + 999)}")
-    return tuple(told)
+            summary.append(f"{why}: next in {human_age(at - now + 999)}")
+    return tuple(summary)
 
 
 def progress_line(found: Survey, now: int, seconds: float, tables: Sequence[str] = ()) -> str:
     """One line that says how far things are; `tables` are what `told_tables` says."""
     parts = [
-        told_counts(found.counts),
-        *(f"{lane.lane}: {told_lane(lane, now)}" for lane in found.lanes),
+        describe_counts(found.counts),
+        *(f"{lane.lane}: {describe_lane(lane, now)}" for lane in found.lanes),
         *tables[:TABLES_TOLD],
     ]
     if len(tables) > TABLES_TOLD:

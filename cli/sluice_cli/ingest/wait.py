@@ -26,8 +26,8 @@ from sluice_cli.ingest.survey import (
     progress_line,
     standing_tables,
     survey,
-    told_counts,
-    told_tables,
+    describe_counts,
+    describe_tables,
 )
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
 
@@ -174,7 +174,7 @@ class Waiter:
                 return Outcome(found, seconds, standing)
             # Where nothing is on its way, something holds it: that is looked up then only.
             held = (
-                told_tables(found, self._ledger.tables(), self._configuration(), self._now())
+                describe_tables(found, self._ledger.tables(), self._configuration(), self._now())
                 if all(item.state == PENDING for item in found.waiting)
                 else ()
             )
@@ -228,7 +228,7 @@ def _print(outcome: Outcome, timeout_s: float) -> None:
         if len(found.waiting) > KEYS_SHOWN:
             print(f"...\t{len(found.waiting) - KEYS_SHOWN:,} more (--json lists all)")
     rows = f", {counted(found.quarantined_rows, 'row')} quarantined" if found.with_rows else ""
-    print(f"{told_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
+    print(f"{describe_counts(found.counts)}{rows} after {outcome.seconds:.1f} s")
     sys.stdout.flush()
     if any(record.topic and record.code is None for record in found.parked):
         say("No table takes the topic of some: `sluice config discover` proposes rules for all that are parked so")
@@ -263,11 +263,11 @@ def _document(outcome: Outcome, strict: bool) -> dict[str, Any]:
             }
             for item in found.waiting
         ],
-        "parked": [_told(record) for record in found.parked],
-        "quarantined": [_told(record) for record in found.quarantined],
+        "parked": [_describe(record) for record in found.parked],
+        "quarantined": [_describe(record) for record in found.quarantined],
         "quarantined_rows": found.quarantined_rows,
         "with_quarantined_rows": [
-            {**_told(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)}
+            {**_describe(record), "rows": record.quarantined_rows, "rows_by_code": dict(record.row_codes)}
             for record in found.with_rows
         ],
         "halted": [{"lane": lane.lane, "failures": lane.failures, "reason": lane.reason} for lane in found.halted],
@@ -280,7 +280,7 @@ def _by_code(record: ObjectRecord) -> str:
     return ", ".join(f"{rows:,} {code}" for code, rows in sorted(record.row_codes.items()))
 
 
-def _told(record: ObjectRecord) -> dict[str, Any]:
+def _describe(record: ObjectRecord) -> dict[str, Any]:
     return {
         "key": record.id.key,
         "version": record.id.version,

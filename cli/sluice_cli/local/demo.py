@@ -254,7 +254,7 @@ def cost_line(batches: Sequence[PastBatch], runs_s: Sequence[float]) -> str:
 @contextmanager
 def _at(folder: Path, home: Home) -> Iterator[None]:
     """Verbs work in this folder and on this stack."""
-    before, told = Path.cwd(), {name: os.environ.get(name) for name in ("SLUICE_HOME", "SLUICE_STACK")}
+    before, summary = Path.cwd(), {name: os.environ.get(name) for name in ("SLUICE_HOME", "SLUICE_STACK")}
     os.chdir(folder)
     os.environ["SLUICE_HOME"] = str(home.path)
     os.environ.pop("SLUICE_STACK", None)
@@ -262,7 +262,7 @@ def _at(folder: Path, home: Home) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
-        for name, value in told.items():
+        for name, value in summary.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value

@@ -95,8 +95,8 @@ def announces(found: Mapping[str, Any], *, queue: str | None, by_event_bus: bool
     """Whether a bucket announces what is put into it to a stack: to its queue (an ARN), or, of a stack that has the rule for it, by EventBridge."""
     if by_event_bus and "EventBridgeConfiguration" in found:
         return True
-    told = [one["Events"] for one in found.get("QueueConfigurations", ()) if one["QueueArn"] == queue]
-    return any(event.startswith("s3:ObjectCreated:") for events in told for event in events)
+    summary = [one["Events"] for one in found.get("QueueConfigurations", ()) if one["QueueArn"] == queue]
+    return any(event.startswith("s3:ObjectCreated:") for events in summary for event in events)
 
 
 def queue_arn(target: Any) -> str | None:

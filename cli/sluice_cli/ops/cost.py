@@ -95,7 +95,10 @@ def runs(
     )
     print_table(
         ("table", "GB", "USD", "USD/GB"),
-        [(name, f"{told['gb']:.6f}", _usd(told["usd"]), _usd(told["usd_per_gb"])) for name, told in tables.items()],
+        [
+            (name, f"{described['gb']:.6f}", _usd(described["usd"]), _usd(described["usd_per_gb"]))
+            for name, described in tables.items()
+        ],
         right=(1, 2, 3),
     )
     say(
@@ -146,13 +149,13 @@ def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
     """A row for each load."""
     rows = []
     for load in loads:
-        told = _figures(load)
+        described = _figures(load)
         rows.append(
             (
                 load.name,
-                *(f"{told[name]:.0f}" for name in ("sluice", "spark")),
-                f"{told['busy_hours_a_day']:.1f}",
-                *(f"{told[name]:.0f}" for name in ("streaming", "hourly_jobs")),
+                *(f"{described[name]:.0f}" for name in ("sluice", "spark")),
+                f"{described['busy_hours_a_day']:.1f}",
+                *(f"{described[name]:.0f}" for name in ("streaming", "hourly_jobs")),
             )
         )
     return rows
@@ -162,8 +165,8 @@ def besides_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
     """A row for each load, by the service that is paid, and one for what a stack costs in which nothing arrives, of seven tables."""
     rows = [(load.name, sluice_monthly(load).besides) for load in loads]
     return [
-        (name, *(f"{told[service]:.2f}" if service in told else "" for service in PAID))
-        for name, told in (*rows, ("nothing arrives", fixed_monthly(7)))
+        (name, *(f"{described[service]:.2f}" if service in described else "" for service in PAID))
+        for name, described in (*rows, ("nothing arrives", fixed_monthly(7)))
     ]
 
 

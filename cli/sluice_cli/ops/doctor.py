@@ -19,7 +19,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import Target
-from sluice_cli.ingest.survey import told_lane
+from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn
 from sluice_cli.ops.engine import EngineTrial, links_finding
 from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
@@ -184,23 +184,23 @@ def _application(target: Target) -> Iterator[Finding]:
         yield Finding("application", FAIL, "the stack has no output ApplicationId", "Deploy the template again")
         return
     found = target.client("emr-serverless").get_application(applicationId=application)["application"]
-    told = f"{found['applicationId']}: {found['releaseLabel']}, {found.get('architecture', 'X86_64')}, {found['state'].lower()}"
+    summary = f"{found['applicationId']}: {found['releaseLabel']}, {found.get('architecture', 'X86_64')}, {found['state'].lower()}"
     if found["state"] == "TERMINATED" or found["type"].upper() != "SPARK":
         yield Finding(
             "application",
             FAIL,
-            f"{told}, of type {found['type']}",
+            f"{summary}, of type {found['type']}",
             "Deploy the template again, or correct the parameter ApplicationId",
         )
     elif not found["releaseLabel"].startswith(RELEASES):
         yield Finding(
             "application",
             WARN,
-            f"{told}; Sluice is built for {RELEASES}x, the line of Spark 3.5",
+            f"{summary}; Sluice is built for {RELEASES}x, the line of Spark 3.5",
             "`sluice doctor --job` says whether it fits",
         )
     else:
-        yield Finding("application", OK, told, facts={"release": found["releaseLabel"], "state": found["state"]})
+        yield Finding("application", OK, summary, facts={"release": found["releaseLabel"], "state": found["state"]})
 
 
 def _engine(target: Target) -> Iterator[Finding]:
@@ -265,7 +265,7 @@ def _lanes(target: Target) -> Iterator[Finding]:
             if lane.state == PAUSED
             else ""
         )
-        yield Finding(f"lane {lane.lane}", result, told_lane(lane, epoch_ms()), advice)
+        yield Finding(f"lane {lane.lane}", result, describe_lane(lane, epoch_ms()), advice)
 
 
 def _tables(target: Target) -> Iterator[Finding]:

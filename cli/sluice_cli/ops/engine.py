@@ -158,8 +158,8 @@ def found_by(report: TrialReport, job_run_id: str) -> Iterator[Finding]:
     """What a trial's report says about the engine. `job_run_id` is the one that EMR Serverless answered."""
     if report.versions:
         named = report.versions
-        told = f"Spark {named['spark']}, Hadoop {named['hadoop']}, Scala {named['scala']}, Java {named['java']}, Python {named['python']}, Hudi {named.get('hudi', 'unknown')}"
-        yield Finding("engine", OK, told, facts=named)
+        summary = f"Spark {named['spark']}, Hadoop {named['hadoop']}, Scala {named['scala']}, Java {named['java']}, Python {named['python']}, Hudi {named.get('hudi', 'unknown')}"
+        yield Finding("engine", OK, summary, facts=named)
         yield _identity(report, job_run_id)
         if report.doing != "links of the Hudi bundle":
             yield links_finding(report.links)
@@ -194,16 +194,16 @@ def links_finding(links: EngineReport | None) -> Finding:
             f"{counted(len(links.missing) + links.more_missing, 'link')} of it are missing, accepted by {links.accepted}",
             facts=facts,
         )
-    told = f"Hudi {links.hudi or 'of no version'} ({links.jar}): the engine has all {links.links:,} classes and members that it links to"
+    summary = f"Hudi {links.hudi or 'of no version'} ({links.jar}): the engine has all {links.links:,} classes and members that it links to"
     if links.unknown or links.unchecked:
         return Finding(
             about,
             WARN,
-            f"{told}, but {counted(len(links.unknown), 'class')} that Sluice doesn't know; {links.unchecked:,} could not be asked for",
+            f"{summary}, but {counted(len(links.unknown), 'class')} that Sluice doesn't know; {links.unchecked:,} could not be asked for",
             "Nothing, if the trial's tables are right: such classes belong to parts that Sluice doesn't use",
             facts,
         )
-    return Finding(about, OK, told, facts=facts)
+    return Finding(about, OK, summary, facts=facts)
 
 
 def _identity(report: TrialReport, job_run_id: str) -> Finding:

@@ -14,7 +14,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.ingest.survey import told_lane
+from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json
 from sluice_cli.terminal.stack import supervise_now
 
@@ -87,4 +87,4 @@ def _print(state: LaneState, as_json: bool) -> None:
         print_json(document)
     else:
         note = ". `sluice resume` starts it again" if state.state == HALTED else ""
-        print(f"{state.lane}: {told_lane(state, epoch_ms())}{note}")
+        print(f"{state.lane}: {describe_lane(state, epoch_ms())}{note}")

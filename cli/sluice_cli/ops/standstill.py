@@ -180,9 +180,9 @@ def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, st
     """The command line's parameters; without any, those of samconfig.toml beside the template: `sam deploy` mixes them no more."""
     if overrides or config_env is None:
         return parameters_of(overrides)
-    told = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
+    summary = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
     return parameters_of(
-        told.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
+        summary.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
     )
 
 

@@ -18,7 +18,7 @@ from sluice.ledger.records import ObjectRecord, PendingCount
 from sluice.services.planning import by_table, due_tables
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED, ServiceRequest
-from sluice_cli.ingest.survey import told_lane
+from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.terminal.output import counted, human_age, human_bytes
 
 COUNTED_AT_MOST = 10_000  # objects of one listed state that are looked at; more is said to be more
@@ -89,7 +89,7 @@ def _lane(lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str
     return {
         "lane": lane.lane,
         "state": lane.state,
-        "told": told_lane(lane, now),
+        "told": describe_lane(lane, now),
         "run": lane.run_id,
         "job_run": lane.job_run_id,
         "last_run": lane.last_run_id,
@@ -240,9 +240,9 @@ def service_rows(entries: Iterable[Mapping[str, Any]], now: int) -> list[tuple[s
             entry["table"],
             entry["service"],
             entry["state"],
-            told_since(entry, now),
-            told_report(entry["report"]),
-            told_error(entry["error"]),
+            describe_since(entry, now),
+            describe_report(entry["report"]),
+            describe_error(entry["error"]),
         )
         for entry in entries
     ]
@@ -306,12 +306,12 @@ def due_entries(
     ]
 
 
-def told_due(due: Mapping[str, str]) -> str:
+def describe_due(due: Mapping[str, str]) -> str:
     """One of `due_entries` as a line."""
     return f"due: {due['service']} of {due['table']}, {due['reason']}"
 
 
-def told_since(entry: Mapping[str, Any], now: int) -> str:
+def describe_since(entry: Mapping[str, Any], now: int) -> str:
     """Since when an entry is in its state, and how long it still waits."""
     at = entry["ended_at"] or entry["started_at"] or entry["requested_at"]
     if at is None:
@@ -321,7 +321,7 @@ def told_since(entry: Mapping[str, Any], now: int) -> str:
     return f"{human_age(now - int(at))}{later}"
 
 
-def told_report(report: Mapping[str, Any] | None) -> str:
+def describe_report(report: Mapping[str, Any] | None) -> str:
     """What was done: files and bytes before and after, rows, seconds."""
     if report is None:
         return "-"
@@ -329,7 +329,7 @@ def told_report(report: Mapping[str, Any] | None) -> str:
     return f"{files}, {counted(report['rows'], 'row')}, {report['ms'] / 1000:.1f} s"
 
 
-def told_error(error: Mapping[str, Any] | None) -> str:
+def describe_error(error: Mapping[str, Any] | None) -> str:
     """An error's code and the first line of what it says."""
     if error is None:
         return "-"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sluice.services.requests import FAILED, OPEN, RUNNING
-from sluice_cli.status.overview import told_error, told_report, told_since
+from sluice_cli.status.overview import describe_error, describe_report, describe_since
 from sluice_cli.status.past import COMMITS_SHOWN, Commit, RunPast, TablePast, Window
 from sluice_cli.terminal.output import counted, human_age, human_bytes, marked_up, shortened
 from sluice_read.moments import clock
@@ -29,12 +29,12 @@ class Node(str):
 
 def tag(name: str, /, *children: object, **attributes: object) -> Node:
     """An element. Children that are no nodes are text, None is left out; of an attribute `class_` means class and `_` a dash."""
-    told = "".join(
+    summary = "".join(
         f' {_attribute(key)}="{marked_up(str(value))}"' for key, value in attributes.items() if value is not None
     )
     if name in _VOID and not children:
-        return Node(f"<{name}{told}/>")
-    return Node(f"<{name}{told}>{joined(*children)}</{name}>")
+        return Node(f"<{name}{summary}/>")
+    return Node(f"<{name}{summary}>{joined(*children)}</{name}>")
 
 
 def joined(*children: object) -> Node:
@@ -124,11 +124,11 @@ def commits(made: Sequence[Commit], window: Window, *, height: int = 22) -> Node
     ticks = []
     for commit in made[-COMMITS_SHOWN:]:
         tall = 4 + (height - 4) * (commit.changes / most) ** 0.5
-        told = f"{clock(commit.at)} UTC: {commit.changes:,} changes of {commit.objects:,} objects, readable {commit.waited_ms / 1000:,.1f} s after the first was admitted"
+        summary = f"{clock(commit.at)} UTC: {commit.changes:,} changes of {commit.objects:,} objects, readable {commit.waited_ms / 1000:,.1f} s after the first was admitted"
         ticks.append(
             tag(
                 "rect",
-                tag("title", told),
+                tag("title", summary),
                 class_="bad" if commit.rows_quarantined else "none" if commit.no_change else "mark",
                 x=f"{_WIDTH * window.at(commit.at) - 2:.1f}",
                 y=f"{height - tall:.1f}",
@@ -148,11 +148,11 @@ def run_strip(runs: Sequence[RunPast], window: Window, now: int, *, height: int 
         parts.append(
             tag("rect", class_="wait", x=f"{_WIDTH * asked:.1f}", y=8, width=f"{_WIDTH * (held - asked):.1f}", height=8)
         )
-        told = f"{run.run}: {clock(run.began_at)} UTC, {run.batches:,} batches"
+        summary = f"{run.run}: {clock(run.began_at)} UTC, {run.batches:,} batches"
         parts.append(
             tag(
                 "rect",
-                tag("title", told),
+                tag("title", summary),
                 class_="bad" if run.reason else "fill",
                 x=f"{_WIDTH * held:.1f}",
                 y=4,
@@ -224,13 +224,13 @@ def services_tile(
 
 
 def _row(entry: Mapping[str, Any], now: int) -> tuple[Node, ...]:
-    error = told_error(entry["error"])
+    error = describe_error(entry["error"])
     return (
         head(entry["table"]),
         tag("td", entry["service"]),
         badge(entry["state"], _KINDS.get(entry["state"], "warn" if entry["state"] in OPEN else "faint")),
-        number(told_since(entry, now)),
-        long(told_report(entry["report"])),
+        number(describe_since(entry, now)),
+        long(describe_report(entry["report"])),
         long(cut(error), None if entry["error"] is None else "bad"),
     )
 

@@ -17,7 +17,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.status.overview import COLUMNS, gather, service_rows, told_due
+from sluice_cli.status.overview import COLUMNS, gather, service_rows, describe_due
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -185,7 +185,7 @@ def _print(document: Mapping[str, Any], now: int) -> None:
         print()
         print_table(COLUMNS, service_rows(document["services"], now))
     for each in document["services_due"]:
-        print(told_due(each))
+        print(describe_due(each))
     for state, found in document["set_aside"].items():
         _print_reasons(state, found, "objects")
     _print_reasons("quarantined rows of committed objects", document["quarantined_rows"], "rows")

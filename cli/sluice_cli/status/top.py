@@ -101,8 +101,10 @@ def look(
         for name in dict.fromkeys((lane["run"], lane["last_run"]))
         if name
     ]
-    told = {table["table"]: _table(table, _freshness(ledger, table["table"], configuration), now) for table in tables}
-    document: dict[str, Any] = {"at": now, "lanes": lanes, "tables": list(told.values()), "runs": runs}
+    summary = {
+        table["table"]: _table(table, _freshness(ledger, table["table"], configuration), now) for table in tables
+    }
+    document: dict[str, Any] = {"at": now, "lanes": lanes, "tables": list(summary.values()), "runs": runs}
     document["rates"] = _rates(document, before)
     return document
 

@@ -213,11 +213,11 @@ def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
             if entry["does"] != "nothing":
                 rows.append((f"{where}.{entry['name']}", entry["does"], "; ".join(entry["changes"])))
             partitions = entry.get("partitions", {})
-            told = [
+            summary = [
                 f"{partitions[what]:,} {what}" for what in ("added", "dropped", "corrected") if partitions.get(what)
             ]
-            if told:
-                rows.append((f"{where}.{entry['name']}", "partitions", ", ".join(told)))
+            if summary:
+                rows.append((f"{where}.{entry['name']}", "partitions", ", ".join(summary)))
     if rows:
         print_table(("in the catalog", "does", "what"), rows)
 

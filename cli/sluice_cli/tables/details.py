@@ -193,7 +193,7 @@ def table_stats(state: TableState, commits: Sequence[CommitRow]) -> TableStats:
     written, changed_bytes = sum(row.bytes_written for row in writes), sum(row.bytes_changed for row in writes)
     by_operation: dict[str, dict[str, int]] = {}
     for row in writes:
-        told = by_operation.setdefault(
+        described = by_operation.setdefault(
             row.operation, {"commits": 0, "rows_changed": 0, "rows_written": 0, "bytes_written": 0}
         )
         for name, value in (
@@ -202,7 +202,7 @@ def table_stats(state: TableState, commits: Sequence[CommitRow]) -> TableStats:
             ("rows_written", row.rows_written),
             ("bytes_written", row.bytes_written),
         ):
-            told[name] += value
+            described[name] += value
     return TableStats(
         table=state.table,
         partitions=len({item.partition for item in slices}),
@@ -247,23 +247,23 @@ def schema_rows(avro_schema: str) -> list[dict[str, Any]]:
     ]
 
 
-def _type(told: Any) -> dict[str, Any]:
-    options = told if isinstance(told, list) else [told]
+def _type(described: Any) -> dict[str, Any]:
+    options = described if isinstance(described, list) else [described]
     kinds = [item for item in options if item != "null"]
     return {"type": " or ".join(_type_name(item) for item in kinds), "nullable": len(kinds) < len(options)}
 
 
-def _type_name(told: Any) -> str:
-    if isinstance(told, str):
-        return told
-    logical = told.get("logicalType")
+def _type_name(described: Any) -> str:
+    if isinstance(described, str):
+        return described
+    logical = described.get("logicalType")
     if logical == "decimal":
-        return f"decimal({told.get('precision')},{told.get('scale', 0)})"
+        return f"decimal({described.get('precision')},{described.get('scale', 0)})"
     if logical:
         return str(logical)
-    if told.get("type") in ("array", "map"):
-        return f"{told['type']}<{_type(told.get('items') or told.get('values'))['type']}>"
-    return str(told.get("name") or told.get("type"))
+    if described.get("type") in ("array", "map"):
+        return f"{described['type']}<{_type(described.get('items') or described.get('values'))['type']}>"
+    return str(described.get("name") or described.get("type"))
 
 
 def document(row: Any) -> dict[str, Any]:

@@ -236,10 +236,10 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
         [
             (
                 name,
-                *_numbers(told["commits"], told["rows_changed"], told["rows_written"]),
-                human_bytes(told["bytes_written"]),
+                *_numbers(summary["commits"], summary["rows_changed"], summary["rows_written"]),
+                human_bytes(summary["bytes_written"]),
             )
-            for name, told in sorted(found.by_operation.items())
+            for name, summary in sorted(found.by_operation.items())
         ],
         right=(1, 2, 3, 4),
     )

@@ -244,8 +244,10 @@ def _document(item: Any, key: tuple[str, ...]) -> dict[str, Any]:
 
 def _lines(item: Any, key: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     """One line for each column that differs; of an added or removed row, for each that holds something."""
-    told = item.key[0] if len(item.key) == 1 else json.dumps(dict(zip(key, item.key, strict=True)), ensure_ascii=False)
+    summary = (
+        item.key[0] if len(item.key) == 1 else json.dumps(dict(zip(key, item.key, strict=True)), ensure_ascii=False)
+    )
     for name in item.columns:
         old, new = None if item.before is None else item.before[name], None if item.after is None else item.after[name]
         if item.before is not None and item.after is not None or old is not None or new is not None:
-            yield item.kind, told, name, old, new
+            yield item.kind, summary, name, old, new

@@ -101,7 +101,7 @@ def table(
     found = rebuild.obstacles(plan, without_gone)
     if dry_run or found:
         if as_json:
-            print_json({**rebuild.told(plan, silver), "obstacles": list(found), "changed": False})
+            print_json({**rebuild.describe(plan, silver), "obstacles": list(found), "changed": False})
         else:
             _print_plan(rebuild, plan, silver)
             for obstacle in found:
@@ -115,7 +115,7 @@ def table(
     with _bars(as_json) as advance:
         replayed = rebuild.run(plan, advance)
     if as_json:
-        print_json({**rebuild.told(plan, silver), "obstacles": [], "changed": True, "replayed_now": replayed})
+        print_json({**rebuild.describe(plan, silver), "obstacles": [], "changed": True, "replayed_now": replayed})
         return
     print(
         f"{name}: {counted(replayed, 'object')} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}"
@@ -208,13 +208,13 @@ class Rebuild:
         self._ledger.end_rebuild(self._table, self.lane)
         return replayed
 
-    def told(self, plan: ReplayPlan, silver: int) -> dict[str, Any]:
+    def describe(self, plan: ReplayPlan, silver: int) -> dict[str, Any]:
         """The plan as plain JSON values."""
         return {
             "table": self._table,
             "lane": self.lane,
             "begun_before": bool(self._begun),
-            "objects": states_told(plan),
+            "objects": states_describe(plan),
             "bytes": plan.bytes,
             "silver_bytes": silver,
             "kept_in": f"s3://{self._target.silver}/{self.to}",
@@ -240,12 +240,14 @@ class Rebuild:
 
 
 def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
-    told = rebuild.told(plan, silver)
-    print(f"table: {told['table']}, in lane {told['lane']}{', begun before' if told['begun_before'] else ''}")
+    described = rebuild.describe(plan, silver)
+    print(
+        f"table: {described['table']}, in lane {described['lane']}{', begun before' if described['begun_before'] else ''}"
+    )
     print(
         f"to merge again: {counted(len(plan.replay) + len(plan.waiting), 'object')}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already"
     )
-    print(f"to move aside: {human_bytes(silver)}, to {told['kept_in']}")
+    print(f"to move aside: {human_bytes(silver)}, to {described['kept_in']}")
     for title, records in (
         ("in quarantine, and staying there", plan.quarantined),
         ("parked, and staying so", plan.parked),
@@ -428,7 +430,7 @@ def obstacles(table: str, lane: str, *, ledger: Any, plan: ReplayPlan, without_g
     return tuple(found)
 
 
-def states_told(plan: ReplayPlan) -> dict[str, int]:
+def states_describe(plan: ReplayPlan) -> dict[str, int]:
     """Counts of what the plan found, by what becomes of it."""
     return dict(
         Counter(

@@ -45,7 +45,7 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
     """
     target = chosen_target(stack)
     history = SchemaHistory(Objects(target.client("s3")), target.silver)
-    found = [_told_table(history, table) for table in history.tables()]
+    found = [_describe_table(history, table) for table in history.tables()]
     if as_json:
         print_json({"tables": found})
         return
@@ -85,7 +85,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
         raise UnknownSchema(f"No schema came for {table}", table=table, name=table)
     columns = {} if stored is None else _data(stored.columns)
     if as_json:
-        print_json({"table": table, "columns": columns, "schemas": [_told(schema) for schema in found]})
+        print_json({"table": table, "columns": columns, "schemas": [_describe(schema) for schema in found]})
         return
     now = epoch_ms()
     print_table(
@@ -96,7 +96,7 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
                 f"{human_age(now - schema.judged[0].at)} ago",
                 str(len(schema.columns)),
                 " then ".join(judged.verdict for judged in schema.judged),
-                "; ".join(change["told"] for judged in schema.judged for change in judged.changes) or "-",
+                "; ".join(change["described"] for judged in schema.judged for change in judged.changes) or "-",
             )
             for schema in found
         ],
@@ -175,7 +175,7 @@ def verdict(
         print_json(
             {
                 "table": table,
-                **_told(seen(table, writer.fingerprint, row, evolution, at=epoch_ms())),
+                **_describe(seen(table, writer.fingerprint, row, evolution, at=epoch_ms())),
                 "shape": writer.shape,
             }
         )
@@ -186,7 +186,7 @@ def verdict(
         raise typer.Exit(1)
 
 
-def _told_table(store: SchemaHistory, table: str) -> dict[str, Any]:
+def _describe_table(store: SchemaHistory, table: str) -> dict[str, Any]:
     found, stored = store.schemas(table), store.columns(table)
     return {
         "table": table,
@@ -197,7 +197,7 @@ def _told_table(store: SchemaHistory, table: str) -> dict[str, Any]:
     }
 
 
-def _told(schema: SeenSchema) -> dict[str, Any]:
+def _describe(schema: SeenSchema) -> dict[str, Any]:
     return {
         "fingerprint": schema.fingerprint,
         "verdict": schema.verdict,
@@ -216,7 +216,7 @@ def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
         return
     print_table(
         ("column", "change", "old", "new", "what becomes of it"),
-        [(change.column, change.change, change.old or "-", change.new or "-", change.told) for change in changes],
+        [(change.column, change.change, change.old or "-", change.new or "-", change.described) for change in changes],
     )
 
 

@@ -22,7 +22,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.status.overview import COLUMNS, due_entries, service_entries, service_rows, told_due
+from sluice_cli.status.overview import COLUMNS, due_entries, service_entries, service_rows, describe_due
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -84,7 +84,7 @@ def list_services(
         return
     print_table(COLUMNS, service_rows(entries, now))
     for each in due:
-        print(told_due(each))
+        print(describe_due(each))
 
 
 @app.command("run")

@@ -21,5 +21,10 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """As `--json` prints it."""
-        told: dict[str, Any] = {"about": self.about, "result": self.result, "found": self.found, "advice": self.advice}
-        return {**told, "facts": dict(self.facts)} if self.facts else told
+        summary: dict[str, Any] = {
+            "about": self.about,
+            "result": self.result,
+            "found": self.found,
+            "advice": self.advice,
+        }
+        return {**summary, "facts": dict(self.facts)} if self.facts else summary

@@ -92,7 +92,7 @@ def row(
       sluice row bank.account -- -5
     """
     # Arrow and the job's readers take as long to load as all the rest.
-    from sluice_cli.trace.row_search import Bounds, RowSearch, biography, told
+    from sluice_cli.trace.row_search import Bounds, RowSearch, biography, describe
 
     target = chosen_target(stack)
     begins = None if since is None else point_in_time(since, epoch_ms())
@@ -124,7 +124,7 @@ def row(
     document = {
         "table": table,
         "key": dict(zip(found.config.record_key, key, strict=True)),
-        "chapters": [{**told(chapter), "table": held.get(chapter.instant)} for chapter in chapters],
+        "chapters": [{**describe(chapter), "table": held.get(chapter.instant)} for chapter in chapters],
         "waiting": [
             {**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)}
             for change in found.waiting
@@ -155,12 +155,12 @@ def _held(
         return {}
     from sluice_cli.trace.row_held import held_at  # hudi-rs
 
-    told: dict[str | None, Any] = {}
+    described: dict[str | None, Any] = {}
     for chapter in wanted:
         tick(chapter.instant or "")
         found = held_at(target, table, key, chapter.instant or "")
-        told[chapter.instant] = {**asdict(found), "agrees": found.agrees(chapter.row)}
-    return told
+        described[chapter.instant] = {**asdict(found), "agrees": found.agrees(chapter.row)}
+    return described
 
 
 def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:

@@ -158,7 +158,7 @@ def _meanings(values: pa.Array, column: Column) -> list[Any]:
 def _changes(
     mine: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], item: ManifestObject
 ) -> list[FoundChange]:
-    told = {
+    summary = {
         column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key
     }
     own = {
@@ -186,7 +186,7 @@ def _changes(
                 own[hidden.OP][number],
                 own[hidden.DELETED][number],
                 own[hidden.SOURCE_TS_MS][number],
-                {name: values[number] for name, values in told.items() if name not in unchanged},
+                {name: values[number] for name, values in summary.items() if name not in unchanged},
                 unchanged,
             )
         )

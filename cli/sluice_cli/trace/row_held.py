@@ -30,13 +30,13 @@ class Held:
     row: Mapping[str, Any] | None = None
     reason: str | None = None
 
-    def agrees(self, told: Row | None) -> bool | None:
+    def agrees(self, described: Row | None) -> bool | None:
         """Whether the table held the change that its objects say it did; None when it could not be read. A deleted row may have been purged."""
         if self.reason is not None:
             return None
-        if told is None or told.deleted and not self.found:
+        if described is None or described.deleted and not self.found:
             return not self.found
-        return self.found and self.position == told.position and self.deleted == told.deleted
+        return self.found and self.position == described.position and self.deleted == described.deleted
 
 
 def held_at(place: SilverPlace, table: str, key: Sequence[str], instant: str) -> Held:
@@ -71,11 +71,11 @@ def _equal(values: pa.Array, text: str) -> pa.Array:
 
 
 def _held(opened: SilverTable, found: pa.RecordBatch) -> Held:
-    told = dict(zip(found.schema.names, next(rows_of(found)), strict=True))
+    described = dict(zip(found.schema.names, next(rows_of(found)), strict=True))
     shown = set(opened.schema(Shown()).names)
     return Held(
         True,
-        told.get(hidden.POSITION),
-        bool(told.get(hidden.DELETED)),
-        {name: value for name, value in told.items() if name in shown},
+        described.get(hidden.POSITION),
+        bool(described.get(hidden.DELETED)),
+        {name: value for name, value in described.items() if name in shown},
     )

@@ -386,7 +386,7 @@ def _change(found: FoundChange) -> Change:
     return Change(found.position, found.op, found.deleted, found.values, found.unchanged)
 
 
-def told(chapter: Chapter) -> dict[str, Any]:
+def describe(chapter: Chapter) -> dict[str, Any]:
     """A chapter as plain JSON values. Times are epoch ms."""
     return {
         "batch": chapter.batch,
@@ -394,17 +394,19 @@ def told(chapter: Chapter) -> dict[str, Any]:
         "committed_at": chapter.committed_at,
         "changed": chapter.changed,
         "truncated_at": chapter.truncated_at,
-        "changes": [{**_told_change(item.change), "verdict": item.verdict, "why": item.why} for item in chapter.judged],
-        "row": told_row(chapter.row),
+        "changes": [
+            {**_describe_change(item.change), "verdict": item.verdict, "why": item.why} for item in chapter.judged
+        ],
+        "row": describe_row(chapter.row),
     }
 
 
-def told_row(row: Row | None) -> dict[str, Any] | None:
+def describe_row(row: Row | None) -> dict[str, Any] | None:
     """What the table holds, as plain JSON values; None for nothing."""
     if row is None:
         return None
     return {"deleted": row.deleted, "position": row.position, "values": dict(row.values), "owed": dict(row.owed)}
 
 
-def _told_change(change: FoundChange) -> dict[str, Any]:
+def _describe_change(change: FoundChange) -> dict[str, Any]:
     return {**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)}

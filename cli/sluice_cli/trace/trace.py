@@ -217,12 +217,12 @@ def summary(trace: Trace) -> str:
         if trace.put_at is not None
         else None
     )
-    told = [trace.table or "no table", trace.state]
+    described = [trace.table or "no table", trace.state]
     if trace.to_readable_ms is not None:
-        told.append(f"readable {_seconds(trace.to_readable_ms)} after its put")
+        described.append(f"readable {_seconds(trace.to_readable_ms)} after its put")
     if trace.reason:
-        told.append(shortened(trace.reason, 80))
-    return " · ".join([*map(visible, told), *([f"put {began}"] if began else [])])
+        described.append(shortened(trace.reason, 80))
+    return " · ".join([*map(visible, described), *([f"put {began}"] if began else [])])
 
 
 def _heading() -> Text:

@@ -86,13 +86,13 @@ def _records(records: List[Any], via: str) -> Parsed:
     notices: List[Notice] = []
     ignored: List[IgnoredMessage] = []
     for record in records:
-        told = _excerpt(record)
+        excerpt = _excerpt(record)
         if not isinstance(record, Mapping) or not isinstance(record.get("s3"), Mapping):
-            ignored.append(IgnoredMessage(UNKNOWN_MESSAGE, told))
+            ignored.append(IgnoredMessage(UNKNOWN_MESSAGE, excerpt))
             continue
         name = str(record.get("eventName", ""))
         if not name.startswith(("ObjectCreated:", "s3:ObjectCreated:")):
-            ignored.append(IgnoredMessage(NOT_A_CREATION, told))
+            ignored.append(IgnoredMessage(NOT_A_CREATION, excerpt))
             continue
         try:
             described, bucket = record["s3"]["object"], record["s3"]["bucket"]
@@ -110,7 +110,7 @@ def _records(records: List[Any], via: str) -> Parsed:
                 )
             )
         except (KeyError, TypeError, AttributeError, ValueError, UnidentifiedObject) as error:
-            ignored.append(IgnoredMessage(UNUSABLE_RECORD, _with_cause(error, told)))
+            ignored.append(IgnoredMessage(UNUSABLE_RECORD, _with_cause(error, excerpt)))
     return Parsed(tuple(notices), tuple(ignored))
 
 
@@ -186,5 +186,5 @@ def _excerpt(record: Any) -> str:
     return json.dumps(record, ensure_ascii=True)[:MAX_EXCERPT]
 
 
-def _with_cause(error: Exception, told: str) -> str:
-    return f"{type(error).__name__}: {error}: {told}"[:MAX_EXCERPT]
+def _with_cause(error: Exception, described: str) -> str:
+    return f"{type(error).__name__}: {error}: {described}"[:MAX_EXCERPT]

@@ -23,12 +23,12 @@ class KafkaWatch:
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain values for the table's ledger item, manifests and outcomes."""
-        told: Dict[str, Any] = {}
+        summary: Dict[str, Any] = {}
         if self.marks:
-            told["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
+            summary["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
         if self.ranges:
-            told["ranges"] = [each.to_list() for each in self.ranges]
-        return told
+            summary["ranges"] = [each.to_list() for each in self.ranges]
+        return summary
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> KafkaWatch:

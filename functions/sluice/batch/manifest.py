@@ -95,7 +95,7 @@ class Manifest:
                 "tables": {
                     table: {
                         "config": dict(part.config),
-                        "objects": [_told(item) for item in part.objects],
+                        "objects": [_describe(item) for item in part.objects],
                         **({"watch": dict(part.watch)} if part.watch else {}),
                     }
                     for table, part in self.tables.items()
@@ -126,7 +126,7 @@ class Manifest:
             raise UnreadableManifest(f"A manifest lacks or misnames a field: {error}", found=text[:200]) from error
 
 
-def _told(item: ManifestObject) -> Dict[str, Any]:
+def _describe(item: ManifestObject) -> Dict[str, Any]:
     """What came with a later release isn't told where it says nothing."""
     return {name: value for name, value in asdict(item).items() if name not in ("merged", "rows_aside") or value}
 

@@ -160,15 +160,15 @@ def row_error(
     record: int, error: SluiceError, value: Any, *, offset: Optional[int], position: Optional[str]
 ) -> RowError:
     """The record of one row's trouble. `value` is the decoded record, or the bytes of one that could not be decoded."""
-    told = "; ".join(
+    summary = "; ".join(
         [str(error)] + [f"{name}: {fact}" for name, fact in sorted(error.facts.items()) if name != "record"]
     )
     if isinstance(value, (bytes, bytearray)):
         kept = base64.b64encode(bytes(value[: MAX_CONTENT_BYTES * 3 // 4])).decode("ascii")
-        return RowError(record, error.code, told[:MAX_REASON], offset, position, BASE64, kept, len(value))
+        return RowError(record, error.code, summary[:MAX_REASON], offset, position, BASE64, kept, len(value))
     text = json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":"))
     return RowError(
-        record, error.code, told[:MAX_REASON], offset, position, JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text)
+        record, error.code, summary[:MAX_REASON], offset, position, JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text)
     )
 
 

@@ -33,7 +33,7 @@ class TablePlan:
     def to_dict(self) -> Dict[str, Any]:
         """Plain JSON values, for a person and for scripts."""
         return {
-            **_told(self.name, self.change),
+            **_describe(self.name, self.change),
             "partitions": {
                 "added": len(self.partitions.add),
                 "dropped": len(self.partitions.drop),
@@ -73,15 +73,15 @@ class CatalogPlan:
             "changed": not self.nothing,
             "creates_database": self.create_database,
             "tables": [plan.to_dict() for plan in self.tables],
-            "views": [_told(str(view.table["Name"]), view) for view in self.views],
+            "views": [_describe(str(view.table["Name"]), view) for view in self.views],
         }
 
 
-def _told(name: str, change: Optional[TableChange]) -> Dict[str, Any]:
+def _describe(name: str, change: Optional[TableChange]) -> Dict[str, Any]:
     return {
         "name": name,
         "does": "nothing" if change is None else "create" if change.create else "update",
-        "changes": list(change.told) if change else [],
+        "changes": list(change.described) if change else [],
     }
 
 
@@ -98,7 +98,7 @@ class TableChange:
     """
 
     table: TableInput
-    told: Tuple[str, ...]
+    described: Tuple[str, ...]
     create: bool = False
     retyped: bool = False
 
@@ -115,29 +115,29 @@ def table_change(wished: TableInput, found: Optional[Mapping[str, Any]], config:
     is_view = wished["TableType"] == VIEW
     # Some catalogs answer "" for an owner that nobody set, and none takes it back.
     merged = {name: found[name] for name in _KEPT if found.get(name) not in (None, "")}
-    told = _view_told(wished, found) if is_view else []
+    described = _view_describe(wished, found) if is_view else []
     for name in ("TableType", "ViewOriginalText", "ViewExpandedText"):
         if name in wished:
             merged[name] = wished[name]
-    told += _told_parameters(found.get("Parameters") or {}, wished["Parameters"])
+    described += _describe_parameters(found.get("Parameters") or {}, wished["Parameters"])
     merged["Parameters"] = {
         **{name: value for name, value in (found.get("Parameters") or {}).items() if not _outdated(name, wished)},
         **wished["Parameters"],
     }
     if is_view and "comment" in (found.get("Parameters") or {}):
         merged["Parameters"]["comment"] = found["Parameters"]["comment"]
-    storage, storage_told, retyped = _storage(
+    storage, storage_described, retyped = _storage(
         wished["StorageDescriptor"], found.get("StorageDescriptor") or {}, is_view
     )
     merged["StorageDescriptor"] = storage
-    merged["PartitionKeys"], keys_told = _columns(
+    merged["PartitionKeys"], keys_described = _columns(
         wished["PartitionKeys"], found.get("PartitionKeys") or [], further=False
     )[:2]
     marked = _marked(merged, config)
-    told += [*storage_told, *keys_told]
-    if not told and _same(marked, found):
+    described += [*storage_described, *keys_described]
+    if not described and _same(marked, found):
         return None
-    return TableChange(marked, tuple(told) or ("the mark of the sync",), retyped=retyped)
+    return TableChange(marked, tuple(described) or ("the mark of the sync",), retyped=retyped)
 
 
 def is_current(found: Mapping[str, Any], config: TableConfig, instant: Optional[str]) -> bool:
@@ -205,21 +205,21 @@ def _outdated(parameter: str, wished: TableInput) -> bool:
     return owned(parameter) and parameter not in wished["Parameters"] and parameter not in (LAST_COMMIT, DEFINITION)
 
 
-def _told_parameters(found: Mapping[str, str], wished: Mapping[str, str]) -> List[str]:
-    told = [
+def _describe_parameters(found: Mapping[str, str], wished: Mapping[str, str]) -> List[str]:
+    described = [
         f"{name}: {found.get(name, 'not set')} becomes {value}"
         for name, value in wished.items()
         if found.get(name) != value and len(value) < 100 and name != DEFINITION
     ]
-    told += ["the schema in Spark's words"] * any(
+    described += ["the schema in Spark's words"] * any(
         found.get(name) != value for name, value in wished.items() if len(value) >= 100
     )
-    return told + [
+    return described + [
         f"{name} goes" for name in found if owned(name) and name not in wished and name not in (LAST_COMMIT, DEFINITION)
     ]
 
 
-def _view_told(wished: TableInput, found: Mapping[str, Any]) -> List[str]:
+def _view_describe(wished: TableInput, found: Mapping[str, Any]) -> List[str]:
     if wished["ViewOriginalText"] == found.get("ViewOriginalText"):
         return []
     after = decoded(wished["ViewOriginalText"]) or {}
@@ -229,29 +229,29 @@ def _view_told(wished: TableInput, found: Mapping[str, Any]) -> List[str]:
 def _storage(
     wished: Mapping[str, Any], found: Mapping[str, Any], is_view: bool
 ) -> Tuple[Dict[str, Any], List[str], bool]:
-    columns, told, retyped = _columns(wished["Columns"], found.get("Columns") or [], further=not is_view)
+    columns, described, retyped = _columns(wished["Columns"], found.get("Columns") or [], further=not is_view)
     merged = {**found, "Columns": columns}
     for name in () if is_view else ("Location", "InputFormat", "OutputFormat"):
         if _place(str(found.get(name, ""))) != _place(wished[name]):
-            told.append(f"{name} becomes {wished[name]}")
+            described.append(f"{name} becomes {wished[name]}")
             merged[name] = wished[name]
     if is_view:
         return merged, [], False
     serde = found.get("SerdeInfo") or {}
     parameters = serde.get("Parameters") or {}
-    told += [
+    described += [
         f"{name}: {parameters.get(name, 'not set')} becomes {value}"
         for name, value in wished["SerdeInfo"]["Parameters"].items()
         if parameters.get(name) != value
     ]
     if serde.get("SerializationLibrary") != wished["SerdeInfo"]["SerializationLibrary"]:
-        told.append(f"the serde becomes {wished['SerdeInfo']['SerializationLibrary']}")
+        described.append(f"the serde becomes {wished['SerdeInfo']['SerializationLibrary']}")
     merged["SerdeInfo"] = {
         **serde,
         **wished["SerdeInfo"],
         "Parameters": {**parameters, **wished["SerdeInfo"]["Parameters"]},
     }
-    return merged, told, retyped
+    return merged, described, retyped
 
 
 def _columns(
@@ -260,22 +260,22 @@ def _columns(
     """The wished columns in their order, with what the user says of them, and then the user's `further` ones."""
     known = {str(column.get("Name", "")).lower(): column for column in found}
     made: List[Dict[str, Any]] = []
-    told = []
+    described = []
     retyped = False
     for column in wished:
         had = known.get(column["Name"])
         if had is None:
-            told.append(f"adds {column['Name']} {column['Type']}")
+            described.append(f"adds {column['Name']} {column['Type']}")
         elif had.get("Type") != column["Type"]:
-            told.append(f"{column['Name']} {had.get('Type')} becomes {column['Type']}")
+            described.append(f"{column['Name']} {had.get('Type')} becomes {column['Type']}")
             retyped = True
         elif not had.get("Comment") and column.get("Comment"):
-            told.append(f"a comment on {column['Name']}")
+            described.append(f"a comment on {column['Name']}")
         comment = (had or {}).get("Comment") or column.get("Comment")
         made.append({**(had or {}), **column, **({"Comment": comment} if comment else {})})
     names = set(_names(wished))
     made += [dict(column) for name, column in known.items() if further and name not in names]
-    return made, told, retyped
+    return made, described, retyped
 
 
 def _same(marked: TableInput, found: Mapping[str, Any]) -> bool:

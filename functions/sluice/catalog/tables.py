@@ -287,9 +287,9 @@ def source_comments(schema: Any) -> Dict[str, str]:
             record, _ = types.non_null(sides.get("after", sides.get("before")), "after")
         for field in record.get("fields", ()):
             kind, _ = types.non_null(field.get("type"), str(field.get("name")))
-            told = field.get("doc") or kind.get("connect.doc")
-            if isinstance(told, str):
-                found[stored_name(str(field.get("name")))] = told
+            summary = field.get("doc") or kind.get("connect.doc")
+            if isinstance(summary, str):
+                found[stored_name(str(field.get("name")))] = summary
     except (UnsupportedType, AttributeError, KeyError, TypeError):
         return {}  # admission says what is wrong with a schema; here it has no comments, no more
     return found

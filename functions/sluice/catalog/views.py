@@ -93,9 +93,9 @@ def column_changes(before: Optional[Mapping[str, Any]], after: Mapping[str, Any]
     """How the columns of two view documents differ, for a person."""
     old = {column["name"]: column["type"] for column in (before or {}).get("columns", ())}
     new = {column["name"]: column["type"] for column in after["columns"]}
-    told = [f"adds {name} {kind}" for name, kind in new.items() if name not in old]
-    told += [f"{name} becomes {kind}" for name, kind in new.items() if name in old and old[name] != kind]
-    return told + [f"no longer shows {name}" for name in old if name not in new]
+    summary = [f"adds {name} {kind}" for name, kind in new.items() if name not in old]
+    summary += [f"{name} becomes {kind}" for name, kind in new.items() if name in old and old[name] != kind]
+    return summary + [f"no longer shows {name}" for name in old if name not in new]
 
 
 def _expression(column: CatalogColumn, kind: str) -> str:

@@ -68,8 +68,8 @@ class Mark:
 
     def to_dict(self) -> Dict[str, Any]:
         """Plain values, what is unknown or empty left out."""
-        told = {**asdict(self), "logs": list(self.logs), "servers": list(self.servers)}
-        return {name: value for name, value in told.items() if value is not None and value != []}
+        summary = {**asdict(self), "logs": list(self.logs), "servers": list(self.servers)}
+        return {name: value for name, value in summary.items() if value is not None and value != []}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Mark:
@@ -136,7 +136,7 @@ def _of_partition(
     reasons: Dict[str, str] = {}
     for at, item in enumerate(items):
         if mark is not None and mark.restarted_at is not None and item.first >= mark.restarted_at:
-            reasons[item.object] = _told(
+            reasons[item.object] = _describe(
                 f"everything from offset {mark.restarted_at} of Kafka partition {item.partition} is of a log that began again"
             )
             continue
@@ -144,7 +144,7 @@ def _of_partition(
         if before is not None and (mark is None or item.first > mark.offset):
             why = _restart(before, items[at:])
             if why is not None:
-                reasons[item.object] = _told(
+                reasons[item.object] = _describe(
                     f"Kafka partition {item.partition} at offset {item.first} (after {before.offset}): {why}"
                 )
                 mark = replace(before, restarted_at=item.first)
@@ -153,7 +153,7 @@ def _of_partition(
     return mark, reasons
 
 
-def _told(what: str) -> str:
+def _describe(what: str) -> str:
     return f"{what}; raise this table's `generation` in tables.yaml and run `sluice config push`, after a `sluice quarantine discard` of what isn't of this table's source"
 
 

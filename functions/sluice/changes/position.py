@@ -69,10 +69,10 @@ def detect(field_names: Collection[str], prefixes: Sequence[str] = ("",)) -> Pos
     for source in _SOURCES:
         names = tuple(_present(field, prefixes, field_names) for field in source.names)
         missing = tuple(field for field, name in zip(source.names, names) if not name and field not in source.optional)
-        told = names[source.names.index(source.telling)] if source.telling else "".join(names)
+        summary = names[source.names.index(source.telling)] if source.telling else "".join(names)
         if not missing:
             return PositionFields(source.kind, names)
-        if told and partial is None:
+        if summary and partial is None:
             partial = missing
     if partial is not None:
         return PositionFields(

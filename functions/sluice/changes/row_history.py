@@ -89,14 +89,14 @@ def _folded(stored: Optional[Row], changes: Sequence[Change], columns: Sequence[
 
 def _known(column: str, stored: Optional[Row], changes: Sequence[Change]) -> Tuple[Any, Any]:
     """The newest position at which a column's value is told, and the value; None where it never is."""
-    told = [
+    summary = [
         (change.position, change.values.get(column))
         for change in changes
         if column not in change.unchanged and not change.deleted
     ]
     if stored is not None and not stored.deleted:
-        told.append((stored.owed.get(column, stored.position), stored.values.get(column)))
-    return max((entry for entry in told if entry[0] != NEVER), key=lambda entry: entry[0], default=(None, None))
+        summary.append((stored.owed.get(column, stored.position), stored.values.get(column)))
+    return max((entry for entry in summary if entry[0] != NEVER), key=lambda entry: entry[0], default=(None, None))
 
 
 def _folded_ignoring(

@@ -101,12 +101,12 @@ class Configuration:
     def _content(self) -> Dict[str, Any]:
         return {
             "format": FORMAT,
-            "rules": [_told(rule) for rule in self.rules],
-            "lanes": [_told_lane(lane) for lane in self.lanes],
+            "rules": [_describe(rule) for rule in self.rules],
+            "lanes": [_describe_lane(lane) for lane in self.lanes],
         }
 
 
-def _told(rule: TableRule) -> Dict[str, Any]:
+def _describe(rule: TableRule) -> Dict[str, Any]:
     """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
     lists = {
         "record_key": list(rule.record_key),
@@ -115,7 +115,7 @@ def _told(rule: TableRule) -> Dict[str, Any]:
         "lineage": list(rule.lineage),
         "coordinates": list(rule.coordinates),
     }
-    told = {
+    summary = {
         **asdict(rule),
         **lists,
         "hudi": dict(rule.hudi),
@@ -124,10 +124,10 @@ def _told(rule: TableRule) -> Dict[str, Any]:
         "services": rule.services.changed(),
         "catalog": rule.catalog.changed(),
     }
-    return {name: value for name, value in told.items() if name not in _LATER or value != _LATER[name]}
+    return {name: value for name, value in summary.items() if name not in _LATER or value != _LATER[name]}
 
 
-def _told_lane(lane: LaneConfig) -> Dict[str, Any]:
+def _describe_lane(lane: LaneConfig) -> Dict[str, Any]:
     """Likewise for a lane."""
     return {
         name: value

@@ -75,15 +75,15 @@ class ServicePolicy:
 
 def _difference(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Dict[str, Any]:
     """The parts of a tree that differ from another of the same form."""
-    told: Dict[str, Any] = {}
+    summary: Dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):
             below = _difference(value, defaults[name])
             if below:
-                told[name] = below
+                summary[name] = below
         elif value != defaults[name]:
-            told[name] = value
-    return told
+            summary[name] = value
+    return summary
 
 
 UNTOLD = ServicePolicy()  # where tables.yaml says nothing

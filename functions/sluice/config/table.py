@@ -134,10 +134,10 @@ def refuse_changes(config: TableConfig, pinned: Optional[Mapping[str, Any]]) -> 
     wanted = config.pinned
     changes = {name: (pinned[name], wanted[name]) for name in PINNED if name in pinned and pinned[name] != wanted[name]}
     if changes:
-        told = "; ".join(
+        summary = "; ".join(
             f"{name} is {had!r} and would become {wants!r}" for name, (had, wants) in sorted(changes.items())
         )
-        raise ChangeRefused(f"{config.table} has data whose {told}", table=config.table, changes=changes)
+        raise ChangeRefused(f"{config.table} has data whose {summary}", table=config.table, changes=changes)
 
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
@@ -219,11 +219,11 @@ class TableRule:
                 topic=topic,
                 column=wrong[0],
             )
-        as_told = {name: getattr(self, name) for name in _OF_BOTH}
+        as_described = {name: getattr(self, name) for name in _OF_BOTH}
         position = None if self.position is None else fill(self.position)
         return TableConfig(
             **{
-                **as_told,
+                **as_described,
                 "table": table,
                 "database": database,
                 "name": name,

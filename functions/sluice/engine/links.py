@@ -221,12 +221,12 @@ class MissingLink:
     users: Tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        told = (
+        summary = (
             "is not there"
             if self.why == ABSENT
             else "is a class where the bundle knows an interface, or the other way round"
         )
-        return f"{self.link} {told} (for {', '.join(user.replace('/', '.') for user in self.users[:2])})"
+        return f"{self.link} {summary} (for {', '.join(user.replace('/', '.') for user in self.users[:2])})"
 
 
 @dataclass(frozen=True)

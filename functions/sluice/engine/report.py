@@ -67,9 +67,9 @@ class EngineReport:
     def refusal(self) -> EngineDoesNotFit:
         """The error that a run ends with."""
         count = len(self.missing) + self.more_missing
-        told = f"{self.missing[0]}{f', and {count - 1:,} more' if count > 1 else ''}"
+        summary = f"{self.missing[0]}{f', and {count - 1:,} more' if count > 1 else ''}"
         return EngineDoesNotFit(
-            f"{self.engine} lacks what the Hudi bundle {self.jar} links to: {told}",
+            f"{self.engine} lacks what the Hudi bundle {self.jar} links to: {summary}",
             missing=list(self.missing[:10]),
             engine=str(self.engine),
             bundle=self.bundle,
@@ -86,8 +86,8 @@ class EngineReport:
             content: Dict[str, Any] = json.loads(text)
             if content.pop("format") != FORMAT:
                 raise UnreadableReport("A report of another format", found=text[:200])
-            told = {name: tuple(content.pop(name)) for name in ("missing", "unknown")}
-            return cls(**{**content, **told, "engine": Engine(**content["engine"])})
+            summary = {name: tuple(content.pop(name)) for name in ("missing", "unknown")}
+            return cls(**{**content, **summary, "engine": Engine(**content["engine"])})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UnreadableReport(f"A report of an engine can't be read: {error}", found=text[:200]) from error
 
@@ -110,8 +110,8 @@ def report_of(verdict: Verdict, *, bundle: str, jar: str, hudi: str, engine: Eng
 
 def report_key(bundle: str, engine: Engine) -> str:
     """One report for each bundle on each Spark, Hadoop and Scala, and for each set of rules. Versions come from elsewhere: a hash stands for them."""
-    told = json.dumps([RULES, bundle, engine.spark, engine.hadoop, engine.scala])
-    return f"{REPORTS_PREFIX}{hashlib.sha256(told.encode('ascii')).hexdigest()[:20]}.json"
+    summary = json.dumps([RULES, bundle, engine.spark, engine.hadoop, engine.scala])
+    return f"{REPORTS_PREFIX}{hashlib.sha256(summary.encode('ascii')).hexdigest()[:20]}.json"
 
 
 TRIAL_FORMAT = 1
@@ -161,7 +161,7 @@ class TrialReport:
     trial: str
     state: str
     began_at: int
-    told_at: int
+    described_at: int
     doing: str = ""
     job_run_id: Optional[str] = None
     versions: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -350,8 +350,8 @@ def purge_options() -> Dict[str, str]:
 
 def purge_metadata(table: str, positions: Mapping[int, str]) -> Dict[str, str]:
     """What a purge's commit says: the highest position removed, by generation."""
-    told = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}
-    return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **told}
+    summary = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}
+    return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **summary}
 
 
 def hudi_type(config: TableConfig) -> str:

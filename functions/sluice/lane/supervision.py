@@ -124,5 +124,5 @@ def lacks_capacity(state: str, details: str) -> bool:
 
 def lapse_reason(state: str, details: str) -> str:
     """What the lane remembers of a run that ended without releasing it; bounded, since `details` are EMR's words."""
-    told = details.strip()
-    return f"job run {state}: {told}"[:500] if told else f"job run {state}"
+    summary = details.strip()
+    return f"job run {state}: {summary}"[:500] if summary else f"job run {state}"

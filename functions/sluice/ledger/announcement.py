@@ -46,7 +46,7 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
         "left_out": 0,
     }
     if _size(detail) > MAX_DETAIL_BYTES:
-        detail["tables"] = [{name: told for name, told in table.items() if name != "counts"} for table in tables]
+        detail["tables"] = [{name: summary for name, summary in table.items() if name != "counts"} for table in tables]
     while _size(detail) > MAX_DETAIL_BYTES:
         kept: List[Dict[str, Any]] = detail["tables"]
         detail["tables"] = kept[: len(kept) // 2]

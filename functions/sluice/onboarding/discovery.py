@@ -196,7 +196,7 @@ def _partition(sample: TopicSample, writer: WriterSchema, facts: Sequence[Column
     ranked = sorted(
         fit, key=lambda fact: (fact.changed, columns[fact.name].kind not in (DATE, ISO_DATE), fact.distinct)
     )[:SHOWN]
-    told = tuple(_told_partition(fact) for fact in ranked)
+    summary = tuple(_describe_partition(fact) for fact in ranked)
     alternatives = tuple((fact.name,) for fact in ranked)
     if sample.bytes < SMALL_BYTES or not ranked:
         why = (
@@ -204,11 +204,11 @@ def _partition(sample: TopicSample, writer: WriterSchema, facts: Sequence[Column
             if sample.bytes < SMALL_BYTES
             else "no column named as one has few values and is never null"
         )
-        return Choice((), LIKELY, (why, *told), alternatives)
+        return Choice((), LIKELY, (why, *summary), alternatives)
     return Choice(
         (ranked[0].name,),
         AMBIGUOUS,
-        (f"{sample.bytes:,} bytes wait, and partition columns don't change in place", *told),
+        (f"{sample.bytes:,} bytes wait, and partition columns don't change in place", *summary),
         alternatives,
     )
 
@@ -217,7 +217,7 @@ def _partition_name(name: str, column: Column) -> bool:
     return column.kind in (DATE, ISO_DATE) or any(word in name.lower() for word in _PARTITION_NAMES)
 
 
-def _told_partition(fact: ColumnFacts) -> str:
+def _describe_partition(fact: ColumnFacts) -> str:
     moved = f", changed by {fact.changed} of {counted(fact.compared, 'update')}" if fact.compared else ""
     return f"{fact.name}: {counted(fact.distinct, 'value')} in {counted(fact.rows, 'row')}, never null{moved}"
 

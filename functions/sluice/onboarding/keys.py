@@ -44,21 +44,21 @@ def record_key(
         absent = [name for name in kafka_key if name not in columns]
         if not absent:
             return _by_kafka_key(kafka_key, key_file, rows)
-    told, deletions = told_by_deletions(changes, writer.row.names)
+    described, deletions = describe_by_deletions(changes, writer.row.names)
     candidates = sorted(
         (
-            _candidate(columns[fact.name], fact, table, told, deletions, inferred, place)
+            _candidate(columns[fact.name], fact, table, described, deletions, inferred, place)
             for place, fact in enumerate(facts)
             if _may_be_key(columns[fact.name], fact)
         ),
         key=lambda found: -found[0],
     )
     others = tuple((name,) for _, name, _ in candidates[1:SHOWN])
-    together = tuple(name for name in writer.row.names if name in told)
+    together = tuple(name for name in writer.row.names if name in described)
     if (
         len(rows) >= ROWS_ENOUGH
         and 1 < len(together) <= len(columns) // 2
-        and not {name for _, name, _ in candidates} & told
+        and not {name for _, name, _ in candidates} & described
         and not repeats(together, rows)
     ):
         return Choice(
@@ -71,7 +71,7 @@ def record_key(
             others,
         )
     if not candidates:
-        return _nearly_a_key(table, rows, facts, told, deletions) or _by_pairs(columns, rows, facts)
+        return _nearly_a_key(table, rows, facts, described, deletions) or _by_pairs(columns, rows, facts)
     score, name, evidence = candidates[0]
     reasons = list(evidence)
     if score < 4:
@@ -90,11 +90,11 @@ def record_key(
 
 
 def _by_kafka_key(key: Tuple[str, ...], file: Optional[str], rows: Sequence[SampledRow]) -> Choice:
-    told = f"the Kafka key's fields, from {file}" if file else "the Kafka key's fields"
+    described = f"the Kafka key's fields, from {file}" if file else "the Kafka key's fields"
     nulls = sum(any(row.values.get(name) is None for name in key) for row in rows)
     if nulls:
-        return Choice(key, AMBIGUOUS, (told, f"null in {nulls} of {counted(len(rows), 'row')}"))
-    return Choice(key, CERTAIN, (told, f"never null in {counted(len(rows), 'row')}"))
+        return Choice(key, AMBIGUOUS, (described, f"null in {nulls} of {counted(len(rows), 'row')}"))
+    return Choice(key, CERTAIN, (described, f"never null in {counted(len(rows), 'row')}"))
 
 
 def _may_be_key(column: Column, fact: ColumnFacts) -> bool:
@@ -108,12 +108,12 @@ def _may_be_key(column: Column, fact: ColumnFacts) -> bool:
 
 
 def _candidate(
-    column: Column, fact: ColumnFacts, table: str, told: FrozenSet[str], deletions: int, inferred: bool, place: int
+    column: Column, fact: ColumnFacts, table: str, described: FrozenSet[str], deletions: int, inferred: bool, place: int
 ) -> Tuple[int, str, Tuple[str, ...]]:
     """A column's score and what makes it: 8 what deletions tell, 4 the table's own name, 2 an identifier's name, 1 the first column."""
     evidence = [f"unique and never null in {counted(fact.rows, 'row')}"]
     score = 0
-    if told == {column.name}:
+    if described == {column.name}:
         score += 8
         evidence.append(f"the only column that {counted(deletions, 'deletion')} tell{'s' if deletions == 1 else ''}")
     own, identifier = _names_itself(column.name, table)
@@ -146,15 +146,15 @@ def _names_itself(column: str, table: str) -> Tuple[bool, bool]:
 
 
 def _nearly_a_key(
-    table: str, rows: Sequence[SampledRow], facts: Sequence[ColumnFacts], told: FrozenSet[str], deletions: int
+    table: str, rows: Sequence[SampledRow], facts: Sequence[ColumnFacts], described: FrozenSet[str], deletions: int
 ) -> Optional[Choice]:
     """A column that repeats, as keys of rows that were deleted and made again do, and that its name or deletions speak for."""
     for fact in facts:
-        speaks = told == {fact.name} or _names_itself(fact.name, table)[0]
+        speaks = described == {fact.name} or _names_itself(fact.name, table)[0]
         if speaks and fact.rows and not fact.nulls and COLUMN.fullmatch(fact.name):
             why = (
                 f"the only column that {counted(deletions, 'deletion')} tell"
-                if told == {fact.name}
+                if described == {fact.name}
                 else "its name is the table's own identifier"
             )
             return Choice(
@@ -229,12 +229,12 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> Optional[Sam
     if not isinstance(row, Mapping):
         return None
     values = {column.name: row.get(column.written_name) for column in writer.row.columns}
-    told = (
+    described = (
         {column.name: before.get(column.written_name) for column in writer.row.columns}
         if isinstance(before, Mapping) and not deleted
         else None
     )
-    return SampledRow(values, deleted, op in (None, CREATE, SNAPSHOT_READ) and not deleted, told)
+    return SampledRow(values, deleted, op in (None, CREATE, SNAPSHOT_READ) and not deleted, described)
 
 
 def living_rows(rows: Sequence[SampledRow]) -> List[SampledRow]:
@@ -270,7 +270,7 @@ def repeats(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
     return len(rows) - len({tuple(sortable(row.values.get(name)) for name in columns) for row in rows})
 
 
-def told_by_deletions(rows: Sequence[SampledRow], columns: Sequence[str]) -> Tuple[FrozenSet[str], int]:
+def describe_by_deletions(rows: Sequence[SampledRow], columns: Sequence[str]) -> Tuple[FrozenSet[str], int]:
     """The columns that every deletion has a value in and that differ between deletions, and how many deletions there are.
 
     Where the source's log keeps the key alone, those are the key's: the others come null, or as a default, which is always the same.

@@ -246,10 +246,10 @@ def _row(types: NamedTypes, fields: Sequence[Mapping[str, Any]]) -> RowSchema:
         )
     alike = sorted(name for name, count in Counter(names).items() if count > 1)
     if alike:
-        told = sorted(field["name"][:100] for field in fields if stored_name(field["name"]) in alike)
+        summary = sorted(field["name"][:100] for field in fields if stored_name(field["name"]) in alike)
         raise UnusableSchema(
-            f"The source's columns {', '.join(map(repr, told))} would have one name: a column's has letters, digits and _ only",
-            columns=told,
+            f"The source's columns {', '.join(map(repr, summary))} would have one name: a column's has letters, digits and _ only",
+            columns=summary,
         )
     twice = sorted(name for name, count in Counter(name.lower() for name in names).items() if count > 1)
     if twice:
@@ -333,11 +333,13 @@ class NamedTypes:
             if item != "null" and not (isinstance(item, Mapping) and item.get("type") == "null")
         ]
         if len(others) != 1:
-            told = (
+            summary = (
                 " or ".join(str(item.get("type") if isinstance(item, Mapping) else item) for item in others)
                 or "null only"
             )
-            raise UnsupportedType(f"Column {name} is a union of {told[:100]}", column=name, source_type=told[:100])
+            raise UnsupportedType(
+                f"Column {name} is a union of {summary[:100]}", column=name, source_type=summary[:100]
+            )
         return self.resolve(others[0], name), len(others) < len(written)
 
     def is_record(self, written: Any) -> bool:
@@ -401,9 +403,11 @@ class Columns:
             )
         if value["type"] == "array":
             return array_column(name, self._column(top, name, value.get("items"), depth + 1), nullable)
-        told = value.get("connect.name") or value.get("name") or value["type"]
+        summary = value.get("connect.name") or value.get("name") or value["type"]
         source_type = (
-            f"{value['type']} {told}" if isinstance(told, str) and told != value["type"] else str(value["type"])
+            f"{value['type']} {summary}"
+            if isinstance(summary, str) and summary != value["type"]
+            else str(value["type"])
         )
         if value["type"] == "map":
             return json_column(
@@ -412,7 +416,7 @@ class Columns:
         if _is_variable_decimal(value):
             return variable_decimal_column(name, nullable, source_type)
         made = json_column(name, nullable, source_type, fields=tuple(self._fields(top, value, depth)))
-        kind = STRUCTURED.get(told) if isinstance(told, str) else None
+        kind = STRUCTURED.get(summary) if isinstance(summary, str) else None
         return made if kind is None else replace(made, kind=kind, spark_type=SPARK_TYPES[kind])
 
     def _fields(self, top: str, record: Mapping[str, Any], depth: int) -> List[Column]:

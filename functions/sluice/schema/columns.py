@@ -250,7 +250,7 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     """
     base = avro_type["type"]
     named, logical = _text(avro_type.get("connect.name")), _text(avro_type.get("logicalType"))
-    told = f"{base} {named or logical or ''}".strip()
+    summary = f"{base} {named or logical or ''}".strip()
     if (
         base == "fixed"
         and logical == "decimal"
@@ -261,9 +261,9 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     if base in ("array", "record", "map"):
         raise ValueError(f"a {base} is resolved by the caller, which knows the named types")
     if base == "enum":
-        return plain_column(name, STRING, nullable, told)
+        return plain_column(name, STRING, nullable, summary)
     if base == "fixed" and not named and not logical:
-        return plain_column(name, BYTES, nullable, told)
+        return plain_column(name, BYTES, nullable, summary)
     if base in _PRIMITIVES:
         # A name that isn't known on top of a logical type that is: the logical type says what the number is.
         kind = (
@@ -274,8 +274,10 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
         if kind is None and base == STRING:
             kind = STRING
         if kind is not None:
-            return plain_column(name, kind, nullable, told)
-    raise UnsupportedType(f"Column {name} is {told}, which this release can't store", column=name, source_type=told)
+            return plain_column(name, kind, nullable, summary)
+    raise UnsupportedType(
+        f"Column {name} is {summary}, which this release can't store", column=name, source_type=summary
+    )
 
 
 def _text(value: Any) -> Optional[str]:

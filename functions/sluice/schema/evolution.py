@@ -168,9 +168,9 @@ def incompatible(name: str, stored: str, written: str, why: str = "", next_step:
     """The verdict on a column: its name, its old and new type, and what to do."""
     if next_step is None:
         next_step = _next_step(stored, written)
-    told = f": {why}" if why else ""
+    described = f": {why}" if why else ""
     return Incompatible(
-        f"Column {name} is {written} and the table has {stored}{told}",
+        f"Column {name} is {written} and the table has {stored}{described}",
         next_step=next_step,
         column=name,
         types=[stored, written],
@@ -240,7 +240,7 @@ class ColumnChange:
     old: Optional[str]
     new: Optional[str]
     to: Optional[str]
-    told: str
+    described: str
 
 
 @dataclass(frozen=True)
@@ -364,11 +364,11 @@ def row_for_table(row: RowSchema, config: TableConfig) -> RowSchema:
     """
     wanted = row_as_configured(row, config.raw)
     named = {*config.record_key, *config.partition_by}
-    columns = tuple(_told_as_text(column) if column.name in named else column for column in wanted.columns)
+    columns = tuple(_describe_as_text(column) if column.name in named else column for column in wanted.columns)
     return RowSchema((*columns, plain_column(ROW, STRING, False, "row")) if config.append_only else columns)
 
 
-def _told_as_text(column: Column) -> Column:
+def _describe_as_text(column: Column) -> Column:
     return (
         replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field)
         if column.kind == BYTES
@@ -399,14 +399,14 @@ def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str
     )
 
 
-def types_told(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping[str, str]:
+def types_describe(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping[str, str]:
     """The types (Spark's names) of all columns of which some schema does tell one, of several the first; none where every schema tells all types."""
-    told: Dict[str, str] = {}
+    described: Dict[str, str] = {}
     for writer in writers if any(writer.meta.position.kind == MONGODB for writer in writers) else ():
         for column in row_for_table(writer.row, config).columns:
             if not _untold(column):
-                told.setdefault(column.name, column.spark_type)
-    return told
+                described.setdefault(column.name, column.spark_type)
+    return described
 
 
 def _untold(column: Column) -> bool:

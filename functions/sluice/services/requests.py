@@ -244,8 +244,8 @@ def interrupt(state: ServiceRequest, run: str, now: int) -> Result:
 
 def _failed(state: ServiceRequest, error: ServiceError, now: int, limit: int) -> ServiceRequest:
     failures = state.failures + 1
-    told = replace(error, message=error.message[:MESSAGE_CHARACTERS])
-    after = replace(state, failures=failures, error=told, slice_at=now)
+    summary = replace(error, message=error.message[:MESSAGE_CHARACTERS])
+    after = replace(state, failures=failures, error=summary, slice_at=now)
     if not error.retriable or failures >= limit:
         return replace(after, state=FAILED, ended_at=now)
     return replace(after, state=REQUESTED, not_before=now + backoff_ms(failures))

@@ -207,8 +207,8 @@ def report_admissions(report: Report, admissions: Admissions) -> None:
         if written.state == PENDING:
             tables[written.table or ""] += 1
             continue
-        told = report.event if written.state == IGNORED else report.warn
-        told(
+        report_as = report.event if written.state == IGNORED else report.warn
+        report_as(
             f"object_{written.state}", bucket=written.id.bucket, key=written.id.key, version=written.id.version,
             topic=written.topic, code=written.code, reason=written.reason, rule=written.rule, via=written.via,
         )  # fmt: skip

@@ -34,11 +34,11 @@ class HistoryLedger:
 
     def run_started(self, run_id: str, lane: str, now: int, job_run_id: Optional[str] = None) -> None:
         """Note that a run was asked for, or, with its job run, that it holds its lane."""
-        told = {"run": run_id, "lane": lane, "state": "starting", "requested_at": now, "expires_at": _expiry(now)}
+        summary = {"run": run_id, "lane": lane, "state": "starting", "requested_at": now, "expires_at": _expiry(now)}
         if job_run_id is not None:
-            del told["requested_at"]
-            told.update(state="running", job_run_id=job_run_id, started_at=now)
-        self._table.update(items.run_key(run_id), told)
+            del summary["requested_at"]
+            summary.update(state="running", job_run_id=job_run_id, started_at=now)
+        self._table.update(items.run_key(run_id), summary)
 
     def run_ended(self, run_id: str, state: str, reason: Optional[str], batches: int, now: int) -> None:
         """Note how a run ended and how many batches it closed."""

@@ -147,13 +147,13 @@ def _merged_of(record: ObjectRecord, table: Optional[str]) -> Dict[str, Any]:
 
 
 def _decision_item(decision: Decision) -> Dict[str, Any]:
-    told = {name: value for name, value in asdict(decision).items() if name != "id"}
+    summary = {name: value for name, value in asdict(decision).items() if name != "id"}
     named = {"bucket": decision.id.bucket, "key": decision.id.key, "version": decision.id.version}
     listed = {
         "listed_as": items.listed_as(items.DECISIONS, decision.id.hash),
         "listed_at": items.listed_at(decision.at),
     }
-    return {**items.decision_key(decision.id, decision.at, decision.verb), **named, **told, **listed}
+    return {**items.decision_key(decision.id, decision.at, decision.verb), **named, **summary, **listed}
 
 
 def _decision(stored: Mapping[str, Any]) -> Decision:

@@ -131,16 +131,16 @@ def _admitted(record: ObjectRecord) -> Values:
 
 def _beside(record: ObjectRecord, at: int) -> Dict[str, Any]:
     """What a record has beside what admission writes."""
-    told: Dict[str, Any] = {"batch": record.batch, "parked_generation": record.parked_generation}
+    summary: Dict[str, Any] = {"batch": record.batch, "parked_generation": record.parked_generation}
     if record.quarantined_rows:
-        told.update(
+        summary.update(
             quarantined_rows=record.quarantined_rows,
             row_codes=dict(record.row_codes),
             **listing_fields(items.ROWS, record.id, at),
         )
     elif record.state in items.LISTED_STATES:
-        told.update(listing_fields(record.state, record.id, at))
-    return told
+        summary.update(listing_fields(record.state, record.id, at))
+    return summary
 
 
 def _fields(record: ObjectRecord, at: int) -> Dict[str, Any]:

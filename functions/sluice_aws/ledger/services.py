@@ -158,14 +158,14 @@ class ServiceLedger:
         )
 
     def _remembered(self, done: ServiceRequest) -> Values:
-        told = {"at": done.ended_at, "instant": done.report.instant, **done.seen}
-        return self._table.update_action(items.table_key(done.table), {SERVICE_PREFIX + done.service: told})
+        summary = {"at": done.ended_at, "instant": done.report.instant, **done.seen}
+        return self._table.update_action(items.table_key(done.table), {SERVICE_PREFIX + done.service: summary})
 
 
 def _stored(request: ServiceRequest) -> Dict[str, Any]:
-    told = {name: getattr(request, name) for name in _FIELDS}
+    summary = {name: getattr(request, name) for name in _FIELDS}
     error = None if request.error is None else asdict(request.error)
-    return {**told, "seen": dict(request.seen), "report": request.report.to_dict(), "error": error}
+    return {**summary, "seen": dict(request.seen), "report": request.report.to_dict(), "error": error}
 
 
 def _request(stored: Optional[Mapping[str, Any]]) -> Optional[ServiceRequest]:
@@ -173,7 +173,7 @@ def _request(stored: Optional[Mapping[str, Any]]) -> Optional[ServiceRequest]:
 
 
 def _known(stored: Mapping[str, Any]) -> ServiceRequest:
-    told = {name: stored[name] for name in _FIELDS if name in stored}
-    if "error" in told:
-        told["error"] = ServiceError(**told["error"])
-    return ServiceRequest(**{**told, "report": ServiceReport.from_dict(stored.get("report", {}))})
+    summary = {name: stored[name] for name in _FIELDS if name in stored}
+    if "error" in summary:
+        summary["error"] = ServiceError(**summary["error"])
+    return ServiceRequest(**{**summary, "report": ServiceReport.from_dict(stored.get("report", {}))})

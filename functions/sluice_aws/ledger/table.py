@@ -202,8 +202,8 @@ class LedgerTable:
             return {}, Refusal(self._found(error.response, key))
         return codec.values(answer.get("Attributes") or {}), None
 
-    def _found(self, told: Mapping[str, Any], key: Key) -> Optional[Values]:
-        return codec.values(told["Item"]) if told.get("Item") else self.get(key)
+    def _found(self, described: Mapping[str, Any], key: Key) -> Optional[Values]:
+        return codec.values(described["Item"]) if described.get("Item") else self.get(key)
 
     def _pages(self, arguments: Values) -> Iterator[List[Values]]:
         start: Values = {}
@@ -265,9 +265,9 @@ def _passing_cause(error: ClientError) -> Optional[str]:
     if code in PASSING_ERRORS:
         return code
     reasons = [reason.get("Code") for reason in error.response.get("CancellationReasons") or ()]
-    told = [reason for reason in reasons if reason not in (None, "None")]
-    if told and all(reason in PASSING_REASONS for reason in told):
-        return told[0]
+    described = [reason for reason in reasons if reason not in (None, "None")]
+    if described and all(reason in PASSING_REASONS for reason in described):
+        return described[0]
     return None
 
 

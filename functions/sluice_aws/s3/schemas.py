@@ -112,11 +112,11 @@ class SchemaHistory:
 
     def tables(self) -> Iterator[str]:
         """The tables of which something is remembered, in order."""
-        told: Set[str] = set()
+        summary: Set[str] = set()
         for key in self._objects.keys(self._bucket, TABLES_PREFIX):
             table = key[len(TABLES_PREFIX) :].split("/", 1)[0]
-            if table not in told:
-                told.add(table)
+            if table not in summary:
+                summary.add(table)
                 yield table
 
     def _put(self, key: str, text: str) -> None:

@@ -86,10 +86,10 @@ class HudiTable:
         properties, found = hudi_options.table_properties(self.config), self.jvm.table_properties(meta_client)
         differences = hudi_options.differing(properties, found)
         if differences:
-            told = "; ".join(
+            summary = "; ".join(
                 f"{name} is {had!r}, not {wanted!r}" for name, (had, wanted) in sorted(differences.items())
             )
-            raise TableDiffers(f"{self.config.table}: {told}", table=self.config.table, differences=differences)
+            raise TableDiffers(f"{self.config.table}: {summary}", table=self.config.table, differences=differences)
         facts = self._facts(meta_client)
         missing = hudi_options.absent(properties, found)
         if facts.empty and facts.widened is None:  # from here on every change of a type is noted
@@ -119,7 +119,7 @@ class HudiTable:
             unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
             record_index=self._has_record_index(meta_client),
             widened=self.jvm.table_property(meta_client, own_metadata.WIDENED_PROPERTY),
-            rows=rows_told(commits) if count else 0,
+            rows=rows_describe(commits) if count else 0,
             meta_client=meta_client,
         )
 
@@ -319,7 +319,7 @@ def statistics(metadata: Any) -> Dict[str, int]:
     }
 
 
-def rows_told(commits: Any) -> Optional[int]:
+def rows_describe(commits: Any) -> Optional[int]:
     """The rows of a table by the newest commit that counts them; services' commits don't, and change none.
 
     An estimate: a row that moved to another partition counts as inserted, and what is purged stays counted.

@@ -128,7 +128,7 @@ def folded(
     single = {*record_key, *columns, *hidden.NAMES}
     rest = [name for name in target.names if name not in single]
     lives = ~advances & ~deleted
-    told = [_told_at(name, lives) for name in columns]
+    summary = [_describe_at(name, lives) for name in columns]
     grouped = prepared.groupBy(*[quoted(name) for name in record_key]).agg(
         F.max(position).alias(_POSITION),
         F.max(F.when(begins, position)).alias(_BEGINS),
@@ -138,8 +138,8 @@ def folded(
         F.max_by(F.struct(F.lit(True).alias(_LIVES), *[quoted(name) for name in rest]), F.when(lives, position)).alias(
             _REST
         ),
-        *[F.max(at).alias(f"{_TOLD}{number}") for number, at in enumerate(told)],
-        *[F.max_by(quoted(name), at).alias(name) for name, at in zip(columns, told)],
+        *[F.max(at).alias(f"{_TOLD}{number}") for number, at in enumerate(summary)],
+        *[F.max_by(quoted(name), at).alias(name) for name, at in zip(columns, summary)],
         F.max(_AS_STORED).alias(_AS_STORED),
         F.max(F.when(stored, owed)).alias(hidden.OWED),
     )
@@ -153,13 +153,13 @@ def folded(
     )
 
 
-def _told_at(name: str, lives: SparkColumn) -> SparkColumn:
+def _describe_at(name: str, lives: SparkColumn) -> SparkColumn:
     """At which position a row of the history tells a column; null where it doesn't."""
     position = quoted(hidden.POSITION)
     of_stored = F.coalesce(F.col(_ROW_OWED)[name], position)
     of_change = F.when(~F.coalesce(F.array_contains(quoted(hidden.UNCHANGED), name), F.lit(False)), position)
-    told = F.when(F.col(_STORED), of_stored).otherwise(of_change)
-    return F.when(lives & (told != F.lit(NEVER)), told)
+    summary = F.when(F.col(_STORED), of_stored).otherwise(of_change)
+    return F.when(lives & (summary != F.lit(NEVER)), summary)
 
 
 def _rows(
@@ -177,9 +177,9 @@ def _rows(
     stored_owed = F.from_json(F.col(hidden.OWED), "map<string,string>")
     values, entries, lacking = {}, [], F.lit(False)
     for number, name in enumerate(columns):
-        told = F.col(f"{_TOLD}{number}")
-        known = F.coalesce(told >= begins, F.lit(False))
-        at = F.when(known, told).otherwise(begins)
+        summary = F.col(f"{_TOLD}{number}")
+        known = F.coalesce(summary >= begins, F.lit(False))
+        at = F.when(known, summary).otherwise(begins)
         values[name] = F.when(known & ~deleted, quoted(name))
         entries.append(
             F.when(

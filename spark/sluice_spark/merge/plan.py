@@ -37,7 +37,7 @@ from sluice.schema.evolution import (
     refused,
     rewritten_columns,
     row_with_types,
-    types_told,
+    types_describe,
 )
 from sluice_formats.read_plan import ReaderPlan, reader_plan
 
@@ -90,7 +90,7 @@ def plan_read(
     turned_away: Dict[str, Incompatible] = {}
     verdicts: Dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
-    known = {**types_told(writers, config), **(before or {})}
+    known = {**types_describe(writers, config), **(before or {})}
     for writer in sorted(writers, key=lambda writer: not writer.row.columns):
         row = row_with_types(writer, config, known)
         # An object of nothing but truncates, of which nothing tells the columns: the table or the others do.

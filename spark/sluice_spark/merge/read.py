@@ -115,11 +115,15 @@ def bodies(
 
 def _leave_error(s3: Objects, silver_bucket: str, plan: ReaderPlan, item: ManifestObject, error: SluiceError) -> None:
     leave_error(
-        s3, silver_bucket, batch=plan.batch, table=plan.table, error=ObjectError(item.id.hash, error.code, told(error))
+        s3,
+        silver_bucket,
+        batch=plan.batch,
+        table=plan.table,
+        error=ObjectError(item.id.hash, error.code, describe(error)),
     )
 
 
-def told(error: SluiceError) -> str:
+def describe(error: SluiceError) -> str:
     """An error and its facts in one line."""
     return "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])[
         :LONGEST_REASON

@@ -27,7 +27,7 @@ from sluice_aws.s3.task_objects import ObjectSource, task_objects
 from sluice_formats.decode import read_or_refused
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed
-from sluice_spark.merge.read import balanced, bodies, task_count, told
+from sluice_spark.merge.read import balanced, bodies, task_count, describe
 
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
 _ARROW = pa.schema(
@@ -102,7 +102,7 @@ def _scan(
     except SluiceError as error:
         if error.retriable:
             raise
-        yield {"object": item.id.hash, "inferred": False, "code": error.code, "reason": told(error)}
+        yield {"object": item.id.hash, "inferred": False, "code": error.code, "reason": describe(error)}
         return
     for schema in schemas:
         mark = fingerprint(schema)

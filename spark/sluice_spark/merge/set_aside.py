@@ -132,13 +132,13 @@ def leave_below_floor(
     object the others are listed without their content.
     """
     known = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
-    told = below.select(
+    summary = below.select(
         quoted(hidden.OBJECT).alias("object"),
         quoted(hidden.OFFSET).alias("offset"),
         quoted(hidden.POSITION).alias("position"),
         F.to_json(F.struct(*[quoted(name) for name in columns])).alias(_CONTENT),
     )
-    told.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
+    summary.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
         _task(known, batch, table, limit, source)
     )
 

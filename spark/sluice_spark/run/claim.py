@@ -320,7 +320,7 @@ class ConfigurationInForce:
         self._reported = None
         return self._current
 
-    def _report(self, told: str, error: SluiceError) -> None:
-        if told != self._reported:
-            self._reported = told
+    def _report(self, described: str, error: SluiceError) -> None:
+        if described != self._reported:
+            self._reported = described
             self._log.failure("configuration_broken", error, in_force=self._current.version)

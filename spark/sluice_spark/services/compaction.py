@@ -76,8 +76,8 @@ def compact(
 
 def written_files(metadata: Any) -> List[Dict[str, Any]]:
     """The statistics of each file that a commit wrote, as Hudi's metadata has them."""
-    told = json.loads(metadata.toJsonString())
-    return [stat for stats in told["partitionToWriteStats"].values() for stat in stats]
+    summary = json.loads(metadata.toJsonString())
+    return [stat for stats in summary["partitionToWriteStats"].values() for stat in stats]
 
 
 def _metric(operations: List[Dict[str, Any]], name: str) -> int:

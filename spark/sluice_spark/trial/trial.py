@@ -129,7 +129,7 @@ class Telling:
 
     def tell(self, **changes: Any) -> None:
         """Change fields of the report, and put it."""
-        self.report = replace(self.report, told_at=self.clock.now_ms(), **changes)
+        self.report = replace(self.report, described_at=self.clock.now_ms(), **changes)
         self.log.event("trial", state=self.report.state, doing=self.report.doing)
         self.objects.put(
             self._given.silver,
@@ -230,8 +230,8 @@ def versions(spark: SparkSession) -> Dict[str, str]:
 def _worker(batches: Iterable[Any]) -> Iterator[Any]:
     arrow = importlib.import_module("pyarrow")
     for _ in batches:
-        told = {"python": platform.python_version(), **{name: _version(name) for name in ("pyarrow", "fastavro")}}
-        yield arrow.RecordBatch.from_pydict({"told": [json.dumps(told)]})
+        summary = {"python": platform.python_version(), **{name: _version(name) for name in ("pyarrow", "fastavro")}}
+        yield arrow.RecordBatch.from_pydict({"told": [json.dumps(summary)]})
 
 
 def _version(package: str) -> str:
