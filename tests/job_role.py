@@ -21,7 +21,7 @@ BY_OTHERS = {
     (
         "TellGoneFromForbidden",
         "s3:ListBucket",
-    ): "S3's choice between 404 and 403: tests/unit/test_template_permissions.py",
+    ): "S3's choice between 404 and 403: tests/unit/docs/test_template_permissions.py",
     ("TellGoneFromForbidden", "s3:ListBucketVersions"): "the same where a version is named",
     ("WriteJobLogs", "s3:PutObject"): "EMR Serverless, as the job",
 }

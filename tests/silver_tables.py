@@ -6,7 +6,7 @@ from typing import Any, Dict
 
 import boto3
 
-FOLDER = Path(__file__).resolve().parent / "data" / "hudi_tables" / "silver"
+SILVER_FOLDER = Path(__file__).resolve().parent / "data" / "hudi_tables" / "silver"
 SILVER = "sluice-silver"
 
 
@@ -14,8 +14,8 @@ SILVER = "sluice-silver"
 def table_files() -> Dict[str, bytes]:
     """Key -> bytes of every file; of data files the first bytes only, since nothing here reads rows."""
     return {
-        path.relative_to(FOLDER).as_posix(): path.read_bytes() if ".hoodie/" in path.as_posix() else b"x"
-        for path in sorted(FOLDER.rglob("*"))
+        path.relative_to(SILVER_FOLDER).as_posix(): path.read_bytes() if ".hoodie/" in path.as_posix() else b"x"
+        for path in sorted(SILVER_FOLDER.rglob("*"))
         if path.is_file()
     }
 
@@ -28,3 +28,20 @@ def put_tables(s3: Any = None, bucket: str = SILVER) -> Any:
     for key, data in table_files().items():
         s3.put_object(Bucket=bucket, Key=key, Body=data)
     return s3
+
+
+class SilverFolder:
+    """A place of silver tables on disk."""
+
+    def __init__(self, path):
+        self.silver_url = path.as_uri()
+
+    def storage_options(self):
+        return {}
+
+    def client(self, service):
+        raise AssertionError(f"{service} isn't needed for a folder")
+
+
+def rows_by_id(table):
+    return {row["id"]: row for row in table.to_pylist()}

@@ -49,7 +49,7 @@ BY_LAMBDA = {
     "WriteLogs": "the runtime",
     "Trace": "the runtime's daemon",
 }
-# S3 answers a missing object with 403 where the bucket can't be listed. The emulator has no such answer: tests/unit/test_template_permissions.py holds these.
+# S3 answers a missing object with 403 where the bucket can't be listed. The emulator has no such answer: tests/unit/docs/test_template_permissions.py holds these.
 BY_S3 = {
     ("AdmitRole", "TellGoneFromForbidden", "s3:ListBucketVersions"),  # as ListBucket, where a version is named
     ("ReconcileRole", "ReadHeads", "s3:GetObject"),  # of a bucket that keeps no versions

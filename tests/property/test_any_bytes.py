@@ -32,7 +32,7 @@ PLACES: list[dict[str, Any]] = [
 BODIES = [
     ("json", lines(CREATE, CREATE)),
     ("json", lines(*wrapped(CREATE_SCHEMA, CREATE, CREATE))),
-    ("json", gzip.compress(lines(CREATE))),
+    ("json", gzip.compress(lines(CREATE), mtime=0)),
     ("avro", avro(change(), change(id=2))),
     ("avro", avro(change(), change(id=2), codec="deflate")),
     ("parquet", parquet(change(), change(id=2))),

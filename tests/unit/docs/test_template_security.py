@@ -9,7 +9,7 @@ import pytest
 
 from sluice_local.stack.overlay import read_template
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TEMPLATE = read_template(ROOT / "template.yaml")
 RESOURCES: Dict[str, Dict[str, Any]] = TEMPLATE["Resources"]
 KEY = {"Fn::If": ["MakeKey", {"Fn::GetAtt": ["DataKey", "Arn"]}, {"Ref": "KeyArn"}]}

@@ -10,7 +10,7 @@ from sluice.changes.position import PositionFields
 from sluice.errors import UnsupportedType, UnusableSchema
 from sluice.schema.avro import fingerprint, read_writer_schema
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 META = [
     {"name": name, "type": ["null", kind], "default": None}
     for name, kind in (("__deleted", "string"), ("__op", "string"), ("__lsn", "long"), ("__source_ts_ms", "long"))

@@ -6,18 +6,14 @@ from dataclasses import replace
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
+from builders import JOB_ENVIRONMENT
 
 from sluice.config.lane import LaneConfig
 from sluice.errors import UnusableRequest
 from sluice.lane.job_policy import Scope
-from sluice.lane.job_request import JobEnvironment, execution_timeout_min, start_job_run
+from sluice.lane.job_request import execution_timeout_min, start_job_run
 
 RUN = "run-main-20240501T100000Z-0a1b2c3d"
-ENVIRONMENT = JobEnvironment(
-    application_id="00f1982r1uukb925", job_role_arn="arn:aws:iam::123456789012:role/sluice-job", region="us-east-1", release="abc123",
-    ledger_table="ledger", bronze_bucket="bronze", silver_bucket="silver", artifact_bucket="artifacts",
-    hudi_jars="file:///usr/lib/hudi/hudi-spark-bundle.jar", architecture="X86_64",
-)  # fmt: skip
 # The shape that AWS's model and its guide to Spark jobs give, with this project's choices.
 DERIVED_KEYS = {
     "applicationId",
@@ -49,7 +45,7 @@ DERIVED_SETTINGS = {
 }
 
 
-def request(lane=LaneConfig(), environment=ENVIRONMENT):
+def request(lane=LaneConfig(), environment=JOB_ENVIRONMENT):
     return start_job_run(environment, lane, RUN)
 
 
@@ -122,7 +118,7 @@ def test_code_and_environment_come_from_the_release():
         == summary["spark.executorEnv.PYTHONPATH"]
         == "./environment"
     )
-    assert settings(request(environment=replace(ENVIRONMENT, architecture="ARM64")))["spark.archives"].endswith(
+    assert settings(request(environment=replace(JOB_ENVIRONMENT, architecture="ARM64")))["spark.archives"].endswith(
         "environment-arm64.tar.gz#environment"
     )
 
@@ -160,17 +156,17 @@ def test_the_driver_is_told_its_lane_run_and_names():
 )
 def test_a_name_that_could_become_a_second_option_is_refused(changes):
     with pytest.raises(UnusableRequest):
-        request(environment=replace(ENVIRONMENT, **changes))
+        request(environment=replace(JOB_ENVIRONMENT, **changes))
 
 
 @pytest.mark.parametrize("run_id", ["", "a b", "x" * 65, "run/1"])
 def test_a_run_id_that_emr_would_refuse_is_refused_first(run_id):
     with pytest.raises(UnusableRequest):
-        start_job_run(ENVIRONMENT, LaneConfig(), run_id)
+        start_job_run(JOB_ENVIRONMENT, LaneConfig(), run_id)
 
 
 def test_a_run_is_narrowed_to_its_scope_and_told_its_name():
-    body = start_job_run(ENVIRONMENT, LaneConfig(), RUN, Scope("0123abcd", ("shop/orders",)))
+    body = start_job_run(JOB_ENVIRONMENT, LaneConfig(), RUN, Scope("0123abcd", ("shop/orders",)))
     assert body["jobDriver"]["sparkSubmit"]["entryPointArguments"][-2:] == ["--scope", "0123abcd"]
     assert (
         "arn:aws:s3:::silver/shop/orders/*"
@@ -178,7 +174,7 @@ def test_a_run_is_narrowed_to_its_scope_and_told_its_name():
     )
     assert (
         "arn:aws-cn:s3:::silver"
-        in start_job_run(replace(ENVIRONMENT, job_role_arn="arn:aws-cn:iam::123456789012:role/j"), LaneConfig(), RUN)[
-            "executionIamPolicy"
-        ]["policy"]
+        in start_job_run(
+            replace(JOB_ENVIRONMENT, job_role_arn="arn:aws-cn:iam::123456789012:role/j"), LaneConfig(), RUN
+        )["executionIamPolicy"]["policy"]
     )

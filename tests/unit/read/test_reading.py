@@ -3,10 +3,10 @@
 import datetime as dt
 import json
 from decimal import Decimal
-from pathlib import Path
 
 import duckdb
 import pytest
+from silver_tables import SILVER_FOLDER, SilverFolder, rows_by_id
 
 from sluice_cli.main import run
 from sluice_cli.tables import query as query_command
@@ -15,35 +15,16 @@ from sluice_read.place import tables_in
 from sluice_read.reading import open_table, read_table
 from sluice_read.sql import run_query, table_references
 
-SILVER = Path(__file__).resolve().parents[1] / "data" / "hudi_tables" / "silver"
-
-
-class Folder:
-    """A place of silver tables on disk."""
-
-    def __init__(self, path):
-        self.silver_url = path.as_uri()
-
-    def storage_options(self):
-        return {}
-
-    def client(self, service):
-        raise AssertionError(f"{service} isn't needed for a folder")
-
 
 @pytest.fixture
 def silver():
-    return Folder(SILVER)
+    return SilverFolder(SILVER_FOLDER)
 
 
 @pytest.fixture(scope="module")
 def connection():
     with duckdb.connect() as made:
         yield made
-
-
-def rows(table):
-    return {row["id"]: row for row in table.to_pylist()}
 
 
 def answer(silver, sql, **how):
@@ -53,19 +34,19 @@ def answer(silver, sql, **how):
 
 @pytest.mark.parametrize("table", ["moma.artists", "moma.works", "moma.works_rt"])
 def test_a_moved_row_is_there_once_and_a_deleted_one_not_at_all(silver, table):
-    found = rows(read_table(silver, table))
+    found = rows_by_id(read_table(silver, table))
     assert sorted(found) == ([1, 3, 4, 5, 6] if table == "moma.artists" else [1, 3, 4, 5, 6, 7])
     assert (found[1]["nationality"], found[1]["name"]) == ("German", "one moved")
 
 
 @pytest.mark.parametrize("table", ["moma.artists", "moma.works"])
 def test_partition_values_are_the_columns_own_and_not_those_of_the_path(silver, table):
-    found = rows(read_table(silver, table))
+    found = rows_by_id(read_table(silver, table))
     assert [found[number]["nationality"] for number in (3, 4, 5)] == [None, "", "Côte/d Ivoire=x"]
 
 
 def test_every_type_keeps_its_value(silver):
-    found = rows(read_table(silver, "moma.works"))[6]
+    found = rows_by_id(read_table(silver, "moma.works"))[6]
     assert found["born"] == dt.date(1906, 1, 2)
     assert found["fee"] == Decimal("18.50")
     assert found["photo"] == b"\x00\xff\x06"
@@ -75,7 +56,7 @@ def test_every_type_keeps_its_value(silver):
 
 
 def test_a_column_that_came_later_is_null_in_older_rows(silver):
-    found = rows(read_table(silver, "moma.works"))
+    found = rows_by_id(read_table(silver, "moma.works"))
     assert (found[5]["note"], found[7]["note"]) == (None, "new column")
 
 
@@ -86,10 +67,10 @@ def test_the_base_files_alone_know_nothing_of_the_logs(silver):
 
 
 def test_deleted_rows_and_lineage_are_shown_when_asked_for(silver):
-    deleted = rows(read_table(silver, "moma.works", with_deleted=True))
+    deleted = rows_by_id(read_table(silver, "moma.works", with_deleted=True))
     assert deleted[2]["__deleted"] is True and deleted[2]["name"] is None and deleted[2]["nationality"] is None
     assert deleted[1]["__deleted"] is False and "_sluice_op" not in deleted[1]
-    traced = rows(read_table(silver, "moma.works", lineage=True))
+    traced = rows_by_id(read_table(silver, "moma.works", lineage=True))
     assert 2 not in traced
     assert (traced[1]["_sluice_op"], traced[1]["_sluice_offset"]) == ("u", 11)
     assert traced[1]["_hoodie_record_key"] == "1"
@@ -122,7 +103,7 @@ def test_a_table_that_cannot_be_read_says_so_in_one_line(tmp_path):
     broken.parent.mkdir(parents=True)
     broken.write_text("nonsense")
     with pytest.raises(Unreadable, match=r"crm\.user could not be read"):
-        read_table(Folder(tmp_path), "crm.user")
+        read_table(SilverFolder(tmp_path), "crm.user")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
-from test_job_request import ENVIRONMENT
+from builders import JOB_ENVIRONMENT
 from trial_reports import GOOD, LINKS, MISSING, TRIAL
 
 from sluice.engine.report import FAILED, TRIAL_ID, TableTrial, TrialError, TrialReport
@@ -18,7 +18,7 @@ from sluice_cli.ops import engine as engine_trial
 
 
 def test_a_trial_is_started_as_a_run_is_with_one_executor_and_less_that_it_may_do():
-    body = start_trial(ENVIRONMENT, TRIAL)
+    body = start_trial(JOB_ENVIRONMENT, TRIAL)
     shape = (
         botocore.session.get_session().get_service_model("emr-serverless").operation_model("StartJobRun").input_shape
     )
@@ -30,11 +30,11 @@ def test_a_trial_is_started_as_a_run_is_with_one_executor_and_less_that_it_may_d
     )
     assert "spark.dynamicAllocation.maxExecutors=1 " in job["sparkSubmitParameters"]
     with pytest.raises(UnusableRequest):
-        start_trial(replace(ENVIRONMENT, release=""), TRIAL)
+        start_trial(replace(JOB_ENVIRONMENT, release=""), TRIAL)
 
 
 def test_a_trial_may_write_its_own_folder_its_report_and_what_is_remembered_of_engines():
-    everything, named = json.loads(start_trial(ENVIRONMENT, TRIAL)["executionIamPolicy"]["policy"])["Statement"]
+    everything, named = json.loads(start_trial(JOB_ENVIRONMENT, TRIAL)["executionIamPolicy"]["policy"])["Statement"]
     assert everything["NotAction"] == ["s3:*", "dynamodb:*"]
     under = "arn:aws:s3:::silver/_sluice"
     assert {one for one in named["Resource"] if one.startswith("arn:aws:s3:::silver/") and not one.endswith("/")} == {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 INVARIANTS = {str(number) for number in range(1, 9)}
 RULES = {f"Rule {number}" for number in range(1, 19)}
@@ -95,15 +95,15 @@ def test_what_is_not_proven_on_aws_is_said_in_at_most_fifteen_lines() -> None:
 
 
 def test_a_test_that_is_gone_is_found() -> None:
-    here = "tests/unit/test_invariants_are_tested.py"
+    here = "tests/unit/docs/test_invariants_are_tested.py"
     assert not missing(f"{here}::test_a_test_that_is_gone_is_found") and not missing("tests/unit")
-    assert not missing("tests/unit/test_lane.py::TestHolding::test_a_driver_holds_before_its_start_was_noted")
+    assert not missing("tests/unit/core/test_lane.py::TestHolding::test_a_driver_holds_before_its_start_was_noted")
     assert all(
         missing(name)
         for name in (
             f"{here}::test_nothing",
             f"{here}::sections",
-            "tests/unit/test_lane.py::TestHolding::test_nothing",
+            "tests/unit/core/test_lane.py::TestHolding::test_nothing",
             "tests/unit/test_nothing.py",
             "tests/nothing",
             "tests/unit::test_nothing",

@@ -9,7 +9,7 @@ from sluice_cli.ops import standstill as standstill_command
 from sluice_deploy.template import changes_application, parameters_of
 from sluice_local.stack.overlay import read_template
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TEMPLATE = read_template(ROOT / "template.yaml")
 NOW = {"MaximumCpu": "16 vCPU", "IdleTimeoutMinutes": "15", "Release": "old"}
 

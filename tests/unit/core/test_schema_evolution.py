@@ -10,7 +10,7 @@ from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import Column, RowSchema, array_column, decimal_column, plain_column
 from sluice.schema.evolution import merge_columns, merge_schemas, union_of
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 def plain(kind, name="c", nullable=False):

@@ -8,7 +8,7 @@ import shutil
 import fastavro
 import pyarrow.parquet as pq
 import pytest
-from test_cli_reading import SILVER, Folder, rows
+from silver_tables import SILVER_FOLDER, SilverFolder, rows_by_id
 
 from sluice_cli.main import run
 from sluice_cli.tables import catalog as catalog_commands
@@ -66,14 +66,14 @@ ROLLED_BACK = {
 
 @pytest.fixture
 def silver():
-    return Folder(SILVER)
+    return SilverFolder(SILVER_FOLDER)
 
 
 @pytest.fixture
 def own(tmp_path):
     """A copy of the tables, to be changed."""
-    shutil.copytree(SILVER, tmp_path / "silver")
-    return Folder(tmp_path / "silver"), tmp_path / "silver"
+    shutil.copytree(SILVER_FOLDER, tmp_path / "silver")
+    return SilverFolder(tmp_path / "silver"), tmp_path / "silver"
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def avro_file(path, schema, record):
 
 
 def names(table):
-    return {number: (row["name"], row["nationality"]) for number, row in rows(table).items()}
+    return {number: (row["name"], row["nationality"]) for number, row in rows_by_id(table).items()}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_between_two_commits_the_older_one_is_seen(silver):
 
 
 def test_a_log_of_a_later_commit_is_left_out_and_a_later_column_is_null(silver):
-    then = rows(read_table(silver, "moma.works", span=Span(as_of=MOVED)))
+    then = rows_by_id(read_table(silver, "moma.works", span=Span(as_of=MOVED)))
     assert (then[6]["name"], then[6]["note"]) == ("six b", None) and 7 not in then
 
 
@@ -288,14 +288,14 @@ def test_a_table_without_a_commit_says_so(own):
 
 
 def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):
-    found = rows(read_table(silver, "moma.works", span=span_of(since=LOADED, until=MOVED)))
+    found = rows_by_id(read_table(silver, "moma.works", span=span_of(since=LOADED, until=MOVED)))
     assert {number: (row["name"], row["__deleted"]) for number, row in found.items()} == {
         1: ("one moved", False),
         2: (None, True),
         6: ("six b", False),
     }
-    assert sorted(rows(read_table(silver, "moma.works", span=span_of(since=MOVED)))) == [6, 7]
-    assert sorted(rows(read_table(silver, "moma.works", span=span_of(until=LOADED)))) == [1, 2, 3, 4, 5, 6]
+    assert sorted(rows_by_id(read_table(silver, "moma.works", span=span_of(since=MOVED)))) == [6, 7]
+    assert sorted(rows_by_id(read_table(silver, "moma.works", span=span_of(until=LOADED)))) == [1, 2, 3, 4, 5, 6]
     assert read_table(silver, "moma.works", span=span_of(since=NOTED)).num_rows == 0
 
 
@@ -423,8 +423,8 @@ def test_the_python_api_reads_what_the_command_reads(silver):
     assert tables.schema("crm.user").names == ["id", "date", "name"]
     assert sum(batch.num_rows for batch in tables.snapshot("moma.works")) == 6
     assert tables.as_of("moma.works", moment_of(LOADED), columns=["name"]).read_all().num_rows == 6
-    assert sorted(rows(tables.changes("moma.works", since=LOADED, until=MOVED).read_all())) == [1, 2, 6]
-    assert rows(tables.changes("moma.works").read_all())[2]["__deleted"] is True
+    assert sorted(rows_by_id(tables.changes("moma.works", since=LOADED, until=MOVED).read_all())) == [1, 2, 6]
+    assert rows_by_id(tables.changes("moma.works").read_all())[2]["__deleted"] is True
     with tables.differences("moma.works", MOVED) as found:
         assert [item.key for item in found if item.kind == CHANGED] == [(6,)]
     with pytest.raises(NotRetained):

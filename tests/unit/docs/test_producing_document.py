@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sluice.changes.position import NO_POSITION
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = (ROOT / "docs" / "producing.md").read_text(encoding="utf-8")
 RECORDED = [json.loads(path.read_text()) for path in sorted((ROOT / "tests" / "data").glob("*/config/*.json"))]
 

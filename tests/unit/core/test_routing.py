@@ -7,7 +7,7 @@ import pytest
 
 from sluice.admission.routing import classify, first_offset
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 @pytest.mark.parametrize(

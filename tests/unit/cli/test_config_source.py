@@ -14,7 +14,7 @@ from sluice.config.table import TableConfig
 from sluice_cli.config import commands as config_schema
 from sluice_cli.config.source import ConfigurationMistakes, read_tables
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FILES = [ROOT / "tables.yaml", *sorted((ROOT / "tests" / "data").glob("*.tables.yaml"))]
 SCHEMA = json.loads(config_schema.schema_text())
 

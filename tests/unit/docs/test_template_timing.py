@@ -7,7 +7,7 @@ import pytest
 
 from sluice_local.stack.overlay import read_template
 
-TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
+TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 RESOURCES: Dict[str, Dict[str, Any]] = TEMPLATE["Resources"]
 FUNCTIONS = {
     name: resource["Properties"]

@@ -18,7 +18,7 @@ from sluice_aws.admission.inbox import open_inbox
 from sluice_local.emr.service import Service
 from sluice_local.emr.stand_in import state_change
 
-SAMPLES = Path(__file__).resolve().parents[1] / "data" / "aws"
+SAMPLES = Path(__file__).resolve().parents[2] / "data" / "aws"
 STATE_CHANGES = sorted(SAMPLES.glob("emr-job-run-state-change.*.json"))
 ENVIRONMENT = JobEnvironment(
     "00f1982r1uukb925",

@@ -70,7 +70,7 @@ def kinds(body: bytes, **types: str) -> dict[str, Any]:
     [
         lines(CREATE, DELETE),
         lines(*wrapped(CREATE_SCHEMA, CREATE, DELETE)),
-        gzip.compress(lines(CREATE, DELETE)),
+        gzip.compress(lines(CREATE, DELETE), mtime=0),
         b"\xef\xbb\xbf" + lines(CREATE, "", DELETE),
         lines(CREATE, DELETE).replace(b"\n", b"\r\n").rstrip(),
     ],
@@ -455,8 +455,8 @@ GOOD = {"id": 1, "__op": "c", "__lsn": 1}
             lines(*({"schema": struct({"type": "int32", "field": f"c{n}"}), "payload": {}} for n in range(70))),
             TooManySchemas,
         ),
-        (gzip.compress(lines(ONE))[:-9], DamagedGzip),
-        (gzip.compress(lines(ONE))[:12] + b"\x00" * 30, DamagedGzip),
+        (gzip.compress(lines(ONE), mtime=0)[:-9], DamagedGzip),
+        (gzip.compress(lines(ONE), mtime=0)[:12] + b"\x00" * 30, DamagedGzip),
     ],
 )
 def test_what_is_not_json_records_is_refused(body: bytes, error: type[SluiceError]) -> None:

@@ -22,7 +22,7 @@ from sluice.cost import (
 from sluice_cli.main import run
 from sluice_cli.ops.cost import LOADS, RunCost, besides_of, besides_runs, by_table, crossover_lines, table_of
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cost.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "cost.md"
 
 
 def batch(run_id, **sizes):

@@ -13,7 +13,7 @@ from sluice_bench.tickit import Dataset, change_object, pieces, snapshot_object,
 from sluice_bench.tickit_rows import Sizes, row
 
 SMALL = Dataset(Sizes.scaled(0.001), rows_per_object=100)
-RECORDED = Path(__file__).resolve().parents[1] / "data" / "tickit_small"
+RECORDED = Path(__file__).resolve().parents[2] / "data" / "tickit_small"
 
 
 def read(body: bytes) -> list[dict]:

@@ -8,7 +8,7 @@ import pytest
 from sluice_bench.walkthrough_text import Transcript
 from sluice_local.emulators.choose import Kind
 
-KEPT = sorted((Path(__file__).resolve().parents[2] / "docs" / "walkthroughs").glob("*.md"))
+KEPT = sorted((Path(__file__).resolve().parents[3] / "docs" / "walkthroughs").glob("*.md"))
 
 
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FUNCTIONS = ROOT / "functions"
 PRODUCT = ("functions", "spark", "cli", "deploy", "local")
 MODULES = sorted(

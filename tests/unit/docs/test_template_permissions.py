@@ -10,7 +10,7 @@ import pytest
 from sluice.ledger.keys import CLAIMED, COMMITTED
 from sluice_local.stack.overlay import read_template
 
-TEMPLATE = read_template(Path(__file__).resolve().parents[2] / "template.yaml")
+TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 
 
 def statements(role: str) -> List[Dict[str, Any]]:
@@ -85,7 +85,7 @@ def test_the_catalog_sync_may_call_what_it_calls_and_delete_no_table() -> None:
     (keeps,) = [
         one for one in statements("SyncCatalogRole") if any(action.startswith("glue:") for action in actions(one))
     ]
-    source = (Path(__file__).resolve().parents[2] / "functions" / "sluice_aws" / "catalog" / "glue.py").read_text(
+    source = (Path(__file__).resolve().parents[3] / "functions" / "sluice_aws" / "catalog" / "glue.py").read_text(
         encoding="utf-8"
     )
     called = set(re.findall(r"self\._glue\.([a-z_]+)\(", source)) - {"get_paginator"} | set(

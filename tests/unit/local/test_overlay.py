@@ -38,7 +38,7 @@ ALLOWED = {
 
 @pytest.fixture(scope="module")
 def template() -> dict[str, Any]:
-    return read_template(Path(__file__).resolve().parents[2] / "template.yaml")
+    return read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 
 
 @pytest.fixture(scope="module")

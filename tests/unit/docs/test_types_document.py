@@ -9,7 +9,7 @@ from sluice.schema import columns as kinds
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import as_raw
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "types.md").read_text()
+TEXT = (Path(__file__).resolve().parents[3] / "docs" / "types.md").read_text()
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if line.count("|") == 8][2:]
 HUDI = {
     "boolean": "boolean",

@@ -15,7 +15,7 @@ from sluice_aws.errors import SettingsMissing
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import milliseconds_left, observed, telemetry_of
 
-FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
+FUNCTIONS = Path(__file__).resolve().parents[3] / "functions"
 
 
 # ---- imports

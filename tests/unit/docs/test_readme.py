@@ -8,7 +8,7 @@ import typer.main
 from sluice_cli.config.model import Rule
 from sluice_cli.main import app
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

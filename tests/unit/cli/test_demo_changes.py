@@ -13,7 +13,7 @@ from sluice.schema.avro import read_writer_schema
 from sluice_cli.local.demo import ChangeWriter, cost_line
 from sluice_cli.status.past import PastBatch
 
-BRONZE = Path(__file__).resolve().parents[1] / "data" / "tickit_small" / "bronze"
+BRONZE = Path(__file__).resolve().parents[2] / "data" / "tickit_small" / "bronze"
 
 
 def test_a_made_change_is_later_than_every_bundled_one_and_has_the_newest_schema():
