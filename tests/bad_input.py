@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Callable
+from typing import Any
 
 import fastavro
 import pyarrow as pa

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from emulated_aws import EMULATOR_VARIABLE, SharedSession, emulated_aws
@@ -37,8 +38,8 @@ class CatalogWorld:
 
     def __init__(self) -> None:
         self.glue, self.s3 = SHARED.client("glue"), SHARED.client("s3")
-        self.calls: List[str] = []
-        self.sent: List[Tuple[str, Dict[str, Any]]] = []
+        self.calls: list[str] = []
+        self.sent: list[tuple[str, dict[str, Any]]] = []
         self.s3.create_bucket(Bucket=SILVER, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
         self.sync = self.process()
 
@@ -59,7 +60,7 @@ class CatalogWorld:
         self,
         config: TableConfig,
         number: int,
-        columns: Sequence[Tuple[str, Any]] = ARTIST,
+        columns: Sequence[tuple[str, Any]] = ARTIST,
         partitions: Iterable[str] = ("",),
         **more: Any,
     ) -> str:
@@ -83,14 +84,14 @@ class CatalogWorld:
         ]:
             self.s3.delete_object(Bucket=SILVER, Key=key)
 
-    def table(self, database: str, name: str) -> Dict[str, Any]:
-        found: Dict[str, Any] = self.glue.get_table(DatabaseName=database, Name=name)["Table"]
+    def table(self, database: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.glue.get_table(DatabaseName=database, Name=name)["Table"]
         return found
 
-    def names(self, database: str) -> List[str]:
+    def names(self, database: str) -> list[str]:
         return sorted(table["Name"] for table in self.glue.get_tables(DatabaseName=database)["TableList"])
 
-    def partitions(self, database: str, name: str) -> Dict[Tuple[str, ...], str]:
+    def partitions(self, database: str, name: str) -> dict[tuple[str, ...], str]:
         pages = self.glue.get_paginator("get_partitions").paginate(DatabaseName=database, TableName=name)
         return {
             tuple(one["Values"]): one["StorageDescriptor"]["Location"] for page in pages for one in page["Partitions"]
@@ -140,12 +141,12 @@ def write_commit(
     bucket: str,
     config: TableConfig,
     number: int,
-    columns: Sequence[Tuple[str, Any]] = ARTIST,
+    columns: Sequence[tuple[str, Any]] = ARTIST,
     partitions: Iterable[str] = ("",),
     *,
     operation: str = "UPSERT",
-    replaced: Optional[Mapping[str, List[str]]] = None,
-    docs: Optional[Mapping[str, str]] = None,
+    replaced: Mapping[str, list[str]] | None = None,
+    docs: Mapping[str, str] | None = None,
     action: str = "",
 ) -> str:
     """Write a completed commit, and a file into each of its partitions; its instant."""
@@ -187,7 +188,7 @@ def write_commit(
 def artists(
     table_type: str = COW,
     *,
-    partition_by: Tuple[str, ...] = ("nationality",),
+    partition_by: tuple[str, ...] = ("nationality",),
     catalog: CatalogRule = CatalogRule(),
     table: str = "moma.artists",
 ) -> TableConfig:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, Sequence
+from typing import Any
 
 from sluice.changes.row_history import Change
 
@@ -16,7 +17,7 @@ KEYS = (1, 2, 3)
 class Event:
     """A change of one key, or a truncate (`key` is None)."""
 
-    key: Optional[int]
+    key: int | None
     change: Change
 
 
@@ -25,9 +26,9 @@ def position(number: int, again: int = 0) -> str:
     return f"0000.{number:020d}.{number * 10 + again:020d}"
 
 
-def source_rows(events: Sequence[Event]) -> dict[int, Optional[dict[str, Any]]]:
+def source_rows(events: Sequence[Event]) -> dict[int, dict[str, Any] | None]:
     """The rows after these changes, each applied once, in position order; None for a deleted one."""
-    rows: dict[int, Optional[dict[str, Any]]] = {}
+    rows: dict[int, dict[str, Any] | None] = {}
     for event in sorted(set(events), key=lambda event: event.change.position):
         change = event.change
         if event.key is None:

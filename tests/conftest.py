@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Iterator
 
 import botocore.session
 import botocore.useragent

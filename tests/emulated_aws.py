@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import boto3
@@ -48,8 +49,8 @@ class _MiniStack:
         self._parsers = ResponseParserFactory()
 
     def __call__(
-        self, model: Any, params: Dict[str, Any], context: Dict[str, Any], **_: Any
-    ) -> Optional[Tuple[AWSResponse, Dict[str, Any]]]:
+        self, model: Any, params: dict[str, Any], context: dict[str, Any], **_: Any
+    ) -> tuple[AWSResponse, dict[str, Any]] | None:
         url = urlsplit(params["url"])
         host = url.hostname or ""
         if not self.on or not host.endswith(AWS):
@@ -72,11 +73,11 @@ class _MiniStack:
         http = AWSResponse(params["url"], status, answered, _Body(b"" if params["method"] == "HEAD" else content))
         return http, self._parsed(http, model)
 
-    def _parsed(self, http: AWSResponse, model: Any) -> Dict[str, Any]:
+    def _parsed(self, http: AWSResponse, model: Any) -> dict[str, Any]:
         """What botocore makes of a response: the answer, or the error with the fields of its own kind."""
         response = convert_to_response_dict(http, model)
         parser = self._parsers.create_parser(model.service_model.resolved_protocol)
-        parsed: Dict[str, Any] = parser.parse(response, model.output_shape)
+        parsed: dict[str, Any] = parser.parse(response, model.output_shape)
         if http.status_code >= 300:
             shape = model.service_model.shape_for_error_code(parsed["Error"]["Code"])
             if shape is not None:
@@ -123,7 +124,7 @@ class SharedSession:
 
     def __init__(self, region: str) -> None:
         self.region_name = region
-        self._made: Dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
 
     @cached_property
     def _session(self) -> boto3.Session:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any
 
 import botocore.client
 import fastavro
@@ -26,7 +27,7 @@ REGION = "us-west-2"
 BRONZE, SILVER, ARTIFACTS = "sluice-bronze", "sluice-silver", "sluice-artifacts"
 LEDGER = "sluice-ledger"
 TOPIC = "shop.public.orders"
-SCHEMA: Dict[str, Any] = {
+SCHEMA: dict[str, Any] = {
     "type": "record", "name": "shop.public.orders.Value",
     "fields": [{"name": "id", "type": "long"}, {"name": "__lsn", "type": ["null", "long"], "default": None}, {"name": "__deleted", "type": ["null", "string"], "default": None}],
 }  # fmt: skip
@@ -51,7 +52,7 @@ class World:
         self.application = self.emr.create_application(
             name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t"
         )["applicationId"]
-        self.calls: List[str] = []
+        self.calls: list[str] = []
         self.environment(
             AWS_REGION=REGION,
             LEDGER_TABLE=LEDGER,
@@ -88,7 +89,7 @@ class World:
         """The ledger's record of an object, None when there is none."""
         return self.ledger.get_objects([id]).get(id)
 
-    def job_runs(self) -> List[Any]:
+    def job_runs(self) -> list[Any]:
         """The emulator's job runs, whose `state` and `state_details` a test may set."""
         return emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION].job_runs.get(self.application, [])
 
@@ -127,7 +128,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         monkeypatch.setenv(name, value)
     one_at_a_time = threading.RLock()
     real = botocore.client.BaseClient._make_api_call
-    calls: List[str] = []
+    calls: list[str] = []
 
     def whole(self: Any, operation: str, arguments: Any) -> Any:
         with one_at_a_time:
@@ -147,7 +148,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     forget_processes()
 
 
-def avro(schema: Optional[Dict[str, Any]] = None, rows: int = 1, codec: str = "null") -> bytes:
+def avro(schema: dict[str, Any] | None = None, rows: int = 1, codec: str = "null") -> bytes:
     """An Avro object of the test topic."""
     buffer = io.BytesIO()
     schema = schema or SCHEMA
@@ -179,7 +180,7 @@ def s3_body(*ids: ObjectId, size: int = 1000) -> str:
     return json.dumps({"Records": records})
 
 
-def sqs_event(*bodies: str) -> Dict[str, Any]:
+def sqs_event(*bodies: str) -> dict[str, Any]:
     """The event that Lambda gets for messages; their ids are m0, m1 …"""
     return {"Records": [
         {"messageId": f"m{n}", "receiptHandle": "r", "body": body, "attributes": {"ApproximateReceiveCount": "1"}, "messageAttributes": {},
@@ -199,7 +200,7 @@ def context(milliseconds: int = 60_000) -> Any:
     )
 
 
-def failed_items(answer: Dict[str, Any]) -> List[str]:
+def failed_items(answer: dict[str, Any]) -> list[str]:
     """The messages that an answer wants again."""
     return [item["itemIdentifier"] for item in answer["batchItemFailures"]]
 
@@ -208,8 +209,8 @@ class Recorder:
     """A report that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.events: List[tuple[str, Dict[str, Any]]] = []
-        self.metrics: Dict[str, float] = {}
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.metrics: dict[str, float] = {}
 
     def event(self, name: str, /, **fields: Any) -> None:
         self.events.append((name, fields))
@@ -219,5 +220,5 @@ class Recorder:
     def count(self, metric: str, n: float = 1, /, *, unit: str = "Count", **dimensions: str) -> None:
         self.metrics[metric] = self.metrics.get(metric, 0) + n
 
-    def names(self) -> List[str]:
+    def names(self) -> list[str]:
         return [name for name, _ in self.events]

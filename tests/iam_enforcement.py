@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any
 
 import botocore.client
 import pytest
@@ -16,7 +17,7 @@ from sluice_local.stack.overlay import read_template
 
 ACCOUNT, REGION = "123456789012", "us-west-2"
 TEMPLATE = read_template(Path(__file__).resolve().parent.parent / "template.yaml")
-Asked = Tuple[str, str, Mapping[str, Any]]  # action, resource, what conditions ask about
+Asked = tuple[str, str, Mapping[str, Any]]  # action, resource, what conditions ask about
 
 _TRANSACT = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
 _S3 = {
@@ -30,7 +31,7 @@ _S3 = {
 }
 
 
-def asked_of(service: str, operation: str, params: Mapping[str, Any]) -> List[Asked]:
+def asked_of(service: str, operation: str, params: Mapping[str, Any]) -> list[Asked]:
     """What an AWS call asks permission for. An operation that isn't known here fails the test: it must be looked up."""
     if service == "s3":
         action, of_object = _S3[operation]
@@ -45,7 +46,7 @@ def asked_of(service: str, operation: str, params: Mapping[str, Any]) -> List[As
     if service == "emr-serverless":
         application = f"arn:aws:emr-serverless:{REGION}:{ACCOUNT}:/applications/{params['applicationId']}"
         resource = f"{application}/jobruns/{params['jobRunId']}" if "jobRunId" in params else application
-        more: List[Asked] = []
+        more: list[Asked] = []
         if operation == "StartJobRun":
             more = [
                 ("iam:PassRole", params["executionRoleArn"], {"iam:passedtoservice": "emr-serverless.amazonaws.com"}),
@@ -73,7 +74,7 @@ def _catalog(params: Mapping[str, Any]) -> Iterator[str]:
     yield f"table/{database}/{params.get('TableName') or params.get('Name') or params.get('TableInput', {}).get('Name') or '*'}"
 
 
-def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[Tuple[str, str, List[str]]]:
+def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
     def arn(table: str) -> str:
         return f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{table}"
 
@@ -101,7 +102,7 @@ def _ledger(operation: str, params: Mapping[str, Any]) -> Iterator[Tuple[str, st
 class Role:
     """One role's policy with the template's functions filled in, and what was asked of it."""
 
-    def __init__(self, name: str, names: Mapping[str, str], without: Optional[Tuple[str, ...]] = None) -> None:
+    def __init__(self, name: str, names: Mapping[str, str], without: tuple[str, ...] | None = None) -> None:
         """`without` is the Sid and the action that are taken away, and the one resource that they are taken from if not from all."""
         document = _filled(TEMPLATE["Resources"][name]["Properties"]["Policies"][0]["PolicyDocument"], names)
         self.document = {
@@ -110,11 +111,11 @@ class Role:
         }
         self.document["Statement"] = [one for one in self.document["Statement"] if one["Action"]]
         self._parsed = [parse_policy_document(self.document)]
-        self.denied: Set[str] = set()
-        self.used: Set[str] = set()
+        self.denied: set[str] = set()
+        self.used: set[str] = set()
 
     @property
-    def grants(self) -> List[Tuple[str, str]]:
+    def grants(self) -> list[tuple[str, str]]:
         """Sid and action of everything allowed."""
         return [(one["Sid"], action) for one in self.document["Statement"] for action in _listed(one["Action"])]
 
@@ -141,7 +142,7 @@ def enforced(role: Role) -> Iterator[Role]:
     """Every AWS call of the block is made as `role`: what it may not do is answered as AWS answers."""
     real: Callable[..., Any] = botocore.client.BaseClient._make_api_call
 
-    def as_role(self: Any, operation: str, params: Dict[str, Any]) -> Any:
+    def as_role(self: Any, operation: str, params: dict[str, Any]) -> Any:
         service = self.meta.service_model.service_name
         if not all([role.allows(asked) for asked in asked_of(service, operation, params)]):
             code = "AccessDenied" if service == "s3" else "AccessDeniedException"
@@ -156,7 +157,7 @@ def enforced(role: Role) -> Iterator[Role]:
         yield role
 
 
-def _less(statement: Dict[str, Any], without: Optional[Tuple[str, ...]]) -> Dict[str, Any]:
+def _less(statement: dict[str, Any], without: tuple[str, ...] | None) -> dict[str, Any]:
     if without is None or statement["Sid"] != without[0]:
         return {**statement, "Action": _listed(statement["Action"])}
     if len(without) > 2:
@@ -168,7 +169,7 @@ def _less(statement: Dict[str, Any], without: Optional[Tuple[str, ...]]) -> Dict
     return {**statement, "Action": [action for action in _listed(statement["Action"]) if action != without[1]]}
 
 
-def _listed(value: Any) -> List[Any]:
+def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

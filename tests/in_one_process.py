@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -30,7 +31,7 @@ def endpoints_found_once() -> Iterator[None]:
 
 
 def _remembering(find: Callable[..., Any]) -> Callable[..., Any]:
-    found: WeakKeyDictionary[EndpointRulesetResolver, Dict[Tuple[str, Any], Any]] = WeakKeyDictionary()
+    found: WeakKeyDictionary[EndpointRulesetResolver, dict[tuple[str, Any], Any]] = WeakKeyDictionary()
 
     def remembered(
         resolver: EndpointRulesetResolver, operation_model: Any, call_args: Any, request_context: Any

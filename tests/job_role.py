@@ -1,7 +1,5 @@
 """The job's role, and which of its actions who uses."""
 
-from typing import Dict, List, Tuple
-
 from iam_enforcement import ACCOUNT, Role
 
 # (Sid, action) -> who asks, out of reach of the driver's Python. Each is tried by `make test-job-permissions`.
@@ -29,7 +27,7 @@ BY_OTHERS = {
 
 def job_names(
     application: str, *, region: str, account: str = ACCOUNT, ledger: str, bronze: str, silver: str, artifacts: str
-) -> Dict[str, str]:
+) -> dict[str, str]:
     """What the template's references stand for in a deployment."""
     return {
         "AWS::Partition": "aws", "AWS::Region": region, "AWS::AccountId": account, "AWS::StackName": "s", "BronzeBucketName": bronze, "SilverBucketName": silver,
@@ -37,6 +35,6 @@ def job_names(
     }  # fmt: skip
 
 
-def job_grants() -> List[Tuple[str, str]]:
+def job_grants() -> list[tuple[str, str]]:
     """Sid and action of everything that the job's role allows."""
     return Role("JobRole", job_names("a", region="r", ledger="l", bronze="b", silver="s", artifacts="a")).grants

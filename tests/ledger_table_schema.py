@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import yaml
 
@@ -19,9 +19,9 @@ _Loader.add_multi_constructor("!", lambda loader, tag, node: f"!{tag} {getattr(n
 
 
 @lru_cache(maxsize=1)
-def _declared() -> Dict[str, Any]:
+def _declared() -> dict[str, Any]:
     """Reading the template takes longer than most tests."""
-    resources: Dict[str, Any] = yaml.load(TEMPLATE.read_text(encoding="utf-8"), _Loader)["Resources"]
+    resources: dict[str, Any] = yaml.load(TEMPLATE.read_text(encoding="utf-8"), _Loader)["Resources"]
     return dict(resources["Ledger"]["Properties"])
 
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import boto3
 
@@ -11,7 +11,7 @@ SILVER = "sluice-silver"
 
 
 @cache
-def table_files() -> Dict[str, bytes]:
+def table_files() -> dict[str, bytes]:
     """Key -> bytes of every file; of data files the first bytes only, since nothing here reads rows."""
     return {
         path.relative_to(SILVER_FOLDER).as_posix(): path.read_bytes() if ".hoodie/" in path.as_posix() else b"x"

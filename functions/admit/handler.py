@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
@@ -30,7 +30,7 @@ RESERVED_MS = 15_000  # of the invocation's time: for wake-ups, a start, and the
 
 
 @observed("admit")
-def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
     """Lambda entry: an SQS event in, the messages that must come again out."""
     parts = parts_of(telemetry)
     inbox = open_inbox(event)

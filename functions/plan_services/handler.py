@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Dict
+from typing import Any
 
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
@@ -20,7 +20,7 @@ NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
 
 
 @observed("plan_services")
-def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
     """Lambda entry, from the state machine: `step` is gather, plan or follow; a follow comes with what is `followed`."""
     planner, configurations = parts_of(telemetry)
     steps = {
@@ -32,7 +32,7 @@ def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[s
 
 
 @functools.lru_cache(maxsize=1)
-def parts_of(telemetry: Telemetry) -> "tuple[ServicePlanner, ConfigStore]":
+def parts_of(telemetry: Telemetry) -> tuple[ServicePlanner, ConfigStore]:
     """Make the parts from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Optional
+from typing import Any
 
 from sluice.config.document import Configuration
 from sluice_aws.admission.admit import Admission
@@ -31,7 +31,7 @@ RESERVED_MS = 30_000  # of the invocation's time: for a page under way, the swee
 
 
 @observed("reconcile")
-def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
     """Lambda entry, from the schedule: one part of a pass over the listing, one page of records, all lanes."""
     parts = parts_of(telemetry)
     configuration = parts.config_store.load()
@@ -76,13 +76,13 @@ class Parts:
     announcer: Announcer
     grace_ms: int
 
-    def unpark(self, configuration: Optional[Configuration]) -> Unparked:
+    def unpark(self, configuration: Configuration | None) -> Unparked:
         """Move what was parked by a configuration that a push had just replaced."""
         if configuration is None:
             return Unparked(0, frozenset())
         return unpark(self.ledger, configuration, epoch_ms, since=epoch_ms() - RECENTLY_MS)
 
-    def reroute(self, configuration: Optional[Configuration]) -> Rerouted:
+    def reroute(self, configuration: Configuration | None) -> Rerouted:
         """Move what such a configuration had admitted for a table that no longer takes its topic."""
         if configuration is None:
             return Rerouted(0, frozenset())

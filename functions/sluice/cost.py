@@ -7,9 +7,9 @@ What AWS's list prices are: the one dated file that costs are reckoned from, in 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Dict, Mapping, Optional
 
 HOURS_A_MONTH = 730.0
 SECONDS_A_MONTH = HOURS_A_MONTH * 3600
@@ -123,7 +123,7 @@ class Besides:
     up_s: float
 
 
-def besides_spark(through: Besides, given: Assumptions = Assumptions()) -> Dict[str, float]:
+def besides_spark(through: Besides, given: Assumptions = Assumptions()) -> dict[str, float]:
     """What it costs besides Spark, in US dollars, by the service that is paid: what comes with objects, batches and commits."""
     objects, batches, commits = through.objects, through.batches, through.commits
     transitions = (
@@ -164,7 +164,7 @@ def scheduled_monthly(load: Load, given: Assumptions = Assumptions()) -> float:
     return runs * busy_s / 3600 * (given.schedule_vcpu * prices.vcpu_hour + given.schedule_gb * prices.memory_gb_hour)
 
 
-def crossover_hours_a_day(tables: int, given: Assumptions = Assumptions()) -> Optional[float]:
+def crossover_hours_a_day(tables: int, given: Assumptions = Assumptions()) -> float | None:
     """Up to how many hours a day a lane's smallest run may be up and still be cheaper than streaming; None: always cheaper."""
     prices = SPARK[given.architecture]
     an_hour = (given.driver_vcpu + given.executor_vcpu) * prices.vcpu_hour + (
@@ -179,7 +179,7 @@ def crossover_hours_a_day(tables: int, given: Assumptions = Assumptions()) -> Op
     return None if hours >= 24 else hours
 
 
-def crossover_interval_s(tables: int, given: Assumptions = Assumptions()) -> Optional[float]:
+def crossover_interval_s(tables: int, given: Assumptions = Assumptions()) -> float | None:
     """How far apart arrivals must be on average, so that starting a run for each costs less than streaming; None: any distance."""
     hours = crossover_hours_a_day(tables, given)
     if hours is None:
@@ -192,7 +192,7 @@ def _work_s(load: Load, executors: int, commits_s: float, given: Assumptions) ->
     return commits_s + load.mb / (given.mb_per_vcpu_s * executors * given.executor_vcpu)
 
 
-def fixed_monthly(tables: int, given: Assumptions = Assumptions()) -> Dict[str, float]:
+def fixed_monthly(tables: int, given: Assumptions = Assumptions()) -> dict[str, float]:
     """What a stack costs in which nothing arrives, in US dollars: metrics, alarms, the dashboard, schedules."""
     looks = SECONDS_A_MONTH / given.look_s
     schedules = (

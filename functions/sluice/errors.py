@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Dict, Optional, Tuple
+from typing import Any, ClassVar
 
 
 class SluiceError(Exception):
@@ -17,21 +17,21 @@ class SluiceError(Exception):
     retriable: ClassVar[bool] = False
     next_step: str = ""  # of the class where the error itself says none
 
-    def __init__(self, message: str, *, next_step: Optional[str] = None, **facts: Any) -> None:
+    def __init__(self, message: str, *, next_step: str | None = None, **facts: Any) -> None:
         super().__init__(message)
         self.message = message
-        self.facts: Dict[str, Any] = facts
+        self.facts: dict[str, Any] = facts
         if next_step is not None:
             self.next_step = next_step
 
     def __str__(self) -> str:
         return f"{self.message}. {self.next_step}" if self.next_step else self.message
 
-    def __reduce__(self) -> Tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.next_step, self.facts)
 
 
-def _rebuild(cls: type, message: str, next_step: str, facts: Dict[str, Any]) -> SluiceError:
+def _rebuild(cls: type, message: str, next_step: str, facts: dict[str, Any]) -> SluiceError:
     """Restore an error from its parts: keyword-only facts are out of reach of the default pickling."""
     error: SluiceError = cls.__new__(cls)
     SluiceError.__init__(error, message, next_step=next_step, **facts)

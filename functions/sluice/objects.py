@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Optional
 
 from sluice.errors import UnidentifiedObject
 
@@ -28,12 +27,12 @@ class ObjectId:
         return hashlib.sha256(named.encode("ascii")).hexdigest()[:32]
 
     @property
-    def version_id(self) -> Optional[str]:
+    def version_id(self) -> str | None:
         """The versionId to read by; None where reading is by If-Match with `etag`."""
         return None if self.version.startswith(ETAG_PREFIX) else self.version
 
     @property
-    def etag(self) -> Optional[str]:
+    def etag(self) -> str | None:
         """The ETag without quotes to read by, where the bucket keeps no versions."""
         return self.version[len(ETAG_PREFIX) :] if self.version.startswith(ETAG_PREFIX) else None
 
@@ -44,7 +43,7 @@ class ObjectId:
 
 
 def identify(
-    bucket: str, key: str, version_id: Optional[str], etag: Optional[str], *, bucket_versioned: bool = True
+    bucket: str, key: str, version_id: str | None, etag: str | None, *, bucket_versioned: bool = True
 ) -> ObjectId:
     """Name one version of an object: the versionId where there is one, else the ETag without its quotes.
 

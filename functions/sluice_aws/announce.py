@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import islice
-from typing import Any, Callable, Mapping
+from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 

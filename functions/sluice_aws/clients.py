@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -27,7 +27,7 @@ class Clients:
         self._pool = pool
         self._read_timeout_s = read_timeout_s
         self._session = session
-        self._made: Dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
         self._lock = threading.Lock()
 
     @property

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping, Tuple
 
 from sluice.lane.job_request import JobEnvironment
 from sluice_aws.errors import SettingsMissing
@@ -50,7 +50,7 @@ class Settings:
     services_pause_s: int = 30
 
     @classmethod
-    def from_env(cls, environment: Mapping[str, str], *, needed: Tuple[str, ...] = ()) -> Settings:
+    def from_env(cls, environment: Mapping[str, str], *, needed: tuple[str, ...] = ()) -> Settings:
         """Read the settings from variables; `needed` names the fields this part can't do without.
 
         Raises SettingsMissing naming every variable that is absent, empty, or not a number where one is due.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, Optional, Protocol
+from typing import Any, Callable, Protocol
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
@@ -78,7 +79,7 @@ class Telemetry:
             yield
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def telemetry_of(function: str) -> Telemetry:
     """The one Telemetry of a function in this process."""
     return Telemetry(function)
@@ -120,11 +121,11 @@ _TAKEN = frozenset(
 )
 
 
-def _named(fields: Dict[str, Any]) -> Dict[str, Any]:
+def _named(fields: dict[str, Any]) -> dict[str, Any]:
     return {(f"{name}_" if name in _TAKEN else name): value for name, value in fields.items() if value is not None}
 
 
-def milliseconds_left(context: Any) -> Optional[int]:
+def milliseconds_left(context: Any) -> int | None:
     """What remains of an invocation's time; None where nothing limits it (a test, a shell)."""
     left = getattr(context, "get_remaining_time_in_millis", None)
     return None if left is None else int(left())

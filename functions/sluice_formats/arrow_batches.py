@@ -5,7 +5,8 @@ Finds the columns of each raw row that its change left unchanged without telling
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +30,7 @@ from sluice_formats.arrow_columns import (
 from sluice_formats.errors import NoCoordinates, NullRecordKey, UnsupportedOperation
 from sluice_formats.read_plan import ReaderPlan
 
-_HIDDEN_ARROW: Dict[str, pa.DataType] = {
+_HIDDEN_ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),
     "boolean": pa.bool_(),
     "bigint": pa.int64(),
@@ -46,7 +47,7 @@ def batch_schema(plan: ReaderPlan) -> pa.Schema:
     return pa.schema([*data, *own, pa.field(hidden.UNCHANGED, _NAMES)])
 
 
-def spark_fields(plan: ReaderPlan) -> Tuple[Tuple[str, str], ...]:
+def spark_fields(plan: ReaderPlan) -> tuple[tuple[str, str], ...]:
     """Name and Spark type of every column of `batch_schema`, in order."""
     data = tuple((column.name, spark_type(column)) for column in plan.columns)
     return (
@@ -57,7 +58,7 @@ def spark_fields(plan: ReaderPlan) -> Tuple[Tuple[str, str], ...]:
 
 
 def record_batch(
-    records: Sequence[Dict[str, Any]],
+    records: Sequence[dict[str, Any]],
     *,
     numbers: Sequence[int],
     first_offset: int,
@@ -86,7 +87,7 @@ def record_batch(
     # An append-only table holds what happened, deletes among it: nothing of it is ever gone.
     deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted)
     offsets: Sequence[int] = [first_offset + number for number in numbers]
-    partitions: Sequence[Optional[int]] = [item.kafka_partition] * len(records)
+    partitions: Sequence[int | None] = [item.kafka_partition] * len(records)
     if plan.append_only and plan.coordinates:
         partitions, offsets = (_coordinate(rows, name, writer, numbers) for name in plan.coordinates)
         names = [f"{plan.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
@@ -113,7 +114,7 @@ def record_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=batch_schema(plan))
 
 
-def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan) -> Optional[str]:
+def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan) -> str | None:
     """The stored position of one record, whatever else is wrong with it; None when it tells none."""
     try:
         source = record["source"] if writer.shape == ENVELOPE else record
@@ -126,11 +127,11 @@ def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema,
 def _positions(
     rows: Sequence[Any],
     source: Sequence[Any],
-    ops: Optional[Sequence[Any]],
+    ops: Sequence[Any] | None,
     offsets: Sequence[int],
     writer: WriterSchema,
     plan: ReaderPlan,
-) -> List[str]:
+) -> list[str]:
     ordering = writer.row.column(plan.position) if plan.position is not None else None
     if ordering is not None:
         return [
@@ -138,7 +139,7 @@ def _positions(
             for row, offset in zip(rows, offsets)
         ]
     kind, names = writer.meta.position.kind, writer.meta.position.names
-    components: List[Sequence[Any]] = (
+    components: list[Sequence[Any]] = (
         list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
     )
     if names and ops is None:  # what names no place in the log was read by a snapshot: nothing else comes without
@@ -151,7 +152,7 @@ def _positions(
     return [encode(plan.generation, kind, parts, offset) for parts, offset in zip(components, offsets)]
 
 
-class _NoRow(Dict[str, Any]):
+class _NoRow(dict[str, Any]):
     """What a truncate or a message has for a row: no value in any column."""
 
     def __missing__(self, name: str) -> None:
@@ -161,7 +162,7 @@ class _NoRow(Dict[str, Any]):
 _NO_ROW = _NoRow()
 
 
-def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: Sequence[int]) -> List[int]:
+def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: Sequence[int]) -> list[int]:
     """A column of whole numbers from 0, whole text included: JSON declared as text is that."""
     found = []
     column = writer.row.column(name)
@@ -178,7 +179,7 @@ def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: S
 
 def _data(
     rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str], writer: WriterSchema, plan: ReaderPlan
-) -> Tuple[List[pa.Array], Optional[pa.Array]]:
+) -> tuple[list[pa.Array], pa.Array | None]:
     if None in rows:
         raise NullRecordKey(
             "A change has neither a row before nor one after",
@@ -192,7 +193,7 @@ def _data(
     )
     if empty is not None:
         raise NullRecordKey("A change has a row without columns", column=plan.record_key[0], record=empty)
-    arrays: List[pa.Array] = []
+    arrays: list[pa.Array] = []
     room = plan.limits.decoded_bytes
     for wanted in plan.columns:
         if wanted.name == hidden.ROW:
@@ -235,23 +236,23 @@ def _data(
     )
 
 
-def _column(records: Sequence[Any], name: Optional[str]) -> Optional[List[Any]]:
+def _column(records: Sequence[Any], name: str | None) -> list[Any] | None:
     return None if name is None else [record[name] for record in records]
 
 
-def _times(values: Optional[List[Any]]) -> Optional[List[Any]]:
+def _times(values: list[Any] | None) -> list[Any] | None:
     """Epoch milliseconds; what a transform has made text or another number of is no reason to set a row aside, since nothing goes by it."""
     if values is None or all(value is None or type(value) is int for value in values):
         return values
     return [value if type(value) is int and -(2**63) <= value < 2**63 else None for value in values]
 
 
-def _part(records: Sequence[Any], name: str) -> List[Any]:
+def _part(records: Sequence[Any], name: str) -> list[Any]:
     """A part of the position; one without a name is one that this source can do without."""
     return [record[name] for record in records] if name else [None] * len(records)
 
 
-def _known_operations(ops: Optional[List[Any]], numbers: Sequence[int]) -> None:
+def _known_operations(ops: list[Any] | None, numbers: Sequence[int]) -> None:
     for op in set(ops or ()):
         if op is not None and op not in hidden.OPS:
             raise UnsupportedOperation(
@@ -259,9 +260,9 @@ def _known_operations(ops: Optional[List[Any]], numbers: Sequence[int]) -> None:
             )
 
 
-def _deleted(records: Sequence[Any], ops: Optional[List[Any]], name: Optional[str]) -> List[bool]:
+def _deleted(records: Sequence[Any], ops: list[Any] | None, name: str | None) -> list[bool]:
     """Deleted by its operation, or by the mark that Debezium's `rewrite` mode adds (text or boolean)."""
-    marks: List[bool] = [False] * len(records)
+    marks: list[bool] = [False] * len(records)
     if name is not None:
         marks = [record[name] in ("true", True) for record in records]
     return marks if ops is None else [mark or op == "d" for mark, op in zip(marks, ops)]
@@ -269,14 +270,14 @@ def _deleted(records: Sequence[Any], ops: Optional[List[Any]], name: Optional[st
 
 def without_placeholders(
     arrays: Sequence[pa.Array], names: Sequence[str], *, found: Placeholders, never: Collection[str]
-) -> Tuple[List[pa.Array], Optional[pa.Array]]:
+) -> tuple[list[pa.Array], pa.Array | None]:
     """The arrays with null for every placeholder, and per row the names of its unchanged columns; None when there is none.
 
     Columns in `never` (the record key) hold values only. Nearly all batches have no placeholder: one look at
     the lengths of a column's values tells.
     """
-    kept: List[pa.Array] = []
-    masks: Dict[str, pa.Array] = {}
+    kept: list[pa.Array] = []
+    masks: dict[str, pa.Array] = {}
     for name, array in zip(names, arrays):
         mask = None if name in never else _mask(array, found)
         if mask is not None and pc.any(mask).as_py():
@@ -286,7 +287,7 @@ def without_placeholders(
     return kept, _named(masks, len(arrays[0])) if masks else None
 
 
-def _mask(array: pa.Array, found: Placeholders) -> Optional[pa.Array]:
+def _mask(array: pa.Array, found: Placeholders) -> pa.Array | None:
     """Which values are the placeholder; None when it is clear that none is."""
     kind = array.type
     if pa.types.is_string(kind):
@@ -305,7 +306,7 @@ def _mask(array: pa.Array, found: Placeholders) -> Optional[pa.Array]:
     return None
 
 
-def _among(array: pa.Array, lengths: Collection[int], values: Collection[Any]) -> Optional[pa.Array]:
+def _among(array: pa.Array, lengths: Collection[int], values: Collection[Any]) -> pa.Array | None:
     if not pc.any(pc.is_in(pc.binary_length(array), pa.array(sorted(lengths), pa.int32()))).as_py():
         return None
     return pc.is_in(array, pa.array(sorted(values), array.type))
@@ -320,7 +321,7 @@ def _whole(array: pa.Array, wanted: Sequence[Any]) -> pa.Array:
     return pa.array([value is not None and value in wanted for value in array.to_pylist()], pa.bool_())
 
 
-def _named(masks: Dict[str, pa.Array], rows: int) -> pa.Array:
+def _named(masks: dict[str, pa.Array], rows: int) -> pa.Array:
     flags = [(name, mask.to_pylist()) for name, mask in masks.items()]
     named = [[name for name, of_rows in flags if of_rows[row]] or None for row in range(rows)]
     return pa.array(named, pa.list_(pa.string()))

@@ -6,8 +6,9 @@ Refuses values that a row can't be found or a folder be named by: keys that Hudi
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +30,7 @@ from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, Unus
 
 # Raw means: what Avro decodes to, without the meaning of its logical type. Spark's built-ins give it
 # that meaning (normalizing.py); they are faster than Python objects and have no year 9999.
-_ARROW: Dict[str, pa.DataType] = {
+_ARROW: dict[str, pa.DataType] = {
     kinds.BOOLEAN: pa.bool_(),
     kinds.INT: pa.int32(),
     kinds.LONG: pa.int64(),
@@ -52,7 +53,7 @@ _ARROW: Dict[str, pa.DataType] = {
     kinds.DURATION_MICROS: pa.int64(),
     kinds.DURATION_NANOS: pa.int64(),
 }
-_SPARK: Dict[str, str] = {
+_SPARK: dict[str, str] = {
     kinds.BOOLEAN: "boolean",
     kinds.INT: "int",
     kinds.LONG: "bigint",
@@ -170,10 +171,10 @@ def _element(column: Column) -> Column:
     return column.element
 
 
-def _decimals(values: Sequence[Optional[bytes]], written: Column, wanted: Column) -> pa.Array:
+def _decimals(values: Sequence[bytes | None], written: Column, wanted: Column) -> pa.Array:
     """Unscaled big-endian bytes to Arrow's 16 little-endian ones: five times as fast as through Decimal objects."""
     factor, limit = 10 ** (wanted.places - (written.scale or 0)), 10 ** (wanted.precision or 0)
-    parts: List[bytes] = []
+    parts: list[bytes] = []
     for value in values:
         if value is None:
             parts.append(_ABSENT)
@@ -193,9 +194,9 @@ def _decimals(values: Sequence[Optional[bytes]], written: Column, wanted: Column
 _ABSENT = bytes(16)
 
 
-def _texts(values: Sequence[Any], written: Column, room: int) -> List[Optional[str]]:
+def _texts(values: Sequence[Any], written: Column, room: int) -> list[str | None]:
     """A number of five bytes may have a hundred thousand digits: a chunk's texts are counted while they are made."""
-    made: List[Optional[str]] = []
+    made: list[str | None] = []
     left = room
     for value in values:
         text = None if value is None else stored_text(value, written)
@@ -208,10 +209,10 @@ def _texts(values: Sequence[Any], written: Column, room: int) -> List[Optional[s
     return made
 
 
-def _lists(values: Sequence[Optional[Sequence[Any]]], written: Column, wanted: Column, room: int) -> pa.Array:
+def _lists(values: Sequence[Sequence[Any] | None], written: Column, wanted: Column, room: int) -> pa.Array:
     """Arrays by their items, so that an item's kind is converted as a column's is."""
-    offsets: List[Optional[int]] = []
-    items: List[Any] = []
+    offsets: list[int | None] = []
+    items: list[Any] = []
     for value in values:
         offsets.append(None if value is None else len(items))
         items.extend(value or ())
@@ -220,7 +221,7 @@ def _lists(values: Sequence[Optional[Sequence[Any]]], written: Column, wanted: C
     return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), inner)
 
 
-def _recounted(values: Sequence[Optional[int]], written: Column, wanted: Column) -> Sequence[Any]:
+def _recounted(values: Sequence[int | None], written: Column, wanted: Column) -> Sequence[Any]:
     """Counts of a timestamp as microseconds or as text, whichever the batch agreed on; an infinity stays one, and what no timestamp holds is refused as it is alone."""
     counts = pa.array(values, type=pa.int64())
     if written.kind == kinds.TIMESTAMP_MILLIS:
@@ -256,7 +257,7 @@ _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(
 )  # to three bytes each, by Hudi's PartitionPathEncodeUtils
 
 
-def check_key_texts(key: Dict[str, pa.Array], numbers: Sequence[int], *, empty_parts: bool) -> None:
+def check_key_texts(key: dict[str, pa.Array], numbers: Sequence[int], *, empty_parts: bool) -> None:
     """Raises UnusableRecordKey for the first of the records whose key, by column in its order, is one of these:
 
     text that is longer than any index holds; entirely empty text, which Hudi refuses with the whole write; without `empty_parts` a key with an empty part, likewise, and with them
@@ -298,7 +299,7 @@ def check_key_texts(key: Dict[str, pa.Array], numbers: Sequence[int], *, empty_p
             )
 
 
-def check_key_times(key: Dict[str, Tuple[pa.Array, str]], numbers: Sequence[int]) -> None:
+def check_key_times(key: dict[str, tuple[pa.Array, str]], numbers: Sequence[int]) -> None:
     """Raises InexactRecordKey for the first of the records whose key, by column its raw values and their kind, has an infinity or digits below a microsecond."""
     for name, (values, kind) in key.items():
         if kind in REAL:
@@ -313,12 +314,12 @@ def check_key_times(key: Dict[str, Tuple[pa.Array, str]], numbers: Sequence[int]
         _refuse(inexact, numbers, name, "is an infinity or has digits below a microsecond", InexactRecordKey)
 
 
-def check_folder_texts(partition: Dict[str, pa.Array], numbers: Sequence[int]) -> None:
+def check_folder_texts(partition: dict[str, pa.Array], numbers: Sequence[int]) -> None:
     """Raises UnusablePartitionValue for the first of the records whose values, by partition column, make a folder's name too long or hold a NUL.
 
     Such a name fails the whole write, each time.
     """
-    lengths: List[pa.Array] = []
+    lengths: list[pa.Array] = []
     for name, values in partition.items():
         if not pa.types.is_string(values.type):
             continue
@@ -356,9 +357,9 @@ def _folder_bytes(name: str, values: pa.Array) -> pa.Array:
 
 
 def _refuse(
-    mask: pa.Array, numbers: Sequence[int], name: str, why: str, error: Type[SluiceError] = UnusableRecordKey
+    mask: pa.Array, numbers: Sequence[int], name: str, why: str, error: type[SluiceError] = UnusableRecordKey
 ) -> None:
-    at: Optional[int] = pc.index(mask, True).as_py()
+    at: int | None = pc.index(mask, True).as_py()
     if at is not None and at >= 0:
         what = "partition" if error is UnusablePartitionValue else "key"
         raise error(f"The {what} column {name} {why}", column=name, record=numbers[at])

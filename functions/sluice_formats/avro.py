@@ -10,10 +10,11 @@ import io
 import json
 import lzma
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable
 
 import cramjam
 import fastavro
@@ -127,7 +128,7 @@ def _zstandard(data: bytes, limit: int) -> bytes:
             return bytes(memoryview(into)[:length])
 
 
-_CODECS: Dict[str, Callable[[bytes, int], bytes]] = {
+_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
     "null": _null,
     "deflate": _deflate,
     "snappy": _snappy,
@@ -150,17 +151,17 @@ class PlainContainer:
     pieces are the parts that a reader asks for.
     """
 
-    def __init__(self, header: bytes, sync: bytes, blocks: Iterator[Tuple[int, bytes]]) -> None:
+    def __init__(self, header: bytes, sync: bytes, blocks: Iterator[tuple[int, bytes]]) -> None:
         """`header` is the new container's, `blocks` are numbers of records with their bytes."""
         self._sync = sync
         self._blocks = blocks
-        self._pieces: List[bytes] = [header]
+        self._pieces: list[bytes] = [header]
         self._at = 0
         self._described = 0
 
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, fewer at the end. A whole piece isn't copied."""
-        taken: List[bytes] = []
+        taken: list[bytes] = []
         while size:
             if not self._pieces and not self._more():
                 break
@@ -203,7 +204,7 @@ def encoded_long(number: int) -> bytes:
     return bytes(out)
 
 
-def _long(body: bytes, at: int) -> Tuple[int, int]:
+def _long(body: bytes, at: int) -> tuple[int, int]:
     """A variable-length zig-zag number and where it ends."""
     number = shift = 0
     while shift < 70:
@@ -238,7 +239,7 @@ def _understood(schema: str) -> WriterSchema:
     return read_writer_schema(json.loads(schema))
 
 
-def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Iterator[List[Dict[str, Any]]]:
+def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Iterator[list[dict[str, Any]]]:
     """The blocks' records, with logical types left undone: Spark does those, and dates have no year 9999 there.
 
     No list is longer than `most`, whatever a block says of itself; an empty one stands where records
@@ -278,7 +279,7 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
 
 def _plain_blocks(
     body: bytes, start: int, sync: bytes, codec: str, limits: Limits, weight: int
-) -> Iterator[Tuple[int, bytes]]:
+) -> Iterator[tuple[int, bytes]]:
     """The blocks decompressed, one at a time, within what one of them and all of them may come to."""
     left, rows, most = limits.decoded_bytes, 0, limits.block_bytes // weight
     for block in blocks_of(body, start, sync):
@@ -292,7 +293,7 @@ def _plain_blocks(
         yield block.records, plain
 
 
-def _header_end(body: bytes) -> Tuple[int, bytes]:
+def _header_end(body: bytes) -> tuple[int, bytes]:
     """Where the container's blocks begin, and the mark between them."""
     source = io.BytesIO(body)
     header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA, None)

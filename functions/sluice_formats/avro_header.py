@@ -6,7 +6,7 @@ import io
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Dict
+from typing import Any
 
 import fastavro
 
@@ -18,7 +18,7 @@ from sluice_formats.errors import CorruptObject, HeaderCut, NotAvro
 MAGIC = b"Obj\x01"
 CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
 # "Object Container Files" of the Avro specification 1.11; fastavro's own copy is not part of what it exports.
-HEADER_SCHEMA: Dict[str, Any] = {
+HEADER_SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "org.apache.avro.file.Header",
     "fields": [
@@ -63,7 +63,7 @@ def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
     return _described(header["meta"], limits)
 
 
-def _described(meta: Dict[str, bytes], limits: Limits) -> AvroHeader:
+def _described(meta: dict[str, bytes], limits: Limits) -> AvroHeader:
     if "avro.schema" not in meta:
         raise CorruptObject("The Avro header names no schema")
     try:

@@ -5,9 +5,10 @@ What a decoded object says of its place in Kafka and in its source's log, gather
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, TypeVar
+from typing import Any, Callable, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +30,7 @@ from sluice_formats.parquet_records import parquet_records
 from sluice_formats.read_plan import ReaderPlan
 from sluice_formats.records import BadRow, Record, Records, sound_batch
 
-_READERS: Dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
+_READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
     AVRO: lambda body, item, plan: avro_records(body, plan.limits),
     PARQUET: lambda body, item, plan: parquet_records(body, plan.limits),
     JSON: lambda body, item, plan: json_records(body, plan.inferred.get(item.id.hash), plan.limits),
@@ -59,8 +60,8 @@ class Decoded:
     `seen` is the object's place in Kafka and in its source's log.
     """
 
-    batches: List[pa.RecordBatch]
-    rows: List[RowError]
+    batches: list[pa.RecordBatch]
+    rows: list[RowError]
     seen: SeenObject
 
 
@@ -80,8 +81,8 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
     named = _first_offset(item, records)
     offset = named or 0
     view = ObjectView(item, named)
-    batches: List[pa.RecordBatch] = []
-    rows: List[RowError] = []
+    batches: list[pa.RecordBatch] = []
+    rows: list[RowError] = []
     first = decoded_bytes = 0
     for chunk in records.chunks:
         make = partial(_made, writer=chunk.writer, first_offset=offset, item=item, plan=plan)
@@ -103,7 +104,7 @@ def _decoded(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
 
 
 def _made(
-    records: Sequence[Dict[str, Any]],
+    records: Sequence[dict[str, Any]],
     numbers: Sequence[int],
     *,
     writer: WriterSchema,
@@ -134,7 +135,7 @@ def _within_limits(rows: int, decoded_bytes: int, limits: Limits) -> None:
         )
 
 
-def _first_offset(item: ManifestObject, records: Records) -> Optional[int]:
+def _first_offset(item: ManifestObject, records: Records) -> int | None:
     """The offset of the first record, None where the name tells none. A name that tells the last one is counted back from, so the records are counted first."""
     route = classify(item.key, item.size)
     if route.offset_is == LAST:
@@ -149,16 +150,16 @@ MOST_NAMES = 16  # of binlogs and of servers that one object tells
 class ObjectView:
     """One object's. `offset` is the Kafka offset of its first record, None where its name tells none."""
 
-    def __init__(self, item: ManifestObject, offset: Optional[int]) -> None:
+    def __init__(self, item: ManifestObject, offset: int | None) -> None:
         self._item = item
         self._offset = offset
         self._kind = OFFSET_ONLY
-        self._highest: Optional[str] = None
-        self._newest: Optional[int] = None
-        self._logs: Set[str] = set()
-        self._servers: Set[str] = set()
+        self._highest: str | None = None
+        self._newest: int | None = None
+        self._logs: set[str] = set()
+        self._servers: set[str] = set()
 
-    def take(self, records: Sequence[Record], writer: WriterSchema, batch: Optional[pa.RecordBatch]) -> None:
+    def take(self, records: Sequence[Record], writer: WriterSchema, batch: pa.RecordBatch | None) -> None:
         """One chunk of it, and the batch of those records that can be merged."""
         if batch is None or self._offset is None:
             return
@@ -192,7 +193,7 @@ class ObjectView:
             tuple(sorted(self._servers)[:MOST_NAMES]),
         )
 
-    def _take_server(self, records: List[Dict[str, Any]], writer: WriterSchema) -> None:
+    def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
         sources: Sequence[Any] = [record.get("source") for record in records] if writer.shape == ENVELOPE else records
         file = writer.meta.position.names[0]
         found = [source for source in sources if isinstance(source, dict)]

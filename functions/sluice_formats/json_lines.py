@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import ExpansionLimit, SchemaTooComplex, SluiceError
@@ -29,11 +30,11 @@ class Wrapped:
     """Records in Connect's wrapper {"schema": ..., "payload": ...}: reads a schema once, however many records repeat it."""
 
     def __init__(self) -> None:
-        self._prefix: Optional[str] = None
-        self._schemas: Dict[str, Mapping[str, Any]] = {}
+        self._prefix: str | None = None
+        self._schemas: dict[str, Mapping[str, Any]] = {}
         self._schema: Mapping[str, Any] = {}
 
-    def read(self, line: str, record: int) -> Tuple[Mapping[str, Any], Dict[str, Any]]:
+    def read(self, line: str, record: int) -> tuple[Mapping[str, Any], dict[str, Any]]:
         """The record's schema (Connect's, the same object for the same text) and its payload. Raises DamagedJson, NotJsonLines and TooManySchemas."""
         if self._prefix is not None and line.startswith(self._prefix):
             payload, end = parse_prefix(line, len(self._prefix))
@@ -60,7 +61,7 @@ class Wrapped:
         found = _schema_part(line)
         self._prefix = line[: found[1]] if found is not None else None
 
-    def _object(self, payload: Any, record: int) -> Dict[str, Any]:
+    def _object(self, payload: Any, record: int) -> dict[str, Any]:
         if not isinstance(payload, dict):
             raise NotJsonLines("A record's payload is no object", record=record)
         return payload
@@ -106,8 +107,8 @@ def lines(text: bytes) -> Iterator[bytes]:
 class Line(NamedTuple):
     """One record: its Connect schema (None where it carries none), and its fields or why there are none."""
 
-    schema: Optional[Mapping[str, Any]]
-    value: Union[Dict[str, Any], SluiceError]
+    schema: Mapping[str, Any] | None
+    value: dict[str, Any] | SluiceError
     content: bytes
 
 
@@ -116,10 +117,10 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
 
     So is one that is longer than a block may be, or has more fields than a schema may. Raises NotJsonLines and TooManySchemas for what concerns the object as a whole.
     """
-    wrapped: Optional[Wrapped] = None
+    wrapped: Wrapped | None = None
     first = True
     for number, content in enumerate(lines(text)):
-        schema: Optional[Mapping[str, Any]] = None
+        schema: Mapping[str, Any] | None = None
         try:
             _within(len(content), limits.block_bytes // LISTS, number)  # any of it may be lists
             line = content.decode("utf-8")
@@ -152,7 +153,7 @@ def _within(length: int, limit: int, number: int) -> None:
         raise ExpansionLimit(f"The record is longer than {limit:,} bytes", limit=limit, unit="bytes", record=number)
 
 
-def _no_wider(value: Dict[str, Any], limit: int, number: int) -> None:
+def _no_wider(value: dict[str, Any], limit: int, number: int) -> None:
     """Of a record, and of an envelope's sides."""
     for each in (value, *(member for member in value.values() if isinstance(member, dict))):
         if len(each) > limit:
@@ -161,7 +162,7 @@ def _no_wider(value: Dict[str, Any], limit: int, number: int) -> None:
             )
 
 
-def schema_in_head(head: bytes, whole: bool) -> Optional[Dict[str, Any]]:
+def schema_in_head(head: bytes, whole: bool) -> dict[str, Any] | None:
     """The writer schema (Avro form) that the first bytes of an object tell, None when its records carry none or it is longer.
 
     Raises NotJsonLines for what can't be JSON records, and UnusableSchema. A first record that is damaged tells nothing.
@@ -182,7 +183,7 @@ def schema_in_head(head: bytes, whole: bool) -> Optional[Dict[str, Any]]:
     return avro_form(found[0]) if found is not None and isinstance(found[0], dict) else None
 
 
-def _schema_part(text: str) -> Optional[Tuple[Any, int]]:
+def _schema_part(text: str) -> tuple[Any, int] | None:
     """The schema of a wrapper that begins with it, as Connect's converter writes it, and where its payload begins."""
     begins = _BEGIN.match(text)
     if begins is None:

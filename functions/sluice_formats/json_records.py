@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from itertools import groupby, islice
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable
 
 from sluice.config import placeholders as unavailable
 from sluice.config.limits import Limits
@@ -24,7 +25,7 @@ from sluice_formats.json_text import to_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 
 
-def json_records(body: bytes, inferred: Optional[str], limits: Limits) -> Records:
+def json_records(body: bytes, inferred: str | None, limits: Limits) -> Records:
     """The object's records. `inferred` is the schema (Avro form, as JSON) of records that carry none.
 
     A record that can't be read, or whose values aren't what its schema says, is broken in its place. Raises DamagedGzip,
@@ -36,7 +37,7 @@ def json_records(body: bytes, inferred: Optional[str], limits: Limits) -> Record
 
 def json_schemas(
     body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT
-) -> Tuple[List[Dict[str, Any]], bool]:
+) -> tuple[list[dict[str, Any]], bool]:
     """The different schemas of an object's records in Avro form, and whether they had to be inferred.
 
     `types` are the table's `json_types`. Broken records say nothing, unless all are. Raises as `json_records` does, EmptyObject and Incompatible.
@@ -44,9 +45,9 @@ def json_schemas(
     if not body:
         raise EmptyObject("The object has no bytes")
     text = unpacked(body, limits.decoded_bytes)
-    inference: Optional[Inference] = None
-    carried: Dict[int, Mapping[str, Any]] = {}
-    broken: Optional[SluiceError] = None
+    inference: Inference | None = None
+    carried: dict[int, Mapping[str, Any]] = {}
+    broken: SluiceError | None = None
     for schema, value, _ in json_lines.records(text, limits):
         if isinstance(value, SluiceError):
             broken = broken or value
@@ -62,10 +63,10 @@ def json_schemas(
     return [avro_form(schema) for schema in carried.values()], False
 
 
-def _chunks(text: bytes, inferred: Optional[str], limits: Limits) -> Iterator[Chunk]:
+def _chunks(text: bytes, inferred: str | None, limits: Limits) -> Iterator[Chunk]:
     number = 0
-    early: List[BrokenRecord] = []  # broken records before the first that brings a schema: they go with it
-    forms: Dict[int, Tuple[Any, WriterSchema, RecordForm]] = {}
+    early: list[BrokenRecord] = []  # broken records before the first that brings a schema: they go with it
+    forms: dict[int, tuple[Any, WriterSchema, RecordForm]] = {}
     for _, group in groupby(json_lines.records(text, limits), lambda line: id(line.schema)):
         most = 1  # until the first record has told how many columns there are
         while True:
@@ -103,14 +104,14 @@ def _broken(line: json_lines.Line, error: SluiceError) -> BrokenRecord:
     return BrokenRecord(line.content, error)
 
 
-def _form(schema: Optional[Mapping[str, Any]], inferred: Optional[str]) -> Tuple[WriterSchema, RecordForm]:
+def _form(schema: Mapping[str, Any] | None, inferred: str | None) -> tuple[WriterSchema, RecordForm]:
     if schema is None and inferred is None:
         raise SchemaNotInferred("The records carry no schema, and none was inferred")
     return _understood(json.dumps(avro_form(schema), sort_keys=True) if schema is not None else inferred or "")
 
 
 @lru_cache(maxsize=256)
-def _understood(text: str) -> Tuple[WriterSchema, RecordForm]:
+def _understood(text: str) -> tuple[WriterSchema, RecordForm]:
     schema = json.loads(text)
     return read_writer_schema(schema), RecordForm(schema)
 
@@ -126,10 +127,10 @@ class RecordForm:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._types = NamedTypes(schema)
         self._names = frozenset(field["name"] for field in schema["fields"])
-        self._absent: Dict[str, Any] = dict.fromkeys(self._names)
-        self._conversions: List[Tuple[str, _Convert]] = self._of_fields(schema["fields"])
+        self._absent: dict[str, Any] = dict.fromkeys(self._names)
+        self._conversions: list[tuple[str, _Convert]] = self._of_fields(schema["fields"])
 
-    def convert(self, record: Dict[str, Any], number: int) -> Dict[str, Any]:
+    def convert(self, record: dict[str, Any], number: int) -> dict[str, Any]:
         """The record with every field of the schema. Raises UndecodableValue naming column and record."""
         name = ""
         try:
@@ -146,11 +147,11 @@ class RecordForm:
             ) from error
         return record if self._names <= record.keys() else {**self._absent, **record}
 
-    def _of_fields(self, fields: List[Mapping[str, Any]]) -> List[Tuple[str, _Convert]]:
+    def _of_fields(self, fields: list[Mapping[str, Any]]) -> list[tuple[str, _Convert]]:
         made = ((field["name"], self._of(field["type"], field["name"])) for field in fields)
         return [(name, convert) for name, convert in made if convert is not None]
 
-    def _of(self, written: Any, name: str) -> Optional[_Convert]:
+    def _of(self, written: Any, name: str) -> _Convert | None:
         avro, _ = self._types.non_null(written, name)
         base = avro["type"]
         if base == "bytes":
@@ -179,7 +180,7 @@ class RecordForm:
     def _list(self, avro: Mapping[str, Any], name: str) -> _Convert:
         inner = self._of(avro["items"], name)
 
-        def convert(value: Any) -> List[Any]:
+        def convert(value: Any) -> list[Any]:
             if not isinstance(value, list):
                 raise TypeError("not an array")
             return [None if item is None else inner(item) if inner else item for item in value]
@@ -190,7 +191,7 @@ class RecordForm:
         conversions = self._of_fields(avro["fields"])
         absent = dict.fromkeys(field["name"] for field in avro["fields"])
 
-        def convert(value: Any) -> Dict[str, Any]:
+        def convert(value: Any) -> dict[str, Any]:
             if isinstance(value, list) and len(value) == len(absent):
                 value = dict(zip(absent, value))  # a pair of a map whose keys aren't text
             if not isinstance(value, dict):

@@ -8,8 +8,9 @@ Kafka Connect's schemas, as its JSON converter writes them, in the Avro form in 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any, Collection, Dict, FrozenSet, List, Mapping, Optional, Sequence
+from typing import Any
 
 from sluice.errors import Incompatible, UnusableSchema
 from sluice.names import stored_name
@@ -21,7 +22,7 @@ JSON_TEXT = "io.debezium.data.Json"  # Debezium's own name for JSON as text
 METADATA = "sluice.json.Metadata"  # a field of which the name counts, and whose value is taken as it is
 
 _DECIMAL = re.compile(r"(base64 )?decimal\(([1-9][0-9]?),([0-9]{1,2})\)")
-_TYPES: Dict[str, Any] = {
+_TYPES: dict[str, Any] = {
     "boolean": "boolean",
     "int": "int",
     "long": "long",
@@ -87,12 +88,12 @@ class Inference:
     `types` are the table's `json_types`; `unavailable` are the texts that stand for a value of any type (unavailable.py).
     """
 
-    def __init__(self, types: Mapping[str, str], unavailable: FrozenSet[str]) -> None:
+    def __init__(self, types: Mapping[str, str], unavailable: frozenset[str]) -> None:
         self._types = types
         self._unavailable = unavailable
-        self._flat: Dict[str, int] = {}
-        self._row: Dict[str, int] = {}
-        self._source: Dict[str, int] = {}
+        self._flat: dict[str, int] = {}
+        self._row: dict[str, int] = {}
+        self._source: dict[str, int] = {}
         self._envelopes = 0
         self._records = 0
 
@@ -108,7 +109,7 @@ class Inference:
         else:
             _see(self._flat, record, self._unavailable)
 
-    def schema(self, name: str = "sluice.json.Value") -> Dict[str, Any]:
+    def schema(self, name: str = "sluice.json.Value") -> dict[str, Any]:
         """The records' schema. Raises Incompatible for a column of two types, UnusableSchema when shapes are mixed."""
         if not self._envelopes:
             return {"type": "record", "name": name, "fields": self._fields(self._flat)}
@@ -122,7 +123,7 @@ class Inference:
             "name": f"{name}.Source",
             "fields": [{"name": field, "type": ["null", _AS_IT_IS]} for field in self._source],
         }
-        fields: List[Dict[str, Any]] = [
+        fields: list[dict[str, Any]] = [
             {"name": "before", "type": ["null", row]},
             {"name": "after", "type": ["null", name]},
             {"name": "source", "type": ["null", source]},
@@ -134,7 +135,7 @@ class Inference:
         ]
         return {"type": "record", "name": f"{name}.Envelope", "fields": fields}
 
-    def _fields(self, seen: Mapping[str, int]) -> List[Dict[str, Any]]:
+    def _fields(self, seen: Mapping[str, int]) -> list[dict[str, Any]]:
         """A column that is null everywhere has no type, so it is none; metadata stays, since only its name counts."""
         fields = []
         metadata = metadata_names(tuple(seen))
@@ -160,7 +161,7 @@ def is_envelope(record: Mapping[str, Any]) -> bool:
     return bool(sides) and all(side is None or isinstance(side, dict) for side in sides)
 
 
-def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> List[Dict[str, Any]]:
+def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> list[dict[str, Any]]:
     """The same schemas, integers as doubles where the column is a double in the table (`stored`: Spark's names of types by column) or, where
     the table has none yet, in another of them.
 
@@ -179,7 +180,7 @@ def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> L
     return [_with_doubles(schema, known) for schema in schemas]
 
 
-def _with_doubles(node: Mapping[str, Any], known: Collection[str]) -> Dict[str, Any]:
+def _with_doubles(node: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
     fields = []
     for field in node["fields"]:
         kind = field["type"][-1]
@@ -191,12 +192,12 @@ def _with_doubles(node: Mapping[str, Any], known: Collection[str]) -> Dict[str, 
     return {**node, "fields": fields}
 
 
-def _records(schema: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+def _records(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     nested = [field["type"][-1] for field in schema["fields"]]
     return [schema, *(kind for kind in nested if isinstance(kind, dict) and "fields" in kind)]
 
 
-def _see(seen: Dict[str, int], record: Mapping[str, Any], unavailable: FrozenSet[str]) -> None:
+def _see(seen: dict[str, int], record: Mapping[str, Any], unavailable: frozenset[str]) -> None:
     for name, value in record.items():
         kind = type(value)
         if kind is str:
@@ -257,7 +258,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DEFAULT_PRECISION = 64
 
 # org.apache.kafka.connect.json.JsonSchema: the names of types in {"schema": ...}.
-_PRIMITIVES: Dict[str, str] = {
+_PRIMITIVES: dict[str, str] = {
     "boolean": "boolean",
     "int8": "int",
     "int16": "int",
@@ -272,7 +273,7 @@ _PRIMITIVES: Dict[str, str] = {
 }
 
 
-def avro_form(schema: Any) -> Dict[str, Any]:
+def avro_form(schema: Any) -> dict[str, Any]:
     """The Avro record schema of a Connect struct schema (JSON values), semantic names and parameters kept as `connect.*`.
 
     Raises UnusableSchema for what is no struct, nests too deeply, or is no Connect schema at all.
@@ -292,7 +293,7 @@ class _Translation:
     """One schema's translation: a struct that comes again under the same name is referred to, as Avro wants it."""
 
     def __init__(self) -> None:
-        self._structs: Dict[str, Any] = {}
+        self._structs: dict[str, Any] = {}
         self._fields = 0
 
     def type_of(self, node: Any, path: str, depth: int) -> Any:
@@ -319,7 +320,7 @@ class _Translation:
             )
         return ["null", made] if node.get("optional") is True else made
 
-    def _map(self, node: Mapping[str, Any], path: str, depth: int) -> Dict[str, Any]:
+    def _map(self, node: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         keys = node.get("keys")
         if (
             isinstance(keys, Mapping) and keys.get("type") == "string"
@@ -343,7 +344,7 @@ class _Translation:
         self._fields += len(fields)
         if self._fields > MAX_CONNECT_FIELDS:
             raise UnusableSchema(f"The Connect schema has more than {MAX_CONNECT_FIELDS} fields")
-        made: List[Dict[str, Any]] = []
+        made: list[dict[str, Any]] = []
         for field in fields:
             name = field.get("field") if isinstance(field, Mapping) else None
             if not isinstance(name, str):
@@ -379,9 +380,9 @@ def _named(avro: str, node: Mapping[str, Any]) -> Any:
     return {"type": avro, **attributes}
 
 
-def _attributes(node: Mapping[str, Any]) -> Dict[str, Any]:
+def _attributes(node: Mapping[str, Any]) -> dict[str, Any]:
     name, parameters = _text(node.get("name")), node.get("parameters")
-    found: Dict[str, Any] = {} if name is None else {"connect.name": name}
+    found: dict[str, Any] = {} if name is None else {"connect.name": name}
     if isinstance(parameters, Mapping):
         found["connect.parameters"] = dict(parameters)
     return found
@@ -398,5 +399,5 @@ def _number(value: Any, otherwise: int) -> Any:
     )
 
 
-def _text(value: Any) -> Optional[str]:
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None

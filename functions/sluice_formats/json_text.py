@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from typing import Any, List, Tuple
+from typing import Any
 
 from sluice.errors import ExpansionLimit
 from sluice_formats.errors import DamagedGzip, DamagedJson
@@ -37,7 +37,7 @@ def parse(text: str) -> Any:
     return value
 
 
-def parse_prefix(text: str, at: int) -> Tuple[Any, int]:
+def parse_prefix(text: str, at: int) -> tuple[Any, int]:
     """The value that begins at a place of the text, and where it ends. Raises DamagedJson, also for a value that is cut."""
     try:
         value, end = _DECODER.raw_decode(text, at)
@@ -50,12 +50,12 @@ def parse_prefix(text: str, at: int) -> Tuple[Any, int]:
 
 def to_text(value: Any) -> str:
     """Compact JSON of a parsed value, its numbers as they were written. Raises DamagedJson for what is too deep."""
-    parts: List[str] = []
+    parts: list[str] = []
     _write(value, parts, 0)
     return "".join(parts)
 
 
-def _write(value: Any, parts: List[str], depth: int) -> None:
+def _write(value: Any, parts: list[str], depth: int) -> None:
     if depth > MAX_DEPTH:
         raise DamagedJson(f"A value nests more than {MAX_DEPTH} deep")
     if isinstance(value, NumberText):
@@ -96,7 +96,7 @@ def unpacked(data: bytes, limit: int) -> bytes:
     """The content of all members, or the data themselves when they aren't gzip. Raises DamagedGzip and ExpansionLimit."""
     if not data.startswith(MAGIC):
         return data
-    parts: List[bytes] = []
+    parts: list[bytes] = []
     room = limit
     at = 0
     member: Any = None

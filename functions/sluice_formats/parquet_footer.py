@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.errors import UnusableSchema
 from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
@@ -45,7 +46,7 @@ class Footer:
     schema: Mapping[str, Any]
     rows: int
     unpacked_bytes: int
-    chunks: Tuple[ColumnChunk, ...] = ()
+    chunks: tuple[ColumnChunk, ...] = ()
 
 
 def footer_bytes(tail: bytes, whole: bool) -> int:
@@ -67,7 +68,7 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
     length = footer_bytes(tail, whole)
     try:
         found = decode_struct(tail[-length:-TAIL_BYTES])
-        groups: List[Mapping[int, Any]] = found.get(4, [])
+        groups: list[Mapping[int, Any]] = found.get(4, [])
         for group in groups:
             for chunk in group[1]:
                 if chunk[3][4] in _UNREADABLE_CODECS:
@@ -91,7 +92,7 @@ def _chunk(described: Mapping[int, Any]) -> ColumnChunk:
     )
 
 
-def _written(pairs: Any) -> Optional[Dict[str, Any]]:
+def _written(pairs: Any) -> dict[str, Any] | None:
     """The Avro schema that the writer left beside its own: with the connector's semantic names, which Parquet has no place for."""
     values = {pair[1]: pair.get(2) for pair in pairs or ()}
     for key in _AVRO_KEYS:
@@ -112,7 +113,7 @@ class DamagedThrift(ValueError):
     """Bytes that aren't a struct of the compact protocol."""
 
 
-def decode_struct(data: bytes) -> Dict[int, Any]:
+def decode_struct(data: bytes) -> dict[int, Any]:
     """The struct at the start of the bytes. Binary values are bytes. Raises DamagedThrift."""
     try:
         return _Reader(data).struct(0)
@@ -125,10 +126,10 @@ class _Reader:
         self._data = data
         self._at = 0
 
-    def struct(self, depth: int) -> Dict[int, Any]:
+    def struct(self, depth: int) -> dict[int, Any]:
         if depth > MAX_DEPTH:
             raise DamagedThrift("it nests too deeply")
-        found: Dict[int, Any] = {}
+        found: dict[int, Any] = {}
         field = 0
         while True:
             head = self._data[self._at]
@@ -157,7 +158,7 @@ class _Reader:
             return self._map(depth)
         raise DamagedThrift(f"it holds the unknown type {kind}")
 
-    def _list(self, depth: int) -> List[Any]:
+    def _list(self, depth: int) -> list[Any]:
         head = self._data[self._at]
         self._at += 1
         size = head >> 4 if head >> 4 != 15 else self._varint()
@@ -167,7 +168,7 @@ class _Reader:
         kind = head & 0x0F
         return [self._value(kind, depth + 1) for _ in range(size)]
 
-    def _map(self, depth: int) -> Dict[Any, Any]:
+    def _map(self, depth: int) -> dict[Any, Any]:
         size = self._varint()
         self._room(size)
         if not size:
@@ -214,7 +215,7 @@ UUID = "io.debezium.data.Uuid"  # Debezium's own name for a UUID as text
 _PHYSICAL = ("boolean", "int", "long", "int96", "float", "double", "bytes", "bytes")
 _REPEATED = 2
 _C_MAP, _C_LIST, _C_DECIMAL, _C_UINT_64 = (1, 2), 3, 5, 14
-_CONVERTED: Dict[int, Any] = {
+_CONVERTED: dict[int, Any] = {
     0: "string",
     4: "string",
     6: {"type": "int", "logicalType": "date"},
@@ -232,7 +233,7 @@ _CONVERTED: Dict[int, Any] = {
     19: {"type": "string", "connect.name": JSON_TEXT},
 }
 _L_DECIMAL, _L_TIME, _L_TIMESTAMP, _L_INTEGER = 5, 7, 8, 10
-_LOGICAL: Dict[int, Any] = {
+_LOGICAL: dict[int, Any] = {
     1: "string",
     4: "string",
     6: {"type": "int", "logicalType": "date"},
@@ -249,7 +250,7 @@ _UNSIGNED_64 = {
 _UNITS = {1: "millis", 2: "micros", 3: "nanos"}
 
 
-def avro_form(elements: List[Mapping[int, Any]]) -> Dict[str, Any]:
+def avro_form(elements: list[Mapping[int, Any]]) -> dict[str, Any]:
     """The Avro record of a file's schema elements (as decoded from its footer). Raises UnusableSchema, KeyError, IndexError."""
     record, rest = _record(elements, 0, "sluice.parquet.Value", 0)
     if rest != len(elements):
@@ -257,7 +258,7 @@ def avro_form(elements: List[Mapping[int, Any]]) -> Dict[str, Any]:
     return record
 
 
-def _record(elements: List[Mapping[int, Any]], at: int, name: str, depth: int) -> Tuple[Dict[str, Any], int]:
+def _record(elements: list[Mapping[int, Any]], at: int, name: str, depth: int) -> tuple[dict[str, Any], int]:
     if depth > MAX_NESTING:
         raise UnusableSchema(f"The Parquet schema nests more than {MAX_NESTING} deep")
     fields = []
@@ -269,7 +270,7 @@ def _record(elements: List[Mapping[int, Any]], at: int, name: str, depth: int) -
     return {"type": "record", "name": name, "fields": fields}, following
 
 
-def _field(elements: List[Mapping[int, Any]], at: int, parent: str, depth: int) -> Tuple[Any, int]:
+def _field(elements: list[Mapping[int, Any]], at: int, parent: str, depth: int) -> tuple[Any, int]:
     element = elements[at]
     kind, following = _group(elements, at, parent, depth) if element.get(5) else (_leaf(element), at + 1)
     if element.get(3) == _REPEATED:  # a repeated field outside of a list is a list itself
@@ -277,7 +278,7 @@ def _field(elements: List[Mapping[int, Any]], at: int, parent: str, depth: int) 
     return ["null", kind], following
 
 
-def _group(elements: List[Mapping[int, Any]], at: int, parent: str, depth: int) -> Tuple[Any, int]:
+def _group(elements: list[Mapping[int, Any]], at: int, parent: str, depth: int) -> tuple[Any, int]:
     element = elements[at]
     name = f"{parent}.{_name(element)}"
     logical = next(iter(element.get(10) or {}), None)
@@ -295,7 +296,7 @@ def _group(elements: List[Mapping[int, Any]], at: int, parent: str, depth: int) 
     return made, following
 
 
-def _list(elements: List[Mapping[int, Any]], at: int, name: str, depth: int) -> Tuple[Any, int]:
+def _list(elements: list[Mapping[int, Any]], at: int, name: str, depth: int) -> tuple[Any, int]:
     """Three levels as the format wants it, or two as older writers (parquet-avro's default among them) have it.
 
     https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists
@@ -333,14 +334,14 @@ def _leaf(element: Mapping[int, Any]) -> Any:
     return physical
 
 
-def _time(what: str, unit: str) -> Dict[str, Any]:
+def _time(what: str, unit: str) -> dict[str, Any]:
     if (what, unit) == ("time", "nanos"):  # Avro has no such logical type; Debezium has
         return {"type": "long", "connect.name": "io.debezium.time.NanoTime"}
     return {"type": "int" if (what, unit) == ("time", "millis") else "long", "logicalType": f"{what}-{unit}"}
 
 
 def _name(element: Mapping[int, Any]) -> str:
-    name: Optional[bytes] = element.get(4)
+    name: bytes | None = element.get(4)
     if not name:
         raise UnusableSchema("The Parquet schema has a column without a name")
     return name.decode("utf-8")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -84,7 +85,7 @@ class _Unreadable:
     why: str
 
 
-def _readable(column: pa.Array, written: Optional[Column], is_uuid: bool) -> List[Any]:
+def _readable(column: pa.Array, written: Column | None, is_uuid: bool) -> list[Any]:
     """A column's raw values, each that can't be read marked: a whole column is tried first, and only a damaged one value by value."""
     try:
         return _as_written(column, written, is_uuid)
@@ -94,7 +95,7 @@ def _readable(column: pa.Array, written: Optional[Column], is_uuid: bool) -> Lis
         ]  # a slice would hold the other rows' items
 
 
-def _one(single: pa.Array, written: Optional[Column], is_uuid: bool) -> Any:
+def _one(single: pa.Array, written: Column | None, is_uuid: bool) -> Any:
     try:
         return _as_written(single, written, is_uuid)[0]
     except (pa.ArrowException, ValueError, OverflowError) as error:
@@ -118,7 +119,7 @@ def _bare(single: pa.Array) -> Any:
         return None
 
 
-def _record(names: List[str], row: Sequence[Any], number: int) -> Record:
+def _record(names: list[str], row: Sequence[Any], number: int) -> Record:
     for name, value in zip(names, row):
         if isinstance(value, _Unreadable):
             kept = {each: held.kept if isinstance(held, _Unreadable) else held for each, held in zip(names, row)}
@@ -134,7 +135,7 @@ def _record(names: List[str], row: Sequence[Any], number: int) -> Record:
     return dict(zip(names, row))
 
 
-def _as_written(column: pa.Array, written: Optional[Column], is_uuid: bool) -> List[Any]:
+def _as_written(column: pa.Array, written: Column | None, is_uuid: bool) -> list[Any]:
     """A column's raw values in the unit that the writer schema says: what Arrow makes of a time may be of another."""
     unit = _UNITS.get(written.kind) if written is not None else None
     if unit is not None and pa.types.is_timestamp(column.type) and column.type.unit != unit:
@@ -147,7 +148,7 @@ def _uuid_text(value: bytes) -> str:
     return str(uuid.UUID(bytes=value))
 
 
-def _uuids(schema: str) -> List[str]:
+def _uuids(schema: str) -> list[str]:
     """Columns that Parquet stores as 16 bytes and the schema calls UUID, at the record's own level."""
     found = []
     for field in json.loads(schema)["fields"]:
@@ -157,7 +158,7 @@ def _uuids(schema: str) -> List[str]:
     return found
 
 
-def raw_values(column: pa.Array) -> List[Any]:
+def raw_values(column: pa.Array) -> list[Any]:
     """A column's values without the meaning of a logical type: days, counts of time units, unscaled bytes, lists, dicts."""
     kind = column.type
     if isinstance(column, pa.ExtensionArray):
@@ -186,7 +187,7 @@ def raw_values(column: pa.Array) -> List[Any]:
     return column.to_pylist()
 
 
-def _decimals(column: Any) -> List[Optional[bytes]]:
+def _decimals(column: Any) -> list[bytes | None]:
     """From Arrow's little-endian buffer: a Decimal's arithmetic would round to its context."""
     width = column.type.byte_width
     buffer, begin = memoryview(column.buffers()[1]), column.offset * width
@@ -201,19 +202,19 @@ def _octets(number: int) -> bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
-def _map(values: List[Any], convert: Callable[[Any], Any]) -> List[Any]:
+def _map(values: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
     return [None if value is None else convert(value) for value in values]
 
 
-def _lists(column: Any) -> List[Optional[List[Any]]]:
+def _lists(column: Any) -> list[list[Any] | None]:
     offsets, items, valid = column.offsets.to_pylist(), raw_values(column.values), column.is_valid().to_pylist()
     return [items[begin:end] if there else None for begin, end, there in zip(offsets, offsets[1:], valid)]
 
 
-def _maps(column: Any) -> List[Any]:
+def _maps(column: Any) -> list[Any]:
     offsets, valid = column.offsets.to_pylist(), column.is_valid().to_pylist()
     keys, values = raw_values(column.keys), raw_values(column.items)
-    made: List[Any] = []
+    made: list[Any] = []
     of_keys = column.type.key_type.value_type if pa.types.is_dictionary(column.type.key_type) else column.type.key_type
     by_text = pa.types.is_string(of_keys) or pa.types.is_large_string(of_keys)
     named = (column.type.key_field.name, column.type.item_field.name)
@@ -224,7 +225,7 @@ def _maps(column: Any) -> List[Any]:
     return made
 
 
-def _structs(column: Any) -> List[Optional[Dict[str, Any]]]:
+def _structs(column: Any) -> list[dict[str, Any] | None]:
     names = [column.type.field(number).name for number in range(column.type.num_fields)]
     members = [raw_values(member) for member in column.flatten()]
     valid = column.is_valid().to_pylist()
@@ -277,7 +278,7 @@ def _whole_bytes(column: Any) -> int:
     return sum(map(_whole_bytes, _members(column))) or column.nbytes
 
 
-def _members(column: Any) -> List[Any]:
+def _members(column: Any) -> list[Any]:
     if pa.types.is_map(column.type):
         return [column.keys, column.items]
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):

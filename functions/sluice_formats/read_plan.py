@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Mapping, Optional, Tuple
 
 from sluice.config import placeholders as unavailable
 from sluice.config.limits import DEFAULTS, Limits
@@ -17,22 +17,22 @@ class ReaderPlan:
 
     batch: str
     table: str
-    record_key: Tuple[str, ...]
+    record_key: tuple[str, ...]
     generation: int
-    columns: Tuple[Column, ...]
+    columns: tuple[Column, ...]
     limits: Limits = DEFAULTS
     # Schemas (Avro form, as JSON) that the objects themselves don't tell, inferred before the read; by the object's hash.
     inferred: Mapping[str, str] = field(default_factory=dict)
-    position: Optional[str] = None  # the column that orders rows, where the source's log doesn't
+    position: str | None = None  # the column that orders rows, where the source's log doesn't
     append_only: bool = False
     unavailable_value: str = unavailable.DEFAULT
-    coordinates: Tuple[str, ...] = ()  # the columns of the Kafka partition and offset that records carry
+    coordinates: tuple[str, ...] = ()  # the columns of the Kafka partition and offset that records carry
     topic: str = ""
-    partition_by: Tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
 
 
 def reader_plan(
-    config: TableConfig, *, batch: str, columns: Tuple[Column, ...], inferred: Mapping[str, str]
+    config: TableConfig, *, batch: str, columns: tuple[Column, ...], inferred: Mapping[str, str]
 ) -> ReaderPlan:
     """The plan of one batch's read into a table."""
     return ReaderPlan(

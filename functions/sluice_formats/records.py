@@ -5,9 +5,10 @@ Takes out of a chunk of records those that can't be merged, so that each costs i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Union
 
 import pyarrow as pa
 
@@ -29,11 +30,11 @@ def most_rows(columns: int) -> int:
 class BrokenRecord:
     """A record whose bytes could not be made into fields, or not all of them; the records around it could."""
 
-    content: Union[bytes, Dict[str, Any]]
+    content: bytes | dict[str, Any]
     error: SluiceError
 
 
-Record = Union[Dict[str, Any], BrokenRecord]
+Record = Union[dict[str, Any], BrokenRecord]
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ class Records:
     chunks: Iterator[Chunk]
 
 
-def chunked(writer: WriterSchema, blocks: Iterable[List[Dict[str, Any]]]) -> Iterator[Chunk]:
+def chunked(writer: WriterSchema, blocks: Iterable[list[dict[str, Any]]]) -> Iterator[Chunk]:
     """The same records in pieces of at least as many as are held at a time, and a rest: no piece is empty. An empty block ends a piece."""
     most = most_rows(len(writer.row.columns))
-    held: List[List[Dict[str, Any]]] = []
+    held: list[list[dict[str, Any]]] = []
     rows = 0
     for block in blocks:
         held.append(block)
@@ -72,7 +73,7 @@ def chunked(writer: WriterSchema, blocks: Iterable[List[Dict[str, Any]]]) -> Ite
         yield Chunk(writer, list(chain.from_iterable(held)))
 
 
-Make = Callable[[Sequence[Dict[str, Any]], Sequence[int]], pa.RecordBatch]
+Make = Callable[[Sequence[dict[str, Any]], Sequence[int]], pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class BadRow:
 
 def sound_batch(
     records: Sequence[Record], numbers: Sequence[int], make: Make, *, limit: int, before: int = 0
-) -> Tuple[Optional[pa.RecordBatch], List[BadRow]]:
+) -> tuple[pa.RecordBatch | None, list[BadRow]]:
     """The batch of all records that `make` takes, and the others. `numbers` are the records' places in the object.
 
     A chunk without trouble costs one call. Else halves are tried, so that one bad record costs about two
@@ -102,7 +103,7 @@ def sound_batch(
     if broken:
         pairs = [(record, number) for record, number in zip(records, numbers) if not isinstance(record, BrokenRecord)]
         records, numbers = [record for record, _ in pairs], [number for _, number in pairs]
-    sound: Sequence[Dict[str, Any]] = records  # type: ignore[assignment]  # what is broken has been taken out
+    sound: Sequence[dict[str, Any]] = records  # type: ignore[assignment]  # what is broken has been taken out
     if not sound:
         return None, broken
     made = _made(sound, numbers, make)
@@ -117,10 +118,10 @@ def sound_batch(
 
 
 def _bad(
-    records: Sequence[Dict[str, Any]], numbers: Sequence[int], make: Make, before: int, limit: int
-) -> List[BadRow]:
+    records: Sequence[dict[str, Any]], numbers: Sequence[int], make: Make, before: int, limit: int
+) -> list[BadRow]:
     """The bad ones among records of which at least one is bad."""
-    found: List[BadRow] = []
+    found: list[BadRow] = []
     pending = [(0, len(records))]
     while pending:
         start, end = pending.pop()
@@ -136,7 +137,7 @@ def _bad(
     return found
 
 
-def _made(records: Sequence[Dict[str, Any]], numbers: Sequence[int], make: Make) -> Union[pa.RecordBatch, SluiceError]:
+def _made(records: Sequence[dict[str, Any]], numbers: Sequence[int], make: Make) -> pa.RecordBatch | SluiceError:
     """The batch, or why there is none. What may pass by itself is raised."""
     try:
         return make(records, numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any
 
 from sluice.lane.supervision import concerned, finally_billed, read_event
 from sluice_aws.clients import Clients
@@ -23,7 +23,7 @@ NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
 
 
 @observed("supervise")
-def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
     """Lambda entry: a job run's state change looks after the lanes it is about, its last bill after none, everything else after all lanes."""
     parts = parts_of(telemetry)
     billed = finally_billed(event)

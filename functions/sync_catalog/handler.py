@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Dict
+from typing import Any
 
 from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.catalog.sync import CatalogRequests, CatalogSync
@@ -21,7 +21,7 @@ NEEDED = ("region", "ledger_table", "silver_bucket", "artifact_bucket")
 
 
 @observed("sync_catalog")
-def handler(event: Dict[str, Any], context: Any, telemetry: Telemetry) -> Dict[str, Any]:
+def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
     """Lambda entry: one table. Ends with the error's own name where it can't be done, so that a state machine can tell them apart."""
     return requests_of(telemetry).answer(event)
 

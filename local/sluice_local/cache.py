@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Mapping
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Iterator, Mapping
 
 from sluice_local.errors import AlreadyRunning, NotRunning
 

@@ -9,8 +9,9 @@ import json
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, TextIO
+from typing import Any, Callable, TextIO
 
 from sluice.errors import SluiceError
 
@@ -65,7 +66,7 @@ class Profile:
     def __init__(self, tick: Callable[[], float] = time.perf_counter) -> None:
         self._tick = tick
         self._began = tick()
-        self._seconds: Dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -82,7 +83,7 @@ class Profile:
         with self._lock:
             self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
-    def seconds(self) -> Dict[str, float]:
+    def seconds(self) -> dict[str, float]:
         """Seconds by stage, to the millisecond, and `wall` since this profile began."""
         with self._lock:
             stages = {name: round(value, 3) for name, value in self._seconds.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, List, Tuple
+from collections.abc import Callable
 
 START = 1_700_000_000_000
 
@@ -13,9 +13,9 @@ class ManualClock:
 
     def __init__(self, most_waits: int = 50_000) -> None:
         self.now = START
-        self.waited: List[float] = []
+        self.waited: list[float] = []
         self._most_waits = most_waits
-        self._plans: List[Tuple[int, Callable[[], None]]] = []
+        self._plans: list[tuple[int, Callable[[], None]]] = []
         self._lock = threading.RLock()
 
     def now_ms(self) -> int:

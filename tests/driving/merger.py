@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Callable, DefaultDict, Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import ObjectError, Outcome
@@ -14,23 +15,23 @@ from sluice.objects import ObjectId
 from sluice.services.requests import PURGE, ServiceReport, SliceDone
 from sluice_spark.errors import LaneLost
 
-Key = Tuple[str, str]
+Key = tuple[str, str]
 
 
 class Tables:
     """The Hudi tables of a test: what was committed outlives the driver that did it."""
 
     def __init__(self) -> None:
-        self.commits: List[Tuple[str, str, FrozenSet[ObjectId]]] = []
-        self.unfinished: List[Key] = []
-        self.rolled_back: List[str] = []
-        self.served: List[Key] = []
+        self.commits: list[tuple[str, str, frozenset[ObjectId]]] = []
+        self.unfinished: list[Key] = []
+        self.rolled_back: list[str] = []
+        self.served: list[Key] = []
 
-    def instant(self, batch: str, table: str) -> Optional[str]:
+    def instant(self, batch: str, table: str) -> str | None:
         return next((str(at) for at, (of, into, _) in enumerate(self.commits) if (of, into) == (batch, table)), None)
 
-    def times_committed(self) -> Dict[ObjectId, int]:
-        times: DefaultDict[ObjectId, int] = defaultdict(int)
+    def times_committed(self) -> dict[ObjectId, int]:
+        times: defaultdict[ObjectId, int] = defaultdict(int)
         for _, _, objects in self.commits:
             for item in objects:
                 times[item] += 1
@@ -52,18 +53,18 @@ class FakeMerger:
         advance: Callable[[int], None] = lambda ms: None,
     ) -> None:
         self.tables = tables
-        self.before: DefaultDict[str, List[BaseException]] = defaultdict(list)
-        self.after: DefaultDict[str, List[BaseException]] = defaultdict(list)
-        self.resolving: DefaultDict[str, List[BaseException]] = defaultdict(list)
-        self.serving: DefaultDict[str, List[BaseException]] = defaultdict(list)
-        self.slices: DefaultDict[str, int] = defaultdict(lambda: 1)
+        self.before: defaultdict[str, list[BaseException]] = defaultdict(list)
+        self.after: defaultdict[str, list[BaseException]] = defaultdict(list)
+        self.resolving: defaultdict[str, list[BaseException]] = defaultdict(list)
+        self.serving: defaultdict[str, list[BaseException]] = defaultdict(list)
+        self.slices: defaultdict[str, int] = defaultdict(lambda: 1)
         self.slice_ms = 1_000
-        self.floors: Dict[int, str] = {0: "0000.1"}
-        self.during: Dict[str, Callable[[], None]] = {}
-        self.no_change: FrozenSet[str] = frozenset()
-        self.quarantined: FrozenSet[ObjectId] = frozenset()
-        self.calls: List[str] = []
-        self.merged_with: Dict[Key, Dict[str, object]] = {}
+        self.floors: dict[int, str] = {0: "0000.1"}
+        self.during: dict[str, Callable[[], None]] = {}
+        self.no_change: frozenset[str] = frozenset()
+        self.quarantined: frozenset[ObjectId] = frozenset()
+        self.calls: list[str] = []
+        self.merged_with: dict[Key, dict[str, object]] = {}
         self._now_ms = now_ms
         self._takes_ms = takes_ms
         self._advance = advance
@@ -105,7 +106,7 @@ class FakeMerger:
             quarantined=bad,
         )
 
-    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
+    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
         self.calls.append(f"resolve {table}")
         if not still_held():
             raise LaneLost("not held", table=table)
@@ -161,6 +162,6 @@ class FakeMerger:
         self.calls.append("keep_warm")
 
 
-def _raise_next(errors: List[BaseException]) -> None:
+def _raise_next(errors: list[BaseException]) -> None:
     if errors:
         raise errors.pop(0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 
 class Killed(BaseException):
@@ -13,8 +14,8 @@ class Killed(BaseException):
 class Mortality:
     """Counts the calls of one process over all its ports, and ends the process behind the chosen one (from 1; None: never)."""
 
-    def __init__(self, dies_at: Optional[int] = None) -> None:
-        self.steps: List[str] = []
+    def __init__(self, dies_at: int | None = None) -> None:
+        self.steps: list[str] = []
         self.dead = False
         self._dies_at = dies_at
         self._lock = threading.Lock()

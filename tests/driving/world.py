@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any
 
 import boto3
 from emulated_aws import emulated_aws
@@ -38,20 +39,20 @@ class Documents:
     """The Manifests port in memory; what is put goes through its JSON form."""
 
     def __init__(self) -> None:
-        self.stored: Dict[str, str] = {}
+        self.stored: dict[str, str] = {}
 
     def put_manifest(self, manifest: Manifest) -> str:
         key = manifest_key(manifest.lane, manifest.batch)
         self.stored[key] = manifest.to_json()
         return key
 
-    def manifest(self, key: str) -> Optional[Manifest]:
+    def manifest(self, key: str) -> Manifest | None:
         return Manifest.from_json(self.stored[key]) if key in self.stored else None
 
     def put_outcome(self, outcome: Outcome) -> None:
         self.stored[f"{outcome.batch}/{outcome.table}"] = outcome.to_json()
 
-    def outcome(self, batch: str, table: str) -> Optional[Outcome]:
+    def outcome(self, batch: str, table: str) -> Outcome | None:
         text = self.stored.get(f"{batch}/{table}")
         return None if text is None else Outcome.from_json(text)
 
@@ -70,7 +71,7 @@ class ConfigurationReader:
         self._file = file
         self._last: Any = None
 
-    def load_if_changed(self) -> Optional[Configuration]:
+    def load_if_changed(self) -> Configuration | None:
         if isinstance(self._file.content, Exception):
             raise self._file.content
         changed = self._file.content is not self._last
@@ -107,7 +108,7 @@ class InThisThread:
         return future
 
 
-def configuration(freshness_s: int = 0, rules: Optional[List[TableRule]] = None, **lane: Any) -> Configuration:
+def configuration(freshness_s: int = 0, rules: list[TableRule] | None = None, **lane: Any) -> Configuration:
     """A rule for every topic shop.*, keyed by id."""
     rules = rules or [TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=freshness_s)]
     return Configuration(rules=tuple(rules), lanes=(LaneConfig(LANE, **{"linger_s": 60, **lane}),))
@@ -136,7 +137,7 @@ class World:
         """The ledger as a process sees it through its own client."""
         return Ledger(client, self._ledger_table, threads=self._threads, sleep=lambda seconds: None)
 
-    def put(self, table: str = "shop.orders", n: int = 1, wake: bool = True, topic: str = "") -> List[ObjectId]:
+    def put(self, table: str = "shop.orders", n: int = 1, wake: bool = True, topic: str = "") -> list[ObjectId]:
         """Objects arrive: admitted, and the lane woken once."""
         arrived = []
         for _ in range(n):
@@ -209,13 +210,13 @@ class World:
     def state_of(self, identity: ObjectId) -> str:
         return self.ledger.get_objects([identity])[identity].state
 
-    def states(self, identities: List[ObjectId]) -> Dict[str, int]:
-        counted: Dict[str, int] = {}
+    def states(self, identities: list[ObjectId]) -> dict[str, int]:
+        counted: dict[str, int] = {}
         for record in self.ledger.get_objects(identities).values():
             counted[record.state] = counted.get(record.state, 0) + 1
         return counted
 
-    def events(self, name: str) -> List[Dict[str, Any]]:
+    def events(self, name: str) -> list[dict[str, Any]]:
         """What was logged under a name, in order."""
         return [event for event in map(json.loads, self.out.getvalue().splitlines()) if event["event"] == name]
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError
-from emulated_stack import SHARED, cloudformation, stack, describe  # noqa: F401
+from emulated_stack import SHARED, cloudformation, describe, stack  # noqa: F401
 
 from sluice_cli.main import run
 

@@ -1,7 +1,7 @@
 """`sluice catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
 
 import pytest
-from emulated_stack import SHARED, stack, describe  # noqa: F401  # fixtures
+from emulated_stack import SHARED, describe, stack  # noqa: F401  # fixtures
 from silver_tables import put_tables
 
 from sluice.config.document import Configuration

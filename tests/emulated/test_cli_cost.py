@@ -1,7 +1,7 @@
 """`sluice cost runs` on an emulated stack."""
 
 import pytest
-from emulated_stack import SHARED, cloudformation, stack, describe  # noqa: F401
+from emulated_stack import SHARED, cloudformation, describe, stack  # noqa: F401
 
 from sluice import cost as prices
 from sluice_aws.lanes.job_runs import Billed

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import fastavro
 import pytest
-from emulated_stack import NOW, invoked, stack, describe  # noqa: F401  # fixtures
+from emulated_stack import NOW, describe, invoked, stack  # noqa: F401  # fixtures
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowError, RowErrorCount, to_lines

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from emulated_stack import NOW, invoked, stack, describe  # noqa: F401  # fixtures
+from emulated_stack import NOW, describe, invoked, stack  # noqa: F401  # fixtures
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, avro, decimal, judged
 
 from sluice.schema.avro import read_writer_schema

@@ -1,7 +1,7 @@
 """`sluice services` and what `sluice status` tells of them."""
 
 import pytest
-from emulated_stack import NOW, invoked, stack, describe  # noqa: F401
+from emulated_stack import NOW, describe, invoked, stack  # noqa: F401
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration

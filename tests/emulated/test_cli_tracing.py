@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from emulated_stack import NOW, stack, describe  # noqa: F401  # fixtures
+from emulated_stack import NOW, describe, stack  # noqa: F401  # fixtures
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
-from emulated_stack import NOW, invoked, stack, describe  # noqa: F401  # fixtures
+from emulated_stack import NOW, describe, invoked, stack  # noqa: F401  # fixtures
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome

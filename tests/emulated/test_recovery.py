@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from driving.world import LANE, World, configuration, emulated_dynamodb
-from emulated_stack import invoked, stack, describe  # noqa: F401  # fixtures
+from emulated_stack import describe, invoked, stack  # noqa: F401  # fixtures
 from ledger_table_schema import create_ledger_table
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Tuple
+from collections.abc import Iterator
 
 from lane_driver import driver_step
 from lane_world import (
@@ -21,7 +21,7 @@ from lane_world import (
 from sluice.lane import machine, supervision
 from sluice.lane.machine import TOKEN_REPEAT_MS, wanted_at
 
-Step = Tuple[str, World]
+Step = tuple[str, World]
 
 
 def steps(scenario: Scenario, world: World) -> Iterator[Step]:
@@ -192,7 +192,7 @@ def _request(world: World, then) -> Iterator[Step]:
         yield "takes the lane", then(world._replace(lane=lane, runs=world.runs + 1, left=less), run)
 
 
-def _starts(world: World, run: str) -> List[Tuple[World, str, str]]:
+def _starts(world: World, run: str) -> list[tuple[World, str, str]]:
     """StartJobRun: the same token is the same job run, unless EMR forgot it."""
     found = [(*_start_job_run(world, run, forget=False), "calls StartJobRun")]
     if world.left.forgets and any(driver.run == run for driver in world.drivers):
@@ -201,7 +201,7 @@ def _starts(world: World, run: str) -> List[Tuple[World, str, str]]:
     return found
 
 
-def _start_job_run(world: World, run: str, *, forget: bool) -> Tuple[World, str]:
+def _start_job_run(world: World, run: str, *, forget: bool) -> tuple[World, str]:
     for number, driver in enumerate(world.drivers):
         if driver.run == run and not forget:
             return world, job_name(number)
@@ -233,5 +233,5 @@ def _with_invocation(world: World, number: int, invocation: Invocation) -> World
     return world._replace(invocations=_put(world.invocations, number, invocation))
 
 
-def _put(values: tuple, position: int, value: Optional[object]) -> tuple:
+def _put(values: tuple, position: int, value: object | None) -> tuple:
     return values[:position] + (value,) + values[position + 1 :]

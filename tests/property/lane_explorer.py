@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Deque, Dict, List, Optional, Set, Tuple
 
 from lane_actors import steps, troubles
 from lane_driver import CommittedTwice, could_commit, written_table
@@ -27,7 +26,7 @@ class Violation:
 
     property: str
     world: World
-    trace: List[str]
+    trace: list[str]
 
 
 @dataclass
@@ -37,7 +36,7 @@ class Exploration:
     states: int = 0
     steps: int = 0
     quiescent: int = 0
-    violations: List[Violation] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
 
 
 def explore(scenario: Scenario, *, stop_at_first: bool = True, schedules: int = 1) -> Exploration:
@@ -47,14 +46,14 @@ def explore(scenario: Scenario, *, stop_at_first: bool = True, schedules: int = 
     """
     seen = Exploration()
     first = scenario.start()
-    came_from: Dict[World, Optional[Tuple[World, str]]] = {first: None}
-    waiting: Deque[World] = deque([first])
-    completes: List[Set[World]] = [set() for _ in range(schedules)]
+    came_from: dict[World, tuple[World, str] | None] = {first: None}
+    waiting: deque[World] = deque([first])
+    completes: list[set[World]] = [set() for _ in range(schedules)]
     while waiting:
         world = waiting.popleft()
         seen.states += 1
         broken = _broken(scenario, world, completes)
-        ahead: List[Tuple[str, World]] = []
+        ahead: list[tuple[str, World]] = []
         if broken is None:
             try:
                 ahead.extend(steps(scenario, world))
@@ -76,7 +75,7 @@ def explore(scenario: Scenario, *, stop_at_first: bool = True, schedules: int = 
     return seen
 
 
-def _broken(scenario: Scenario, world: World, completes: List[Set[World]]) -> Optional[str]:
+def _broken(scenario: Scenario, world: World, completes: list[set[World]]) -> str | None:
     writers = [
         written_table(scenario, driver)
         for number, driver in enumerate(world.drivers)
@@ -116,14 +115,14 @@ def _somebody_will_look(world: World) -> bool:
     return any(invocation.at in ("queued", "write", "wake") for invocation in world.invocations)
 
 
-def _completes(scenario: Scenario, world: World, known: Set[World], by_turns: bool) -> Optional[str]:
+def _completes(scenario: Scenario, world: World, known: set[World], by_turns: bool) -> str | None:
     """From here, without further trouble, everything is committed and the lane given back, by a fair schedule.
 
     One schedule lets admit go first, then drivers, then supervise, then time; `by_turns` takes them
     in turns from the other end. Worlds that are known to complete end the walk.
     """
     calm = world._replace(left=CALM)
-    walked: List[World] = []
+    walked: list[World] = []
     while calm not in known:
         if len(walked) > COMPLETION_STEPS:
             return CLAIMED_IN_THE_END
@@ -150,14 +149,14 @@ def _completes(scenario: Scenario, world: World, known: Set[World], by_turns: bo
     return None
 
 
-def _by_turns(scenario: Scenario, world: World, turn: int) -> Optional[World]:
+def _by_turns(scenario: Scenario, world: World, turn: int) -> World | None:
     found = list(steps(scenario, world))
     choices = [after for label, after in found if label != "time passes"] or [after for _, after in found]
     return choices[-1 - turn % len(choices)] if choices else None
 
 
-def _trace(came_from: Dict[World, Optional[Tuple[World, str]]], world: World) -> List[str]:
-    labels: List[str] = []
+def _trace(came_from: dict[World, tuple[World, str] | None], world: World) -> list[str]:
+    labels: list[str] = []
     step = came_from[world]
     while step is not None:
         labels.append(step[1])

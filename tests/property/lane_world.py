@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, Callable, FrozenSet, NamedTuple, Optional, Tuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from sluice.batch.claim import Budget, ClaimPlan, PendingObject, TableState, plan_claim
 from sluice.config.table import TableConfig
@@ -15,7 +16,7 @@ from sluice.objects import ObjectId
 
 LANE = "main"
 ABSENT, PENDING, CLAIMED, COMMITTED = "absent", "pending", "claimed", "committed"
-Batch = Tuple[int, ...]  # the objects' numbers
+Batch = tuple[int, ...]  # the objects' numbers
 
 #: Where a StartJobRun, a check and a commit stand relative to each other in a driver's write of one table.
 CHECK_BEFORE_BEGIN, CHECK_BEFORE_COMPLETE = "before_begin", "before_complete"
@@ -41,8 +42,8 @@ class Invocation(NamedTuple):
     at: str = "queued"
     written: int = 0
     wakes: bool = False
-    run: Optional[str] = None
-    job: Optional[str] = None
+    run: str | None = None
+    job: str | None = None
 
 
 class Driver(NamedTuple):
@@ -56,15 +57,15 @@ class Driver(NamedTuple):
     batch: Batch = ()
     part: int = 0
     takeover: bool = False
-    due: Optional[int] = None
+    due: int | None = None
 
 
 class Supervise(NamedTuple):
     """The schedule's one invocation; it decides at `read` and acts after it."""
 
     at: str = "read"
-    run: Optional[str] = None
-    job: Optional[str] = None
+    run: str | None = None
+    job: str | None = None
 
 
 class World(NamedTuple):
@@ -72,19 +73,19 @@ class World(NamedTuple):
 
     lane: LaneState
     now: int
-    objects: Tuple[Tuple[str, Batch], ...]
-    invocations: Tuple[Invocation, ...]
-    drivers: Tuple[Driver, ...]
+    objects: tuple[tuple[str, Batch], ...]
+    invocations: tuple[Invocation, ...]
+    drivers: tuple[Driver, ...]
     supervise: Supervise
-    unsettled: Tuple[Batch, ...]
-    settled: FrozenSet[Tuple[Batch, str]]
-    timeline: Tuple[Tuple[Batch, str], ...]
-    inflight: FrozenSet[Tuple[str, Batch, str]]
-    last_commits: Tuple[Optional[int], ...]
-    late: Tuple[str, ...]
+    unsettled: tuple[Batch, ...]
+    settled: frozenset[tuple[Batch, str]]
+    timeline: tuple[tuple[Batch, str], ...]
+    inflight: frozenset[tuple[str, Batch, str]]
+    last_commits: tuple[int | None, ...]
+    late: tuple[str, ...]
     runs: int
     left: Left
-    service: Tuple[str, str] = ("", "")  # the request for a table service: its state, and the run of a slice that runs
+    service: tuple[str, str] = ("", "")  # the request for a table service: its state, and the run of a slice that runs
 
 
 @dataclass(frozen=True)
@@ -114,17 +115,17 @@ class Protocol:
 class Scenario:
     """What arrives and how much goes wrong: each object's table, and which objects each invocation brings."""
 
-    tables: Tuple[str, ...]
-    invocations: Tuple[Tuple[int, ...], ...]
+    tables: tuple[str, ...]
+    invocations: tuple[tuple[int, ...], ...]
     left: Left
     freshness_s: int = 0
     check_at: str = CHECK_BEFORE_BEGIN
     batch_objects: int = 10
     protocol: Protocol = field(default_factory=Protocol)
-    service_table: Optional[str] = None  # the table of which a service is asked for, as often as `left.requests` says
+    service_table: str | None = None  # the table of which a service is asked for, as often as `left.requests` says
 
     @property
-    def table_names(self) -> Tuple[str, ...]:
+    def table_names(self) -> tuple[str, ...]:
         """Every table once."""
         return tuple(sorted(set(self.tables)))
 
@@ -147,13 +148,13 @@ class Scenario:
             left=self.left,
         )
 
-    def tables_of(self, batch: Batch) -> Tuple[str, ...]:
+    def tables_of(self, batch: Batch) -> tuple[str, ...]:
         """The parts of a batch in order."""
         return tuple(sorted({self.tables[number] for number in batch}))
 
 
-@lru_cache(maxsize=None)
-def applied(transition: Callable[..., Any], lane: LaneState, *arguments: Any, **named: Any) -> Optional[LaneState]:
+@cache
+def applied(transition: Callable[..., Any], lane: LaneState, *arguments: Any, **named: Any) -> LaneState | None:
     """A transition's result without what nothing is decided by any more; None when it was refused."""
     result = transition(lane, *arguments, **named)
     if isinstance(result, Refused):
@@ -172,11 +173,11 @@ def job_number(name: str) -> int:
     return int(name[1:])
 
 
-@lru_cache(maxsize=None)
+@cache
 def planned(
     pending: Batch,
-    tables: Tuple[str, ...],
-    last_commits: Tuple[Tuple[str, Optional[int]], ...],
+    tables: tuple[str, ...],
+    last_commits: tuple[tuple[str, int | None], ...],
     freshness_s: int,
     objects: int,
     now: int,

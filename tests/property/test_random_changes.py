@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Optional
+from typing import Any
 
 from change_histories import COLUMNS, KEYS, Event, deliveries, history, source_rows
 from hypothesis import given, settings
@@ -37,11 +37,11 @@ class Table:
                 self.rows[key] = row
         return written
 
-    def live(self) -> dict[int, Optional[dict[str, Any]]]:
+    def live(self) -> dict[int, dict[str, Any] | None]:
         return {key: None if row.deleted else dict(row.values) for key, row in self.rows.items()}
 
 
-def _differs(row: Row, before: Optional[Row]) -> bool:
+def _differs(row: Row, before: Row | None) -> bool:
     return before is None or (row.position, row.deleted, row.values, row.owed) != (
         before.position,
         before.deleted,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 
@@ -43,7 +43,7 @@ def jars() -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator["object"]:
+def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator[object]:
     """The session, with the settings that a driver makes its own with."""
     os.environ.update(java_environment)
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ def s3_endpoint(java_environment: dict[str, str]) -> Iterator[str]:
 
 
 @pytest.fixture
-def bench(spark: "object", s3_endpoint: str, tmp_path: Path) -> "object":
+def bench(spark: object, s3_endpoint: str, tmp_path: Path) -> object:
     """A workbench with buckets and tables of its own."""
     from workbench import Workbench
 

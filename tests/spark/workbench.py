@@ -7,8 +7,9 @@ import io
 import itertools
 import json
 import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import boto3
 import fastavro

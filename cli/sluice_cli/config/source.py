@@ -229,7 +229,7 @@ def _template_mistakes(tree: YamlLines, rule: TableRule, groups: Mapping[str, in
         for template in templates:
             for placeholder in PLACEHOLDER.findall(template):
                 if placeholder not in groups:
-                    offered = ", ".join("{%s}" % name for name in groups) or "none: it has no *"
+                    offered = ", ".join(f"{{{name}}}" for name in groups) or "none: it has no *"
                     tree.mistake(path + (key,), f"{{{placeholder}}} is not among what the topic offers ({offered})")
                 elif key == "table":
                     used.add(groups[placeholder])

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 import fastavro
 
@@ -198,9 +199,9 @@ class ObjectSample:
     `problem` says why no more was read, where something was wrong.
     """
 
-    schema: Optional[Mapping[str, Any]]
-    records: Tuple[Dict[str, Any], ...]
-    problem: Optional[str] = None
+    schema: Mapping[str, Any] | None
+    records: tuple[dict[str, Any], ...]
+    problem: str | None = None
 
 
 def sample_object(objects: Objects, id: ObjectId, format: str, rows: int) -> ObjectSample:
@@ -223,7 +224,7 @@ def sample_avro(head: Head, rows: int) -> ObjectSample:
     source = io.BytesIO(head.data)
     meta: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA, None)
     schema = fastavro.parse_schema(_bare(header.schema))
-    found: List[Dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     problem = None
     try:
         for block in blocks_of(head.data, source.tell(), meta["sync"]):
@@ -253,8 +254,8 @@ def _json(head: Head, rows: int) -> ObjectSample:
     text = unpacked_head(head.data, READ_BYTES)
     if not head.whole or len(text) >= READ_BYTES:
         text = text[: text.rfind(b"\n") + 1]
-    schema: Optional[Mapping[str, Any]] = None
-    found: List[Dict[str, Any]] = []
+    schema: Mapping[str, Any] | None = None
+    found: list[dict[str, Any]] = []
     problem = None
     for line in json_records(text):
         if isinstance(line.value, SluiceError):
@@ -267,7 +268,7 @@ def _json(head: Head, rows: int) -> ObjectSample:
     return ObjectSample(schema, tuple(found), problem)
 
 
-def key_fields(objects: Objects, id: ObjectId, format: str) -> Optional[Tuple[str, ...]]:
+def key_fields(objects: Objects, id: ObjectId, format: str) -> tuple[str, ...] | None:
     """The fields of the Kafka keys that an object of keys holds; None when they are no records, or can't be read.
 
     `format` is the values' one, which the sink's keys may share.

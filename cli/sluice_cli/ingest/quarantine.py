@@ -16,7 +16,7 @@ from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.stack import Target
-from sluice_cli.ingest.set_aside import SHORT_ID, Choice, Decided, Quarantine, codes, kind, describe, describe_decision
+from sluice_cli.ingest.set_aside import SHORT_ID, Choice, Decided, Quarantine, codes, describe, describe_decision, kind
 from sluice_cli.terminal.output import (
     Json,
     Stack,

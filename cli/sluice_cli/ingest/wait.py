@@ -23,11 +23,11 @@ from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.survey import (
     StandingTable,
     Survey,
+    describe_counts,
+    describe_tables,
     progress_line,
     standing_tables,
     survey,
-    describe_counts,
-    describe_tables,
 )
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console, visible
 

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Callable, Optional
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -45,7 +45,7 @@ app = typer.Typer(
 )
 
 Port = Annotated[
-    Optional[int],
+    int | None,
     typer.Option("--port", help="Port of the emulator; free ones are chosen when not given.", show_default=False),
 ]
 
@@ -53,7 +53,7 @@ Port = Annotated[
 @app.command()
 def up(
     config: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option("--config", metavar="FILE", help="A tables.yaml to put in force once the stack is there."),
     ] = None,
     detach: Annotated[
@@ -62,10 +62,10 @@ def up(
     ] = False,
     port: Port = None,
     emr_port: Annotated[
-        Optional[int], typer.Option("--emr-port", help="Port of the EMR Serverless stand-in.", show_default=False)
+        int | None, typer.Option("--emr-port", help="Port of the EMR Serverless stand-in.", show_default=False)
     ] = None,
     cores: Annotated[
-        Optional[int],
+        int | None,
         typer.Option("--cores", min=1, help="Cores that a Spark run takes.", show_default="all, at most 4"),
     ] = None,
     emulator: Annotated[
@@ -152,7 +152,7 @@ def info(as_json: Json = False) -> None:
 @app.command()
 def logs(
     run: Annotated[
-        Optional[str],
+        str | None,
         typer.Argument(metavar="[RUN]", help="An EMR job-run id; the newest when not given.", show_default=False),
     ] = None,
     stderr: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -30,14 +30,14 @@ def package(
         ),
     ] = "both",
     output: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option("--output", metavar="FOLDER", help="Write the files here, in a folder named by the version."),
     ] = None,
     upload: Annotated[
         bool, typer.Option("--upload", help="Put them into the stack's artifact bucket, under releases/<version>/.")
     ] = False,
     release_file: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
             "--release-file", metavar="FILE", help="Write the version into this file, for the next step of a script."
         ),

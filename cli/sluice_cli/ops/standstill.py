@@ -6,7 +6,7 @@ import json as json_module
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import tomllib
 import typer
@@ -28,7 +28,7 @@ GIVEN = "ApplicationId"  # the parameter that names an application which isn't t
 RESTING = ("CREATED", "STOPPED", "TERMINATED")
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 Note = Annotated[
-    Optional[Path],
+    Path | None,
     typer.Option(
         "--note",
         metavar="FILE",
@@ -42,7 +42,7 @@ Note = Annotated[
 def begin(
     note: Note = None,
     before_deploy: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
             "--before-deploy", metavar="TEMPLATE", help="Only if deploying this template changes the application."
         ),
@@ -56,7 +56,7 @@ def begin(
         ),
     ] = "",
     config_env: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             "--config-env",
             metavar="NAME",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any
 from urllib.parse import unquote_plus
 
 from sluice.errors import UnidentifiedObject
@@ -28,12 +29,12 @@ class Notice:
     """One announced object version. `size` is bytes, `event_time_ms` epoch milliseconds; None where not told."""
 
     id: ObjectId
-    size: Optional[int]
-    sequencer: Optional[str]
-    event_time_ms: Optional[int]
+    size: int | None
+    sequencer: str | None
+    event_time_ms: int | None
     event_name: str
     via: str
-    etag: Optional[str] = None
+    etag: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class IgnoredMessage:
 class Parsed:
     """Everything one message said: nothing of it is lost between the two lists."""
 
-    notices: Tuple[Notice, ...] = ()
-    ignored: Tuple[IgnoredMessage, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    ignored: tuple[IgnoredMessage, ...] = ()
 
 
 def parse_body(body: str) -> Parsed:
@@ -82,9 +83,9 @@ def _parse(body: str, via: str, wrappings: int) -> Parsed:
     return _ignored(UNKNOWN_MESSAGE, body)
 
 
-def _records(records: List[Any], via: str) -> Parsed:
-    notices: List[Notice] = []
-    ignored: List[IgnoredMessage] = []
+def _records(records: list[Any], via: str) -> Parsed:
+    notices: list[Notice] = []
+    ignored: list[IgnoredMessage] = []
     for record in records:
         excerpt = _excerpt(record)
         if not isinstance(record, Mapping) or not isinstance(record.get("s3"), Mapping):
@@ -164,7 +165,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _epoch_ms(value: Any) -> Optional[int]:
+def _epoch_ms(value: Any) -> int | None:
     """Epoch milliseconds of "2021-11-12T00:00:00Z", with or without a fraction; None for anything else.
 
     The time is for the operator's eyes and lag metrics: an object isn't refused over it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Optional, Tuple
 
 from sluice.names import TOPIC
 
@@ -51,16 +50,16 @@ class Route:
     """
 
     kind: str
-    topic: Optional[str] = None
-    kafka_partition: Optional[int] = None
-    offset: Optional[int] = None
-    format: Optional[str] = None
-    offset_is: Optional[str] = None
-    rule: Optional[str] = None
-    reason: Optional[str] = None
+    topic: str | None = None
+    kafka_partition: int | None = None
+    offset: int | None = None
+    format: str | None = None
+    offset_is: str | None = None
+    rule: str | None = None
+    reason: str | None = None
 
 
-def classify(key: str, size: Optional[int]) -> Route:
+def classify(key: str, size: int | None) -> Route:
     """Route a decoded key (`size` in bytes, None when not known).
 
     What Kafka Connect's sinks write beside the values (keys, headers, tombstones) and markers are
@@ -110,7 +109,7 @@ def classify(key: str, size: Optional[int]) -> Route:
     return Route(CHANGE_FILE, topic, int(named["partition"]), int(named["offset"]), file_format, offset_is)
 
 
-def first_offset(route: Route, records: int) -> Optional[int]:
+def first_offset(route: Route, records: int) -> int | None:
     """The Kafka offset to give an object's first of `records` records; None when the name tells none.
 
     Counted back from the last one where the name tells that. Tombstones that a sink leaves out shift
@@ -121,7 +120,7 @@ def first_offset(route: Route, records: int) -> Optional[int]:
     return max(0, route.offset - max(records, 1) + 1)
 
 
-def _topic_folder(folders: str) -> Optional[str]:
+def _topic_folder(folders: str) -> str | None:
     parts = folders.split("/")
     if _TOPICS_FOLDER in parts:
         at = parts.index(_TOPICS_FOLDER) + 1
@@ -129,7 +128,7 @@ def _topic_folder(folders: str) -> Optional[str]:
     return None
 
 
-def _below_topic(folders: str, stem: str) -> Optional[Tuple[str, re.Match[str]]]:
+def _below_topic(folders: str, stem: str) -> tuple[str, re.Match[str]] | None:
     """The folder that a file is named by, with what follows: the topic's, whatever is above and below it."""
     for folder in folders.split("/"):
         found = _DELIMITED.fullmatch(stem, len(folder)) if folder and stem.startswith(folder) else None
@@ -138,6 +137,6 @@ def _below_topic(folders: str, stem: str) -> Optional[Tuple[str, re.Match[str]]]
     return None
 
 
-def _folder_partition(folders: str) -> Optional[int]:
+def _folder_partition(folders: str) -> int | None:
     found = [match for match in map(_PARTITION.fullmatch, folders.split("/")) if match]
     return int(found[-1][1]) if found else None

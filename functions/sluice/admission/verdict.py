@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
 
 from sluice.admission.routing import CHANGE_FILE, READABLE_FORMATS, Route
 from sluice.admission.routing import IGNORED as IGNORED_KIND
@@ -27,21 +26,21 @@ class Verdict:
     """
 
     state: str
-    config: Optional[TableConfig] = None
-    reason: Optional[str] = None
-    rule: Optional[str] = None
-    code: Optional[str] = None
+    config: TableConfig | None = None
+    reason: str | None = None
+    rule: str | None = None
+    code: str | None = None
 
     @property
-    def table(self) -> Optional[str]:
+    def table(self) -> str | None:
         return None if self.config is None else self.config.table
 
     @property
-    def lane(self) -> Optional[str]:
+    def lane(self) -> str | None:
         return None if self.config is None else self.config.lane
 
 
-def judge_unread(route: Route, size: Optional[int], limits: Limits) -> Optional[Verdict]:
+def judge_unread(route: Route, size: int | None, limits: Limits) -> Verdict | None:
     """The verdict on an object whose bytes don't matter for it; None when its head must be read first.
 
     `size` is in bytes, None when not known; `limits` are its table's, or the defaults where no table takes it.
@@ -70,7 +69,7 @@ def judge_unread(route: Route, size: Optional[int], limits: Limits) -> Optional[
     return None
 
 
-def judge_read(route: Route, configuration: Optional[Configuration]) -> Verdict:
+def judge_read(route: Route, configuration: Configuration | None) -> Verdict:
     """The verdict on a change file whose head is sound: pending for its topic's table, or parked without one."""
     if configuration is None:
         return Verdict(PARKED, reason=NO_CONFIGURATION)
@@ -80,7 +79,7 @@ def judge_read(route: Route, configuration: Optional[Configuration]) -> Verdict:
     return Verdict(PENDING, match.config)
 
 
-def judge_unreadable(error: SluiceError, config: Optional[TableConfig] = None) -> Verdict:
+def judge_unreadable(error: SluiceError, config: TableConfig | None = None) -> Verdict:
     """The verdict on an object whose head can't be used, or that was gone: quarantined under the error's code.
 
     `config` is its table's, where it is known which it is.

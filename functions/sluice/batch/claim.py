@@ -6,8 +6,9 @@ How long what isn't committed in a lane has waited, and by how much that is too 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig, refuse_changes
@@ -26,19 +27,19 @@ class PendingObject:
     table: str
     size: int
     admitted_at: int
-    schema: Optional[str]
+    schema: str | None
     format: str
     topic: str
-    kafka_partition: Optional[int]
-    offset: Optional[int]
+    kafka_partition: int | None
+    offset: int | None
     shard: int
     attempt: int = 0
     merged: bool = False
-    rows_aside: Optional[str] = None
-    generation: Optional[int] = None
+    rows_aside: str | None = None
+    generation: int | None = None
 
     @property
-    def age_order(self) -> Tuple[int, str]:
+    def age_order(self) -> tuple[int, str]:
         """Oldest first; the hash makes the order total."""
         return self.admitted_at, self.id.hash
 
@@ -54,22 +55,22 @@ class TableState:
     """
 
     table: str
-    last_commit_at: Optional[int] = None
-    last_instant: Optional[str] = None
-    last_batch: Optional[str] = None
-    last_error: Optional[str] = None
+    last_commit_at: int | None = None
+    last_instant: str | None = None
+    last_batch: str | None = None
+    last_error: str | None = None
     failures: int = 0
-    backoff_until: Optional[int] = None
+    backoff_until: int | None = None
     paused: bool = False
-    pinned: Optional[Mapping[str, Any]] = field(default=None, hash=False)
+    pinned: Mapping[str, Any] | None = field(default=None, hash=False)
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
-    notes: Tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     purge_floors: Mapping[str, str] = field(default_factory=dict, hash=False)
     services: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    services_since: Optional[int] = None
-    catalog_failed: Optional[Mapping[str, Any]] = field(default=None, hash=False)
-    rebuild: Optional[Mapping[str, Any]] = field(default=None, hash=False)
+    services_since: int | None = None
+    catalog_failed: Mapping[str, Any] | None = field(default=None, hash=False)
+    rebuild: Mapping[str, Any] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Budget:
 
     objects: int
     bytes: int
-    rows: Optional[int] = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,20 +92,20 @@ class ClaimPlan:
     It is now when the budget left claimable objects, and None when all that waits is paused or unconfigured.
     """
 
-    objects: Mapping[str, Tuple[PendingObject, ...]] = field(hash=False)
-    next_due_at: Optional[int] = None
+    objects: Mapping[str, tuple[PendingObject, ...]] = field(hash=False)
+    next_due_at: int | None = None
 
     @property
     def empty(self) -> bool:
         """Whether nothing is claimable now."""
         return not self.objects
 
-    def due_at_release(self, now: int) -> Optional[int]:
+    def due_at_release(self, now: int) -> int | None:
         """The lane's `due_at` for a run that ends without claiming this plan: now if there is anything in it."""
         return now if self.objects else self.next_due_at
 
 
-def claimable_at(config: Optional[TableConfig], state: TableState) -> Optional[int]:
+def claimable_at(config: TableConfig | None, state: TableState) -> int | None:
     """From when the pending objects of a table may be claimed (epoch ms); None while it is paused, unconfigured or being moved away."""
     if config is None or config.paused or state.paused or state.rebuild:
         return None
@@ -112,7 +113,7 @@ def claimable_at(config: Optional[TableConfig], state: TableState) -> Optional[i
     return max(fresh_at, state.backoff_until or 0)
 
 
-def claimable(config: Optional[TableConfig], state: TableState, now: int) -> bool:
+def claimable(config: TableConfig | None, state: TableState, now: int) -> bool:
     """Whether a table's pending objects may be claimed now: configured, not paused, not in back-off, freshness elapsed."""
     at = claimable_at(config, state)
     return at is not None and at <= now
@@ -120,9 +121,9 @@ def claimable(config: Optional[TableConfig], state: TableState, now: int) -> boo
 
 def configured_tables(
     configuration: Configuration, lane: str, pending: Iterable[PendingObject]
-) -> Dict[str, TableConfig]:
+) -> dict[str, TableConfig]:
     """The configuration of each pending table, as far as its topic still goes to that table and this lane."""
-    found: Dict[str, TableConfig] = {}
+    found: dict[str, TableConfig] = {}
     for topic, table in sorted({(item.topic, item.table) for item in pending}):
         config = configuration.table_for_topic(topic)
         if config is not None and config.table == table and config.lane == lane:
@@ -132,7 +133,7 @@ def configured_tables(
 
 def fed_by(
     configuration: Configuration, lane: str, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
-) -> Dict[str, TableConfig]:
+) -> dict[str, TableConfig]:
     """Each table's configuration by the one topic that feeds it: the one its data came from, as long as that goes to it, else that of `configs`.
 
     A rule's expression may give the topics of two sources one table. Their rows would take each other's keys, and their positions are of two logs.
@@ -143,14 +144,14 @@ def fed_by(
 
 
 def _of_its_own_topic(
-    configuration: Configuration, lane: str, config: TableConfig, state: Optional[TableState]
+    configuration: Configuration, lane: str, config: TableConfig, state: TableState | None
 ) -> TableConfig:
     topic = ((state.pinned if state else None) or {}).get("topic")
     own = configuration.table_for_topic(topic) if isinstance(topic, str) else None
     return own if own is not None and own.table == config.table and own.lane == lane else config
 
 
-def feeds(item: PendingObject, config: Optional[TableConfig]) -> bool:
+def feeds(item: PendingObject, config: TableConfig | None) -> bool:
     """Whether an object is of the topic that feeds its table."""
     return config is not None and item.topic in ("", config.topic)  # a record of before topics were kept tells none
 
@@ -161,7 +162,7 @@ def claimable_tables(
     pending: Iterable[PendingObject],
     states: Mapping[str, TableState],
     now: int,
-) -> Tuple[str, ...]:
+) -> tuple[str, ...]:
     """The tables of which a run would claim something now: what a sweep may start one for, or it would start them for ever."""
     waiting = list(pending)
     configs = fed_by(configuration, lane, configured_tables(configuration, lane, waiting), states)
@@ -175,7 +176,7 @@ def claimable_tables(
     )
 
 
-def _refused(config: TableConfig, state: Optional[TableState]) -> bool:
+def _refused(config: TableConfig, state: TableState | None) -> bool:
     try:
         refuse_changes(config, state.pinned if state else None)
     except ChangeRefused:
@@ -183,7 +184,7 @@ def _refused(config: TableConfig, state: Optional[TableState]) -> bool:
     return False
 
 
-def still_wanted(found: Mapping[str, int], asked: Mapping[str, int], objects: int) -> Dict[str, int]:
+def still_wanted(found: Mapping[str, int], asked: Mapping[str, int], objects: int) -> dict[str, int]:
     """How many objects to read of which claimable tables so that a batch of so many can be filled in turns; empty: enough is read.
 
     `found` is how many were read of each when `asked` for so many: one that gave fewer has no more. Each further look gives those that have
@@ -211,13 +212,13 @@ def plan_claim(
     objects of one generation are taken, the lowest. Objects of another topic than their table's own wait (`fed_by`).
     A table missing from `states` has never been committed.
     """
-    waiting: Dict[str, List[PendingObject]] = {}
+    waiting: dict[str, list[PendingObject]] = {}
     for item in pending:
         if feeds(item, configs.get(item.table)):
             waiting.setdefault(item.table, []).append(item)
     due = {table: claimable_at(configs.get(table), states.get(table, TableState(table))) for table in waiting}
     later = [at for at in due.values() if at is not None and at > now]
-    queues: Dict[str, Deque[PendingObject]] = {}
+    queues: dict[str, deque[PendingObject]] = {}
     for table, items in waiting.items():
         at = due[table]
         if at is not None and at <= now:
@@ -239,7 +240,7 @@ def merged_as(config: TableConfig, items: Sequence[PendingObject]) -> TableConfi
     return config if generation is None else replace(config, generation=generation)
 
 
-def _of_one_generation(items: Sequence[PendingObject], config: TableConfig) -> List[PendingObject]:
+def _of_one_generation(items: Sequence[PendingObject], config: TableConfig) -> list[PendingObject]:
     """Those of the lowest: a part has one configuration, and its generation is the first part of every position."""
     numbers = [config.generation if item.generation is None else item.generation for item in items]
     lowest = min(numbers)
@@ -253,9 +254,9 @@ def rows_per_byte(state: TableState) -> float:
 
 
 def _in_turns(
-    queues: Mapping[str, Deque[PendingObject]], budget: Budget, density: Mapping[str, float]
-) -> Dict[str, List[PendingObject]]:
-    taken: Dict[str, List[PendingObject]] = {}
+    queues: Mapping[str, deque[PendingObject]], budget: Budget, density: Mapping[str, float]
+) -> dict[str, list[PendingObject]]:
+    taken: dict[str, list[PendingObject]] = {}
     objects = total = 0
     rows = 0.0
     turns = deque(sorted(queues, key=lambda table: queues[table][0].age_order))
@@ -283,7 +284,7 @@ class Backlog:
 
 
 def backlog(
-    configuration: Optional[Configuration],
+    configuration: Configuration | None,
     lane: str,
     pending: Iterable[PendingObject],
     states: Mapping[str, TableState],

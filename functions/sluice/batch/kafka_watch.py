@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.changes.log_restart import Mark, OffsetRange, SeenObject, judge, overlapping, ranges_of
 from sluice.config.table import TableConfig
@@ -19,11 +20,11 @@ class KafkaWatch:
     """A table's high-water per Kafka partition, and of an append-only table the offsets that its objects brought last."""
 
     marks: Mapping[int, Mark] = field(default_factory=dict, hash=False)
-    ranges: Tuple[OffsetRange, ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values for the table's ledger item, manifests and outcomes."""
-        summary: Dict[str, Any] = {}
+        summary: dict[str, Any] = {}
         if self.marks:
             summary["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
         if self.ranges:
@@ -65,7 +66,7 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
     return Watched(KafkaWatch(bounded(judged.marks), watch.ranges), parked=judged.parked)
 
 
-def only_partition(watch: KafkaWatch, *, generation: int) -> Optional[int]:
+def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:
     """The one Kafka partition that a table's objects of a generation came from; None where there were several, and where none was told."""
     return (
         next((partition for partition, mark in watch.marks.items() if mark.generation == generation), None)
@@ -83,7 +84,7 @@ def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
     sizes = {partition: len(json.dumps({str(partition): mark.to_dict()})) for partition, mark in marks.items()}
     if sum(sizes.values()) <= MOST_CHARACTERS:
         return marks
-    kept: Dict[int, Mark] = {}
+    kept: dict[int, Mark] = {}
     room = MOST_CHARACTERS
     for partition, mark in sorted(
         marks.items(), key=lambda each: (each[1].restarted_at is None, -(each[1].newest_ms or 0), each[0])

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.config.table import TableConfig
 from sluice.errors import UnreadableManifest
@@ -28,15 +29,15 @@ class ManifestObject:
     key: str
     version: str
     size: int
-    schema: Optional[str]
+    schema: str | None
     format: str
     topic: str
-    kafka_partition: Optional[int]
-    offset: Optional[int]
+    kafka_partition: int | None
+    offset: int | None
     admitted_at: int
     attempt: int = 0
     merged: bool = False
-    rows_aside: Optional[str] = None
+    rows_aside: str | None = None
 
     @property
     def id(self) -> ObjectId:
@@ -52,7 +53,7 @@ class TablePart:
     """
 
     config: Mapping[str, Any] = field(hash=False)
-    objects: Tuple[ManifestObject, ...] = ()
+    objects: tuple[ManifestObject, ...] = ()
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
@@ -78,7 +79,7 @@ class Manifest:
     tables: Mapping[str, TablePart] = field(hash=False)
 
     @property
-    def objects(self) -> Tuple[ManifestObject, ...]:
+    def objects(self) -> tuple[ManifestObject, ...]:
         """Every object of every table."""
         return tuple(item for table in sorted(self.tables) for item in self.tables[table].objects)
 
@@ -126,7 +127,7 @@ class Manifest:
             raise UnreadableManifest(f"A manifest lacks or misnames a field: {error}", found=text[:200]) from error
 
 
-def _describe(item: ManifestObject) -> Dict[str, Any]:
+def _describe(item: ManifestObject) -> dict[str, Any]:
     """What came with a later release isn't told where it says nothing."""
     return {name: value for name, value in asdict(item).items() if name not in ("merged", "rows_aside") or value}
 
@@ -155,7 +156,7 @@ def batch_id(lane: str, objects: Iterable[ObjectId], *, attempts: Mapping[Object
 FORMAT = 1  # of manifests and of outcomes
 
 
-def document_of(text: str, what: str) -> Dict[str, Any]:
+def document_of(text: str, what: str) -> dict[str, Any]:
     """The content of what is said to be a manifest or an outcome (`what`, for the error). Raises UnreadableManifest for another format, and for what is none."""
     try:
         content = json.loads(text)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, Iterable, Iterator, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.batch.manifest import FORMAT, canonical_json, document_of
 from sluice.errors import SluiceError, UnreadableManifest
@@ -92,16 +93,16 @@ class Outcome:
     table: str
     state: str
     committed_at: int
-    instant: Optional[str] = None
+    instant: str | None = None
     no_change: bool = False
     counts: Mapping[str, int] = field(default_factory=dict, hash=False)
-    quarantined: Tuple[ObjectError, ...] = ()
-    reason: Optional[str] = None
-    quarantined_rows: Tuple[RowErrorCount, ...] = ()
-    notes: Tuple[str, ...] = ()
-    stages: Tuple[Stage, ...] = ()
-    parked: Tuple[ObjectError, ...] = ()
-    parked_generation: Optional[int] = None
+    quarantined: tuple[ObjectError, ...] = ()
+    reason: str | None = None
+    quarantined_rows: tuple[RowErrorCount, ...] = ()
+    notes: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    parked: tuple[ObjectError, ...] = ()
+    parked_generation: int | None = None
     watch: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
@@ -116,7 +117,7 @@ class Outcome:
     @classmethod
     def from_json(cls, text: str) -> Outcome:
         """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
-        content: Dict[str, Any] = document_of(text, "outcome")
+        content: dict[str, Any] = document_of(text, "outcome")
         content.pop("format")
         try:
             errors = tuple(ObjectError(**item) for item in content.pop("quarantined"))
@@ -149,16 +150,14 @@ class RowError:
     record: int
     code: str
     reason: str
-    offset: Optional[int]
-    position: Optional[str]
+    offset: int | None
+    position: str | None
     encoding: str
     content: str
     content_bytes: int
 
 
-def row_error(
-    record: int, error: SluiceError, value: Any, *, offset: Optional[int], position: Optional[str]
-) -> RowError:
+def row_error(record: int, error: SluiceError, value: Any, *, offset: int | None, position: str | None) -> RowError:
     """The record of one row's trouble. `value` is the decoded record, or the bytes of one that could not be decoded."""
     summary = "; ".join(
         [str(error)] + [f"{name}: {fact}" for name, fact in sorted(error.facts.items()) if name != "record"]
@@ -189,7 +188,7 @@ def _plain(value: Any) -> Any:
 
 def counted(object_hash: str, rows: Iterable[RowError]) -> RowErrorCount:
     """The rows of one object, counted."""
-    codes: Dict[str, int] = dict(Counter(row.code for row in rows))
+    codes: dict[str, int] = dict(Counter(row.code for row in rows))
     return RowErrorCount(object_hash, sum(codes.values()), codes)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Callable
 
 from sluice.catalog.tables import Wish, shown_columns, wished_table
 from sluice.catalog.views import quoted, view_sql
@@ -15,16 +16,16 @@ SPARK, REDSHIFT, ATHENA = "spark", "redshift", "athena"
 _DOUBLE = '"'
 
 
-def statements(wish: Wish, engine: str, *, region: str = "") -> Tuple[str, ...]:
+def statements(wish: Wish, engine: str, *, region: str = "") -> tuple[str, ...]:
     """The statements for an engine, in order, without their semicolons. `region` is that of the Glue catalog.
 
     Raises NoStatement. What they make reads the newest commit whenever it is asked; a column that comes later needs them again.
     """
-    make: Mapping[str, Callable[[Wish, str], Tuple[str, ...]]] = {SPARK: _spark, REDSHIFT: _redshift, ATHENA: _athena}
+    make: Mapping[str, Callable[[Wish, str], tuple[str, ...]]] = {SPARK: _spark, REDSHIFT: _redshift, ATHENA: _athena}
     return make[engine](wish, region)
 
 
-def _spark(wish: Wish, region: str) -> Tuple[str, ...]:
+def _spark(wish: Wish, region: str) -> tuple[str, ...]:
     """Hudi tables by their place, so that no catalog needs to know them, and views of Spark's own: it doesn't read Presto's."""
     database = quoted(wish.names.database, "`")
     made = [f"CREATE DATABASE IF NOT EXISTS {database}"]
@@ -44,7 +45,7 @@ def _spark(wish: Wish, region: str) -> Tuple[str, ...]:
     return tuple(made)
 
 
-def _redshift(wish: Wish, region: str) -> Tuple[str, ...]:
+def _redshift(wish: Wish, region: str) -> tuple[str, ...]:
     """An external schema over the Glue database, and a late-binding view: Redshift doesn't read Presto's views either."""
     (entry, *more) = wish.names.entries
     if more:
@@ -63,7 +64,7 @@ def _redshift(wish: Wish, region: str) -> Tuple[str, ...]:
     )
 
 
-def _athena(wish: Wish, region: str) -> Tuple[str, ...]:
+def _athena(wish: Wish, region: str) -> tuple[str, ...]:
     """What the sync does by calls. Partitions come with the sync, or with ALTER TABLE ... ADD PARTITION."""
     database = wish.names.database
     made = [f"CREATE DATABASE IF NOT EXISTS {quoted(database, '`')}"]
@@ -90,7 +91,7 @@ def _athena_table(wish: Wish, entry: CatalogEntry) -> str:
     return "\n".join(lines)
 
 
-def _declared(columns: List[Dict[str, str]]) -> str:
+def _declared(columns: list[dict[str, str]]) -> str:
     return ", ".join(
         f"{quoted(column['Name'], '`')} {column['Type']}"
         + (f" COMMENT {_text(column['Comment'])}" if column.get("Comment") else "")

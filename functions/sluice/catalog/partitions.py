@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any
 
 from sluice.catalog.tables import TableInput
 from sluice.errors import UnexpectedPartition
@@ -13,7 +14,7 @@ from sluice.hudi.timeline import Commit
 # What one call of the Glue API takes.
 CREATE_BATCH, UPDATE_BATCH, DELETE_BATCH, GET_BATCH = 100, 100, 25, 1000
 
-Values = Tuple[str, ...]
+Values = tuple[str, ...]
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
@@ -22,8 +23,8 @@ class PartitionChange:
     """The partitions to add, to drop and to correct, by their values; `paths` are their folders under the table's."""
 
     add: Mapping[Values, str]
-    drop: Tuple[Values, ...] = ()
-    update: Tuple[Mapping[str, Any], ...] = ()
+    drop: tuple[Values, ...] = ()
+    update: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def nothing(self) -> bool:
@@ -50,9 +51,9 @@ def values_of(table: str, path: str, fields: Sequence[str]) -> Values:
     )
 
 
-def touched(commits: Iterable[Commit]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+def touched(commits: Iterable[Commit]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The partitions that commits, oldest first, wrote, and those that hold nothing after them; in order, each in one of both."""
-    there: Dict[str, bool] = {}
+    there: dict[str, bool] = {}
     for commit in commits:
         there.update({path: False for path in commit.emptied})
         there.update({path: True for path in commit.partitions})
@@ -96,7 +97,7 @@ def partition_location(location: str, path: str) -> str:
     return f"{location}/{path}"
 
 
-def partition_input(table: TableInput, values: Values, path: str) -> Dict[str, Any]:
+def partition_input(table: TableInput, values: Values, path: str) -> dict[str, Any]:
     """A new partition as the Glue API takes it: the table's columns and formats, its own place."""
     storage = table["StorageDescriptor"]
     return {
@@ -105,7 +106,7 @@ def partition_input(table: TableInput, values: Values, path: str) -> Dict[str, A
     }
 
 
-def retyped(table: TableInput, partition: Mapping[str, Any]) -> Dict[str, Any]:
+def retyped(table: TableInput, partition: Mapping[str, Any]) -> dict[str, Any]:
     """A partition of the catalog, as the Glue API takes it, with the table's columns: Athena refuses one whose column has another type than the table's."""
     kept = {
         name: partition[name]
@@ -121,7 +122,7 @@ def retyped(table: TableInput, partition: Mapping[str, Any]) -> Dict[str, Any]:
     }
 
 
-def batches(items: Sequence[Any], size: int) -> List[Sequence[Any]]:
+def batches(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
     """The items in lists of at most `size`."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 

@@ -5,8 +5,9 @@ What must change of a table that the catalog has already: only what differs, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.catalog.partitions import PartitionChange
 from sluice.catalog.tables import DEFINITION, LAST_COMMIT, OWNER, VIEW, TableInput, definition, owned
@@ -22,7 +23,7 @@ class TablePlan:
     """One Hudi table of the catalog. `table` is its input as it is in the end; `change` None where nothing about it differs."""
 
     table: TableInput
-    change: Optional[TableChange]
+    change: TableChange | None
     partitions: PartitionChange
 
     @property
@@ -30,7 +31,7 @@ class TablePlan:
         """The table's name in the catalog."""
         return str(self.table["Name"])
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, for a person and for scripts."""
         return {
             **_describe(self.name, self.change),
@@ -50,10 +51,10 @@ class CatalogPlan:
 
     table: str
     database: str
-    instant: Optional[str]
+    instant: str | None
     create_database: bool = False
-    tables: Tuple[TablePlan, ...] = ()
-    views: Tuple[TableChange, ...] = ()
+    tables: tuple[TablePlan, ...] = ()
+    views: tuple[TableChange, ...] = ()
 
     @property
     def nothing(self) -> bool:
@@ -64,7 +65,7 @@ class CatalogPlan:
             or any(plan.change or not plan.partitions.nothing for plan in self.tables)
         )
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain JSON values: what a report of the sync says."""
         return {
             "table": self.table,
@@ -77,7 +78,7 @@ class CatalogPlan:
         }
 
 
-def _describe(name: str, change: Optional[TableChange]) -> Dict[str, Any]:
+def _describe(name: str, change: TableChange | None) -> dict[str, Any]:
     return {
         "name": name,
         "does": "nothing" if change is None else "create" if change.create else "update",
@@ -98,12 +99,12 @@ class TableChange:
     """
 
     table: TableInput
-    described: Tuple[str, ...]
+    described: tuple[str, ...]
     create: bool = False
     retyped: bool = False
 
 
-def table_change(wished: TableInput, found: Optional[Mapping[str, Any]], config: TableConfig) -> Optional[TableChange]:
+def table_change(wished: TableInput, found: Mapping[str, Any] | None, config: TableConfig) -> TableChange | None:
     """The change that makes of what was found what is wished; None when it is that already.
 
     A user's own stays: other properties of table and serde, the description, comments that are there, further columns.
@@ -140,7 +141,7 @@ def table_change(wished: TableInput, found: Optional[Mapping[str, Any]], config:
     return TableChange(marked, tuple(described) or ("the mark of the sync",), retyped=retyped)
 
 
-def is_current(found: Mapping[str, Any], config: TableConfig, instant: Optional[str]) -> bool:
+def is_current(found: Mapping[str, Any], config: TableConfig, instant: str | None) -> bool:
     """Whether nothing is to be done for a table (or, without an instant, a view), without looking at its schema."""
     parameters = found.get("Parameters") or {}
     if instant is not None and parameters.get(LAST_COMMIT) != instant:
@@ -148,7 +149,7 @@ def is_current(found: Mapping[str, Any], config: TableConfig, instant: Optional[
     return DEFINITION in parameters and parameters[DEFINITION] == definition(found, config)
 
 
-def synced_until(found: Optional[Mapping[str, Any]]) -> Optional[str]:
+def synced_until(found: Mapping[str, Any] | None) -> str | None:
     """The commit up to which a table's partitions are in the catalog; None when that isn't known."""
     value = ((found or {}).get("Parameters") or {}).get(LAST_COMMIT)
     return value if isinstance(value, str) and value.isdigit() else None
@@ -196,7 +197,7 @@ def _place(location: str) -> str:
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}{separator}{rest.rstrip('/')}"
 
 
-def _names(columns: Any) -> List[str]:
+def _names(columns: Any) -> list[str]:
     return [str(column.get("Name", "")).lower() for column in columns or ()]
 
 
@@ -205,7 +206,7 @@ def _outdated(parameter: str, wished: TableInput) -> bool:
     return owned(parameter) and parameter not in wished["Parameters"] and parameter not in (LAST_COMMIT, DEFINITION)
 
 
-def _describe_parameters(found: Mapping[str, str], wished: Mapping[str, str]) -> List[str]:
+def _describe_parameters(found: Mapping[str, str], wished: Mapping[str, str]) -> list[str]:
     described = [
         f"{name}: {found.get(name, 'not set')} becomes {value}"
         for name, value in wished.items()
@@ -219,7 +220,7 @@ def _describe_parameters(found: Mapping[str, str], wished: Mapping[str, str]) ->
     ]
 
 
-def _view_describe(wished: TableInput, found: Mapping[str, Any]) -> List[str]:
+def _view_describe(wished: TableInput, found: Mapping[str, Any]) -> list[str]:
     if wished["ViewOriginalText"] == found.get("ViewOriginalText"):
         return []
     after = decoded(wished["ViewOriginalText"]) or {}
@@ -228,7 +229,7 @@ def _view_describe(wished: TableInput, found: Mapping[str, Any]) -> List[str]:
 
 def _storage(
     wished: Mapping[str, Any], found: Mapping[str, Any], is_view: bool
-) -> Tuple[Dict[str, Any], List[str], bool]:
+) -> tuple[dict[str, Any], list[str], bool]:
     columns, described, retyped = _columns(wished["Columns"], found.get("Columns") or [], further=not is_view)
     merged = {**found, "Columns": columns}
     for name in () if is_view else ("Location", "InputFormat", "OutputFormat"):
@@ -255,11 +256,11 @@ def _storage(
 
 
 def _columns(
-    wished: List[Dict[str, str]], found: List[Mapping[str, Any]], *, further: bool
-) -> Tuple[List[Dict[str, Any]], List[str], bool]:
+    wished: list[dict[str, str]], found: list[Mapping[str, Any]], *, further: bool
+) -> tuple[list[dict[str, Any]], list[str], bool]:
     """The wished columns in their order, with what the user says of them, and then the user's `further` ones."""
     known = {str(column.get("Name", "")).lower(): column for column in found}
-    made: List[Dict[str, Any]] = []
+    made: list[dict[str, Any]] = []
     described = []
     retyped = False
     for column in wished:

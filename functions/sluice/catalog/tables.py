@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.changes import hidden_columns as hidden
 from sluice.config.catalog import READ_OPTIMIZED, REAL_TIME, CatalogNames, catalog_names
@@ -38,7 +39,7 @@ PART_CHARACTERS = (
     4000  # of one part of Spark's schema; the metastore of Hive holds no longer value, and Hudi's default is the same
 )
 
-TableInput = Dict[str, Any]  # as the Glue API takes it
+TableInput = dict[str, Any]  # as the Glue API takes it
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Wish:
     config: TableConfig
     names: CatalogNames
     location: str
-    columns: Tuple[CatalogColumn, ...]
+    columns: tuple[CatalogColumn, ...]
     instant: str
 
 
@@ -57,7 +58,7 @@ def names_of(config: TableConfig) -> CatalogNames:
     return catalog_names(config.catalog, config.database, config.name, merge_on_read=config.table_type == MOR)
 
 
-def wished_table(wish: Wish, name: str, kind: str, *, synced: Optional[str]) -> TableInput:
+def wished_table(wish: Wish, name: str, kind: str, *, synced: str | None) -> TableInput:
     """The Glue table of one kind. `synced` is the commit up to which its partitions are told, None before they are."""
     partition_by = wish.config.partition_by
     by_name = {column.name: column for column in wish.columns}
@@ -87,7 +88,7 @@ def wished_table(wish: Wish, name: str, kind: str, *, synced: Optional[str]) -> 
     }
 
 
-def spark_properties(columns: Tuple[CatalogColumn, ...], partition_by: Tuple[str, ...]) -> Dict[str, str]:
+def spark_properties(columns: tuple[CatalogColumn, ...], partition_by: tuple[str, ...]) -> dict[str, str]:
     """The properties by which Spark takes the table for a Hudi table with these columns."""
     schema = spark_schema(columns, partition_by)
     parts = [schema[start : start + PART_CHARACTERS] for start in range(0, len(schema), PART_CHARACTERS)]
@@ -142,7 +143,7 @@ def definition(table: Mapping[str, Any], config: TableConfig) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
 
 
-def _glue_column(column: CatalogColumn, kind: str) -> Dict[str, str]:
+def _glue_column(column: CatalogColumn, kind: str) -> dict[str, str]:
     """Athena can't read a timestamp of a real-time table, so there it is the number that the files hold, and the view makes a timestamp of it."""
     made = {"Name": column.glue_name, "Type": counted_timestamps(column.type) if kind == REAL_TIME else column.type}
     return {**made, "Comment": column.comment} if column.comment else made
@@ -192,7 +193,7 @@ class CatalogColumn:
         return self.name.lower()
 
 
-def columns_of_commit(table: str, schema: str, docs: Optional[Mapping[str, str]] = None) -> Tuple[CatalogColumn, ...]:
+def columns_of_commit(table: str, schema: str, docs: Mapping[str, str] | None = None) -> tuple[CatalogColumn, ...]:
     """The columns of a table, Hudi's own first, from the Avro schema that a commit tells as JSON text.
 
     `docs` are comments by column that the source gives; a field's own `doc` comes before. Raises UnusableCommitSchema.
@@ -229,7 +230,7 @@ def comment_text(text: str) -> str:
     return _NOT_IN_COMMENTS.sub(" ", text).strip()[:COMMENT_CHARACTERS]
 
 
-def spark_schema(columns: Tuple[CatalogColumn, ...], partition_by: Tuple[str, ...]) -> str:
+def spark_schema(columns: tuple[CatalogColumn, ...], partition_by: tuple[str, ...]) -> str:
     """Spark's JSON of the columns, those of the partition last, as Hudi's sync orders them. Without comments, as in Hudi 1.0.2."""
     ordered = [column for column in columns if column.name not in partition_by]
     by_name = {column.name: column for column in columns}
@@ -254,7 +255,7 @@ def counted_timestamps(name: str) -> str:
     return name.replace("timestamp", "bigint")
 
 
-def shown_columns(columns: Tuple[CatalogColumn, ...]) -> Tuple[CatalogColumn, ...]:
+def shown_columns(columns: tuple[CatalogColumn, ...]) -> tuple[CatalogColumn, ...]:
     """What a view shows: the source's own columns."""
     kept = (*META_COLUMNS, *hidden.NAMES, hidden.ROW)
     return tuple(column for column in columns if column.name not in kept)
@@ -263,12 +264,12 @@ def shown_columns(columns: Tuple[CatalogColumn, ...]) -> Tuple[CatalogColumn, ..
 def _spark_json(name: str) -> Any:
     items = _ARRAY.fullmatch(name)
     if items:
-        element: Dict[str, Any] = {"type": "array", "elementType": _spark_json(items[1]), "containsNull": True}
+        element: dict[str, Any] = {"type": "array", "elementType": _spark_json(items[1]), "containsNull": True}
         return element
     return _SPARK_JSON.get(name, name)
 
 
-def source_comments(schema: Any) -> Dict[str, str]:
+def source_comments(schema: Any) -> dict[str, str]:
     """Comments by column of a writer schema (as JSON values); empty where it has none, or can't be understood.
 
     Debezium sends a column's comment with `include.schema.comments`; Confluent's converter writes it as the field's `doc` or as
@@ -277,7 +278,7 @@ def source_comments(schema: Any) -> Dict[str, str]:
     if not isinstance(schema, Mapping):
         return {}
     types = NamedTypes(schema)
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     try:
         record = types.resolve(schema, "")
         if shape_of(record) == ENVELOPE:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any, Dict, List, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from sluice.catalog.tables import (
     OWNER,
@@ -78,7 +79,7 @@ def encoded(document: Mapping[str, Any]) -> str:
     return _PREFIX + base64.b64encode(text.encode("utf-8")).decode("ascii") + _SUFFIX
 
 
-def decoded(text: Optional[str]) -> Optional[Dict[str, Any]]:
+def decoded(text: str | None) -> dict[str, Any] | None:
     """What a view's text in the catalog says; None where it is no view of Presto's kind."""
     if not text or not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return None
@@ -89,7 +90,7 @@ def decoded(text: Optional[str]) -> Optional[Dict[str, Any]]:
     return document if isinstance(document, dict) else None
 
 
-def column_changes(before: Optional[Mapping[str, Any]], after: Mapping[str, Any]) -> List[str]:
+def column_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
     """How the columns of two view documents differ, for a person."""
     old = {column["name"]: column["type"] for column in (before or {}).get("columns", ())}
     new = {column["name"]: column["type"] for column in after["columns"]}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Iterable, Mapping, Tuple
 
 POSITION = "_sluice_position"
 DELETED = "__deleted"
@@ -34,7 +34,7 @@ class HiddenColumn:
     nullable: bool
 
 
-HIDDEN: Tuple[HiddenColumn, ...] = (
+HIDDEN: tuple[HiddenColumn, ...] = (
     HiddenColumn(POSITION, "string", False),
     HiddenColumn(DELETED, "boolean", False),
     HiddenColumn(OP, "string", True),
@@ -46,7 +46,7 @@ HIDDEN: Tuple[HiddenColumn, ...] = (
     HiddenColumn(PARTITION, "int", True),
     HiddenColumn(BATCH, "string", True),
 )
-NAMES: Tuple[str, ...] = tuple(column.name for column in HIDDEN)
+NAMES: tuple[str, ...] = tuple(column.name for column in HIDDEN)
 
 # What a row tells of where it came from, by the words that tables.yaml has for it. Nothing else depends on these columns: one
 # that is switched off stays and is null in the rows written from then on, so that switching changes no schema.
@@ -60,17 +60,17 @@ LINEAGE: Mapping[str, str] = MappingProxyType(
         "source_time": SOURCE_TS_MS,
     }
 )
-LINEAGE_WORDS: Tuple[str, ...] = tuple(LINEAGE)
+LINEAGE_WORDS: tuple[str, ...] = tuple(LINEAGE)
 
-ROW_OPS: Tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
+ROW_OPS: tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
 TRUNCATE, MESSAGE = "t", "m"  # of the whole table; of no table: a message written to the source's log
-OPS: Tuple[str, ...] = (*ROW_OPS, TRUNCATE, MESSAGE)
+OPS: tuple[str, ...] = (*ROW_OPS, TRUNCATE, MESSAGE)
 CREATE, DELETE, SNAPSHOT_READ = "c", "d", "r"
 
 _TAKEN = frozenset(name.lower() for name in NAMES)
 _TAKEN_PREFIXES = ("_sluice_", "_hoodie_")
 
 
-def colliding(names: Iterable[str]) -> Tuple[str, ...]:
+def colliding(names: Iterable[str]) -> tuple[str, ...]:
     """The source column names that hidden or Hudi's columns already use, as Spark compares names: without case."""
     return tuple(name for name in names if name.lower() in _TAKEN or name.lower().startswith(_TAKEN_PREFIXES))

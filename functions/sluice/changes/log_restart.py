@@ -6,8 +6,9 @@ Whether objects of an append-only table hold the same Kafka records under differ
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, log_place
 from sluice.errors import Overlap
@@ -40,14 +41,14 @@ class SeenObject:
 
     object: str
     key: str
-    partition: Optional[int]
+    partition: int | None
     first: int
     last: int
     kind: str
-    highest: Optional[str]
-    newest_ms: Optional[int] = None
-    logs: Tuple[str, ...] = ()
-    servers: Tuple[str, ...] = ()
+    highest: str | None
+    newest_ms: int | None = None
+    logs: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,12 @@ class Mark:
     offset: int
     kind: str
     highest: str
-    newest_ms: Optional[int] = None
-    logs: Tuple[str, ...] = ()
-    servers: Tuple[str, ...] = ()
-    restarted_at: Optional[int] = None
+    newest_ms: int | None = None
+    logs: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    restarted_at: int | None = None
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values, what is unknown or empty left out."""
         summary = {**asdict(self), "logs": list(self.logs), "servers": list(self.servers)}
         return {name: value for name, value in summary.items() if value is not None and value != []}
@@ -95,11 +96,11 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     A partition of which nothing is known is compared with one that restarted. (Rule 17.)
     """
     known = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
-    waiting: Dict[int, List[SeenObject]] = {}
+    waiting: dict[int, list[SeenObject]] = {}
     for item in seen:
         if item.partition is not None and item.highest is not None:
             waiting.setdefault(item.partition, []).append(item)
-    parked: Dict[str, str] = {}
+    parked: dict[str, str] = {}
     for partition in sorted(waiting, key=lambda each: (each not in known, each)):
         elsewhere = (
             None
@@ -118,7 +119,7 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
     return Judgement(known, parked)
 
 
-def began_again(marks: Mapping[int, Mark], partition: Optional[int], offset: Optional[int], *, generation: int) -> bool:
+def began_again(marks: Mapping[int, Mark], partition: int | None, offset: int | None, *, generation: int) -> bool:
     """Whether an object that nobody has read yet is known to be of a log that began again: it follows what is parked of its Kafka partition."""
     mark = marks.get(partition) if partition is not None else None
     return (
@@ -131,9 +132,9 @@ def began_again(marks: Mapping[int, Mark], partition: Optional[int], offset: Opt
 
 
 def _of_partition(
-    mark: Optional[Mark], elsewhere: Optional[Mark], items: Sequence[SeenObject], generation: int
-) -> Tuple[Optional[Mark], Dict[str, str]]:
-    reasons: Dict[str, str] = {}
+    mark: Mark | None, elsewhere: Mark | None, items: Sequence[SeenObject], generation: int
+) -> tuple[Mark | None, dict[str, str]]:
+    reasons: dict[str, str] = {}
     for at, item in enumerate(items):
         if mark is not None and mark.restarted_at is not None and item.first >= mark.restarted_at:
             reasons[item.object] = _describe(
@@ -157,7 +158,7 @@ def _describe(what: str) -> str:
     return f"{what}; raise this table's `generation` in tables.yaml and run `sluice config push`, after a `sluice quarantine discard` of what isn't of this table's source"
 
 
-def _restart(mark: Mark, items: Sequence[SeenObject]) -> Optional[str]:
+def _restart(mark: Mark, items: Sequence[SeenObject]) -> str | None:
     """Why the first of these objects, in the order of their offsets, is of another log; None when it isn't."""
     item = items[0]
     assert item.highest is not None
@@ -204,7 +205,7 @@ def _far(kind: str, before: int) -> int:
     return {MYSQL: 1, SQLSERVER: 1, ORACLE: _FALL_SCN}[kind]
 
 
-def _advanced(mark: Optional[Mark], item: SeenObject, generation: int) -> Mark:
+def _advanced(mark: Mark | None, item: SeenObject, generation: int) -> Mark:
     """The high-water after an object that goes on."""
     assert item.highest is not None
     if mark is None or (mark.kind != item.kind and item.last > mark.offset):
@@ -237,19 +238,19 @@ class OffsetRange:
     first: int
     last: int
 
-    def to_list(self) -> List[Any]:
+    def to_list(self) -> list[Any]:
         """Plain values."""
         return [self.partition, self.folder, self.key, self.first, self.last]
 
 
-def ranges_of(values: Iterable[Sequence[Any]]) -> Tuple[OffsetRange, ...]:
+def ranges_of(values: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
     """Read what `to_list` gave."""
     return tuple(OffsetRange(*value) for value in values)
 
 
 def overlapping(
     ranges: Sequence[OffsetRange], seen: Iterable[SeenObject]
-) -> Tuple[Tuple[OffsetRange, ...], Dict[str, Overlap]]:
+) -> tuple[tuple[OffsetRange, ...], dict[str, Overlap]]:
     """The ranges after the objects that go on, newest last, and why which others (by hash) don't. `seen` is in the order of admission.
 
     Only objects of one folder are compared: a partitioner that sorts records into folders takes them from among each
@@ -257,7 +258,7 @@ def overlapping(
     range shorter than it is and never longer, so objects that share no record don't overlap. (Rule 16.)
     """
     known = list(ranges)
-    refused: Dict[str, Overlap] = {}
+    refused: dict[str, Overlap] = {}
     for item in seen:
         if item.partition is None:
             continue

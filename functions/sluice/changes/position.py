@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Collection, Dict, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.errors import Unordered
 
@@ -29,15 +30,15 @@ class _Source:
     """Field names of one kind of source in comparison order, as its source block calls them; `optional` ones may be absent."""
 
     kind: str
-    names: Tuple[str, ...]
-    optional: Tuple[str, ...] = ()
-    telling: Optional[str] = None  # the field without which a record isn't of this kind at all
+    names: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    telling: str | None = None  # the field without which a record isn't of this kind at all
 
 
 # Where each field is documented: https://debezium.io/documentation/reference/3.5/connectors/, "About values in change events"
 # of sqlserver (commit_lsn, change_lsn, event_serial_no), oracle (scn, commit_scn, rs_id, ssn), mysql and mariadb
 # (file, pos, row), mongodb (ord and ts_ms: the cluster time, from release 3.4 on by the server's clock), postgresql (lsn).
-_SOURCES: Tuple[_Source, ...] = (
+_SOURCES: tuple[_Source, ...] = (
     _Source(SQLSERVER, ("commit_lsn", "change_lsn", "event_serial_no")),
     _Source(ORACLE, ("commit_scn", "scn", "rs_id", "ssn"), optional=("rs_id", "ssn"), telling="scn"),
     _Source(MYSQL, ("file", "pos", "row")),
@@ -54,8 +55,8 @@ class PositionFields:
     """
 
     kind: str
-    names: Tuple[str, ...]
-    advice: Optional[str] = None
+    names: tuple[str, ...]
+    advice: str | None = None
 
 
 def detect(field_names: Collection[str], prefixes: Sequence[str] = ("",)) -> PositionFields:
@@ -65,7 +66,7 @@ def detect(field_names: Collection[str], prefixes: Sequence[str] = ("",)) -> Pos
     the order by Kafka offset alone is the safer one. Then, and without any, the kind is OFFSET_ONLY.
     An absent optional field has the name "".
     """
-    partial: Optional[Tuple[str, ...]] = None
+    partial: tuple[str, ...] | None = None
     for source in _SOURCES:
         names = tuple(_present(field, prefixes, field_names) for field in source.names)
         missing = tuple(field for field, name in zip(source.names, names) if not name and field not in source.optional)
@@ -155,7 +156,7 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
 
 
 # What stands before everything in each kind of log.
-_FIRST: Dict[str, Tuple[Any, ...]] = {
+_FIRST: dict[str, tuple[Any, ...]] = {
     POSTGRES: (0,),
     MYSQL: (".0", 0, 0),
     SQLSERVER: ("00000000:00000000:0000", None, 0),
@@ -185,7 +186,7 @@ def is_by_offset_alone(position: str) -> bool:
     return re.match(BY_OFFSET_ALONE, position) is not None
 
 
-def log_place(kind: str, position: str) -> Optional[int]:
+def log_place(kind: str, position: str) -> int | None:
     """How far into its source's log a stored position is: a byte of PostgreSQL's, a binlog's or a virtual log file's number, a commit's SCN.
 
     None where there is no log to be far in: MongoDB orders by its clock, and offsets are Kafka's; and for a row that a snapshot
@@ -203,7 +204,7 @@ def generation_of(position: str) -> int:
 
 
 @lru_cache(maxsize=1024)
-def binlog_number(file: Optional[str]) -> int:
+def binlog_number(file: str | None) -> int:
     """The number of a binlog file: its digits after the last dot. Raises ValueError for any other name."""
     _, dot, digits = file.rpartition(".") if isinstance(file, str) else ("", "", "")
     if not dot or not digits.isascii() or not digits.isdigit() or len(digits) > 19:
@@ -217,7 +218,7 @@ def binlog_base(file: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _sqlserver_lsn(text: Optional[str]) -> str:
+def _sqlserver_lsn(text: str | None) -> str:
     """An LSN "0000002a:000004e0:0003" as 20 hexadecimal digits; snapshot rows have no change LSN, which is lowest (Debezium's Lsn prints it as NULL)."""
     if text is None or text == "NULL":
         return "0" * 20
@@ -248,7 +249,7 @@ def _digits(text: str) -> int:
 
 
 @lru_cache(maxsize=65536)
-def _segment(text: Optional[str]) -> str:
+def _segment(text: str | None) -> str:
     """A rollback segment id as 20 hexadecimal digits; a snapshot's rows have none, which is lowest."""
     if text is None or text == "":
         return "0" * 20

@@ -8,8 +8,9 @@ that loses by its position but is newer than that still supplies the column.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.changes.hidden_columns import CREATE
 
@@ -22,10 +23,10 @@ class Change:
     """One change of one row. `values` lacks the columns named by `unchanged`."""
 
     position: str
-    op: Optional[str]
+    op: str | None
     deleted: bool
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    unchanged: FrozenSet[str] = frozenset()
+    unchanged: frozenset[str] = frozenset()
 
     @property
     def begins_a_life(self) -> bool:
@@ -44,13 +45,13 @@ class Row:
 
 
 def folded(
-    stored: Optional[Row],
+    stored: Row | None,
     changes: Iterable[Change],
     *,
     columns: Sequence[str],
     floor: str = NEVER,
     ignore_deletes: bool = False,
-) -> Optional[Row]:
+) -> Row | None:
     """The row after these changes; None while nothing newer than the table's last truncate is known.
 
     `columns` are all but the key's. `floor` is the position of the newest truncate: what is older is as if it had never been
@@ -63,7 +64,7 @@ def folded(
     return _folded(stored, [change for change in changes if change.position > floor], columns, floor)
 
 
-def _folded(stored: Optional[Row], changes: Sequence[Change], columns: Sequence[str], floor: str) -> Optional[Row]:
+def _folded(stored: Row | None, changes: Sequence[Change], columns: Sequence[str], floor: str) -> Row | None:
     newest = max(changes, key=lambda change: change.position, default=None)
     if newest is None or stored is not None and stored.position > newest.position:
         if stored is None or stored.deleted and not _knows_nothing(stored):
@@ -75,8 +76,8 @@ def _folded(stored: Optional[Row], changes: Sequence[Change], columns: Sequence[
     begins = max([change.position for change in changes if change.begins_a_life] + [floor])
     if stored is not None and stored.deleted and not _knows_nothing(stored):
         begins = max(begins, stored.position)
-    values: Dict[str, Any] = {}
-    owed: Dict[str, str] = {}
+    values: dict[str, Any] = {}
+    owed: dict[str, str] = {}
     for column in columns:
         known_at, value = _known(column, stored, changes)
         is_known = known_at is not None and known_at >= begins
@@ -87,7 +88,7 @@ def _folded(stored: Optional[Row], changes: Sequence[Change], columns: Sequence[
     return Row(position, False, values, owed)
 
 
-def _known(column: str, stored: Optional[Row], changes: Sequence[Change]) -> Tuple[Any, Any]:
+def _known(column: str, stored: Row | None, changes: Sequence[Change]) -> tuple[Any, Any]:
     """The newest position at which a column's value is told, and the value; None where it never is."""
     summary = [
         (change.position, change.values.get(column))
@@ -99,9 +100,7 @@ def _known(column: str, stored: Optional[Row], changes: Sequence[Change]) -> Tup
     return max((entry for entry in summary if entry[0] != NEVER), key=lambda entry: entry[0], default=(None, None))
 
 
-def _folded_ignoring(
-    stored: Optional[Row], changes: Iterable[Change], columns: Sequence[str], floor: str
-) -> Optional[Row]:
+def _folded_ignoring(stored: Row | None, changes: Iterable[Change], columns: Sequence[str], floor: str) -> Row | None:
     """A deletion that is ignored only raises the row's position: values stay, and what is older than it loses from then on.
 
     A row of which only the deletion is known is hidden, and owes everything: the newest older change that comes then supplies it.

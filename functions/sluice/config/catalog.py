@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.errors import InvalidConfiguration
 
@@ -27,9 +28,9 @@ class CatalogRule:
     sync: bool = True
     database: str = "{database}"
     tables: str = "{table}_all"
-    views: Optional[str] = "{table}"
+    views: str | None = "{table}"
 
-    def changed(self) -> Dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         """What differs from the defaults; `of` gives the same rule back."""
         return {name: value for name, value in asdict(self).items() if value != getattr(DEFAULTS, name)}
 
@@ -39,7 +40,7 @@ class CatalogRule:
         known = {item.name for item in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 
-    def mistakes(self) -> Dict[str, str]:
+    def mistakes(self) -> dict[str, str]:
         """What is wrong with the patterns: key -> what it must be."""
         found = {}
         for key in ("database", "tables", "views"):
@@ -64,7 +65,7 @@ class CatalogEntry:
 
     kind: str
     table: str
-    view: Optional[str]
+    view: str | None
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,10 @@ class CatalogNames:
     """The catalog's names of one table."""
 
     database: str
-    entries: Tuple[CatalogEntry, ...]
+    entries: tuple[CatalogEntry, ...]
 
     @property
-    def all(self) -> Tuple[str, ...]:
+    def all(self) -> tuple[str, ...]:
         """Every table and view, tables first."""
         return tuple(entry.table for entry in self.entries) + tuple(entry.view for entry in self.entries if entry.view)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.changes.hidden_columns import LINEAGE_WORDS
 from sluice.config import placeholders as unavailable
@@ -24,16 +25,16 @@ FORMAT = 1  # of the canonical JSON
 class TopicMatch:
     """A topic's table, or the reason (for the ledger and the operator) why there is none."""
 
-    config: Optional[TableConfig]
-    reason: Optional[str] = None
+    config: TableConfig | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
 class Configuration:
     """All rules in order and all lanes; `version` is a hash of the content."""
 
-    rules: Tuple[TableRule, ...] = ()
-    lanes: Tuple[LaneConfig, ...] = (LaneConfig(),)
+    rules: tuple[TableRule, ...] = ()
+    lanes: tuple[LaneConfig, ...] = (LaneConfig(),)
     version: str = ""
 
     def __post_init__(self) -> None:
@@ -53,7 +54,7 @@ class Configuration:
                 return TopicMatch(config)
         return TopicMatch(None, "no rule of tables.yaml takes this topic")
 
-    def table_for_topic(self, topic: str) -> Optional[TableConfig]:
+    def table_for_topic(self, topic: str) -> TableConfig | None:
         """The table of a topic, None when no rule takes it."""
         return self.match_topic(topic).config
 
@@ -65,7 +66,7 @@ class Configuration:
         """The lane that a table shares runs with."""
         return self.lane(table.lane)
 
-    def lane_names(self) -> Tuple[str, ...]:
+    def lane_names(self) -> tuple[str, ...]:
         """Every lane that the file configures or a rule uses, sorted."""
         return tuple(sorted({lane.name for lane in self.lanes} | {rule.lane for rule in self.rules}))
 
@@ -98,7 +99,7 @@ class Configuration:
             )
         return configuration
 
-    def _content(self) -> Dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "rules": [_describe(rule) for rule in self.rules],
@@ -106,7 +107,7 @@ class Configuration:
         }
 
 
-def _describe(rule: TableRule) -> Dict[str, Any]:
+def _describe(rule: TableRule) -> dict[str, Any]:
     """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
     lists = {
         "record_key": list(rule.record_key),
@@ -127,7 +128,7 @@ def _describe(rule: TableRule) -> Dict[str, Any]:
     return {name: value for name, value in summary.items() if name not in _LATER or value != _LATER[name]}
 
 
-def _describe_lane(lane: LaneConfig) -> Dict[str, Any]:
+def _describe_lane(lane: LaneConfig) -> dict[str, Any]:
     """Likewise for a lane."""
     return {
         name: value
@@ -136,7 +137,7 @@ def _describe_lane(lane: LaneConfig) -> Dict[str, Any]:
     }
 
 
-_LATER: Dict[str, Any] = {
+_LATER: dict[str, Any] = {
     "limits": {},
     "json_types": {},
     "coordinates": [],

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
-
 NAMESPACE = "hoodie"
 
 # (beginning of the option's name after the namespace, what decides it instead). Rows are found by a
 # whole dotted part: "clean" covers "clean.async" and not "cleanup".
-_OWNED: Tuple[Tuple[str, str], ...] = (
+_OWNED: tuple[tuple[str, str], ...] = (
     ("datasource.write.recordkey", "record_key"),
     ("table.recordkey", "record_key"),
     ("datasource.write.partitionpath", "partition_by"),
@@ -65,7 +63,7 @@ _OWNED: Tuple[Tuple[str, str], ...] = (
 )
 
 
-def refusal(option: str) -> Optional[str]:
+def refusal(option: str) -> str | None:
     """Why `option` may not be overridden; None when it may."""
     namespace, _, name = option.partition(".")
     if namespace != NAMESPACE or not name:

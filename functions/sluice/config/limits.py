@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Dict, Mapping
+from typing import Any
 
 MIB, GIB = 1024**2, 1024**3
 
@@ -29,7 +30,7 @@ class Limits:
     schema_types: int = 20_000
     quarantined_rows: int = 1_000
 
-    def changed(self) -> Dict[str, int]:
+    def changed(self) -> dict[str, int]:
         """What differs from the defaults; `of` gives the same Limits back."""
         return {name: value for name, value in asdict(self).items() if value != getattr(DEFAULTS, name)}
 

@@ -6,9 +6,10 @@ import base64
 import hashlib
 import json
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, FrozenSet, Iterator, Tuple
+from typing import Any
 
 DEFAULT = "__debezium_unavailable_value"
 _HEX_PREFIX = "hex:"
@@ -30,13 +31,13 @@ class Placeholders:
     the whole of an array of integers, `pair` the single key and value of a map.
     """
 
-    texts: FrozenSet[str]
-    bytes_: FrozenSet[bytes]
-    codes: Tuple[int, ...]
-    pair: Tuple[str, str]
+    texts: frozenset[str]
+    bytes_: frozenset[bytes]
+    codes: tuple[int, ...]
+    pair: tuple[str, str]
 
     @property
-    def text_lengths(self) -> FrozenSet[int]:
+    def text_lengths(self) -> frozenset[int]:
         """Lengths in bytes of the texts: a column without a text so long holds no placeholder."""
         return frozenset(len(text.encode("utf-8")) for text in self.texts)
 

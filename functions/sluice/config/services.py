@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 DAY_S = 86_400
 
@@ -17,7 +18,7 @@ class Pace:
 
     on: bool = True
     commits: int = 10
-    age_s: Optional[int] = None
+    age_s: int | None = None
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ServicePolicy:
     latest_s: int = DAY_S
     compaction: Pace = Pace(commits=10, age_s=3_600)
     clustering: Pace = Pace(commits=50)
-    cluster_by: Tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
     cleaning: Pace = Pace(commits=10)
     archival: Pace = Pace(commits=30)
     purge: Pace = Pace(commits=1)
@@ -50,7 +51,7 @@ class ServicePolicy:
         own = self.pace(service).age_s
         return self.latest_s if own is None else min(own, self.latest_s)
 
-    def changed(self) -> Dict[str, Any]:
+    def changed(self) -> dict[str, Any]:
         """What differs from the defaults, as plain JSON values; `of` gives the same policy back."""
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -60,7 +61,7 @@ class ServicePolicy:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ServicePolicy:
         """A policy from what differs from the defaults, also as written by a release that knew others."""
-        taken: Dict[str, Any] = {}
+        taken: dict[str, Any] = {}
         for item in fields(cls):
             if item.name not in values:
                 continue
@@ -73,9 +74,9 @@ class ServicePolicy:
         return replace(UNTOLD, **taken)
 
 
-def _difference(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Dict[str, Any]:
+def _difference(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a tree that differ from another of the same form."""
-    summary: Dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):
             below = _difference(value, defaults[name])

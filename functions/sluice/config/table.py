@@ -6,9 +6,10 @@ A rule of tables.yaml: which topics it takes, and the table that it makes of one
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.changes.hidden_columns import LINEAGE_WORDS, ROW
 from sluice.config import placeholders as unavailable
@@ -53,8 +54,8 @@ class TableConfig:
     database: str
     name: str
     topic: str
-    record_key: Tuple[str, ...]
-    partition_by: Tuple[str, ...] = ()
+    record_key: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
     table_type: str = COW
     delete_mode: str = SOFT
     keep_deleted_values: bool = False
@@ -66,18 +67,18 @@ class TableConfig:
     hudi: Mapping[str, str] = field(default_factory=dict, hash=False)
     paused: bool = False
     limits: Limits = DEFAULTS
-    raw: Tuple[str, ...] = ()
+    raw: tuple[str, ...] = ()
     rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
     json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
-    lineage: Tuple[str, ...] = LINEAGE_WORDS
-    position: Optional[str] = None
+    lineage: tuple[str, ...] = LINEAGE_WORDS
+    position: str | None = None
     append_only: bool = False
     services: ServicePolicy = UNTOLD
     catalog: CatalogRule = CATALOG_DEFAULTS
-    coordinates: Tuple[str, ...] = ()
+    coordinates: tuple[str, ...] = ()
     index: str = AUTO
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` gives the same TableConfig back."""
         lists = {
             "record_key": list(self.record_key),
@@ -111,7 +112,7 @@ class TableConfig:
         return cls(**{**taken, **lists, **built, "lineage": lineage})
 
     @property
-    def pinned(self) -> Dict[str, Any]:
+    def pinned(self) -> dict[str, Any]:
         """What the ledger remembers of a table that has data."""
         return {
             "record_key": list(self.record_key),
@@ -123,7 +124,7 @@ class TableConfig:
         }
 
 
-def refuse_changes(config: TableConfig, pinned: Optional[Mapping[str, Any]]) -> None:
+def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> None:
     """Refuse a key, partition columns or type other than those the table's data has (`pinned`; None: no data).
 
     In place these can't change: stored keys, paths and log files would disagree with the new value.
@@ -151,10 +152,10 @@ class TableRule:
     """
 
     table: str
-    record_key: Tuple[str, ...] = ()  # empty where append_only
-    topic: Optional[str] = None
-    topic_regex: Optional[str] = None
-    partition_by: Tuple[str, ...] = ()
+    record_key: tuple[str, ...] = ()  # empty where append_only
+    topic: str | None = None
+    topic_regex: str | None = None
+    partition_by: tuple[str, ...] = ()
     table_type: str = COW
     delete_mode: str = SOFT
     keep_deleted_values: bool = False
@@ -166,15 +167,15 @@ class TableRule:
     hudi: Mapping[str, str] = field(default_factory=dict, hash=False)
     paused: bool = False
     limits: Limits = DEFAULTS
-    raw: Tuple[str, ...] = ()
+    raw: tuple[str, ...] = ()
     rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
     json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
-    lineage: Tuple[str, ...] = LINEAGE_WORDS
-    position: Optional[str] = None
+    lineage: tuple[str, ...] = LINEAGE_WORDS
+    position: str | None = None
     append_only: bool = False
     services: ServicePolicy = UNTOLD
     catalog: CatalogRule = CATALOG_DEFAULTS
-    coordinates: Tuple[str, ...] = ()
+    coordinates: tuple[str, ...] = ()
     index: str = AUTO
 
     @property
@@ -184,7 +185,7 @@ class TableRule:
             return self.topic_regex
         return "([^.]+)".join(re.escape(part) for part in (self.topic or "").split("*"))
 
-    def apply(self, topic: str) -> Optional[TableConfig]:
+    def apply(self, topic: str) -> TableConfig | None:
         """The table this rule makes of a topic; None when it doesn't match.
 
         Raises InvalidConfiguration when the rule matches and gives a name that no table can have.

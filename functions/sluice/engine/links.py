@@ -6,20 +6,13 @@ Decides whether an engine has what a Hudi bundle links to, by what reflection sa
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import (
     Any,
     Callable,
-    Collection,
-    FrozenSet,
-    Iterable,
-    List,
-    Mapping,
     Optional,
     Protocol,
-    Sequence,
-    Set,
-    Tuple,
 )
 
 from sluice.errors import NotAClass
@@ -71,7 +64,7 @@ class Link:
         )
 
 
-def links_of(content: bytes, prefixes: Tuple[str, ...]) -> FrozenSet[Link]:
+def links_of(content: bytes, prefixes: tuple[str, ...]) -> frozenset[Link]:
     """What a class file links to whose class begins with one of `prefixes` (org/apache/spark/). Raises NotAClass.
 
     Links are what the JVM resolves when the code first gets there: entries for classes, fields and methods. What is
@@ -86,7 +79,7 @@ def links_of(content: bytes, prefixes: Tuple[str, ...]) -> FrozenSet[Link]:
         return frozenset()
     try:
         pool, classes, members = _constant_pool(content)
-        found: Set[Link] = set()
+        found: set[Link] = set()
         for index in classes:
             owner = _element(pool[pool[index]])
             if owner.startswith(wanted):
@@ -101,12 +94,12 @@ def links_of(content: bytes, prefixes: Tuple[str, ...]) -> FrozenSet[Link]:
     return frozenset(found)
 
 
-def _constant_pool(content: bytes) -> Tuple[List[Any], List[int], List[Tuple[str, int, int]]]:
+def _constant_pool(content: bytes) -> tuple[list[Any], list[int], list[tuple[str, int, int]]]:
     """The pool's entries by index, those that are classes, and (kind, class, name and type) of those that are members."""
     count = content[8] << 8 | content[9]
-    pool: List[Any] = [None] * count
-    classes: List[int] = []
-    members: List[Tuple[str, int, int]] = []
+    pool: list[Any] = [None] * count
+    classes: list[int] = []
+    members: list[tuple[str, int, int]] = []
     at, index = 10, 1
     while index < count:
         tag = content[at]
@@ -188,7 +181,7 @@ _PRIMITIVE_DESCRIPTORS = {
 }
 
 
-Member = Tuple[str, str]  # name and descriptor
+Member = tuple[str, str]  # name and descriptor
 
 
 class Described(Protocol):
@@ -204,7 +197,7 @@ class Described(Protocol):
         """Its superclass and interfaces, in a class file's form."""
         ...
 
-    def declares(self, name: str, descriptor: str) -> Optional[bool]:
+    def declares(self, name: str, descriptor: str) -> bool | None:
         """Whether it has a member itself, one that isn't private. None: reflection can't say, since a type that a member names isn't there."""
         ...
 
@@ -218,7 +211,7 @@ class MissingLink:
 
     link: Link
     why: str
-    users: Tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         summary = (
@@ -235,12 +228,12 @@ class Verdict:
     have either, `unchecked` counts links into classes whose members reflection couldn't list."""
 
     links: int
-    missing: Tuple[MissingLink, ...] = ()
-    unknown: Tuple[MissingLink, ...] = ()
+    missing: tuple[MissingLink, ...] = ()
+    unknown: tuple[MissingLink, ...] = ()
     unchecked: int = 0
 
 
-def needed(links: Iterable[Link], own: Collection[str]) -> FrozenSet[Link]:
+def needed(links: Iterable[Link], own: Collection[str]) -> frozenset[Link]:
     """The links that an engine must resolve: not those into the bundle's own classes, nor into what isn't used here."""
     return frozenset(link for link in links if link.owner not in own and not link.owner.startswith(_UNUSED))
 
@@ -251,9 +244,9 @@ def judge(links: Mapping[Link, Sequence[str]], describe: Describe, *, baseline: 
     `baseline` are the engine's classes that the pinned bundle links to and the pinned engine has. A class that is absent and isn't
     among them may be one of a part that nobody uses: it is told, and refuses nothing. A member that an existing class lacks does.
     """
-    missing: List[MissingLink] = []
-    unknown: List[MissingLink] = []
-    absent: Set[str] = set()
+    missing: list[MissingLink] = []
+    unknown: list[MissingLink] = []
+    absent: set[str] = set()
     unchecked = 0
     for link in sorted(links):
         found = describe(link.owner)
@@ -274,7 +267,7 @@ def judge(links: Mapping[Link, Sequence[str]], describe: Describe, *, baseline: 
     return Verdict(len(links), tuple(missing), tuple(unknown), unchecked)
 
 
-def _resolves(link: Link, describe: Describe) -> Optional[bool]:
+def _resolves(link: Link, describe: Describe) -> bool | None:
     """Whether the owner or something above it has the member; None when a class in between can't be asked."""
     pending, seen, asked_all = [link.owner], {link.owner}, True
     while pending:
@@ -296,7 +289,7 @@ def _resolves(link: Link, describe: Describe) -> Optional[bool]:
     return False if asked_all else None
 
 
-def methods_in(text: str) -> FrozenSet[Member]:
+def methods_in(text: str) -> frozenset[Member]:
     """The methods that aren't private, from reflection's array of them as java.util.Arrays.toString gives it."""
     found = set()
     for item in _items(text):
@@ -307,19 +300,19 @@ def methods_in(text: str) -> FrozenSet[Member]:
     return frozenset(found)
 
 
-def constructors_in(text: str) -> FrozenSet[Member]:
+def constructors_in(text: str) -> frozenset[Member]:
     """The same of constructors."""
     parts = (item.partition("(") for item in _items(text))
     return frozenset((CONSTRUCTOR, f"({_row(rest)})V") for head, _, rest in parts if "private" not in head.split(" "))
 
 
-def fields_in(text: str) -> FrozenSet[Member]:
+def fields_in(text: str) -> frozenset[Member]:
     """The same of fields."""
     words = (item.split(" ") for item in _items(text))
     return frozenset((found[-1].rpartition(".")[2], descriptor(found[-2])) for found in words if "private" not in found)
 
 
-def interfaces_in(text: str) -> Tuple[str, ...]:
+def interfaces_in(text: str) -> tuple[str, ...]:
     """The names of an array of interfaces: "[interface a.B, interface a.C]"."""
     return tuple(item.rpartition(" ")[2].replace(".", "/") for item in _items(text))
 
@@ -331,7 +324,7 @@ def descriptor(type_name: str) -> str:
     return "[" * depth + (_PRIMITIVE_DESCRIPTORS.get(element) or f"L{element.replace('.', '/')};")
 
 
-def _items(array: str) -> List[str]:
+def _items(array: str) -> list[str]:
     """The items of "[a, b]": none of reflection's texts has a comma before a space in itself."""
     return array[1:-1].split(", ") if len(array) > 2 else []
 

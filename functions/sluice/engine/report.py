@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.engine.links import RULES, Verdict
 from sluice.errors import EngineDoesNotFit, UnreadableReport
@@ -44,11 +45,11 @@ class EngineReport:
     engine: Engine
     checked_at: int
     links: int
-    missing: Tuple[str, ...] = ()
-    unknown: Tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     more_missing: int = 0
     unchecked: int = 0
-    accepted: Optional[str] = None
+    accepted: str | None = None
 
     @property
     def key(self) -> str:
@@ -83,7 +84,7 @@ class EngineReport:
     def from_json(cls, text: str) -> EngineReport:
         """Read what `to_json` wrote. Raises UnreadableReport for anything else."""
         try:
-            content: Dict[str, Any] = json.loads(text)
+            content: dict[str, Any] = json.loads(text)
             if content.pop("format") != FORMAT:
                 raise UnreadableReport("A report of another format", found=text[:200])
             summary = {name: tuple(content.pop(name)) for name in ("missing", "unknown")}
@@ -133,9 +134,9 @@ class TableTrial:
     """One small table: written, changed, served, read. `differences` are what was read otherwise than it should be."""
 
     table_type: str
-    steps: Tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()
     rows: int = 0
-    differences: Tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -163,13 +164,13 @@ class TrialReport:
     began_at: int
     described_at: int
     doing: str = ""
-    job_run_id: Optional[str] = None
+    job_run_id: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict, hash=False)
-    links: Optional[EngineReport] = None
+    links: EngineReport | None = None
     links_seconds: float = 0.0
-    tables: Tuple[TableTrial, ...] = ()
-    error: Optional[TrialError] = None
-    left: Optional[str] = None  # what could not be removed, and why
+    tables: tuple[TableTrial, ...] = ()
+    error: TrialError | None = None
+    left: str | None = None  # what could not be removed, and why
 
     def to_json(self) -> str:
         """Canonical JSON."""
@@ -181,7 +182,7 @@ class TrialReport:
     def from_json(cls, text: str) -> TrialReport:
         """Read what `to_json` wrote. Raises UnreadableReport for anything else."""
         try:
-            content: Dict[str, Any] = json.loads(text)
+            content: dict[str, Any] = json.loads(text)
             if content.pop("format") != TRIAL_FORMAT:
                 raise UnreadableReport("A trial's report of another format", found=text[:200])
             tables = tuple(

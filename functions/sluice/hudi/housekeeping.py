@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from sluice.config.table import MOR, TableConfig
 
 # A table whose compaction is a service's work is compacted some ten commits after the last time. One that got so far isn't
@@ -29,7 +27,7 @@ def housekeeping_due(config: TableConfig, commits: int) -> bool:
     )
 
 
-def cleaning_due(config: TableConfig, *, last_cleaned_ms: Optional[int], now_ms: int) -> bool:
+def cleaning_due(config: TableConfig, *, last_cleaned_ms: int | None, now_ms: int) -> bool:
     """Whether enough of the window has passed since the last cleaning (epoch ms; None when there was none)."""
     return last_cleaned_ms is None or now_ms - last_cleaned_ms >= config.time_travel_h * HOUR_MS // CLEANINGS_PER_WINDOW
 

@@ -5,8 +5,8 @@ Every Hudi option and table property that Sluice sets, as pure functions of a ta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Dict, Mapping, Optional, Tuple
 
 from sluice.changes.hidden_columns import OP, ORDERING_FIELD
 from sluice.config.table import MOR, TableConfig
@@ -25,7 +25,7 @@ SMALL_FILE_BYTES_PER_ROW = 64 / 20
 BYTES_PER_TASK = 64 * 1024**2
 
 
-def small_file_bytes(rows: Optional[int]) -> int:
+def small_file_bytes(rows: int | None) -> int:
     """Below which size a base file of a merge-on-read table of so many rows takes more rows; Hudi's own limit where they aren't known."""
     if rows is None:
         return HUDIS_SMALL_FILE_BYTES
@@ -109,7 +109,7 @@ def table_properties(config: TableConfig) -> TableProperties:
     )
 
 
-def creation_properties(config: TableConfig) -> Dict[str, str]:
+def creation_properties(config: TableConfig) -> dict[str, str]:
     """What a new table is made with: all of its properties, and the merge mode that they follow from."""
     properties = table_properties(config)
     return {
@@ -122,7 +122,7 @@ def creation_properties(config: TableConfig) -> Dict[str, str]:
     }
 
 
-def differing(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, Tuple[Optional[str], str]]:
+def differing(properties: TableProperties, found: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
     """What a table's file says otherwise than it must: name -> (found, wanted)."""
     wanted = {**properties.fixed, **{name: value for name, value in properties.readers.items() if name in found}}
     if found.get(_PARTITION_FIELDS):
@@ -130,24 +130,24 @@ def differing(properties: TableProperties, found: Mapping[str, str]) -> Dict[str
     return {name: (found.get(name), value) for name, value in wanted.items() if found.get(name) != value}
 
 
-def absent(properties: TableProperties, found: Mapping[str, str]) -> Dict[str, str]:
+def absent(properties: TableProperties, found: Mapping[str, str]) -> dict[str, str]:
     """The properties for readers that the file lacks and may be given."""
     return {name: value for name, value in properties.readers.items() if name not in found}
 
 
-def kept_when_anew(found: Mapping[str, str]) -> Dict[str, str]:
+def kept_when_anew(found: Mapping[str, str]) -> dict[str, str]:
     """The properties of a table without a commit that outlive its being given other ones: Sluice's own, a truncate's position among them, and what Hudi made beside."""
     return {
         name: value for name, value in found.items() if name.startswith(METADATA_PREFIX) or name == METADATA_PARTITIONS
     }
 
 
-def record_key_of(found: Mapping[str, str]) -> Tuple[str, ...]:
+def record_key_of(found: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of a table's key, as its own properties name them."""
     return tuple(name for name in found.get("hoodie.table.recordkey.fields", "").split(",") if name)
 
 
-def partition_fields_of(found: Mapping[str, str]) -> Tuple[str, ...]:
+def partition_fields_of(found: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of a table's partition path, as its own properties name them; some releases add `:SIMPLE` to a name."""
     return tuple(name.split(":", 1)[0] for name in found.get(_PARTITION_FIELDS, "").split(",") if name)
 
@@ -186,8 +186,8 @@ def write_options(
     arrays: bool = False,
     timestamp_key: bool = False,
     record_index: bool = False,
-    rows: Optional[int] = None,
-) -> Dict[str, str]:
+    rows: int | None = None,
+) -> dict[str, str]:
     """The options of one write.
 
     `parallelism` is the number of tasks of a shuffle, `arrays` whether a column holds lists, `timestamp_key` whether a column
@@ -247,7 +247,7 @@ def write_options(
     }
 
 
-def _timestamp_key_options() -> Dict[str, str]:
+def _timestamp_key_options() -> dict[str, str]:
     """In a key a timestamp is its count of microseconds, from the one writer that knows it.
 
     The text that both writers would give has milliseconds, in the time zone of the process: two rows could have one key.
@@ -258,7 +258,7 @@ def _timestamp_key_options() -> Dict[str, str]:
     }
 
 
-def _record_index_options() -> Dict[str, str]:
+def _record_index_options() -> dict[str, str]:
     """Rows are found in any partition, and move, as with the simple index."""
     return {
         "hoodie.index.type": "RECORD_INDEX",
@@ -268,22 +268,22 @@ def _record_index_options() -> Dict[str, str]:
     }
 
 
-def client_options(config: TableConfig, *, parallelism: int, record_index: bool = False) -> Dict[str, str]:
+def client_options(config: TableConfig, *, parallelism: int, record_index: bool = False) -> dict[str, str]:
     """The options of a write client that only rolls back, compacts or cleans."""
     return write_options(config, operation=UPSERT, parallelism=parallelism, record_index=record_index)
 
 
-def read_options() -> Dict[str, str]:
+def read_options() -> dict[str, str]:
     """The options of a snapshot read by the table's own writer."""
     return {"hoodie.metadata.enable": "false", "hoodie.datasource.query.type": "snapshot"}
 
 
-def cleaning_options() -> Dict[str, str]:
+def cleaning_options() -> dict[str, str]:
     """Options of a cleaning whose horizon is given: Hudi's plan by hours is the one that keeps what a moment needs."""
     return {"hoodie.clean.policy": CLEANING_POLICY}
 
 
-def archival_options() -> Dict[str, str]:
+def archival_options() -> dict[str, str]:
     """Options of an archival by number of instants alone.
 
     With cleaning by hours or commits Hudi's archiver raises its own limits to what that cleaning would
@@ -296,7 +296,7 @@ def archival_options() -> Dict[str, str]:
     }
 
 
-def commit_metadata(*, batch: str, table: str, run: str, rows_before: Optional[int] = None) -> Dict[str, str]:
+def commit_metadata(*, batch: str, table: str, run: str, rows_before: int | None = None) -> dict[str, str]:
     """What a commit says of its origin; a later run finds the batch on the timeline by it."""
     return {
         "hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX,
@@ -307,7 +307,7 @@ def commit_metadata(*, batch: str, table: str, run: str, rows_before: Optional[i
     }
 
 
-def compaction_options(budget_bytes: Optional[int] = None) -> Dict[str, str]:
+def compaction_options(budget_bytes: int | None = None) -> dict[str, str]:
     """Options of a compaction that is planned whenever there are log files, of so many bytes read and written (None: all).
 
     The plan takes the file groups with the longest logs first, until it holds the budget; one always. It is
@@ -323,7 +323,7 @@ def compaction_options(budget_bytes: Optional[int] = None) -> Dict[str, str]:
     }
 
 
-def clustering_options(config: TableConfig, budget_bytes: int, table_bytes: int) -> Dict[str, str]:
+def clustering_options(config: TableConfig, budget_bytes: int, table_bytes: int) -> dict[str, str]:
     """Options of a clustering by the table's columns that reads about so many bytes: of a table that is no larger, all groups of files.
 
     A group must hold two small files at least, or they would never come together. Not by the row writer, which lays
@@ -343,12 +343,12 @@ def clustering_options(config: TableConfig, budget_bytes: int, table_bytes: int)
     }
 
 
-def purge_options() -> Dict[str, str]:
+def purge_options() -> dict[str, str]:
     """Options of an upsert that removes the rows which carry the mark: Hudi's own deletes know no position to compare."""
     return {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": PURGED_OP}
 
 
-def purge_metadata(table: str, positions: Mapping[int, str]) -> Dict[str, str]:
+def purge_metadata(table: str, positions: Mapping[int, str]) -> dict[str, str]:
     """What a purge's commit says: the highest position removed, by generation."""
     summary = {f"{METADATA_PREFIX}purged.{generation}": position for generation, position in positions.items()}
     return {"hoodie.datasource.write.commitmeta.key.prefix": METADATA_PREFIX, TABLE_KEY: table, **summary}
@@ -359,7 +359,7 @@ def hudi_type(config: TableConfig) -> str:
     return "MERGE_ON_READ" if config.table_type == MOR else "COPY_ON_WRITE"
 
 
-def _identity(config: TableConfig) -> Dict[str, str]:
+def _identity(config: TableConfig) -> dict[str, str]:
     """What must be the same on every write, or the table would stop being one table."""
     return {
         "hoodie.table.name": config.name,
@@ -388,7 +388,7 @@ def _identity(config: TableConfig) -> Dict[str, str]:
     }
 
 
-def _services(config: TableConfig) -> Dict[str, str]:
+def _services(config: TableConfig) -> dict[str, str]:
     """Nothing may write after the lane is released, and Hudi's own cleaner may not choose what is deleted.
 
     Its cleaning by hours knows the active timeline only, and would delete all that is older.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Dict, Mapping, Optional, Sequence
+from collections.abc import Mapping, Sequence
 
 from sluice.changes.hidden_columns import NAMES
 from sluice.config.table import AUTO, HARD, RECORD, TableConfig
@@ -38,12 +38,12 @@ RECORD_INDEX = "record_index"
 RECORD_INDEX_ROWS = 500_000
 
 
-def has_record_index(metadata_partitions: Optional[str]) -> bool:
+def has_record_index(metadata_partitions: str | None) -> bool:
     """Whether a table's property hudi_options.METADATA_PARTITIONS says that its record index is whole."""
     return RECORD_INDEX in (metadata_partitions or "").split(",")
 
 
-def wants_record_index(config: TableConfig, *, has: bool, rows: Optional[int]) -> bool:
+def wants_record_index(config: TableConfig, *, has: bool, rows: int | None) -> bool:
     """Whether the next write finds rows by the record index: as configured, else by the table's rows, and never back by itself.
 
     Not where rows are purged: a removed row is a delete block in the metadata table, and Hudi 1.0.2 reads it in threads
@@ -62,7 +62,7 @@ NONE_WIDENED = "{}"
 _WIDER = re.compile(r"(array<)*(bigint|double|decimal\(\d+,\d+\))>*")
 
 
-def with_widened(noted: Optional[str], columns: Sequence[str], *, newest: str) -> Optional[str]:
+def with_widened(noted: str | None, columns: Sequence[str], *, newest: str) -> str | None:
     """The note of a table some of whose columns are about to become wider; `newest` is its newest instant before that.
 
     None where there is none yet: what became wider before isn't known, and a note would deny it.
@@ -72,7 +72,7 @@ def with_widened(noted: Optional[str], columns: Sequence[str], *, newest: str) -
     return json.dumps({**_instants(noted), **dict.fromkeys(columns, newest)}, sort_keys=True)
 
 
-def are_as_stored(noted: Optional[str], types: Mapping[str, str], *, oldest_file: str) -> bool:
+def are_as_stored(noted: str | None, types: Mapping[str, str], *, oldest_file: str) -> bool:
     """Whether these columns (name -> Spark's name of the type in the table's schema) have that type in every file.
 
     `oldest_file` is the instant of the commit that wrote the oldest of the files. A file that was written after a column became
@@ -83,5 +83,5 @@ def are_as_stored(noted: Optional[str], types: Mapping[str, str], *, oldest_file
     return all(oldest_file > instant for name, instant in _instants(noted).items() if name in types)
 
 
-def _instants(noted: str) -> Dict[str, str]:
+def _instants(noted: str) -> dict[str, str]:
     return {str(name): str(instant) for name, instant in json.loads(noted).items()}

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.errors import UnreadableCommit
 
@@ -61,7 +62,7 @@ class Instant:
         return self.state == COMPLETED and self.action in WRITING
 
 
-def instant_of(name: str) -> Optional[Instant]:
+def instant_of(name: str) -> Instant | None:
     """The instant whose file is called so; None for every other file of the folder."""
     matched = _FILE.fullmatch(name)
     if matched is None:
@@ -76,12 +77,12 @@ def instant_of(name: str) -> Optional[Instant]:
 class Timeline:
     """The active timeline, or the part of it that was asked for: each instant once, in its furthest state, oldest first."""
 
-    instants: Tuple[Instant, ...] = ()
+    instants: tuple[Instant, ...] = ()
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Timeline:
         """The timeline that file names tell; what is no instant's file is left out."""
-        furthest: Dict[Tuple[str, str], Instant] = {}
+        furthest: dict[tuple[str, str], Instant] = {}
         rank = (REQUESTED, INFLIGHT, COMPLETED)
         for name in names:
             found = instant_of(name)
@@ -94,17 +95,17 @@ class Timeline:
         return cls(tuple(sorted(furthest.values())))
 
     @property
-    def commits(self) -> Tuple[Instant, ...]:
+    def commits(self) -> tuple[Instant, ...]:
         """The completed instants that wrote files, oldest first."""
         return tuple(instant for instant in self.instants if instant.writes)
 
     @property
-    def newest(self) -> Optional[Instant]:
+    def newest(self) -> Instant | None:
         """The newest completed instant that wrote files; None for a table without a commit."""
         return self.commits[-1] if self.commits else None
 
     @property
-    def pending(self) -> Tuple[Instant, ...]:
+    def pending(self) -> tuple[Instant, ...]:
         """What was requested or begun and is not completed, oldest first."""
         return tuple(instant for instant in self.instants if instant.state != COMPLETED)
 
@@ -112,7 +113,7 @@ class Timeline:
         """Whether a commit of that very time is there: then nothing after it was archived."""
         return any(instant.time == time for instant in self.commits)
 
-    def after(self, time: str) -> Tuple[Instant, ...]:
+    def after(self, time: str) -> tuple[Instant, ...]:
         """The commits after an instant's time, oldest first."""
         return tuple(instant for instant in self.commits if instant.time > time)
 
@@ -133,7 +134,7 @@ class FileWritten:
     deletes: int
     written_bytes: int
     file_bytes: int
-    previous: Optional[str] = None
+    previous: str | None = None
     log: bool = False
 
 
@@ -147,14 +148,14 @@ class Commit:
 
     operation: str
     schema: str
-    files: Tuple[FileWritten, ...] = ()
-    partitions: FrozenSet[str] = frozenset()
-    replaced: Mapping[str, Tuple[str, ...]] = field(default_factory=dict, hash=False)
+    files: tuple[FileWritten, ...] = ()
+    partitions: frozenset[str] = frozenset()
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     extra: Mapping[str, str] = field(default_factory=dict, hash=False)
     compacted: bool = False
 
     @property
-    def emptied(self) -> FrozenSet[str]:
+    def emptied(self) -> frozenset[str]:
         """The partitions that hold nothing after this commit, as far as it alone tells."""
         return frozenset(self.replaced) - self.partitions if self.operation in _EMPTYING else frozenset()
 
@@ -242,7 +243,7 @@ class DataFile:
     file_id: str
     instant: str
     size: int
-    version: Optional[int] = None
+    version: int | None = None
     token: str = ""
 
     @property
@@ -257,11 +258,11 @@ class FileSlice:
 
     partition: str
     file_id: str
-    base: Optional[DataFile]
-    logs: Tuple[DataFile, ...] = ()
+    base: DataFile | None
+    logs: tuple[DataFile, ...] = ()
 
     @property
-    def files(self) -> Tuple[DataFile, ...]:
+    def files(self) -> tuple[DataFile, ...]:
         """All of its files."""
         return self.logs if self.base is None else (self.base, *self.logs)
 
@@ -273,8 +274,8 @@ class Committed:
     What was archived is no longer named anywhere that is read here, and was completed, since what fails is rolled back before it.
     """
 
-    completed: FrozenSet[str]
-    first_active: Optional[str]
+    completed: frozenset[str]
+    first_active: str | None
 
     @classmethod
     def of(cls, timeline: Timeline) -> Committed:
@@ -295,7 +296,7 @@ class Committed:
         return instant in self.completed or self.first_active is not None and instant < self.first_active
 
 
-def data_file(path: str, size: int) -> Optional[DataFile]:
+def data_file(path: str, size: int) -> DataFile | None:
     """What a file under the table's folder is by its name; None for whatever holds no rows."""
     if path.startswith(FOLDER):
         return None
@@ -321,7 +322,7 @@ class Replaced:
 
 def slices_as_of(
     files: Iterable[DataFile], as_of: str, *, committed: Committed, replaced: Iterable[Replaced] = ()
-) -> Tuple[FileSlice, ...]:
+) -> tuple[FileSlice, ...]:
     """The file slices that hold the rows as of an instant, by partition and file id.
 
     A file group's base file is its newest committed one. Its logs are those of that base file and of any later instant whose own base file doesn't count:
@@ -329,7 +330,7 @@ def slices_as_of(
     count as of the instant is for the reader of logs to say.
     """
     gone = {(item.partition, item.file_id) for item in replaced if item.instant <= as_of}
-    groups: Dict[Tuple[str, str], List[DataFile]] = {}
+    groups: dict[tuple[str, str], list[DataFile]] = {}
     for file in files:
         place = (file.partition, file.file_id)
         if file.instant <= as_of and place not in gone:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.config.document import Configuration
 from sluice.config.table import PLACEHOLDER
@@ -19,7 +20,7 @@ EVERYTHING = ("*",)
 _PLAIN = re.compile(r"[A-Za-z0-9_.*-]+")
 
 
-def lane_prefixes(configuration: Configuration, lane: str) -> Tuple[str, ...]:
+def lane_prefixes(configuration: Configuration, lane: str) -> tuple[str, ...]:
     """Where the tables of a lane lie in the silver bucket, as `database/name`; `*` for what a pattern fills in.
 
     Sorted and without repetitions; empty for a lane without tables.
@@ -36,10 +37,10 @@ class Scope:
     """
 
     name: str = ""
-    prefixes: Tuple[str, ...] = EVERYTHING
+    prefixes: tuple[str, ...] = EVERYTHING
 
 
-def scope_of(configuration: Optional[Configuration], lane: str, also: Iterable[str] = ()) -> Scope:
+def scope_of(configuration: Configuration | None, lane: str, also: Iterable[str] = ()) -> Scope:
     """The scope of a lane's tables and of the tables `also` (`database.name`), of which a batch is unfinished. Without a configuration, everything."""
     if configuration is None:
         return Scope()
@@ -85,11 +86,11 @@ def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> 
     )
 
 
-def _document(scope: Sequence[str], partition: str, bronze: str, silver: str, artifacts: str) -> Dict[str, Any]:
+def _document(scope: Sequence[str], partition: str, bronze: str, silver: str, artifacts: str) -> dict[str, Any]:
     def arn(path: str) -> str:
         return f"arn:{partition}:s3:::{path}"
 
-    keys: List[str] = ["_sluice/*"]
+    keys: list[str] = ["_sluice/*"]
     if scope == EVERYTHING:
         keys = ["*"]
     elif scope:
@@ -114,5 +115,5 @@ def _prefix(table: str) -> str:
     return "/".join(part if _PLAIN.fullmatch(part) else "*" for part in (database, name))
 
 
-def _databases(prefixes: Iterable[str]) -> Tuple[str, ...]:
+def _databases(prefixes: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({f"{prefix.partition('/')[0]}/*" for prefix in prefixes}))

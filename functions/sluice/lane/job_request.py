@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any
 
 from sluice.config.lane import LaneConfig
 from sluice.errors import UnusableRequest
@@ -52,7 +53,7 @@ class JobEnvironment:
         return f"s3://{self.artifact_bucket}/releases/{self.release}"
 
 
-def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, scope: Scope = Scope()) -> Dict[str, Any]:
+def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, scope: Scope = Scope()) -> dict[str, Any]:
     """The whole body of StartJobRun for one run of one lane.
 
     Everything is explicit: an account's default job asks for all of its 16 vCPU, and a job without a
@@ -80,7 +81,7 @@ def start_job_run(environment: JobEnvironment, lane: LaneConfig, run_id: str, sc
     )
 
 
-def start_trial(environment: JobEnvironment, trial: str) -> Dict[str, Any]:
+def start_trial(environment: JobEnvironment, trial: str) -> dict[str, Any]:
     """The whole body of StartJobRun for a trial of the engine (trial.new_trial_id): as a run of a lane has it, with one executor and less that it may do.
 
     It holds no lane, reads no bronze and knows no ledger. Raises UnusableRequest as `start_job_run` does.
@@ -110,8 +111,8 @@ def _request(
     timeout_min: int,
     tags: Mapping[str, str],
     entry_point: str,
-    arguments: List[str],
-) -> Dict[str, Any]:
+    arguments: list[str],
+) -> dict[str, Any]:
     if not RUN_ID.fullmatch(run_id):
         raise UnusableRequest(f"{run_id!r} can't be a run id", field="run_id", value=run_id[:80])
     if not environment.release:
@@ -143,7 +144,7 @@ def _request(
     }
 
 
-def state_machine_parameters(request: Mapping[str, Any]) -> Dict[str, Any]:
+def state_machine_parameters(request: Mapping[str, Any]) -> dict[str, Any]:
     """A StartJobRun body as Step Functions takes it: members of structures begin with a capital; tags are a map, whose keys are data."""
     return {
         name[0].upper() + name[1:]: value if name == "tags" else _capitalized(value) for name, value in request.items()
@@ -159,7 +160,7 @@ def execution_timeout_min(lane: LaneConfig) -> int:
     return -(-lane.max_age_s // 60) + LONGEST_BATCH_MIN + MARGIN_MIN
 
 
-def _arguments(environment: JobEnvironment, lane: LaneConfig, run_id: str) -> List[str]:
+def _arguments(environment: JobEnvironment, lane: LaneConfig, run_id: str) -> list[str]:
     return [
         "--lane", lane.name,
         "--run", run_id,
@@ -171,7 +172,7 @@ def _arguments(environment: JobEnvironment, lane: LaneConfig, run_id: str) -> Li
     ]  # fmt: skip
 
 
-def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> Tuple[Tuple[str, str], ...]:
+def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> tuple[tuple[str, str], ...]:
     architecture = ARCHITECTURES.get(environment.architecture.lower())
     if architecture is None:
         raise UnusableRequest(
@@ -204,7 +205,7 @@ def _spark_settings(environment: JobEnvironment, lane: LaneConfig) -> Tuple[Tupl
     )
 
 
-def _submit_parameters(settings: Tuple[Tuple[str, str], ...]) -> str:
+def _submit_parameters(settings: tuple[tuple[str, str], ...]) -> str:
     wrong = [(name, value) for name, value in settings if not PLAIN_VALUE.fullmatch(value)]
     if wrong:
         name, value = wrong[0]

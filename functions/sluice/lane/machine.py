@@ -25,13 +25,13 @@ never happens and on a step that isn't listed:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, Optional, Tuple, Union
+from typing import Union
 
 IDLE, STARTING, RUNNING, HALTED, PAUSED = "idle", "starting", "running", "halted", "paused"
 STATES = (IDLE, STARTING, RUNNING, HALTED, PAUSED)
 
 #: (transition, from) -> the states it can lead to.
-TRANSITIONS: Dict[Tuple[str, str], FrozenSet[str]] = {
+TRANSITIONS: dict[tuple[str, str], frozenset[str]] = {
     ("wake", IDLE): frozenset({IDLE}),
     ("wake", STARTING): frozenset({STARTING}),
     ("wake", RUNNING): frozenset({RUNNING}),
@@ -74,21 +74,21 @@ class LaneState:
 
     lane: str
     state: str = IDLE
-    run_id: Optional[str] = None
-    job_run_id: Optional[str] = None
-    attempt: Optional[int] = None
+    run_id: str | None = None
+    job_run_id: str | None = None
+    attempt: int | None = None
     arrivals: int = 0
     arrivals_seen: int = 0
-    due_at: Optional[int] = None
+    due_at: int | None = None
     failures: int = 0
     capacity_failures: int = 0
-    backoff_until: Optional[int] = None
-    start_requested_at: Optional[int] = None
-    held_at: Optional[int] = None
+    backoff_until: int | None = None
+    start_requested_at: int | None = None
+    held_at: int | None = None
     progressed: bool = False
     pause_requested: bool = False
-    last_run_id: Optional[str] = None
-    reason: Optional[str] = None
+    last_run_id: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def wants_run(state: LaneState, now: int) -> bool:
     return at is not None and at <= now
 
 
-def wanted_at(state: LaneState) -> Optional[int]:
+def wanted_at(state: LaneState) -> int | None:
     """When a run should start if nothing more arrives; None for never, and 0 for at once."""
     if state.state != IDLE:
         return None
@@ -179,7 +179,7 @@ def progressed(state: LaneState, run_id: str) -> Result:
     return replace(state, progressed=True, failures=0, capacity_failures=0)
 
 
-def release(state: LaneState, run_id: str, arrivals_seen: int, due_at: Optional[int], now: int) -> Result:
+def release(state: LaneState, run_id: str, arrivals_seen: int, due_at: int | None, now: int) -> Result:
     """Give the lane back. Refused when something arrived after `arrivals_seen` was read.
 
     `arrivals_seen` is what the run read before the query that found nothing claimable (or that it
@@ -207,10 +207,10 @@ def lapse(
     run_id: str,
     now: int,
     *,
-    job_run_id: Optional[str],
+    job_run_id: str | None,
     progressed: bool = False,
     capacity: bool = False,
-    reason: Optional[str] = None,
+    reason: str | None = None,
 ) -> Result:
     """Take the lane from a run whose job run is terminal at EMR, or that never came to be one.
 

@@ -6,9 +6,10 @@ What EMR's words about a job run mean for the lane that it holds.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.lane.machine import RUNNING, STARTING, TOKEN_REPEAT_MS, LaneState, wants_run
 
@@ -24,8 +25,8 @@ class Step:
     """One action, and the run and job run it is about."""
 
     action: str
-    run_id: Optional[str] = None
-    job_run_id: Optional[str] = None
+    run_id: str | None = None
+    job_run_id: str | None = None
 
 
 def next_step(state: LaneState, now: int) -> Step:
@@ -79,7 +80,7 @@ class JobRunNews:
         return self.state in TERMINAL_STATES
 
 
-def read_event(event: Any) -> Optional[JobRunNews]:
+def read_event(event: Any) -> JobRunNews | None:
     """The news in an EventBridge event; None for every other event, such as the schedule's."""
     if not isinstance(event, Mapping) or event.get("detail-type") != STATE_CHANGE:
         return None
@@ -90,7 +91,7 @@ def read_event(event: Any) -> Optional[JobRunNews]:
     return JobRunNews(job_run_id, state) if isinstance(job_run_id, str) and isinstance(state, str) else None
 
 
-def finally_billed(event: Any) -> Optional[str]:
+def finally_billed(event: Any) -> str | None:
     """The job run that an EventBridge event tells the last bill of; None for every other event, the ones between among them."""
     if not isinstance(event, Mapping) or event.get("detail-type") != UTILIZATION_UPDATE:
         return None
@@ -101,7 +102,7 @@ def finally_billed(event: Any) -> Optional[str]:
     return job_run_id if isinstance(job_run_id, str) else None
 
 
-def concerned(lanes: Sequence[LaneState], news: JobRunNews) -> Tuple[LaneState, ...]:
+def concerned(lanes: Sequence[LaneState], news: JobRunNews) -> tuple[LaneState, ...]:
     """The lanes that a job run's end can be about: the one it holds, and starts whose job run isn't known yet."""
     return tuple(
         lane

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any
 
 from sluice.ledger.keys import COMMITTED
 
@@ -14,7 +15,7 @@ DETAIL_TYPE = "Batch Committed"
 MAX_DETAIL_BYTES = 240 * 1024
 
 
-def newly_committed(old: Optional[Mapping[str, Any]], new: Optional[Mapping[str, Any]]) -> Optional[str]:
+def newly_committed(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str | None:
     """The batch that a change of the ledger committed, None for every other change.
 
     `old` and `new` are the item before and after. A later change of a committed batch is none.
@@ -27,7 +28,7 @@ def newly_committed(old: Optional[Mapping[str, Any]], new: Optional[Mapping[str,
     return batch if isinstance(batch, str) else None
 
 
-def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
+def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The event's detail, from the batch's item and its parts by table. Times are ISO 8601, UTC.
 
     A batch of so many tables that the detail would not fit tells their names without counts, and if
@@ -48,13 +49,13 @@ def announcement(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
     if _size(detail) > MAX_DETAIL_BYTES:
         detail["tables"] = [{name: summary for name, summary in table.items() if name != "counts"} for table in tables]
     while _size(detail) > MAX_DETAIL_BYTES:
-        kept: List[Dict[str, Any]] = detail["tables"]
+        kept: list[dict[str, Any]] = detail["tables"]
         detail["tables"] = kept[: len(kept) // 2]
         detail["left_out"] = len(tables) - len(detail["tables"])
     return detail
 
 
-def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> Dict[str, int]:
+def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Sums over a batch's tables, for metrics by lane. By table they stand in the event and the log: a metric costs by its dimensions."""
     aside = {
         name: sum((part.get("counts") or {}).get(name, 0) for part in parts.values())
@@ -79,13 +80,13 @@ def lane_metrics(batch: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]
     return metrics
 
 
-def batch_seconds(batch: Mapping[str, Any]) -> Optional[float]:
+def batch_seconds(batch: Mapping[str, Any]) -> float | None:
     """From claim to commit."""
     claimed, committed = batch.get("claimed_at"), batch.get("committed_at")
     return None if claimed is None or committed is None else (committed - claimed) / 1000
 
 
-def _table(table: str, part: Mapping[str, Any]) -> Dict[str, Any]:
+def _table(table: str, part: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "table": table,
         "state": part.get("state"),
@@ -95,7 +96,7 @@ def _table(table: str, part: Mapping[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _iso(epoch_ms: Optional[int]) -> Optional[str]:
+def _iso(epoch_ms: int | None) -> str | None:
     if epoch_ms is None:
         return None
     return (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
-
 from sluice.objects import ObjectId
 
 PENDING, CLAIMED, COMMITTED, QUARANTINED = "pending", "claimed", "committed", "quarantined"
@@ -26,7 +24,7 @@ DISCARDED = (
     "discarded"  # the rule by which an object is ignored that was discarded after it had been quarantined or parked
 )
 
-Key = Dict[str, str]
+Key = dict[str, str]
 
 
 def shard_of(object_hash: str) -> int:
@@ -166,6 +164,6 @@ def listed_at(now: int) -> str:
     return f"{now:013d}"
 
 
-def listed_partitions(state: str) -> Tuple[str, ...]:
+def listed_partitions(state: str) -> tuple[str, ...]:
     """Every index partition that a state is spread over."""
     return tuple(f"{state}#{shard}" for shard in range(SHARDS))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import FrozenSet, Mapping, Optional, Tuple
 
 from sluice.ledger.keys import PENDING
 from sluice.objects import ObjectId
@@ -29,26 +29,26 @@ class AdmittedObject:
     state: str
     admitted_at: int
     size: int = 0
-    noticed_at: Optional[int] = None
-    table: Optional[str] = None
-    lane: Optional[str] = None
-    topic: Optional[str] = None
-    etag: Optional[str] = None
-    sequencer: Optional[str] = None
-    kafka_partition: Optional[int] = None
-    offset: Optional[int] = None
-    format: Optional[str] = None
-    schema: Optional[str] = None
-    via: Optional[str] = None
-    reason: Optional[str] = None
-    rule: Optional[str] = None
-    code: Optional[str] = None
+    noticed_at: int | None = None
+    table: str | None = None
+    lane: str | None = None
+    topic: str | None = None
+    etag: str | None = None
+    sequencer: str | None = None
+    kafka_partition: int | None = None
+    offset: int | None = None
+    format: str | None = None
+    schema: str | None = None
+    via: str | None = None
+    reason: str | None = None
+    rule: str | None = None
+    code: str | None = None
     attempt: int = 0
     merged: bool = False  # whether a batch has committed rows of it: it is taken back in for those that were set aside
-    rows_aside: Optional[str] = (
+    rows_aside: str | None = (
         None  # of such an object: the key in the silver bucket of those of its rows that no batch has merged
     )
-    generation: Optional[int] = (
+    generation: int | None = (
         None  # the generation that it was merged under before its table was rebuilt; None: its table's
     )
 
@@ -63,14 +63,14 @@ class ObjectRecord(AdmittedObject):
     generation is above `parked_generation`.
     """
 
-    batch: Optional[str] = None
+    batch: str | None = None
     quarantined_rows: int = 0
     row_codes: Mapping[str, int] = field(default_factory=dict, hash=False)
     discarded_rows: int = 0
-    listed_at: Optional[str] = None
-    unparked_at: Optional[int] = None
-    parked_generation: Optional[int] = None
-    replayed_at: Optional[int] = None
+    listed_at: str | None = None
+    unparked_at: int | None = None
+    parked_generation: int | None = None
+    replayed_at: int | None = None
 
 
 #: What can be decided about an object, or rows of one, that was set aside.
@@ -90,13 +90,13 @@ class Decision:
     command: str
     by: str
     state: str
-    table: Optional[str] = None
-    code: Optional[str] = None
-    reason: Optional[str] = None
-    batch: Optional[str] = None
+    table: str | None = None
+    code: str | None = None
+    reason: str | None = None
+    batch: str | None = None
     attempt: int = 0
     rows: int = 0
-    note: Optional[str] = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class ManifestPointer:
     s3_key: str
     run: str
     created_at: int
-    tables: Tuple[str, ...]
-    settled_tables: FrozenSet[str] = frozenset()
+    tables: tuple[str, ...]
+    settled_tables: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED as COMMITTED_PART
@@ -23,19 +24,19 @@ class Verdict:
     """What an outcome says of one object: the state it ends in, and why where it isn't plainly committed."""
 
     state: str
-    code: Optional[str] = None
-    reason: Optional[str] = None
+    code: str | None = None
+    reason: str | None = None
     rows: int = 0
     row_codes: Mapping[str, int] = field(default_factory=dict, hash=False)
-    parked_generation: Optional[int] = None
+    parked_generation: int | None = None
 
 
-def verdicts(outcome: Outcome, objects: Iterable[ObjectId]) -> Dict[ObjectId, Verdict]:
+def verdicts(outcome: Outcome, objects: Iterable[ObjectId]) -> dict[ObjectId, Verdict]:
     """What became of each object of a part."""
     errors = {error.object: error for error in outcome.quarantined}
     rows = {found.object: found for found in outcome.quarantined_rows}
     parked = {error.object: error for error in outcome.parked}
-    found: Dict[ObjectId, Verdict] = {}
+    found: dict[ObjectId, Verdict] = {}
     for identity in objects:
         named = identity.hash
         if named in parked:
@@ -72,12 +73,12 @@ class KnownTable:
     `pinned` is what the last commit was written with; `failed` why the last part was quarantined whole, None where it wasn't.
     """
 
-    last: Optional[Outcome] = None
-    noted: Optional[Outcome] = None
-    committed: Optional[Outcome] = None
-    watched: Optional[Outcome] = None
+    last: Outcome | None = None
+    noted: Outcome | None = None
+    committed: Outcome | None = None
+    watched: Outcome | None = None
     pinned: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    failed: Optional[str] = None
+    failed: str | None = None
     totals: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def after(self, outcome: Outcome, part: TablePart, found: Mapping[ObjectId, Verdict]) -> KnownTable:
@@ -102,9 +103,9 @@ class Recovery:
 
     def __init__(self, rebuilt: Mapping[str, int]) -> None:
         self._rebuilt = rebuilt
-        self._objects: Dict[ObjectId, Settled] = {}
-        self._ranks: Dict[ObjectId, Tuple[int, bool, int]] = {}
-        self._parts: Dict[str, List[Tuple[Outcome, TablePart, Dict[ObjectId, Verdict]]]] = {}
+        self._objects: dict[ObjectId, Settled] = {}
+        self._ranks: dict[ObjectId, tuple[int, bool, int]] = {}
+        self._parts: dict[str, list[tuple[Outcome, TablePart, dict[ObjectId, Verdict]]]] = {}
 
     def add(self, manifest: Manifest, outcomes: Mapping[str, Outcome]) -> None:
         """Take one batch. A part without an outcome was not settled: its objects are in another batch, or to be merged."""
@@ -119,7 +120,7 @@ class Recovery:
             if not void:
                 self._parts.setdefault(table, []).append((outcome, part, found))
 
-    def settled(self, identity: ObjectId) -> Optional[Settled]:
+    def settled(self, identity: ObjectId) -> Settled | None:
         """What became of an object; None where no outcome tells: it is to be merged."""
         return self._objects.get(identity)
 
@@ -128,9 +129,9 @@ class Recovery:
         """How many objects outcomes tell of."""
         return len(self._objects)
 
-    def tables(self) -> Dict[str, KnownTable]:
+    def tables(self) -> dict[str, KnownTable]:
         """Every table of which an outcome tells, by name."""
-        known: Dict[str, KnownTable] = {}
+        known: dict[str, KnownTable] = {}
         for table, parts in self._parts.items():
             known[table] = KnownTable()
             for outcome, part, found in sorted(parts, key=lambda each: (each[0].committed_at, each[0].batch)):
@@ -189,7 +190,7 @@ class Recovery:
         self._objects[item.id] = Settled(record, outcome.committed_at, sure=void or whole)
 
 
-def counts_of(outcome: Outcome, found: Mapping[ObjectId, Verdict]) -> Dict[str, int]:
+def counts_of(outcome: Outcome, found: Mapping[ObjectId, Verdict]) -> dict[str, int]:
     """What a part adds to its table's totals: its own counts, its objects by what became of them, and whether there was a commit, which table services are due by."""
     ended = Counter(verdict.state for verdict in found.values())
     return {

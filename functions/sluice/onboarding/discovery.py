@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from sluice.changes.position import OFFSET_ONLY
 from sluice.names import COLUMN, NAME
@@ -66,15 +66,15 @@ class TopicSample:
     objects: int
     bytes: int
     read: int
-    formats: Tuple[str, ...] = ()
-    writer: Optional[WriterSchema] = None
+    formats: tuple[str, ...] = ()
+    writer: WriterSchema | None = None
     schemas: int = 1
     inferred: bool = False
-    key_fields: Optional[Tuple[str, ...]] = None
-    key_file: Optional[str] = None
-    rows: Tuple[SampledRow, ...] = ()
+    key_fields: tuple[str, ...] | None = None
+    key_file: str | None = None
+    rows: tuple[SampledRow, ...] = ()
     offsets_named: bool = True
-    problems: Tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ class Proposal:
     objects: int
     bytes: int
     rows: int
-    shape: Optional[str]
-    source: Optional[str]
+    shape: str | None
+    source: str | None
     table: Choice
     record_key: Choice
     partition_by: Choice
-    notes: Tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
-    def open(self) -> Tuple[str, ...]:
+    def open(self) -> tuple[str, ...]:
         """The choices that somebody must make."""
         named = (("table", self.table), ("record_key", self.record_key), ("partition_by", self.partition_by))
         return tuple(name for name, choice in named if not choice.decided)
@@ -102,9 +102,9 @@ class Proposal:
 def propose(
     sample: TopicSample,
     *,
-    database: Optional[str] = None,
-    chosen: Mapping[str, Tuple[str, ...]] = {},
-    taken: FrozenSet[str] = frozenset(),
+    database: str | None = None,
+    chosen: Mapping[str, tuple[str, ...]] = {},
+    taken: frozenset[str] = frozenset(),
 ) -> Proposal:
     """The rule for a topic. `chosen` are the operator's own choices by key of the rule; `taken` are table names that are in use."""
     table = _table(sample.topic, database, taken)
@@ -144,7 +144,7 @@ def propose(
     )
 
 
-def _as_chosen(name: str, value: Tuple[str, ...], found: Choice, writer: Optional[WriterSchema]) -> Choice:
+def _as_chosen(name: str, value: tuple[str, ...], found: Choice, writer: WriterSchema | None) -> Choice:
     known = None if writer is None or name == "table" else set(writer.row.names)
     absent = [column for column in value if known is not None and column not in known]
     if absent:
@@ -154,7 +154,7 @@ def _as_chosen(name: str, value: Tuple[str, ...], found: Choice, writer: Optiona
     return Choice(value, CERTAIN, ("chosen on the command line",), ())
 
 
-def _table(topic: str, database: Optional[str], taken: FrozenSet[str]) -> Choice:
+def _table(topic: str, database: str | None, taken: frozenset[str]) -> Choice:
     parts = [part for part in topic.split(".") if part]
     named = [_name(part) for part in ([database] if database else parts[-2:-1]) + parts[-1:]]
     if len(named) < 2:
@@ -222,7 +222,7 @@ def _describe_partition(fact: ColumnFacts) -> str:
     return f"{fact.name}: {counted(fact.distinct, 'value')} in {counted(fact.rows, 'row')}, never null{moved}"
 
 
-def _notes(sample: TopicSample, writer: WriterSchema) -> List[str]:
+def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     notes = [*sample.problems]
     if sample.schemas > 1:
         notes.append(

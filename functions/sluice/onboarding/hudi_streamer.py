@@ -6,8 +6,8 @@ Reads the text of a Java properties file: its entries, by name.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Optional, Tuple
 
 from sluice.config.hudi_overrides import NAMESPACE, refusal
 from sluice.config.table import COW, MOR
@@ -28,7 +28,7 @@ _SUBJECT = re.compile(r"/subjects/([A-Za-z0-9._-]{1,243})-value(?:/|$)")
 # What is written the same by every writer of files: sizes and codecs.
 _KEPT = ("parquet.", "copyonwrite.", "logfile.", "hfile.")
 # (beginning of an option's name, why it isn't needed). The first that fits counts.
-_LEFT_OUT: Tuple[Tuple[str, str], ...] = (
+_LEFT_OUT: tuple[tuple[str, str], ...] = (
     ("datasource.write.hive_style_partitioning", "Sluice's partition paths are always column=value"),
     (
         "datasource.write.drop.partition.columns",
@@ -62,7 +62,7 @@ _LEFT_OUT: Tuple[Tuple[str, str], ...] = (
     ("delete.shuffle", "tasks follow from each batch's size"),
     ("bulkinsert", "tasks follow from each batch's size"),
 )
-_OF_STREAMER: Tuple[Tuple[str, str], ...] = (
+_OF_STREAMER: tuple[tuple[str, str], ...] = (
     ("transformer", "rows are stored as the source has them; put what the transformer did into a view"),
     ("schemaprovider", "each object brings its schema"),
     ("filebased.schemaprovider", "each object brings its schema"),
@@ -89,35 +89,35 @@ class Translation:
     """
 
     rule: Mapping[str, object]
-    left_out: Tuple[LeftOut, ...]
-    open: Tuple[str, ...]
-    notes: Tuple[str, ...]
-    ordering: Optional[str] = None
+    left_out: tuple[LeftOut, ...]
+    open: tuple[str, ...]
+    notes: tuple[str, ...]
+    ordering: str | None = None
 
 
 @dataclass
 class _Work:
-    left: Dict[str, str]  # what nobody has looked at yet
-    rule: Dict[str, object] = field(default_factory=dict)
-    left_out: List[LeftOut] = field(default_factory=list)
-    open: List[str] = field(default_factory=list)
-    notes: List[str] = field(default_factory=list)
+    left: dict[str, str]  # what nobody has looked at yet
+    rule: dict[str, object] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def take(self, *names: str) -> Optional[str]:
+    def take(self, *names: str) -> str | None:
         """The first of these options that has a value; all of them are dealt with."""
         values = [self.left.pop(f"{NAMESPACE}.{name}", "").strip() for name in names]
         return next((value for value in values if value), None)
 
-    def streamer(self, name: str) -> Optional[str]:
+    def streamer(self, name: str) -> str | None:
         return self.take(*(f"{prefix}{name}" for prefix in _STREAMERS))
 
 
 def translate(
     properties: Mapping[str, str],
     *,
-    topic: Optional[str] = None,
-    table: Optional[str] = None,
-    table_type: Optional[str] = None,
+    topic: str | None = None,
+    table: str | None = None,
+    table_type: str | None = None,
 ) -> Translation:
     """The rule that a Hudi Streamer configuration comes to; the arguments are what its command line said, or what is chosen."""
     work = _Work(dict(properties))
@@ -135,7 +135,7 @@ def translate(
     return Translation(rule, tuple(work.left_out), tuple(work.open), tuple(work.notes), ordering)
 
 
-def _topic(work: _Work, given: Optional[str]) -> Optional[str]:
+def _topic(work: _Work, given: str | None) -> str | None:
     kafka, root = work.streamer("source.kafka.topic"), work.streamer("source.dfs.root")
     registry = work.streamer("schemaprovider.registry.url")
     subject = _SUBJECT.search(registry or "")
@@ -150,13 +150,13 @@ def _topic(work: _Work, given: Optional[str]) -> Optional[str]:
     return found
 
 
-def _topic_of_path(root: Optional[str]) -> Optional[str]:
+def _topic_of_path(root: str | None) -> str | None:
     """Connect's sinks write under <anything>/<topic>/partition=N or year=...: a folder of several dotted parts is a topic's."""
     folders = [part for part in (root or "").split("://")[-1].split("/")[1:] if part and "=" not in part]
     return folders[-1] if folders and "." in folders[-1].strip(".") else None
 
 
-def _table_name(work: _Work, given: Optional[str]) -> Optional[str]:
+def _table_name(work: _Work, given: str | None) -> str | None:
     database, name = work.take(*_DATABASE), work.take(*_TABLE)
     written = given or (f"{database}.{name}" if database and name else None)
     if written is None:
@@ -173,7 +173,7 @@ def _table_name(work: _Work, given: Optional[str]) -> Optional[str]:
     return lower
 
 
-def _columns(written: Optional[str]) -> List[str]:
+def _columns(written: str | None) -> list[str]:
     return [part.strip() for part in (written or "").split(",") if part.strip()]
 
 
@@ -214,7 +214,7 @@ def _partition(work: _Work) -> None:
         work.notes.append("partition paths become column=value: who reads paths instead of tables must know")
 
 
-def _type(work: _Work, given: Optional[str]) -> None:
+def _type(work: _Work, given: str | None) -> None:
     written = work.take("datasource.write.table.type", "table.type", "datasource.write.storage.type")
     found = given or _TYPES.get((written or "").upper())
     if written is not None and found is None:
@@ -226,7 +226,7 @@ def _type(work: _Work, given: Optional[str]) -> None:
     work.rule["table_type"] = found or COW
 
 
-def _ordering(work: _Work) -> Optional[str]:
+def _ordering(work: _Work) -> str | None:
     columns = _columns(work.take(*_ORDERING))
     if not columns:
         return None
@@ -243,7 +243,7 @@ def _ordering(work: _Work) -> Optional[str]:
 
 def _rest(work: _Work) -> None:
     """Everything else: file sizes and codecs are kept, the rest is left out by what decides it instead."""
-    kept: Dict[str, str] = {}
+    kept: dict[str, str] = {}
     for option in sorted(work.left):
         namespace, _, name = option.partition(".")
         if namespace != NAMESPACE:
@@ -279,9 +279,9 @@ def _shown(name: str) -> str:
     return repr(name[:100])
 
 
-def parse_properties(text: str) -> Dict[str, str]:
+def parse_properties(text: str) -> dict[str, str]:
     """The entries of a Java properties file; the last of a name counts. https://docs.oracle.com/javase/8/docs/api/java/util/Properties.html#load-java.io.Reader-"""
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     logical = ""
     for raw in [*text.splitlines(), ""]:
         line = raw.lstrip(" \t\f")
@@ -298,7 +298,7 @@ def parse_properties(text: str) -> Dict[str, str]:
     return found
 
 
-def _split(line: str) -> Tuple[str, str]:
+def _split(line: str) -> tuple[str, str]:
     """Name and value: parted by the first =, : or blank that no backslash precedes."""
     at = 0
     while at < len(line) and line[at] not in "=: \t\f":

@@ -7,9 +7,10 @@ One decision of a proposed rule: what is proposed, how sure that is, and what sp
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any
 
 from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
 from sluice.names import COLUMN
@@ -30,8 +31,8 @@ def record_key(
     rows: Sequence[SampledRow],
     facts: Sequence[ColumnFacts],
     changes: Sequence[SampledRow],
-    kafka_key: Optional[Tuple[str, ...]],
-    key_file: Optional[str],
+    kafka_key: tuple[str, ...] | None,
+    key_file: str | None,
     inferred: bool,
 ) -> Choice:
     """The columns that identify a row. `rows` are those to judge by, with the `facts` of each column; `changes` all that were read.
@@ -89,7 +90,7 @@ def record_key(
     return Choice((name,), AMBIGUOUS, tuple(reasons), others)
 
 
-def _by_kafka_key(key: Tuple[str, ...], file: Optional[str], rows: Sequence[SampledRow]) -> Choice:
+def _by_kafka_key(key: tuple[str, ...], file: str | None, rows: Sequence[SampledRow]) -> Choice:
     described = f"the Kafka key's fields, from {file}" if file else "the Kafka key's fields"
     nulls = sum(any(row.values.get(name) is None for name in key) for row in rows)
     if nulls:
@@ -108,8 +109,8 @@ def _may_be_key(column: Column, fact: ColumnFacts) -> bool:
 
 
 def _candidate(
-    column: Column, fact: ColumnFacts, table: str, described: FrozenSet[str], deletions: int, inferred: bool, place: int
-) -> Tuple[int, str, Tuple[str, ...]]:
+    column: Column, fact: ColumnFacts, table: str, described: frozenset[str], deletions: int, inferred: bool, place: int
+) -> tuple[int, str, tuple[str, ...]]:
     """A column's score and what makes it: 8 what deletions tell, 4 the table's own name, 2 an identifier's name, 1 the first column."""
     evidence = [f"unique and never null in {counted(fact.rows, 'row')}"]
     score = 0
@@ -132,7 +133,7 @@ def _candidate(
     return score, column.name, tuple(evidence)
 
 
-def _names_itself(column: str, table: str) -> Tuple[bool, bool]:
+def _names_itself(column: str, table: str) -> tuple[bool, bool]:
     """Whether a column's name is that of its own table's identifier, and whether of any."""
     plain, own = column.lower().replace("_", ""), table.lower().replace("_", "")
     if plain in ("id", "uuid", "guid", "pk", "key"):
@@ -146,8 +147,8 @@ def _names_itself(column: str, table: str) -> Tuple[bool, bool]:
 
 
 def _nearly_a_key(
-    table: str, rows: Sequence[SampledRow], facts: Sequence[ColumnFacts], described: FrozenSet[str], deletions: int
-) -> Optional[Choice]:
+    table: str, rows: Sequence[SampledRow], facts: Sequence[ColumnFacts], described: frozenset[str], deletions: int
+) -> Choice | None:
     """A column that repeats, as keys of rows that were deleted and made again do, and that its name or deletions speak for."""
     for fact in facts:
         speaks = described == {fact.name} or _names_itself(fact.name, table)[0]
@@ -200,7 +201,7 @@ class SampledRow:
     values: Mapping[str, Any]
     deleted: bool = False
     first: bool = True
-    before: Optional[Mapping[str, Any]] = None
+    before: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class ColumnFacts:
     compared: int = 0
 
 
-def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> Optional[SampledRow]:
+def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow | None:
     """A record's row; None for a truncate, a message, or a record that isn't of the writer's form."""
     op = record.get(writer.meta.op) if writer.meta.op else None
     if op in (TRUNCATE, MESSAGE):
@@ -237,11 +238,11 @@ def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> Optional[Sam
     return SampledRow(values, deleted, op in (None, CREATE, SNAPSHOT_READ) and not deleted, described)
 
 
-def living_rows(rows: Sequence[SampledRow]) -> List[SampledRow]:
+def living_rows(rows: Sequence[SampledRow]) -> list[SampledRow]:
     """The rows by which keys can be told: each row's first change where any are known, else all; every one once, as deliveries repeat."""
     alive = [row for row in rows if not row.deleted]
     first = [row for row in alive if row.first]
-    seen: Set[Tuple[Any, ...]] = set()
+    seen: set[tuple[Any, ...]] = set()
     found = []
     for row in first or alive:
         key = tuple(sortable(value) for value in row.values.values())
@@ -270,7 +271,7 @@ def repeats(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
     return len(rows) - len({tuple(sortable(row.values.get(name)) for name in columns) for row in rows})
 
 
-def describe_by_deletions(rows: Sequence[SampledRow], columns: Sequence[str]) -> Tuple[FrozenSet[str], int]:
+def describe_by_deletions(rows: Sequence[SampledRow], columns: Sequence[str]) -> tuple[frozenset[str], int]:
     """The columns that every deletion has a value in and that differ between deletions, and how many deletions there are.
 
     Where the source's log keeps the key alone, those are the key's: the others come null, or as a default, which is always the same.
@@ -306,10 +307,10 @@ CERTAIN, LIKELY, AMBIGUOUS = "certain", "likely", "ambiguous"
 class Choice:
     """One decision of a rule: the value proposed (empty: none), how sure, what speaks for it, and what else could be."""
 
-    value: Tuple[str, ...]
+    value: tuple[str, ...]
     confidence: str
-    evidence: Tuple[str, ...]
-    alternatives: Tuple[Tuple[str, ...], ...] = ()
+    evidence: tuple[str, ...]
+    alternatives: tuple[tuple[str, ...], ...] = ()
 
     @property
     def decided(self) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.changes.hidden_columns import colliding
 from sluice.changes.position import OFFSET_ONLY, PositionFields, detect
@@ -69,9 +70,9 @@ class MetaFields:
     `source_ts_ms` and the position's names are fields of its `source`.
     """
 
-    op: Optional[str]
-    deleted: Optional[str]
-    source_ts_ms: Optional[str]
+    op: str | None
+    deleted: str | None
+    source_ts_ms: str | None
     position: PositionFields
 
 
@@ -131,7 +132,7 @@ def _shape(types: NamedTypes, record: Mapping[str, Any]) -> str:
     return PLAIN if _prefix(list(written)) is None else FLATTENED
 
 
-def metadata_names(names: Sequence[str]) -> FrozenSet[str]:
+def metadata_names(names: Sequence[str]) -> frozenset[str]:
     """Which of a flattened record's fields are metadata that the connector added; none where the record is plain."""
     prefix = _prefix(names)
     found = frozenset(name for name in names if prefix is not None and _is_meta(name, prefix))
@@ -140,7 +141,7 @@ def metadata_names(names: Sequence[str]) -> FrozenSet[str]:
     return found - {prefix + "id"}  # MongoDB's `_id` under the prefix `_`: a transaction's id comes with its orders
 
 
-def _prefix(names: Sequence[Any]) -> Optional[str]:
+def _prefix(names: Sequence[Any]) -> str | None:
     """The prefix of the metadata fields, None when there are none.
 
     Another prefix than the default counts only where `op` and a log position or time stand under it. None at all
@@ -158,7 +159,7 @@ def _prefix(names: Sequence[Any]) -> Optional[str]:
     return DEFAULT_PREFIX if _DELETED in present else None
 
 
-def _under(prefix: str) -> Tuple[str, str]:
+def _under(prefix: str) -> tuple[str, str]:
     """The two ways in which a field of the source block is named under a prefix."""
     return (prefix, prefix + "source_")
 
@@ -167,11 +168,11 @@ def _is_meta(name: str, prefix: str) -> bool:
     return name == _DELETED or name.startswith(prefix) and name[len(prefix) :] in _META_NAMES
 
 
-def _flattened_meta(names: Any, prefix: Optional[str]) -> MetaFields:
+def _flattened_meta(names: Any, prefix: str | None) -> MetaFields:
     if prefix is None:
         return MetaFields(None, None, None, detect((), ()))
 
-    def first(*wanted: str) -> Optional[str]:
+    def first(*wanted: str) -> str | None:
         return next((name for name in wanted if name in names), None)
 
     return MetaFields(
@@ -182,7 +183,7 @@ def _flattened_meta(names: Any, prefix: Optional[str]) -> MetaFields:
     )
 
 
-def _envelope(types: NamedTypes, fields: Dict[str, Mapping[str, Any]]) -> Tuple[RowSchema, MetaFields]:
+def _envelope(types: NamedTypes, fields: dict[str, Mapping[str, Any]]) -> tuple[RowSchema, MetaFields]:
     """The row is what `after` or `before` is: whichever comes first defines the type, the other refers to it."""
     rows = []
     for side in ("after", "before"):
@@ -211,7 +212,7 @@ _NO_RECORD = (
 )
 
 
-def _compared(columns: Tuple[Column, ...]) -> Tuple[Column, ...]:
+def _compared(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The columns without what doesn't change their values: whether they are nullable, and what a writer calls their types."""
     return tuple(
         replace(
@@ -225,11 +226,11 @@ def _compared(columns: Tuple[Column, ...]) -> Tuple[Column, ...]:
     )
 
 
-def _fields(record: Mapping[str, Any]) -> Dict[str, Mapping[str, Any]]:
+def _fields(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     fields = record.get("fields")
     if not isinstance(fields, list) or len(fields) > MAX_COLUMNS:
         raise UnusableSchema(f"A record needs a list of at most {MAX_COLUMNS} fields")
-    found: Dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for field in fields:
         if not isinstance(field, Mapping) or not isinstance(field.get("name"), str) or field["name"] in found:
             raise UnusableSchema("A record's fields need names of their own")
@@ -273,10 +274,10 @@ class NamedTypes:
     """The named types of one schema (as JSON values)."""
 
     def __init__(self, schema: Any) -> None:
-        self._types: Dict[str, Mapping[str, Any]] = {}
+        self._types: dict[str, Mapping[str, Any]] = {}
         root = schema if isinstance(schema, Mapping) else {}
         self._space = _full_name(str(root.get("name", "")), root.get("namespace")).rpartition(".")[0]
-        pending: List[Tuple[Any, str]] = [(schema, "")]
+        pending: list[tuple[Any, str]] = [(schema, "")]
         while pending:  # no recursion: the schema comes from an object that anybody may have written
             node, space = pending.pop()
             if isinstance(node, list):
@@ -292,7 +293,7 @@ class NamedTypes:
                 pending.extend((node[key], space) for key in ("items", "values") if key in node)
                 if isinstance(node.get("type"), (list, Mapping)):
                     pending.append((node["type"], space))
-        self._short: Dict[str, List[Mapping[str, Any]]] = {}
+        self._short: dict[str, list[Mapping[str, Any]]] = {}
         for full, node in self._types.items():
             self._short.setdefault(full.rpartition(".")[2], []).append(node)
 
@@ -321,7 +322,7 @@ class NamedTypes:
             source_type=str(written)[:100],
         )
 
-    def non_null(self, written: Any, name: str) -> Tuple[Mapping[str, Any], bool]:
+    def non_null(self, written: Any, name: str) -> tuple[Mapping[str, Any], bool]:
         """The one type of a union with null in either order, and whether null was there."""
         if isinstance(written, Mapping) and isinstance(written.get("type"), list):
             written = written["type"]
@@ -419,7 +420,7 @@ class Columns:
         kind = STRUCTURED.get(summary) if isinstance(summary, str) else None
         return made if kind is None else replace(made, kind=kind, spark_type=SPARK_TYPES[kind])
 
-    def _fields(self, top: str, record: Mapping[str, Any], depth: int) -> List[Column]:
+    def _fields(self, top: str, record: Mapping[str, Any], depth: int) -> list[Column]:
         fields = record.get("fields")
         if not isinstance(fields, list) or not all(
             isinstance(field, Mapping) and isinstance(field.get("name"), str) for field in fields

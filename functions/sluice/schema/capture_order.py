@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any, Dict
+from typing import Any
 
 from sluice.errors import Incompatible, Unordered
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
 
 # Nanoseconds in one step of each kind that counts time. Numbers count themselves.
-_NANOS: Dict[str, int] = {
+_NANOS: dict[str, int] = {
     kinds.DATE: 86_400 * 10**9,
     kinds.TIMESTAMP_MILLIS: 10**6,
     kinds.TIMESTAMP_MICROS: 10**3,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.errors import UnsupportedType
 
@@ -25,7 +26,7 @@ MAX_PRECISION = 38  # Spark's and Parquet's widest decimal
 # What Confluent's converter writes where the source names no precision, as with PostgreSQL's money.
 UNNAMED_PRECISION = 64
 
-SPARK_TYPES: Dict[str, str] = {
+SPARK_TYPES: dict[str, str] = {
     BOOLEAN: "boolean",
     INT: "int",
     LONG: "bigint",
@@ -55,7 +56,7 @@ TEXT_KINDS = frozenset(
 )  # all stored as text
 
 # What a column is stored as where its table wants it raw: as the connector counted it.
-RAW_KINDS: Dict[str, str] = {
+RAW_KINDS: dict[str, str] = {
     DATE: INT,
     TIME_MILLIS: INT,
     TIME_MICROS: LONG,
@@ -70,7 +71,7 @@ RAW_ALL = "*"  # in a table's `raw`: every column
 
 # The semantic types that Debezium and Kafka Connect name on top of an Avro type, and what each is.
 # https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-temporal-types
-_NAMED: Dict[Tuple[str, str], str] = {
+_NAMED: dict[tuple[str, str], str] = {
     ("int", "io.debezium.time.Date"): DATE,
     ("int", "org.apache.kafka.connect.data.Date"): DATE,
     ("int", "io.debezium.time.Time"): TIME_MILLIS,
@@ -91,7 +92,7 @@ _NAMED: Dict[Tuple[str, str], str] = {
 }
 
 # Avro's own logical types. https://avro.apache.org/docs/1.12.0/specification/#logical-types
-_LOGICAL: Dict[Tuple[str, str], str] = {
+_LOGICAL: dict[tuple[str, str], str] = {
     ("int", "date"): DATE,
     ("int", "time-millis"): TIME_MILLIS,
     ("long", "time-micros"): TIME_MICROS,
@@ -121,12 +122,12 @@ class Column:
     kind: str
     spark_type: str
     nullable: bool = True
-    precision: Optional[int] = None
-    scale: Optional[int] = None
+    precision: int | None = None
+    scale: int | None = None
     source_type: str = ""
-    element: Optional[Column] = None
-    fields: Tuple[Column, ...] = ()
-    field: Optional[str] = None
+    element: Column | None = None
+    fields: tuple[Column, ...] = ()
+    field: str | None = None
 
     @property
     def places(self) -> int:
@@ -143,14 +144,14 @@ class Column:
 class RowSchema:
     """The data columns of a table's rows, in the writer's order; `merge_schemas` makes unions of them."""
 
-    columns: Tuple[Column, ...]
+    columns: tuple[Column, ...]
 
     @property
-    def names(self) -> Tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The column names in order."""
         return tuple(column.name for column in self.columns)
 
-    def column(self, name: str) -> Optional[Column]:
+    def column(self, name: str) -> Column | None:
         """The column of that very name."""
         return next((column for column in self.columns if column.name == name), None)
 
@@ -182,7 +183,7 @@ def variable_decimal_column(name: str, nullable: bool, source_type: str) -> Colu
 
 
 def json_column(
-    name: str, nullable: bool, source_type: str, *, fields: Tuple[Column, ...] = (), element: Optional[Column] = None
+    name: str, nullable: bool, source_type: str, *, fields: tuple[Column, ...] = (), element: Column | None = None
 ) -> Column:
     """A record of `fields`, or a map of text to `element`, as JSON text."""
     return Column(name, JSON, SPARK_TYPES[JSON], nullable, source_type=source_type, element=element, fields=fields)
@@ -211,7 +212,7 @@ def stored_column(name: str, spark_type: str) -> Column:
 
 
 _STORED_ARRAY, _STORED_DECIMAL = re.compile(r"array<(.*)>"), re.compile(r"decimal\((\d+),(\d+)\)")
-_STORED: Dict[str, str] = {
+_STORED: dict[str, str] = {
     "boolean": BOOLEAN,
     "int": INT,
     "bigint": LONG,
@@ -232,7 +233,7 @@ def as_raw(column: Column) -> Column:
     return column if kind is None else plain_column(column.name, kind, column.nullable, column.source_type)
 
 
-def row_as_configured(row: RowSchema, raw: Tuple[str, ...]) -> RowSchema:
+def row_as_configured(row: RowSchema, raw: tuple[str, ...]) -> RowSchema:
     """The row with the columns that a table wants raw as they are then; RAW_ALL names every column."""
     if not raw:
         return row
@@ -280,7 +281,7 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     )
 
 
-def _text(value: Any) -> Optional[str]:
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 

@@ -10,9 +10,10 @@ The columns that a table takes of a writer's row, and what they mean for the col
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from sluice.changes.hidden_columns import NAMES, ROW
 from sluice.changes.position import MONGODB
@@ -37,7 +38,7 @@ from sluice.schema.columns import (
 )
 
 # The kind that keeps every value of both, by the pair of kinds.
-_WIDER: Dict[frozenset[str], str] = {
+_WIDER: dict[frozenset[str], str] = {
     frozenset((kinds.INT, kinds.LONG)): kinds.LONG,
     frozenset((kinds.FLOAT, kinds.DOUBLE)): kinds.DOUBLE,
     frozenset((kinds.DATE, kinds.ISO_DATE)): kinds.DATE,
@@ -56,7 +57,7 @@ def merge_schemas(first: RowSchema, second: RowSchema) -> RowSchema:
     """
     by_name = {column.name: column for column in second.columns}
     folded = {column.name.lower(): column.name for column in first.columns}
-    merged: List[Column] = []
+    merged: list[Column] = []
     for column in first.columns:
         other = by_name.get(column.name)
         merged.append(replace(column, nullable=True) if other is None else merge_columns(column, other))
@@ -159,12 +160,12 @@ def widen(name: str, stored: str, written: str) -> Widening:
     raise incompatible(name, stored, written)
 
 
-def worst(changes: Tuple[str, ...]) -> str:
+def worst(changes: tuple[str, ...]) -> str:
     """The one of several changes that takes the most work."""
     return max(changes, key=_WORK.index, default=SAME)
 
 
-def incompatible(name: str, stored: str, written: str, why: str = "", next_step: Optional[str] = None) -> Incompatible:
+def incompatible(name: str, stored: str, written: str, why: str = "", next_step: str | None = None) -> Incompatible:
     """The verdict on a column: its name, its old and new type, and what to do."""
     if next_step is None:
         next_step = _next_step(stored, written)
@@ -177,12 +178,12 @@ def incompatible(name: str, stored: str, written: str, why: str = "", next_step:
     )
 
 
-def _decimal(type_name: str) -> Optional[Tuple[int, int]]:
+def _decimal(type_name: str) -> tuple[int, int] | None:
     matched = _DECIMAL.fullmatch(type_name)
     return (int(matched[1]), int(matched[2])) if matched else None
 
 
-def _wider_stored_decimal(name: str, stored: str, written: str, old: Tuple[int, int], new: Tuple[int, int]) -> Widening:
+def _wider_stored_decimal(name: str, stored: str, written: str, old: tuple[int, int], new: tuple[int, int]) -> Widening:
     """Room for the longer integer part and the longer fraction.
 
     Stored decimals are fixed-length bytes without their scale. A file that Hudi 1.0 rewrites on the way keeps the bytes: with
@@ -237,9 +238,9 @@ class ColumnChange:
 
     column: str
     change: str
-    old: Optional[str]
-    new: Optional[str]
-    to: Optional[str]
+    old: str | None
+    new: str | None
+    to: str | None
     described: str
 
 
@@ -248,20 +249,20 @@ class Evolution:
     """A writer schema seen from a table: its verdict, the columns that are not the same, and the table's types after it."""
 
     verdict: str
-    changes: Tuple[ColumnChange, ...]
+    changes: tuple[ColumnChange, ...]
     target: Mapping[str, str]
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, without the target."""
         return {"verdict": self.verdict, "changes": [asdict(change) for change in self.changes]}
 
 
 def evolve(
-    stored: Optional[Mapping[str, str]],
+    stored: Mapping[str, str] | None,
     written: RowSchema,
     *,
-    record_key: Tuple[str, ...],
-    partition_by: Tuple[str, ...],
+    record_key: tuple[str, ...],
+    partition_by: tuple[str, ...],
 ) -> Evolution:
     """Compare a schema with the table's columns (name -> Spark's type name; None while there is no table).
 
@@ -279,8 +280,8 @@ def evolve(
     if stored is None:
         return Evolution(NEW_TABLE, (), types)
     _same_case(stored, types)
-    target: Dict[str, str] = {}
-    changes: List[ColumnChange] = []
+    target: dict[str, str] = {}
+    changes: list[ColumnChange] = []
     for name, old in stored.items():
         new = types.pop(name, None)
         if new is None:
@@ -308,9 +309,9 @@ def evolve(
     )
 
 
-def compare(old: Mapping[str, str], new: Mapping[str, str]) -> Tuple[ColumnChange, ...]:
+def compare(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[ColumnChange, ...]:
     """Every column that differs between two schemas (name -> Spark's type name), incompatible ones among them."""
-    changes: List[ColumnChange] = []
+    changes: list[ColumnChange] = []
     for name, kind in old.items():
         if name not in new:
             changes.append(_change(name, DROPPED, kind, None, kind))
@@ -332,14 +333,14 @@ def refused(error: Incompatible) -> Evolution:
     return Evolution(INCOMPATIBLE, (change,), {})
 
 
-def rewritten_columns(stored: Mapping[str, str], target: Mapping[str, str]) -> Tuple[str, ...]:
+def rewritten_columns(stored: Mapping[str, str], target: Mapping[str, str]) -> tuple[str, ...]:
     """The stored columns whose type in `target` needs every file of the table written anew."""
     return tuple(
         name for name, old in stored.items() if name in target and widen(name, old, target[name]).change == REWRITTEN
     )
 
 
-def _change(column: str, change: str, old: Optional[str], new: Optional[str], to: str) -> ColumnChange:
+def _change(column: str, change: str, old: str | None, new: str | None, to: str) -> ColumnChange:
     return ColumnChange(column, change, old, new, to, _TOLD[change].format(column=column, old=old, new=new, to=to))
 
 
@@ -401,7 +402,7 @@ def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str
 
 def types_describe(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping[str, str]:
     """The types (Spark's names) of all columns of which some schema does tell one, of several the first; none where every schema tells all types."""
-    described: Dict[str, str] = {}
+    described: dict[str, str] = {}
     for writer in writers if any(writer.meta.position.kind == MONGODB for writer in writers) else ():
         for column in row_for_table(writer.row, config).columns:
             if not _untold(column):
@@ -424,7 +425,7 @@ def evolve_nothing(before: Mapping[str, str]) -> Evolution:
     return Evolution(SAME, (), before)
 
 
-def evolve_table(before: Optional[Mapping[str, str]], row: RowSchema, config: TableConfig) -> Evolution:
+def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: TableConfig) -> Evolution:
     """As table_evolution.evolve, for a row of `row_for_table`. Raises Incompatible, also where the position column is missing.
 
     For a table that would have more columns than its limits allow: objects of one record's width each can bring other names each. And for a column of the key or of folders' names that is an array or a map, whose text is not the same each time.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any
 
 from sluice.errors import UnreadableHistory
 from sluice.schema.columns import RowSchema
@@ -32,7 +33,7 @@ class Judged:
     at: int
     batch: str
     verdict: str
-    changes: Tuple[Mapping[str, Any], ...]
+    changes: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class SeenSchema:
 
     table: str
     fingerprint: str
-    columns: Tuple[SeenColumn, ...]
-    judged: Tuple[Judged, ...]
+    columns: tuple[SeenColumn, ...]
+    judged: tuple[Judged, ...]
 
     @property
     def verdict(self) -> str:
@@ -50,7 +51,7 @@ class SeenSchema:
         return self.judged[-1].verdict
 
     @property
-    def types(self) -> Dict[str, str]:
+    def types(self) -> dict[str, str]:
         """Name -> Spark's type name."""
         return {column.name: column.type for column in self.columns}
 
@@ -125,7 +126,7 @@ def seen_key(table: str, fingerprint: str) -> str:
     return f"{seen_prefix(table)}{fingerprint}.json"
 
 
-def _content(text: str) -> Dict[str, Any]:
+def _content(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
         found = content["format"]

@@ -5,8 +5,9 @@ How much more memory than bytes the values of a schema can take once they are de
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import SchemaTooComplex
@@ -49,8 +50,8 @@ class _Walk:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._known: Dict[str, _Cost] = {}
-        self._open: List[str] = []
+        self._known: dict[str, _Cost] = {}
+        self._open: list[str] = []
 
     def cost(self, node: Any, space: str, depth: int) -> _Cost:
         found = self._cost(node, space, depth)
@@ -127,7 +128,7 @@ class _Walk:
         return _VALUE  # a primitive, or a name that nothing defines
 
 
-def _sum(costs: List[_Cost], *, deeper: int, empty: bool) -> _Cost:
+def _sum(costs: list[_Cost], *, deeper: int, empty: bool) -> _Cost:
     return _Cost(
         1 + sum(cost.types for cost in costs),
         deeper + max((cost.depth for cost in costs), default=0),
@@ -136,7 +137,7 @@ def _sum(costs: List[_Cost], *, deeper: int, empty: bool) -> _Cost:
     )
 
 
-def _union(costs: List[_Cost]) -> _Cost:
+def _union(costs: list[_Cost]) -> _Cost:
     """One of several, behind a byte that says which: null in it is paid for."""
     weightless = max((cost.weightless for cost in costs if not cost.empty or cost.types > 1), default=0)
     return _Cost(
@@ -144,19 +145,19 @@ def _union(costs: List[_Cost]) -> _Cost:
     )
 
 
-def _full_name(node: Mapping[str, Any], space: str) -> Tuple[str, str]:
+def _full_name(node: Mapping[str, Any], space: str) -> tuple[str, str]:
     """The full name of a named type, and the namespace that names in it belong to."""
     name = node.get("name")
     if not isinstance(name, str):
         return "", space
-    given: Optional[Any] = node.get("namespace", space)
+    given: Any | None = node.get("namespace", space)
     own = given if isinstance(given, str) else space
     full = name if "." in name or not own else f"{own}.{name}"
     return full, full.rpartition(".")[0]
 
 
 def _check_json_depth(schema: Any, limit: int) -> None:
-    level: List[Any] = [schema] if isinstance(schema, (Mapping, list)) else []
+    level: list[Any] = [schema] if isinstance(schema, (Mapping, list)) else []
     for _ in range(limit):
         level = [
             item
@@ -177,7 +178,7 @@ PLAIN, LISTS, LISTS_OF_MORE = 1, 4, 24
 def weight_of(schema: Any) -> int:
     """By what to divide a limit on bytes, so that lists of a schema (Avro form) keep within the memory that other values take."""
     weight = PLAIN
-    pending: List[Any] = [schema]
+    pending: list[Any] = [schema]
     while pending:
         node = pending.pop()
         if isinstance(node, list):

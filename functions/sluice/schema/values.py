@@ -13,9 +13,10 @@ import base64
 import json
 import math
 import re
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable
 
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
@@ -94,7 +95,7 @@ def json_text(value: Any, column: Column) -> str:
             parts = [(str(name), item, column.element) for name, item in value.items()]
         else:
             parts = [(field.name, value[field.name], field) for field in column.fields]
-        return "{%s}" % ",".join(f"{_quoted(name)}:{json_text(item, of)}" for name, item, of in parts)
+        return "{{{}}}".format(",".join(f"{_quoted(name)}:{json_text(item, of)}" for name, item, of in parts))
     return _SIMPLE.get(column.kind, _as_it_is)(value, column)
 
 
@@ -128,7 +129,7 @@ def _moment(value: int, column: Column) -> str:
         return str(value)
 
 
-_SIMPLE: Dict[str, Callable[[Any, Column], str]] = {
+_SIMPLE: dict[str, Callable[[Any, Column], str]] = {
     kinds.DECIMAL: _decimal,
     kinds.DECIMAL_TEXT: _decimal,
     kinds.VARIABLE_DECIMAL: lambda value, column: _json_number(value["value"], value["scale"]),
@@ -191,7 +192,7 @@ def _days(year: int, month: int, day: int) -> int:
     return 365 * shifted + shifted // 4 - shifted // 100 + shifted // 400 + month_days + day - 1 - _EPOCH_FROM_YEAR_0
 
 
-def _civil(days: int) -> Tuple[int, int, int]:
+def _civil(days: int) -> tuple[int, int, int]:
     """Year, month and day: the way back from `_days`, by the cycle of 400 years."""
     cycle, day_of_cycle = divmod(days + _EPOCH_FROM_YEAR_0, 146_097)
     year = (day_of_cycle - day_of_cycle // 1_460 + day_of_cycle // 36_524 - day_of_cycle // 146_096) // 365
@@ -213,7 +214,7 @@ _FIRST_DAY, _LAST_DAY = -2_440_588, 2_145_100_000
 _FIRST_MILLIS = _FIRST_DAY * 86_400_000
 
 # Kind -> the lowest and highest count that is a real date or timestamp.
-REAL: Dict[str, Tuple[int, int]] = {
+REAL: dict[str, tuple[int, int]] = {
     kinds.DATE: (_FIRST_DAY, _LAST_DAY),
     kinds.TIMESTAMP_MILLIS: (_FIRST_MILLIS, _POSITIVE // 1000 - 1),
     kinds.TIMESTAMP_MICROS: (_FIRST_MILLIS * 1000, _POSITIVE - 1),
@@ -223,7 +224,7 @@ REAL: Dict[str, Tuple[int, int]] = {
 
 # Debezium's `time.precision.mode=structured`, from 3.7 on: what each record is, by its semantic name. A StructuredDuration stays a record.
 # https://github.com/debezium/debezium, io/debezium/time/StructuredTemporal.java and those beside it
-STRUCTURED: Dict[str, str] = {
+STRUCTURED: dict[str, str] = {
     "io.debezium.time.StructuredDate": kinds.ISO_DATE,
     "io.debezium.time.StructuredTimestamp": kinds.ZONED_TIMESTAMP,
     "io.debezium.time.StructuredZonedTimestamp": kinds.ZONED_TIMESTAMP,

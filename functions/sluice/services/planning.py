@@ -5,9 +5,9 @@ Which of a lane's open service requests a run does next, which have to wait, and
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
@@ -25,10 +25,10 @@ class DueTable:
 
     config: TableConfig
     state: TableState
-    due: Tuple[Due, ...]
+    due: tuple[Due, ...]
 
 
-def configured(configuration: Configuration, state: TableState) -> Optional[TableConfig]:
+def configured(configuration: Configuration, state: TableState) -> TableConfig | None:
     """The configuration of a table that has data, in whatever lane it is; None when its topic no longer goes to it."""
     topic = (state.pinned or {}).get("topic")
     config = configuration.table_for_topic(topic) if isinstance(topic, str) else None
@@ -47,9 +47,9 @@ def facts_of(state: TableState, standing: Mapping[str, ServiceRequest]) -> Table
 def due_tables(
     configuration: Configuration,
     states: Iterable[TableState],
-    standing: Mapping[Tuple[str, str], Mapping[str, ServiceRequest]],
+    standing: Mapping[tuple[str, str], Mapping[str, ServiceRequest]],
     now: int,
-) -> Tuple[DueTable, ...]:
+) -> tuple[DueTable, ...]:
     """The tables of which anything is due, by name; `standing` are their requests, by lane and table. `now` is epoch ms."""
     found = []
     for state in sorted(states, key=lambda each: each.table):
@@ -77,11 +77,11 @@ class Asked:
     service: str
     request: str
 
-    def to_dict(self) -> Dict[str, str]:
+    def to_dict(self) -> dict[str, str]:
         """As a state machine carries it."""
         return {"lane": self.lane, "table": self.table, "service": self.service, "request": self.request}
 
-    def outcome(self, found: Optional[ServiceRequest]) -> Optional[str]:
+    def outcome(self, found: ServiceRequest | None) -> str | None:
         """DONE, FAILED or GONE; None while it is open. `found` is what stands in its place now."""
         if found is None or found.request != self.request:
             return GONE
@@ -93,15 +93,15 @@ def next_pause_s(pause_s: int) -> int:
     return min(max(1, pause_s) * 2, LONGEST_PAUSE_S)
 
 
-def by_table(requests: Sequence[ServiceRequest]) -> Dict[Tuple[str, str], Dict[str, ServiceRequest]]:
+def by_table(requests: Sequence[ServiceRequest]) -> dict[tuple[str, str], dict[str, ServiceRequest]]:
     """Requests by lane and table, then by service."""
-    found: Dict[Tuple[str, str], Dict[str, ServiceRequest]] = {}
+    found: dict[tuple[str, str], dict[str, ServiceRequest]] = {}
     for request in requests:
         found.setdefault((request.lane, request.table), {})[request.service] = request
     return found
 
 
-def _service_facts(state: TableState, name: str, request: Optional[ServiceRequest]) -> ServiceFacts:
+def _service_facts(state: TableState, name: str, request: ServiceRequest | None) -> ServiceFacts:
     known = since(state, name)
     if name == CATALOG and state.catalog_failed:
         return ServiceFacts(known.commits, done_at=known.at, ended_at=int(state.catalog_failed["at"]), failed=True)
@@ -116,7 +116,7 @@ def _service_facts(state: TableState, name: str, request: Optional[ServiceReques
     )
 
 
-def executable_at(request: ServiceRequest, config: Optional[TableConfig], state: TableState) -> Optional[int]:
+def executable_at(request: ServiceRequest, config: TableConfig | None, state: TableState) -> int | None:
     """From when a run may do a slice (epoch ms); None while the table is paused, or the request isn't open or can't be done.
 
     What release, wake-up and sweep go by too, as they do for claimable objects (rule 2).
@@ -126,14 +126,14 @@ def executable_at(request: ServiceRequest, config: Optional[TableConfig], state:
     return max(request.not_before, state.backoff_until or 0)
 
 
-def configured_in_lane(configuration: Configuration, lane: str, state: TableState) -> Optional[TableConfig]:
+def configured_in_lane(configuration: Configuration, lane: str, state: TableState) -> TableConfig | None:
     """The configuration of a table that has data; None when its topic no longer goes to it, or to another lane."""
     topic = (state.pinned or {}).get("topic")
     config = configuration.table_for_topic(topic) if isinstance(topic, str) else None
     return config if config is not None and config.table == state.table and config.lane == lane else None
 
 
-def impossible(request: ServiceRequest, config: Optional[TableConfig], state: TableState) -> Optional[ServiceError]:
+def impossible(request: ServiceRequest, config: TableConfig | None, state: TableState) -> ServiceError | None:
     """Why an open request can never be done as things are configured; None when it can be."""
     if state.pinned is None:
         return ServiceError("no_data", f"{request.table} has no data yet", retriable=False)
@@ -151,18 +151,18 @@ class ServicePlan:
     `next_at` is when the earliest of those that wait may be done (None: none will without being changed).
     """
 
-    now: Optional[ServiceRequest] = None
+    now: ServiceRequest | None = None
     overdue: bool = False
-    next_at: Optional[int] = None
+    next_at: int | None = None
 
     @property
-    def due_at(self) -> Optional[int]:
+    def due_at(self) -> int | None:
         """What a run that ends now writes as the lane's `due_at` for services: 0 for at once."""
         return 0 if self.now is not None else self.next_at
 
 
 def plan_services(
-    requests: Iterable[ServiceRequest], executable: Mapping[Tuple[str, str], Optional[int]], now: int
+    requests: Iterable[ServiceRequest], executable: Mapping[tuple[str, str], int | None], now: int
 ) -> ServicePlan:
     """Which request's slice is next: an overdue one, then the one that waits longest since its last slice.
 
@@ -175,6 +175,6 @@ def plan_services(
     return ServicePlan(chosen, chosen is not None and now >= chosen.overdue_at, min(later) if later else None)
 
 
-def _turn(request: ServiceRequest, now: int) -> Tuple[bool, int, int, str]:
+def _turn(request: ServiceRequest, now: int) -> tuple[bool, int, int, str]:
     waits_since = request.requested_at if request.slice_at is None else request.slice_at
     return now < request.overdue_at, waits_since, SERVICES.index(request.service), request.table

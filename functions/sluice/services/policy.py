@@ -5,8 +5,9 @@ What happened to a table since a service last ended well there.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.config.services import ServicePolicy
@@ -29,8 +30,8 @@ class ServiceFacts:
 
     commits: int = 0
     deleted: int = 0
-    done_at: Optional[int] = None
-    ended_at: Optional[int] = None
+    done_at: int | None = None
+    ended_at: int | None = None
     failed: bool = False
     open: bool = False
 
@@ -47,9 +48,9 @@ class TableFacts:
     """
 
     table: str
-    last_instant: Optional[str] = None
-    last_commit_at: Optional[int] = None
-    services_since: Optional[int] = None
+    last_instant: str | None = None
+    last_commit_at: int | None = None
+    services_since: int | None = None
     paused: bool = False
     deleted: int = 0
     services: Mapping[str, ServiceFacts] = field(default_factory=dict, hash=False)
@@ -68,7 +69,7 @@ class Due:
     reason: str
 
 
-def due(facts: TableFacts, config: TableConfig, now: int) -> Tuple[Due, ...]:
+def due(facts: TableFacts, config: TableConfig, now: int) -> tuple[Due, ...]:
     """The services to ask for now: the catalog's first, then Spark's in their order.
 
     None while the table has no data or is paused, and none that is switched off (`services: off` are all but the
@@ -92,7 +93,7 @@ def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
     return facts.ended_at + interval * 1000
 
 
-def _reason(service: str, table: TableFacts, config: TableConfig, now: int) -> Optional[str]:
+def _reason(service: str, table: TableFacts, config: TableConfig, now: int) -> str | None:
     facts, policy = table.service(service), config.services
     if facts.open or not concerns(service, config) or now < earliest(service, facts, policy):
         return None
@@ -127,7 +128,7 @@ def concerns(service: str, config: TableConfig) -> bool:
     return True
 
 
-def _purge_reason(table: TableFacts, facts: ServiceFacts, policy: ServicePolicy, now: int) -> Optional[str]:
+def _purge_reason(table: TableFacts, facts: ServiceFacts, policy: ServicePolicy, now: int) -> str | None:
     """Deleted rows come past the horizon without any commit: what counts is whether there can be such rows by now.
 
     There are none where the last purge came after the horizon of the last commit and nothing was deleted since.
@@ -153,8 +154,8 @@ class SinceService:
     bytes_written: int = 0
     deleted: int = 0
     truncated: int = 0
-    at: Optional[int] = None
-    instant: Optional[str] = None
+    at: int | None = None
+    instant: str | None = None
 
 
 #: The totals of a table that are remembered when a service begins, by the field of SinceService. Commits are those with an

@@ -16,8 +16,9 @@ condition that the item is still what the transition was computed from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Dict, FrozenSet, Mapping, Optional, Union
+from typing import Any, Union
 
 from sluice.lane.machine import backoff_ms
 
@@ -28,7 +29,7 @@ SERVICES = (COMPACTION, PURGE, CLUSTERING, CLEANING, ARCHIVAL)
 
 REQUESTED, RUNNING, DONE, FAILED = "requested", "running", "done", "failed"
 STATES = (REQUESTED, RUNNING, DONE, FAILED)
-OPEN: FrozenSet[str] = frozenset({REQUESTED, RUNNING})
+OPEN: frozenset[str] = frozenset({REQUESTED, RUNNING})
 
 MIN_INTERVAL_MS = 10 * 60_000  # between the end of a service and the next of its kind on a table
 MAX_WAIT_MS = 24 * 3_600_000  # behind ingest; after it a slice goes before claimable work
@@ -51,7 +52,7 @@ class ServiceReport:
     bytes_after: int = 0
     rows: int = 0
     ms: int = 0
-    instant: Optional[str] = None
+    instant: str | None = None
     more: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
@@ -72,7 +73,7 @@ class ServiceReport:
             {name: self.more.get(name, 0) + other.more.get(name, 0) for name in sorted({*self.more, *other.more})},
         )
 
-    def to_dict(self) -> Dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As the ledger and the log have it; `from_dict` gives the same report back."""
         return {**asdict(self), "more": dict(self.more)}
 
@@ -119,14 +120,14 @@ class ServiceRequest:
     requested_by: str = ""
     not_before: int = 0
     overdue_at: int = 0
-    run: Optional[str] = None
-    started_at: Optional[int] = None
-    slice_at: Optional[int] = None
-    ended_at: Optional[int] = None
+    run: str | None = None
+    started_at: int | None = None
+    slice_at: int | None = None
+    ended_at: int | None = None
     slices: int = 0
     failures: int = 0
     report: ServiceReport = field(default_factory=ServiceReport)
-    error: Optional[ServiceError] = None
+    error: ServiceError | None = None
     seen: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
@@ -141,14 +142,14 @@ class Refused:
 
     transition: str
     reason: str
-    found: Optional[ServiceRequest]
+    found: ServiceRequest | None
 
 
 Result = Union[ServiceRequest, Refused]
 
 
 def opened(
-    before: Optional[ServiceRequest],
+    before: ServiceRequest | None,
     *,
     lane: str,
     table: str,

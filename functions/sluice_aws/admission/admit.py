@@ -6,9 +6,10 @@ Says in logs and metrics what became of the objects that an invocation was told 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -40,7 +41,7 @@ class Admitted:
     paused: bool = False
 
     @property
-    def wakes(self) -> Optional[str]:
+    def wakes(self) -> str | None:
         """The lane that must be woken for it; also when it was pending already, since whoever wrote it may have died.
 
         Not for a paused table, which no run may claim: taking the pause back wakes the lane.
@@ -58,11 +59,11 @@ class Admissions:
     failed: Mapping[ObjectId, str]
 
     @property
-    def lanes(self) -> FrozenSet[str]:
+    def lanes(self) -> frozenset[str]:
         """The lanes to wake."""
         return frozenset(lane for lane in (admitted.wakes for admitted in self.done.values()) if lane is not None)
 
-    def tables(self, lane: str) -> FrozenSet[str]:
+    def tables(self, lane: str) -> frozenset[str]:
         """The tables on whose account a lane is to be woken."""
         return frozenset(
             admitted.written.table
@@ -88,7 +89,7 @@ class Admission:
         self._now = now
 
     def admit_all(
-        self, notices: Sequence[Notice], configuration: Optional[Configuration], *, seconds: Optional[float] = None
+        self, notices: Sequence[Notice], configuration: Configuration | None, *, seconds: float | None = None
     ) -> Admissions:
         """Admit objects in parallel within `seconds` (None: as long as it takes).
 
@@ -98,12 +99,12 @@ class Admission:
         if not notices:
             return Admissions({}, {})
         pool = ThreadPoolExecutor(min(THREADS, len(notices)), thread_name_prefix="admit")
-        asked: Dict[Future[Admitted], ObjectId] = {
+        asked: dict[Future[Admitted], ObjectId] = {
             pool.submit(self.admit, notice, configuration): notice.id for notice in notices
         }
         finished, late = wait(asked, timeout=seconds)
         pool.shutdown(wait=False, cancel_futures=True)
-        done: Dict[ObjectId, Admitted] = {}
+        done: dict[ObjectId, Admitted] = {}
         failed = {asked[future]: "the invocation's time was over" for future in late}
         for future in finished:
             error = future.exception()
@@ -116,7 +117,7 @@ class Admission:
                 failed[asked[future]] = f"unexpected {type(error).__name__}: {error}"[:500]
         return Admissions(done, failed)
 
-    def admit(self, notice: Notice, configuration: Optional[Configuration]) -> Admitted:
+    def admit(self, notice: Notice, configuration: Configuration | None) -> Admitted:
         """Admit one object. Raises what a retry may help against; what none helps against is a state of the object."""
         route, verdict, schema = self.judge(notice.id, notice.size, configuration)
         written = AdmittedObject(
@@ -144,8 +145,8 @@ class Admission:
         )
 
     def judge(
-        self, id: ObjectId, size: Optional[int], configuration: Optional[Configuration]
-    ) -> Tuple[Route, Verdict, Optional[str]]:
+        self, id: ObjectId, size: int | None, configuration: Configuration | None
+    ) -> tuple[Route, Verdict, str | None]:
         """What an object is: where its key leads, the verdict on it, and its schema's fingerprint. Writes nothing to the ledger."""
         route = classify(id.key, size)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
@@ -156,8 +157,8 @@ class Admission:
         return (route, *self._judge_head(id, route, configuration, limits))
 
     def _judge_head(
-        self, id: ObjectId, route: Route, configuration: Optional[Configuration], limits: Limits
-    ) -> Tuple[Verdict, Optional[str]]:
+        self, id: ObjectId, route: Route, configuration: Configuration | None, limits: Limits
+    ) -> tuple[Verdict, str | None]:
         """Read the head. The schema is stored before the ledger names it, so whoever reads the ledger finds it."""
         try:
             schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO).schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Set
+from typing import Any
 
 from sluice.admission.routing import AVRO, JSON, PARQUET
 from sluice.config.limits import DEFAULTS, Limits
@@ -33,7 +33,7 @@ class Heads:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._long: Set[str] = set()
+        self._long: set[str] = set()
 
     def read(self, id: ObjectId, topic: str, limits: Limits = DEFAULTS, format: str = AVRO) -> ObjectHead:
         """Read the head of one object version in one call: 64 KiB of it.

@@ -6,8 +6,9 @@ Writes down what queue messages said that announces no object, so that nothing i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Mapping, Set, Tuple
+from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -22,22 +23,22 @@ class Message:
     """One SQS message: its id, the objects it announces, and what in it is ignored."""
 
     id: str
-    objects: Tuple[ObjectId, ...]
-    ignored: Tuple[IgnoredMessage, ...]
+    objects: tuple[ObjectId, ...]
+    ignored: tuple[IgnoredMessage, ...]
 
 
 @dataclass(frozen=True)
 class Inbox:
     """The messages of one invocation; `notices` holds every announced object once, however often it was announced."""
 
-    messages: Tuple[Message, ...]
-    notices: Tuple[Notice, ...]
+    messages: tuple[Message, ...]
+    notices: tuple[Notice, ...]
 
 
 def open_inbox(event: Mapping[str, Any]) -> Inbox:
     """Decode every message of an SQS event once."""
     messages = []
-    notices: Dict[ObjectId, Notice] = {}
+    notices: dict[ObjectId, Notice] = {}
     for record in event.get("Records", ()):
         parsed = parse_body(record["body"])
         for notice in parsed.notices:
@@ -46,7 +47,7 @@ def open_inbox(event: Mapping[str, Any]) -> Inbox:
     return Inbox(tuple(messages), tuple(notices.values()))
 
 
-def unfinished_messages(inbox: Inbox, unfinished: Iterable[ObjectId], unrecorded: Iterable[str]) -> Dict[str, str]:
+def unfinished_messages(inbox: Inbox, unfinished: Iterable[ObjectId], unrecorded: Iterable[str]) -> dict[str, str]:
     """The messages that must come again, with the reason: any object of theirs or any ignored part is not written down."""
     open_objects, open_messages = set(unfinished), set(unrecorded)
     again = {}
@@ -69,9 +70,9 @@ class IgnoredMessages:
         self._report = report
         self._now = now
 
-    def record(self, messages: Iterable[Message]) -> Set[str]:
+    def record(self, messages: Iterable[Message]) -> set[str]:
         """Write down what is ignored of each message; returns the ids of messages for which that failed."""
-        failed: Set[str] = set()
+        failed: set[str] = set()
         reasons: Counter[str] = Counter()
         for message in messages:
             try:

@@ -5,8 +5,9 @@ Moves pending objects to the table and lane that take their topic now.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Callable, FrozenSet, Iterable, Optional, Set
+from typing import Any, Callable
 
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
@@ -24,19 +25,17 @@ class Unparked:
     """How many parked objects found a table, and the lanes to wake for them."""
 
     objects: int
-    lanes: FrozenSet[str]
+    lanes: frozenset[str]
 
 
-def unpark(
-    ledger: Any, configuration: Configuration, now: Callable[[], int], *, since: Optional[int] = None
-) -> Unparked:
+def unpark(ledger: Any, configuration: Configuration, now: Callable[[], int], *, since: int | None = None) -> Unparked:
     """Move every parked object whose topic has a table now to pending; those parked from `since` (epoch ms) on.
 
     Objects that were parked because their source's log began again wait for a higher generation of their table;
     those of any other code stay.
     """
     moved = 0
-    lanes: Set[str] = set()
+    lanes: set[str] = set()
     for record in ledger.objects_in_state(PARKED, since=since):
         config = configuration.table_for_topic(record.topic) if record.topic is not None else None
         if config is None or not _free(record, config):
@@ -60,7 +59,7 @@ class Rerouted:
     """How many pending objects found another table or lane, and the lanes to wake for them."""
 
     objects: int
-    lanes: FrozenSet[str]
+    lanes: frozenset[str]
 
 
 def reroute(
@@ -74,7 +73,7 @@ def reroute(
     An object whose topic no table takes any more waits where it is, until a rule takes it again.
     """
     moved = 0
-    woken: Set[str] = set()
+    woken: set[str] = set()
     for lane in lanes:
         for item in ledger.pending(lane, PER_TABLE):
             config = configuration.table_for_topic(item.topic)

@@ -5,9 +5,10 @@ Goes through the ledger's object records and drops those whose object is gone, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -66,7 +67,7 @@ class Reconciler:
         self._grace_ms = grace_ms
         self._now = now
 
-    def run(self, configuration: Optional[Configuration], *, seconds_left: Callable[[], float]) -> Pass:
+    def run(self, configuration: Configuration | None, *, seconds_left: Callable[[], float]) -> Pass:
         """List from the checkpoint until the end or until the time is over.
 
         A page whose objects can't all be admitted doesn't hold the pass up: they are missing still
@@ -94,9 +95,9 @@ class Reconciler:
                 return Pass(listed, missing, admitted, failed, True)
         return Pass(listed, missing, admitted, failed, False)
 
-    def _missing(self, versions: Tuple[ListedVersion, ...], versioned: bool) -> List[Notice]:
+    def _missing(self, versions: tuple[ListedVersion, ...], versioned: bool) -> list[Notice]:
         old = self._now() - self._grace_ms
-        due: Dict[ObjectId, Notice] = {}
+        due: dict[ObjectId, Notice] = {}
         for version in versions:
             if version.modified_at <= old:
                 notice = self._notice(version, versioned)
@@ -105,7 +106,7 @@ class Reconciler:
         known = self._ledger.get_objects(due) if due else {}
         return [notice for id, notice in due.items() if id not in known]
 
-    def _notice(self, version: ListedVersion, versioned: bool) -> Optional[Notice]:
+    def _notice(self, version: ListedVersion, versioned: bool) -> Notice | None:
         """A listed version as the notice that should have come."""
         try:
             id = identify(version.bucket, version.key, version.version_id, version.etag, bucket_versioned=versioned)
@@ -118,7 +119,7 @@ class Reconciler:
         )  # fmt: skip
 
 
-def _marker(stored: Optional[Mapping[str, Any]]) -> Optional[Tuple[str, str]]:
+def _marker(stored: Mapping[str, Any] | None) -> tuple[str, str] | None:
     if not stored or not stored.get("key"):
         return None
     return stored["key"], stored.get("version", "")
@@ -138,8 +139,8 @@ class ObjectScan:
         self._table = table
 
     def page(
-        self, after: Optional[Mapping[str, str]], items: int = PAGE_ITEMS
-    ) -> Tuple[List[ObjectRecord], Optional[Dict[str, str]]]:
+        self, after: Mapping[str, str] | None, items: int = PAGE_ITEMS
+    ) -> tuple[list[ObjectRecord], dict[str, str] | None]:
         """The object records among the next `items` items, and where to go on (None: the end was reached)."""
         start = {"ExclusiveStartKey": codec.item(after)} if after else {}
         answer = self._dynamodb.scan(
@@ -230,7 +231,7 @@ class Sweeper:
             self._report.count("RecordsForgotten", forgotten)
         return Sweep(len(due), forgotten, lost)
 
-    def _ask(self, record: ObjectRecord) -> Union[bool, Exception]:
+    def _ask(self, record: ObjectRecord) -> bool | Exception:
         """Whether the object is there, or why S3 didn't say (a key of the customer's own, an access that is denied)."""
         try:
             return self._objects.exists(record.id)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable
 
 from botocore.exceptions import ClientError
 
@@ -23,16 +24,14 @@ class GlueCatalog:
     def __init__(self, glue: Any) -> None:
         self._glue = glue
 
-    def tables(
-        self, database: str, names: Sequence[str], *, sure: bool = True
-    ) -> Optional[Dict[str, Mapping[str, Any]]]:
+    def tables(self, database: str, names: Sequence[str], *, sure: bool = True) -> dict[str, Mapping[str, Any]] | None:
         """Those of the named tables and views that are there, in one call if all are; None where there is no such database.
 
         The expression is a help only, since its language isn't documented further than "regular expression": what it lets
         through is looked at by name, and a name that it kept back is asked for alone. Unless `sure`, only the first of them is where
         none was found: is that one really not there, the others are taken not to be either, and making them tells.
         """
-        found: Dict[str, Mapping[str, Any]] = {}
+        found: dict[str, Mapping[str, Any]] = {}
         try:
             for page in self._glue.get_paginator("get_tables").paginate(
                 DatabaseName=database, Expression="|".join(names)
@@ -83,31 +82,31 @@ class GlueCatalog:
             table["Name"], lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True)
         )
 
-    def partitions(self, database: str, table: str) -> List[Mapping[str, Any]]:
+    def partitions(self, database: str, table: str) -> list[Mapping[str, Any]]:
         """Every partition of a table, without its columns: a thousand to a call."""
         pages = self._glue.get_paginator("get_partitions").paginate(
             DatabaseName=database, TableName=table, ExcludeColumnSchema=True, PaginationConfig={"PageSize": GET_BATCH}
         )
-        listed: List[Mapping[str, Any]] = self._asked(
+        listed: list[Mapping[str, Any]] = self._asked(
             table, lambda: [partition for page in pages for partition in page["Partitions"]]
         )
         return listed
 
-    def whole_partitions(self, database: str, table: str) -> List[Mapping[str, Any]]:
+    def whole_partitions(self, database: str, table: str) -> list[Mapping[str, Any]]:
         """Every partition of a table, with all that is told of it."""
         pages = self._glue.get_paginator("get_partitions").paginate(
             DatabaseName=database, TableName=table, PaginationConfig={"PageSize": GET_BATCH}
         )
-        listed: List[Mapping[str, Any]] = self._asked(
+        listed: list[Mapping[str, Any]] = self._asked(
             table, lambda: [partition for page in pages for partition in page["Partitions"]]
         )
         return listed
 
-    def partitions_of(self, database: str, table: str, wanted: Sequence[Values]) -> List[Mapping[str, Any]]:
+    def partitions_of(self, database: str, table: str, wanted: Sequence[Values]) -> list[Mapping[str, Any]]:
         """Those of the named partitions that are there: a thousand to a call."""
 
-        def get(batch: Sequence[Values]) -> List[Mapping[str, Any]]:
-            found: List[Mapping[str, Any]] = []
+        def get(batch: Sequence[Values]) -> list[Mapping[str, Any]]:
+            found: list[Mapping[str, Any]] = []
             asked = [{"Values": list(values)} for values in batch]
             while asked:
                 answer = self._glue.batch_get_partition(DatabaseName=database, TableName=table, PartitionsToGet=asked)
@@ -152,7 +151,7 @@ class GlueCatalog:
 
         self._in_batches(table, values, DELETE_BATCH, _NOT_FOUND, drop)
 
-    def _table(self, database: str, name: str) -> Optional[Mapping[str, Any]]:
+    def _table(self, database: str, name: str) -> Mapping[str, Any] | None:
         try:
             table: Mapping[str, Any] = self._glue.get_table(DatabaseName=database, Name=name)["Table"]
             return table
@@ -181,7 +180,7 @@ class GlueCatalog:
                         values=values,
                     )
 
-    def _at_once(self, call: Callable[[Any], Any], parts: Iterable[Any]) -> Tuple[Any, ...]:
+    def _at_once(self, call: Callable[[Any], Any], parts: Iterable[Any]) -> tuple[Any, ...]:
         listed = list(parts)
         if len(listed) < 2:
             return tuple(call(part) for part in listed)

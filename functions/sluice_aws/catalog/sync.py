@@ -7,9 +7,10 @@ Finds the configuration of a table by the table's name: rules name tables by top
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any
 
 from sluice.catalog.partitions import PartitionChange, partition_change, partition_input, retyped, touched, values_of
 from sluice.catalog.plan import CatalogPlan, TablePlan, is_current, synced_until, table_change
@@ -45,7 +46,7 @@ class CatalogSync:
         self._comments = comments
         self._silver = silver_bucket
 
-    def sync(self, config: TableConfig, instant: Optional[str] = None) -> CatalogPlan:
+    def sync(self, config: TableConfig, instant: str | None = None) -> CatalogPlan:
         """Bring the catalog up to the newest commit; what was done. With `instant`, one that shows that commit is left alone.
 
         Raises CatalogRaced when others change the same table again and again, and what `plan` raises.
@@ -62,7 +63,7 @@ class CatalogSync:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def plan(self, config: TableConfig, instant: Optional[str] = None, *, sure: bool = True) -> CatalogPlan:
+    def plan(self, config: TableConfig, instant: str | None = None, *, sure: bool = True) -> CatalogPlan:
         """What a sync would do, without doing it; not `sure`, by fewer calls and with the chance that a table or view is there that it would make.
 
         Raises InvalidConfiguration for impossible names, NameTaken, PartitionKeysDiffer, UnusableCommitSchema, NoSuchCommit.
@@ -84,12 +85,12 @@ class CatalogSync:
             return CatalogPlan(config.table, names.database, None if newest is None else newest.time)
         return self._planned(config, names, found, timeline, newest)
 
-    def found(self, config: TableConfig) -> Optional[Found]:
+    def found(self, config: TableConfig) -> Found | None:
         """What the catalog has of a table, by name; None where its database isn't there."""
         names = names_of(config)
         return self._catalog.tables(names.database, names.all)
 
-    def wish(self, config: TableConfig) -> Optional[Wish]:
+    def wish(self, config: TableConfig) -> Wish | None:
         """What the catalog should say of a table; None where it has no commit yet."""
         timeline = self._timelines.timeline(config.table)
         return None if timeline.newest is None else self._wish(config, names_of(config), timeline, timeline.newest)
@@ -103,14 +104,14 @@ class CatalogSync:
         )
 
     def _planned(
-        self, config: TableConfig, names: CatalogNames, found: Optional[Found], timeline: Timeline, newest: Instant
+        self, config: TableConfig, names: CatalogNames, found: Found | None, timeline: Timeline, newest: Instant
     ) -> CatalogPlan:
         had = found or {}
         wish = self._wish(config, names, timeline, newest)
         if not {column.glue_name for column in shown_columns(wish.columns)} <= _known_columns(names, had):
             wish = self._wish(config, names, timeline, newest, self._comments.of(config.table))
-        listed: Dict[str, Tuple[str, ...]] = {}  # the folders, listed once for both tables of merge-on-read
-        tables: List[TablePlan] = []
+        listed: dict[str, tuple[str, ...]] = {}  # the folders, listed once for both tables of merge-on-read
+        tables: list[TablePlan] = []
         for entry in names.entries:
             before = had.get(entry.table)
             change = table_change(wished_table(wish, entry.table, entry.kind, synced=newest.time), before, config)
@@ -147,7 +148,7 @@ class CatalogSync:
         names: CatalogNames,
         timeline: Timeline,
         newest: Instant,
-        comments: Optional[Mapping[str, str]] = None,
+        comments: Mapping[str, str] | None = None,
     ) -> Wish:
         """With the schema of the newest commit that tells one: a deletion of partitions tells none."""
         schema = next(
@@ -172,9 +173,9 @@ class CatalogSync:
         database: str,
         location: str,
         name: str,
-        before: Optional[Mapping[str, Any]],
+        before: Mapping[str, Any] | None,
         timeline: Timeline,
-        listed: Dict[str, Tuple[str, ...]],
+        listed: dict[str, tuple[str, ...]],
     ) -> PartitionChange:
         """By the commits since the last sync where those are all there, else by the folders."""
         synced = synced_until(before)
@@ -195,7 +196,7 @@ class CatalogSync:
         there = [] if before is None else self._catalog.partitions(database, name)
         return partition_change(config.table, config.partition_by, location, stored=listed[""], found=there, whole=True)
 
-    def _staying(self, database: str, name: str, change: PartitionChange) -> List[Mapping[str, Any]]:
+    def _staying(self, database: str, name: str, change: PartitionChange) -> list[Mapping[str, Any]]:
         """Every partition of the catalog that isn't dropped, at its right place."""
         moved = {tuple(partition["Values"]): partition for partition in change.update}
         return [
@@ -204,7 +205,7 @@ class CatalogSync:
             if tuple(one["Values"]) not in change.drop
         ]
 
-    def _commits(self, table: str, instants: Tuple[Instant, ...]) -> List[Commit]:
+    def _commits(self, table: str, instants: tuple[Instant, ...]) -> list[Commit]:
         if len(instants) < 2:
             return [self._timelines.commit(table, instant) for instant in instants]
         with ThreadPoolExecutor(COMMITS_AT_ONCE) as threads:
@@ -234,7 +235,7 @@ class CatalogSync:
             self._catalog.update_table(database, plan.table)
 
 
-def _known_columns(names: CatalogNames, found: Found) -> Set[str]:
+def _known_columns(names: CatalogNames, found: Found) -> set[str]:
     """The columns that every table and view of the catalog has: what is new to one of them may come with a comment."""
     known = [
         {
@@ -249,7 +250,7 @@ def _known_columns(names: CatalogNames, found: Found) -> Set[str]:
     return set.intersection(*known)
 
 
-def _unsynced(table: Mapping[str, Any]) -> Dict[str, Any]:
+def _unsynced(table: Mapping[str, Any]) -> dict[str, Any]:
     """The table before its partitions are there: who finds it like this lists the folders."""
     return {**table, "Parameters": {name: value for name, value in table["Parameters"].items() if name != LAST_COMMIT}}
 
@@ -263,7 +264,7 @@ class CatalogRequests:
         self._ledger = ledger
         self._report = report
 
-    def answer(self, request: Mapping[str, Any]) -> Dict[str, Any]:
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Sync the table of `table`; the plan that was carried out, as JSON values.
 
         Raises UnusableCatalogRequest, NotConfigured, and what CatalogSync.sync raises; of those, the retriable are CatalogRaced and NoSuchCommit.
@@ -285,7 +286,7 @@ class CatalogRequests:
         return report
 
 
-def configured_table(configuration: Optional[Configuration], table: str, ledger: Ledger) -> TableConfig:
+def configured_table(configuration: Configuration | None, table: str, ledger: Ledger) -> TableConfig:
     """The table as the configuration in force makes it of its topic. Raises NotConfigured.
 
     A rule for exactly this table is asked first; for one that a pattern makes, the ledger knows the topic its data came from.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -45,7 +45,7 @@ class JobRuns:
         self._emr = emr_serverless
         self._application = application_id
 
-    def start(self, request: Dict[str, Any]) -> str:
+    def start(self, request: dict[str, Any]) -> str:
         """Ask for a run; the same `clientToken` gives the same run. Returns its job run id."""
         return str(self._emr.start_job_run(**request)["jobRunId"])
 
@@ -59,7 +59,7 @@ class JobRuns:
             raise
         return JobRun(job_run_id, run.get("name", ""), run["state"], run.get("stateDetails") or "")
 
-    def billed(self, job_run_id: str) -> Optional[Billed]:
+    def billed(self, job_run_id: str) -> Billed | None:
         """What a job run is billed for; None while EMR doesn't say (it is told some time after the end) or no longer knows the run."""
         try:
             run = self._emr.get_job_run(applicationId=self._application, jobRunId=job_run_id)["jobRun"]
@@ -77,15 +77,15 @@ class JobRuns:
             used.get("storageGBHour", 0.0),
         )
 
-    def find_by_name(self, name: str, *, since_ms: int) -> Optional[JobRun]:
+    def find_by_name(self, name: str, *, since_ms: int) -> JobRun | None:
         """The job run of this name among those created since `since_ms` (epoch), or None.
 
         ListJobRuns can't ask for a name, so the pages are read through. Of several (a token that was
         forgotten starts a second run) one that still goes is preferred, then the newest.
         """
         since = datetime.fromtimestamp(since_ms / 1000, timezone.utc)
-        token: Dict[str, str] = {}
-        found: List[Tuple[bool, datetime, JobRun]] = []
+        token: dict[str, str] = {}
+        found: list[tuple[bool, datetime, JobRun]] = []
         while True:
             page = self._emr.list_job_runs(
                 applicationId=self._application, createdAtAfter=since, maxResults=50, **token

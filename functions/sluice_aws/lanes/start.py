@@ -6,7 +6,8 @@ Wakes lanes after objects were written for them, and starts a run where the lane
 from __future__ import annotations
 
 import uuid
-from typing import Any, Callable, Dict, Iterable, Optional
+from collections.abc import Iterable
+from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -45,7 +46,7 @@ class Starter:
         self._now = now
         self._entropy = entropy
 
-    def start(self, lane: str, configuration: Optional[Configuration]) -> Optional[str]:
+    def start(self, lane: str, configuration: Configuration | None) -> str | None:
         """Start a run if the lane lets itself be taken. Returns the run id, None when another was quicker.
 
         A StartJobRun that fails leaves the lane `starting`: the schedule repeats it under the same token,
@@ -57,7 +58,7 @@ class Starter:
         self._ask(lane, request["clientToken"], request)
         return str(request["clientToken"])
 
-    def take(self, lane: str, configuration: Optional[Configuration]) -> Optional[Dict[str, Any]]:
+    def take(self, lane: str, configuration: Configuration | None) -> dict[str, Any] | None:
         """Take the idle lane for a new run, and give the StartJobRun that whoever called now makes. None when another was quicker.
 
         If it is never made, the schedule makes it: to the lane that is an answer which was lost.
@@ -71,13 +72,13 @@ class Starter:
         self._ledger.run_started(run_id, lane, now)
         return request
 
-    def repeat(self, state: LaneState, configuration: Optional[Configuration]) -> None:
+    def repeat(self, state: LaneState, configuration: Configuration | None) -> None:
         """Ask again for the run that a `starting` lane waits for: the same token is the same run."""
         if state.run_id is None:
             return
         self._ask(state.lane, state.run_id, self._request(state.lane, state.run_id, configuration))
 
-    def _request(self, lane: str, run_id: str, configuration: Optional[Configuration]) -> Any:
+    def _request(self, lane: str, run_id: str, configuration: Configuration | None) -> Any:
         """The run may write the lane's tables, and those of batches that it will have to finish."""
         unfinished = {table for pointer in self._ledger.unsettled(lane) for table in pointer.tables}
         return start_job_run(
@@ -96,7 +97,7 @@ class Starter:
         self._report.count("RunsStarted", 1, lane=lane)
 
 
-def starter_of(settings: Settings, clients: Clients, *, ledger: Any, report: Any) -> Optional[Starter]:
+def starter_of(settings: Settings, clients: Clients, *, ledger: Any, report: Any) -> Starter | None:
     """What starts runs in a deployment; None while no release of the Spark code is set: lanes are woken then, and none is started."""
     if not settings.starts_runs:
         return None
@@ -116,7 +117,7 @@ def new_entropy() -> str:
     return uuid.uuid4().hex
 
 
-def lane_config(configuration: Optional[Configuration], lane: str) -> LaneConfig:
+def lane_config(configuration: Configuration | None, lane: str) -> LaneConfig:
     """The sizes of a lane; the defaults while there is no configuration."""
     return LaneConfig(name=lane) if configuration is None else configuration.lane(lane)
 
@@ -124,14 +125,14 @@ def lane_config(configuration: Optional[Configuration], lane: str) -> LaneConfig
 class Waker:
     """One wake per lane; a failure to wake is the caller's failure, a failure to start is the schedule's business."""
 
-    def __init__(self, *, ledger: Any, starter: Optional[Starter], report: Report, now: Callable[[], int]) -> None:
+    def __init__(self, *, ledger: Any, starter: Starter | None, report: Report, now: Callable[[], int]) -> None:
         """`starter` is None while no release of the Spark code is set: lanes are woken and none is started."""
         self._ledger = ledger
         self._starter = starter
         self._report = report
         self._now = now
 
-    def wake(self, lanes: Iterable[str], configuration: Optional[Configuration]) -> None:
+    def wake(self, lanes: Iterable[str], configuration: Configuration | None) -> None:
         """Count an arrival in each lane, and start what is idle.
 
         Raises what the ledger raises: then the objects are written and nobody was told, so whoever
@@ -143,7 +144,7 @@ class Waker:
             if wants_run(state, self._now()):
                 self._start(state, configuration)
 
-    def _start(self, state: LaneState, configuration: Optional[Configuration]) -> None:
+    def _start(self, state: LaneState, configuration: Configuration | None) -> None:
         if self._starter is None:
             self._report.event("no_release", lane=state.lane)
             return

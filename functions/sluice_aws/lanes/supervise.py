@@ -5,7 +5,8 @@ Measures what alarms watch and no single event tells: what waits in each lane, a
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -40,7 +41,7 @@ class Supervisor:
     """One pass over lanes. Everything it writes is conditional on the lane still being what was read."""
 
     def __init__(
-        self, *, ledger: Any, job_runs: JobRuns, starter: Optional[Starter], report: Any, now: Callable[[], int]
+        self, *, ledger: Any, job_runs: JobRuns, starter: Starter | None, report: Any, now: Callable[[], int]
     ) -> None:
         """`starter` is None while no release of the Spark code is set: lanes are looked after and none is started."""
         self._ledger = ledger
@@ -49,14 +50,14 @@ class Supervisor:
         self._report = report
         self._now = now
 
-    def lanes(self, configuration: Optional[Configuration]) -> Tuple[LaneState, ...]:
+    def lanes(self, configuration: Configuration | None) -> tuple[LaneState, ...]:
         """Every lane there is: those that the ledger has an item of, and those that are only configured yet."""
         known = list(self._ledger.lanes())
         names = {state.lane for state in known}
         configured = () if configuration is None else configuration.lane_names()
         return tuple(known) + tuple(self._ledger.lane(name) for name in configured if name not in names)
 
-    def supervise(self, lanes: Sequence[LaneState], configuration: Optional[Configuration]) -> int:
+    def supervise(self, lanes: Sequence[LaneState], configuration: Configuration | None) -> int:
         """Look after each lane; returns how many steps were taken.
 
         One lane's failure does not keep the others waiting. Raises LanesFailed when all were seen to.
@@ -73,13 +74,13 @@ class Supervisor:
             raise LanesFailed(f"Could not look after {', '.join(failed)}", lanes=failed)
         return steps
 
-    def start_due(self, lanes: Iterable[LaneState], configuration: Optional[Configuration]) -> int:
+    def start_due(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> int:
         """Start the idle lanes that want a run; returns how many. Leaves every other lane to `supervise`."""
         if self._starter is None:
             return 0
         return self.supervise([state for state in lanes if wants_run(state, self._now())], configuration)
 
-    def wake_forgotten(self, lanes: Iterable[LaneState], configuration: Optional[Configuration]) -> Tuple[str, ...]:
+    def wake_forgotten(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> tuple[str, ...]:
         """Wake idle lanes that have claimable work which nobody seems to have told them of.
 
         Every writer of pending objects wakes the lane after it; this is for those that died in between,
@@ -96,14 +97,14 @@ class Supervisor:
                 woken.append(state.lane)
         return tuple(woken)
 
-    def _claimable_tables(self, lane: str, configuration: Optional[Configuration]) -> Tuple[str, ...]:
+    def _claimable_tables(self, lane: str, configuration: Configuration | None) -> tuple[str, ...]:
         if configuration is None:
             return ()
         pending = self._ledger.pending(lane, 1)
         states = self._ledger.table_states(sorted({item.table for item in pending}))
         return claimable_tables(configuration, lane, pending, states, self._now())
 
-    def _look_after(self, state: LaneState, configuration: Optional[Configuration]) -> int:
+    def _look_after(self, state: LaneState, configuration: Configuration | None) -> int:
         if state.state == HALTED:
             self._report.warn(
                 "lane_halted", lane=state.lane, failures=state.failures, reason=state.reason, last_run=state.last_run_id
@@ -119,7 +120,7 @@ class Supervisor:
             state = self._ledger.lane(state.lane)
         return MAX_STEPS
 
-    def _take(self, step: Step, state: LaneState, configuration: Optional[Configuration]) -> bool:
+    def _take(self, step: Step, state: LaneState, configuration: Configuration | None) -> bool:
         """Take one step; True when the lane may need another one at once."""
         if step.action == ASK_STATE:
             return self._ask_state(state)
@@ -149,7 +150,7 @@ class Supervisor:
         self._report.event("run_adopted", lane=state.lane, run=state.run_id, job_run=run.job_run_id, state=run.state)
         return bool(self._ledger.started(state.lane, state.run_id, run.job_run_id))
 
-    def _lapse(self, state: LaneState, run: Optional[JobRun]) -> bool:
+    def _lapse(self, state: LaneState, run: JobRun | None) -> bool:
         """Take the lane back from a job run that is over (None: that never came to be)."""
         capacity = run is not None and lacks_capacity(run.state, run.details)
         reason = "the job run was never started" if run is None else lapse_reason(run.state, run.details)
@@ -185,7 +186,7 @@ class Supervisor:
         return True
 
 
-def _batches(run: Optional[Mapping[str, Any]]) -> int:
+def _batches(run: Mapping[str, Any] | None) -> int:
     """How many batches a run is known to have closed."""
     return int((run or {}).get("batches", 0))
 
@@ -205,7 +206,7 @@ class Measures:
         self._report = report
         self._now = now
 
-    def lanes(self, lanes: Iterable[LaneState], configuration: Optional[Configuration]) -> None:
+    def lanes(self, lanes: Iterable[LaneState], configuration: Configuration | None) -> None:
         """Measure every lane; with none there is nothing that waits, which is told too: an alarm sees the schedule live."""
         found = {state.lane: self._of(state, configuration) for state in lanes}
         self._gauges(Backlog())
@@ -241,7 +242,7 @@ class Measures:
         )
         self._report.count("RunCostUsd", usd, unit="None")
 
-    def _of(self, state: LaneState, configuration: Optional[Configuration]) -> Optional[Backlog]:
+    def _of(self, state: LaneState, configuration: Configuration | None) -> Backlog | None:
         try:
             pending = self._ledger.pending(state.lane, COUNTED_PER_TABLE)
             states = self._ledger.table_states(sorted({item.table for item in pending}))

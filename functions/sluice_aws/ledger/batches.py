@@ -6,8 +6,9 @@ Settling: what became of each part of a batch, written once per (batch, table), 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import QUARANTINED, Outcome
@@ -114,7 +115,7 @@ class BatchLedger:
                 f"Batch {batch} can't be opened", batch=batch, state=found.get("state"), run=found.get("run")
             ) from answer
 
-    def claim(self, manifest: Manifest) -> List[ObjectId]:
+    def claim(self, manifest: Manifest) -> list[ObjectId]:
         """pending -> claimed for every object of an open batch; gives those that the batch has. Repeatable.
 
         An object that something else took, dropped or moved to another table or lane since the pending query
@@ -139,7 +140,7 @@ class BatchLedger:
                 taken.append(found.id)
         return taken
 
-    def unsettled(self, lane: str) -> List[ManifestPointer]:
+    def unsettled(self, lane: str) -> list[ManifestPointer]:
         """The lane's open batches, oldest first, and which of their parts are settled; strongly consistent."""
         pointers = [
             stored
@@ -161,12 +162,12 @@ class BatchLedger:
         ]
         return sorted(found, key=lambda pointer: (pointer.created_at, pointer.batch))
 
-    def batch_parts(self, batch: str) -> Dict[str, Values]:
+    def batch_parts(self, batch: str) -> dict[str, Values]:
         """A batch's parts by table, as stored."""
         pages = self._table.query(items.batch_partition(batch), prefix=items.PART_PREFIX)
         return {stored["table"]: stored for page in pages for stored in page}
 
-    def batch(self, batch: str) -> Optional[Values]:
+    def batch(self, batch: str) -> Values | None:
         """A batch's own item, as stored."""
         return self._table.get(items.batch_key(batch))
 
@@ -188,7 +189,7 @@ class BatchLedger:
                     yield stored
 
 
-def _is_of(batch: str, found: Optional[Mapping[str, Any]]) -> bool:
+def _is_of(batch: str, found: Mapping[str, Any] | None) -> bool:
     return found is not None and found.get("batch") == batch and found["state"] != items.PENDING
 
 
@@ -267,8 +268,8 @@ class SettlingLedger:
         lane: str,
         run_id: str,
         job_run_id: str,
-        generation: Optional[int] = None,
-    ) -> Optional[List[ObjectId]]:
+        generation: int | None = None,
+    ) -> list[ObjectId] | None:
         """claimed -> pending for a part that is deliberately split; gives those that returned. Repeatable.
 
         Every transaction is conditional on this job run's hold of the lane: None when it is lost, and
@@ -319,7 +320,7 @@ class SettlingLedger:
         )
 
     def _table_action(self, outcome: Outcome, counts: Mapping[str, int]) -> Values:
-        changes: Dict[str, Any] = {
+        changes: dict[str, Any] = {
             "table": outcome.table,
             "listed_as": items.TABLES_LISTED_AS,
             "listed_at": items.listed_at(0),
@@ -365,7 +366,7 @@ def verdict_fields(verdict: Verdict, identity: ObjectId, now: int) -> Values:
     }
 
 
-def _named_counts(counts: Mapping[str, int]) -> Dict[str, int]:
+def _named_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """The counts under names that can be fields; a name that can't is a mistake of whoever counted."""
     wrong = [name for name in counts if not COUNT_NAME.fullmatch(name)]
     if wrong:

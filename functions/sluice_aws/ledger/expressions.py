@@ -5,15 +5,16 @@ Plain values to DynamoDB's attribute values and back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Condition:
     """Any of several groups of tests, each group holding when all its tests do: (field, value); None: the field is absent."""
 
-    any_of: Tuple[Tuple[Tuple[str, Any], ...], ...]
+    any_of: tuple[tuple[tuple[str, Any], ...], ...]
 
     def __or__(self, other: Condition) -> Condition:
         return Condition(self.any_of + other.any_of)
@@ -31,8 +32,8 @@ NEW_ITEM = when(pk=None)
 class Expression:
     """The parts of one write request, collected: names and values behind placeholders."""
 
-    names: Dict[str, str] = field(default_factory=dict)
-    values: Dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
     def name(self, field_name: str) -> str:
         """A placeholder for a field's name: many of ours are DynamoDB's reserved words."""
@@ -51,13 +52,11 @@ class Expression:
         groups = [" AND ".join(self._test(name, wanted) for name, wanted in group) for group in condition.any_of]
         return groups[0] if len(groups) == 1 else " OR ".join(f"({group})" for group in groups)
 
-    def update(
-        self, set: Mapping[str, Any], remove: Sequence[str] = (), add: Optional[Mapping[str, int]] = None
-    ) -> str:
+    def update(self, set: Mapping[str, Any], remove: Sequence[str] = (), add: Mapping[str, int] | None = None) -> str:
         """The update's text; a field set to None is removed."""
         kept = {name: plain for name, plain in set.items() if plain is not None}
         gone = [*remove, *(name for name in set if set[name] is None)]
-        clauses: List[str] = []
+        clauses: list[str] = []
         if kept:
             clauses.append(
                 "SET " + ", ".join(f"{self.name(name)} = {self.value(plain)}" for name, plain in kept.items())
@@ -68,9 +67,9 @@ class Expression:
             clauses.append("ADD " + ", ".join(f"{self.name(name)} {self.value(plain)}" for name, plain in add.items()))
         return " ".join(clauses)
 
-    def arguments(self) -> Dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """What goes beside the expressions' texts."""
-        arguments: Dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         if self.names:
             arguments["ExpressionAttributeNames"] = self.names
         if self.values:
@@ -83,7 +82,7 @@ class Expression:
         return f"{self.name(name)} = {self.value(wanted)}"
 
 
-Attribute = Dict[str, Any]
+Attribute = dict[str, Any]
 
 
 def attribute(value: Any) -> Attribute:
@@ -101,7 +100,7 @@ def attribute(value: Any) -> Attribute:
     raise TypeError(f"The ledger stores no {type(value).__name__}")
 
 
-def item(values: Mapping[str, Any]) -> Dict[str, Attribute]:
+def item(values: Mapping[str, Any]) -> dict[str, Attribute]:
     """An item's form in a request; what is None is left out."""
     return {name: attribute(value) for name, value in values.items() if value is not None}
 
@@ -118,6 +117,6 @@ def value(stored: Attribute) -> Any:
     return None if kind == "NULL" else held
 
 
-def values(stored: Mapping[str, Attribute]) -> Dict[str, Any]:
+def values(stored: Mapping[str, Attribute]) -> dict[str, Any]:
     """A stored item as plain values."""
     return {name: value(element) for name, element in stored.items()}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import Any
 
 from sluice.ledger import keys as items
 from sluice_aws.ledger.expressions import NEW_ITEM, when
@@ -32,7 +33,7 @@ class HistoryLedger:
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def run_started(self, run_id: str, lane: str, now: int, job_run_id: Optional[str] = None) -> None:
+    def run_started(self, run_id: str, lane: str, now: int, job_run_id: str | None = None) -> None:
         """Note that a run was asked for, or, with its job run, that it holds its lane."""
         summary = {"run": run_id, "lane": lane, "state": "starting", "requested_at": now, "expires_at": _expiry(now)}
         if job_run_id is not None:
@@ -40,7 +41,7 @@ class HistoryLedger:
             summary.update(state="running", job_run_id=job_run_id, started_at=now)
         self._table.update(items.run_key(run_id), summary)
 
-    def run_ended(self, run_id: str, state: str, reason: Optional[str], batches: int, now: int) -> None:
+    def run_ended(self, run_id: str, state: str, reason: str | None, batches: int, now: int) -> None:
         """Note how a run ended and how many batches it closed."""
         self._table.update(
             items.run_key(run_id),
@@ -61,7 +62,7 @@ class HistoryLedger:
             is None
         )
 
-    def run(self, run_id: str) -> Optional[Values]:
+    def run(self, run_id: str) -> Values | None:
         """A run's item as stored; None when it never held its lane, or long ago."""
         return self._table.get(items.run_key(run_id))
 
@@ -108,7 +109,7 @@ class HistoryLedger:
             return False
         return self._table.update(items.gathering_key(), {"until": until}, condition=when(until=before))[1] is None
 
-    def checkpoint(self, name: str = "reconcile") -> Optional[Dict[str, Any]]:
+    def checkpoint(self, name: str = "reconcile") -> dict[str, Any] | None:
         """Where a pass goes on; None for at the beginning."""
         stored = self._table.get(items.checkpoint_key(name))
         return None if stored is None else json.loads(stored["at"])

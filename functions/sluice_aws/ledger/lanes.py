@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable
 
 from sluice.lane import machine
 from sluice.lane.machine import LaneState, Refused, Result
@@ -37,13 +38,13 @@ class LaneLedger:
         """The lane as it is, strongly consistent; one that nothing ever reached is idle."""
         return _state(lane, self._table.get(lane_key(lane)) or {})
 
-    def lanes(self) -> List[LaneState]:
+    def lanes(self) -> list[LaneState]:
         """Every lane that was ever woken or changed: names from the index, states strongly consistent."""
         keys = [key for page in self._table.query_index(LANES_LISTED_AS) for key in page]
         found = [_state(stored["pk"].partition("#")[2], stored) for stored in self._table.get_many(keys)]
         return sorted(found, key=lambda state: state.lane)
 
-    def request_start(self, lane: str, run_id: str, now: int) -> Optional[LaneState]:
+    def request_start(self, lane: str, run_id: str, now: int) -> LaneState | None:
         """idle -> starting; None when the lane isn't idle or still backs off."""
         return _allowed(self._apply(lane, lambda state: machine.request_start(state, run_id, now)))
 
@@ -51,7 +52,7 @@ class LaneLedger:
         """Remember the job run that StartJobRun answered; False when the lane belongs to another one."""
         return _allowed(self._apply(lane, lambda state: machine.started(state, run_id, job_run_id))) is not None
 
-    def hold(self, lane: str, run_id: str, job_run_id: str, attempt: int, now: int) -> Optional[LaneState]:
+    def hold(self, lane: str, run_id: str, job_run_id: str, attempt: int, now: int) -> LaneState | None:
         """The driver's first act; None tells it to exit without effect."""
         return _allowed(self._apply(lane, lambda state: machine.hold(state, run_id, job_run_id, attempt, now)))
 
@@ -63,7 +64,7 @@ class LaneLedger:
         """The holder closed a batch; False when it no longer is the holder."""
         return _allowed(self._apply(lane, lambda state: machine.progressed(state, run_id))) is not None
 
-    def release(self, lane: str, run_id: str, arrivals_seen: int, due_at: Optional[int], now: int) -> bool:
+    def release(self, lane: str, run_id: str, arrivals_seen: int, due_at: int | None, now: int) -> bool:
         """Give the lane back; False when something arrived since `arrivals_seen`, or the lane was lost."""
         change = self._apply(
             lane,
@@ -78,11 +79,11 @@ class LaneLedger:
         run_id: str,
         now: int,
         *,
-        job_run_id: Optional[str],
+        job_run_id: str | None,
         progressed: bool = False,
         capacity: bool = False,
-        reason: Optional[str] = None,
-    ) -> Optional[LaneState]:
+        reason: str | None = None,
+    ) -> LaneState | None:
         """Take the lane from a run that EMR says is over; None when it isn't the lane's any more."""
         return _allowed(
             self._apply(
@@ -101,7 +102,7 @@ class LaneLedger:
         """Take back a pause or a halt; counts as an arrival."""
         return _whichever(self._apply(lane, machine.resume))
 
-    def resting(self) -> List[str]:
+    def resting(self) -> list[str]:
         """The lanes that were paused for a standstill and not let go on since."""
         return list((self._table.get(standstill_key()) or {}).get("lanes", ()))
 
@@ -109,7 +110,7 @@ class LaneLedger:
         """Remember these, and no others."""
         self._table.update(standstill_key(), {"lanes": list(lanes) or None})
 
-    def _apply(self, lane: str, transition: Callable[[LaneState], Result], also: Optional[Condition] = None) -> Result:
+    def _apply(self, lane: str, transition: Callable[[LaneState], Result], also: Condition | None = None) -> Result:
         for _ in range(ATTEMPTS):
             stored = self._table.get(lane_key(lane)) or {}
             before = _state(lane, stored)
@@ -134,7 +135,7 @@ def held_by(run_id: str, job_run_id: str) -> Condition:
     return when(state=machine.RUNNING, run_id=run_id, job_run_id=job_run_id)
 
 
-def _changes(before: LaneState, after: LaneState) -> Dict[str, Any]:
+def _changes(before: LaneState, after: LaneState) -> dict[str, Any]:
     was, is_now = asdict(before), asdict(after)
     return {name: is_now[name] for name in FIELDS if is_now[name] != was[name]}
 
@@ -144,7 +145,7 @@ def _state(lane: str, stored: Mapping[str, Any]) -> LaneState:
     return LaneState(lane, arrivals=stored.get("arrivals", 0), **known)
 
 
-def _allowed(result: Result) -> Optional[LaneState]:
+def _allowed(result: Result) -> LaneState | None:
     return None if isinstance(result, Refused) else result
 
 

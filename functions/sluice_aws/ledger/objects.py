@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+from typing import Any
 
 from sluice.config.table import TableConfig
 from sluice.ledger import keys as items
@@ -42,20 +43,20 @@ class ObjectLedger:
             return ALREADY + found["state"]
         return SUPERSEDED if admitted.state == items.SUPERSEDED else NEW
 
-    def get_objects(self, ids: Iterable[ObjectId]) -> Dict[ObjectId, ObjectRecord]:
+    def get_objects(self, ids: Iterable[ObjectId]) -> dict[ObjectId, ObjectRecord]:
         """The records there are of these objects, strongly consistent."""
         keys = [items.object_key(identity) for identity in dict.fromkeys(ids)]
         found = (record_of(stored) for stored in self._table.get_many(keys))
         return {record.id: record for record in found}
 
-    def object_versions(self, bucket: str, key: str) -> List[ObjectRecord]:
+    def object_versions(self, bucket: str, key: str) -> list[ObjectRecord]:
         """The records of every version of one key, oldest first; strongly consistent."""
         found = [
             record_of(stored) for page in self._table.query(items.object_partition(bucket, key)) for stored in page
         ]
         return sorted(found, key=lambda record: (record.admitted_at, record.id))
 
-    def objects_in_state(self, state: str, *, since: Optional[int] = None) -> Iterator[ObjectRecord]:
+    def objects_in_state(self, state: str, *, since: int | None = None) -> Iterator[ObjectRecord]:
         """Every object in a listed state (quarantined, parked, superseded, ignored), oldest first within each shard.
 
         Keys come from the index, which may lag by a second; the records are read strongly
@@ -178,7 +179,7 @@ class ObjectLedger:
             return False
         return self._table.delete(items.object_key(record.id), when(state=record.state)) is None
 
-    def _write_new(self, admitted: AdmittedObject) -> Optional[Values]:
+    def _write_new(self, admitted: AdmittedObject) -> Values | None:
         """Write the item or the transaction; the item that was in the way, None when there was none."""
         stored = object_item(admitted)
         if admitted.state != items.PENDING:
@@ -200,7 +201,7 @@ class ObjectLedger:
         return True
 
 
-def _same_bytes_committed(admitted: AdmittedObject, versions: List[Values]) -> bool:
+def _same_bytes_committed(admitted: AdmittedObject, versions: list[Values]) -> bool:
     """Equal ETag and size mean equal bytes; under SSE-KMS ETags never repeat, and the object is merged again, without effect."""
     return admitted.etag is not None and any(
         version["state"] == items.COMMITTED
@@ -254,7 +255,7 @@ def pending_item(waiting: AdmittedObject) -> Values:
     }
 
 
-def listing_fields(state: str, identity: ObjectId, now: int) -> Dict[str, Any]:
+def listing_fields(state: str, identity: ObjectId, now: int) -> dict[str, Any]:
     """What puts an item into the index."""
     return {"listed_as": items.listed_as(state, identity.hash), "listed_at": items.listed_at(now)}
 

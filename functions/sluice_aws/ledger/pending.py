@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil, sqrt
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any
 
 from sluice.batch.claim import PendingObject
 from sluice.ledger import keys as items
@@ -20,7 +21,7 @@ class PendingLedger:
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def pending(self, lane: str, per_table: int) -> List[PendingObject]:
+    def pending(self, lane: str, per_table: int) -> list[PendingObject]:
         """Up to about `per_table` of the oldest pending objects of every table of a lane, oldest first.
 
         Strongly consistent: what was admitted before the call is seen, and a table that has any
@@ -28,17 +29,17 @@ class PendingLedger:
         """
         each = _of_a_shard(per_table)
         found = self._table.map(lambda shard: self._shard(lane, shard, each), range(items.SHARDS))
-        by_table: Dict[str, List[PendingObject]] = {}
+        by_table: dict[str, list[PendingObject]] = {}
         for item in sorted((item for shard in found for item in shard), key=lambda item: item.age_order):
             listed = by_table.setdefault(item.table, [])
             if len(listed) < per_table:
                 listed.append(item)
         return sorted((item for listed in by_table.values() for item in listed), key=lambda item: item.age_order)
 
-    def pending_of(self, lane: str, wanted: Mapping[str, int]) -> List[PendingObject]:
+    def pending_of(self, lane: str, wanted: Mapping[str, int]) -> list[PendingObject]:
         """Up to about as many of the oldest pending objects of each of these tables as are wanted, oldest first. Strongly consistent, nothing else is read."""
         asked = [(table, shard) for table in wanted for shard in range(items.SHARDS)]
-        found: Dict[str, List[PendingObject]] = {table: [] for table in wanted}
+        found: dict[str, list[PendingObject]] = {table: [] for table in wanted}
         for (table, _), listed in zip(
             asked,
             self._table.map(lambda each: self._of_table(lane, each[1], each[0], _of_a_shard(wanted[each[0]])), asked),
@@ -51,19 +52,19 @@ class PendingLedger:
         ]
         return sorted(oldest, key=lambda item: item.age_order)
 
-    def pending_counts(self, lane: str) -> Dict[str, PendingCount]:
+    def pending_counts(self, lane: str) -> dict[str, PendingCount]:
         """Every table's backlog. Reads the whole of it: for people, not for decisions."""
-        counts: Dict[str, PendingCount] = {}
+        counts: dict[str, PendingCount] = {}
         for shard in self._table.map(lambda shard: self._count(lane, shard), range(items.SHARDS)):
             for table, more in shard.items():
                 counts[table] = _add(counts.get(table), more)
         return counts
 
-    def _shard(self, lane: str, shard: int, each: int) -> List[PendingObject]:
+    def _shard(self, lane: str, shard: int, each: int) -> list[PendingObject]:
         """A loose index scan: read a table's first objects, then jump behind the table."""
         partition = items.pending_partition(lane, shard)
-        found: List[PendingObject] = []
-        behind: Optional[str] = " "  # a space precedes every name
+        found: list[PendingObject] = []
+        behind: str | None = " "  # a space precedes every name
         while behind is not None:
             after, behind = behind, None
             taken = 0
@@ -77,16 +78,16 @@ class PendingLedger:
                     break
         return found
 
-    def _of_table(self, lane: str, shard: int, table: str, each: int) -> List[PendingObject]:
-        found: List[PendingObject] = []
+    def _of_table(self, lane: str, shard: int, table: str, each: int) -> list[PendingObject]:
+        found: list[PendingObject] = []
         for page in self._table.query(items.pending_partition(lane, shard), prefix=items.of_table(table), limit=each):
             found += [_pending(stored, shard) for stored in page]
             if len(found) >= each:
                 break
         return found
 
-    def _count(self, lane: str, shard: int) -> Dict[str, PendingCount]:
-        counts: Dict[str, PendingCount] = {}
+    def _count(self, lane: str, shard: int) -> dict[str, PendingCount]:
+        counts: dict[str, PendingCount] = {}
         for page in self._table.query(items.pending_partition(lane, shard), fields=("table", "size", "admitted_at")):
             for stored in page:
                 counts[stored["table"]] = _add(
@@ -101,7 +102,7 @@ def _of_a_shard(per_table: int) -> int:
     return min(per_table, share + ceil(DEVIATIONS * sqrt(share)))
 
 
-def _add(one: Optional[PendingCount], other: PendingCount) -> PendingCount:
+def _add(one: PendingCount | None, other: PendingCount) -> PendingCount:
     if one is None:
         return other
     return PendingCount(one.objects + other.objects, one.bytes + other.bytes, min(one.oldest, other.oldest))

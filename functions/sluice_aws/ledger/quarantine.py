@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any
 
 from sluice.ledger import keys as items
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
@@ -93,7 +94,7 @@ class QuarantineLedger:
             counts = {**back, "objects_discarded": 1}
         return self._decide(record, changes, decision, counts, [])
 
-    def decisions_about(self, identity: ObjectId) -> List[Decision]:
+    def decisions_about(self, identity: ObjectId) -> list[Decision]:
         """Everything that was decided about one object, oldest first; strongly consistent."""
         pages = self._table.query(items.decisions_partition(identity))
         return [_decision(stored) for page in pages for stored in page]
@@ -137,7 +138,7 @@ class QuarantineLedger:
         return True
 
 
-def _merged_of(record: ObjectRecord, table: Optional[str]) -> Dict[str, Any]:
+def _merged_of(record: ObjectRecord, table: str | None) -> dict[str, Any]:
     """What a table has of an object that is taken back in: of another table's rows it has none."""
     if table is None or table != record.table:
         return {"merged": False, "rows_aside": None, "generation": None}
@@ -146,7 +147,7 @@ def _merged_of(record: ObjectRecord, table: Optional[str]) -> Dict[str, Any]:
     return {"merged": record.merged, "rows_aside": record.rows_aside}
 
 
-def _decision_item(decision: Decision) -> Dict[str, Any]:
+def _decision_item(decision: Decision) -> dict[str, Any]:
     summary = {name: value for name, value in asdict(decision).items() if name != "id"}
     named = {"bucket": decision.id.bucket, "key": decision.id.key, "version": decision.id.version}
     listed = {
@@ -158,5 +159,5 @@ def _decision_item(decision: Decision) -> Dict[str, Any]:
 
 def _decision(stored: Mapping[str, Any]) -> Decision:
     identity = ObjectId(stored["bucket"], stored["key"], stored["version"])
-    known: Dict[str, Optional[Any]] = {name: stored[name] for name in _FIELDS if name in stored}
+    known: dict[str, Any | None] = {name: stored[name] for name in _FIELDS if name in stored}
     return Decision(identity, **known)  # type: ignore[arg-type]  # the ledger holds what `_decision_item` wrote

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any
 
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject, ObjectRecord
@@ -41,14 +42,14 @@ class RecoveringLedger:
         self._objects = objects
 
     def recover_objects(
-        self, found: Sequence[Settled], etags: Mapping[ObjectId, Optional[str]], *, dry_run: bool = False
+        self, found: Sequence[Settled], etags: Mapping[ObjectId, str | None], *, dry_run: bool = False
     ) -> Recovered:
         """Write what the ledger lacks, and correct what it has from before an object's last batch.
 
         Claimed objects are left: their manifest is unsettled in this ledger, and the next run's take-over settles it by the same outcome.
         """
         there = self._objects.get_objects([settled.record.id for settled in found])
-        groups: List[List[Values]] = []
+        groups: list[list[Values]] = []
         added = 0
         for settled in found:
             record = replace(settled.record, etag=etags.get(settled.record.id))
@@ -70,7 +71,7 @@ class RecoveringLedger:
         at = None if known.last is None else known.last.committed_at
         if (stored.get("last_commit_at") or 0) >= (at or 0) and stored:
             return False
-        changes: Dict[str, Any] = {
+        changes: dict[str, Any] = {
             "table": name,
             "listed_as": items.TABLES_LISTED_AS,
             "listed_at": items.listed_at(0),
@@ -86,11 +87,11 @@ class RecoveringLedger:
         }
         return self._table.update(key, changes, condition=when(last_commit_at=stored.get("last_commit_at")))[1] is None
 
-    def _adding(self, record: ObjectRecord, at: int) -> List[Values]:
+    def _adding(self, record: ObjectRecord, at: int) -> list[Values]:
         pending = [self._table.put_action(pending_item(record))] if record.state == items.PENDING else []
         return [self._table.put_action({**_admitted(record), **_beside(record, at)}, NEW_ITEM), *pending]
 
-    def _correcting(self, before: ObjectRecord, record: ObjectRecord, at: int) -> List[Values]:
+    def _correcting(self, before: ObjectRecord, record: ObjectRecord, at: int) -> list[Values]:
         kept = {
             "noticed_at": before.noticed_at,
             "via": before.via,
@@ -129,9 +130,9 @@ def _admitted(record: ObjectRecord) -> Values:
     return object_item(AdmittedObject(**{name: getattr(record, name) for name in ADMITTED}))
 
 
-def _beside(record: ObjectRecord, at: int) -> Dict[str, Any]:
+def _beside(record: ObjectRecord, at: int) -> dict[str, Any]:
     """What a record has beside what admission writes."""
-    summary: Dict[str, Any] = {"batch": record.batch, "parked_generation": record.parked_generation}
+    summary: dict[str, Any] = {"batch": record.batch, "parked_generation": record.parked_generation}
     if record.quarantined_rows:
         summary.update(
             quarantined_rows=record.quarantined_rows,
@@ -143,7 +144,7 @@ def _beside(record: ObjectRecord, at: int) -> Dict[str, Any]:
     return summary
 
 
-def _fields(record: ObjectRecord, at: int) -> Dict[str, Any]:
+def _fields(record: ObjectRecord, at: int) -> dict[str, Any]:
     """All of a record for an update; what it doesn't have is removed."""
     empty = dict.fromkeys(
         (

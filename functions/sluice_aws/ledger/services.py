@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable
 
 from sluice.ledger import keys as items
 from sluice.services import requests as machine
@@ -82,21 +83,21 @@ class ServiceLedger:
             return Requested(after, True)
         raise LedgerBusy("The service request kept changing", operation="request", cause=f"{table}#{service}")
 
-    def read(self, lane: str, table: str, service: str) -> Optional[ServiceRequest]:
+    def read(self, lane: str, table: str, service: str) -> ServiceRequest | None:
         """The open or last request, strongly consistent; None when there never was one."""
         return _request(self._table.get(items.service_key(lane, table, service)))
 
-    def all_of_lane(self, lane: str) -> List[ServiceRequest]:
+    def all_of_lane(self, lane: str) -> list[ServiceRequest]:
         """Every open and last request of a lane, strongly consistent, oldest first."""
         pages = self._table.query(items.services_partition(lane))
         found = [_known(stored) for page in pages for stored in page]
         return sorted(found, key=lambda request: (request.requested_at, request.table, request.service))
 
-    def open_of_lane(self, lane: str) -> List[ServiceRequest]:
+    def open_of_lane(self, lane: str) -> list[ServiceRequest]:
         """Those that count as work of the lane."""
         return [request for request in self.all_of_lane(lane) if request.open]
 
-    def start(self, request: ServiceRequest, run_id: str, job_run_id: str, now: int) -> Optional[ServiceRequest]:
+    def start(self, request: ServiceRequest, run_id: str, job_run_id: str, now: int) -> ServiceRequest | None:
         """requested -> running, for one slice; None when the lane isn't held or the request can't begin."""
         totals = totals_of(self._table.get(items.table_key(request.table)) or {})
         seen = {name: totals.get(name, 0) for name in TOTALS}
@@ -105,25 +106,25 @@ class ServiceLedger:
 
     def slice_done(
         self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int
-    ) -> Optional[ServiceRequest]:
+    ) -> ServiceRequest | None:
         """running -> requested, for the next slice; None when another run has begun it since."""
         return self._apply(request, lambda state: machine.slice_done(state, run_id, report, now))
 
-    def finish(self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int) -> Optional[ServiceRequest]:
+    def finish(self, request: ServiceRequest, run_id: str, report: ServiceReport, now: int) -> ServiceRequest | None:
         """running -> done, remembered on the table's item in the same transaction; None when another run has begun it since."""
         return self._apply(
             request, lambda state: machine.finish(state, run_id, report, now), lambda after: [self._remembered(after)]
         )
 
-    def fail(self, request: ServiceRequest, run_id: str, error: ServiceError, now: int) -> Optional[ServiceRequest]:
+    def fail(self, request: ServiceRequest, run_id: str, error: ServiceError, now: int) -> ServiceRequest | None:
         """running -> requested after a back-off, or failed; None when another run has begun it since."""
         return self._apply(request, lambda state: machine.fail(state, run_id, error, now))
 
-    def interrupt(self, request: ServiceRequest, run_id: str, now: int) -> Optional[ServiceRequest]:
+    def interrupt(self, request: ServiceRequest, run_id: str, now: int) -> ServiceRequest | None:
         """running under a dead run -> requested after a back-off, or failed; `run_id` holds the lane now."""
         return self._apply(request, lambda state: machine.interrupt(state, run_id, now))
 
-    def withdraw(self, request: ServiceRequest, error: ServiceError, now: int) -> Optional[ServiceRequest]:
+    def withdraw(self, request: ServiceRequest, error: ServiceError, now: int) -> ServiceRequest | None:
         """requested -> failed, for what can't be done at all."""
         return self._apply(request, lambda state: machine.withdraw(state, error, now))
 
@@ -132,7 +133,7 @@ class ServiceLedger:
         request: ServiceRequest,
         transition: Callable[[ServiceRequest], Result],
         beside: Callable[[ServiceRequest], Sequence[Values]] = lambda after: (),
-    ) -> Optional[ServiceRequest]:
+    ) -> ServiceRequest | None:
         """One transition of exactly this request, with `beside` in the same transaction; None when it is refused."""
         key = items.service_key(request.lane, request.table, request.service)
         for _ in range(ATTEMPTS):
@@ -162,13 +163,13 @@ class ServiceLedger:
         return self._table.update_action(items.table_key(done.table), {SERVICE_PREFIX + done.service: summary})
 
 
-def _stored(request: ServiceRequest) -> Dict[str, Any]:
+def _stored(request: ServiceRequest) -> dict[str, Any]:
     summary = {name: getattr(request, name) for name in _FIELDS}
     error = None if request.error is None else asdict(request.error)
     return {**summary, "seen": dict(request.seen), "report": request.report.to_dict(), "error": error}
 
 
-def _request(stored: Optional[Mapping[str, Any]]) -> Optional[ServiceRequest]:
+def _request(stored: Mapping[str, Any] | None) -> ServiceRequest | None:
     return None if stored is None else _known(stored)
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, TypeVar
 
 from botocore.exceptions import ClientError
 
@@ -18,7 +19,7 @@ from sluice_aws.errors import LedgerBusy
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.ledger.expressions import Condition, Expression
 
-Values = Dict[str, Any]
+Values = dict[str, Any]
 Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
 
@@ -45,7 +46,7 @@ PASSING_ERRORS = frozenset(
 class Refusal:
     """Why one action of a transaction was refused: its condition failed, and on this item (None: there is none)."""
 
-    found: Optional[Values]
+    found: Values | None
 
 
 class TransactionRefused(Exception):
@@ -69,22 +70,22 @@ class LedgerTable:
             threads, thread_name_prefix="ledger"
         )  # starts no thread before its first use
 
-    def map(self, function: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> List[Answer]:
+    def map(self, function: Callable[[Argument], Answer], arguments: Iterable[Argument]) -> list[Answer]:
         """Call in parallel, answers in order; one argument is done in the caller's thread. Not to be nested."""
         todo = list(arguments)
         return [function(argument) for argument in todo] if len(todo) < 2 else list(self._threads.map(function, todo))
 
-    def get(self, key: Key) -> Optional[Values]:
+    def get(self, key: Key) -> Values | None:
         """One item, strongly consistent; None when there is none."""
         found = self._call("get_item", Key=codec.item(key), ConsistentRead=True).get("Item")
         return None if found is None else codec.values(found)
 
-    def get_many(self, keys: Sequence[Key]) -> List[Values]:
+    def get_many(self, keys: Sequence[Key]) -> list[Values]:
         """The items there are, strongly consistent, in no order."""
         chunks = [keys[start : start + GET_LIMIT] for start in range(0, len(keys), GET_LIMIT)]
         return [found for answer in self.map(self._get_chunk, chunks) for found in answer]
 
-    def put(self, values: Mapping[str, Any], condition: Optional[Condition] = None) -> Optional[Refusal]:
+    def put(self, values: Mapping[str, Any], condition: Condition | None = None) -> Refusal | None:
         """Write an item; a Refusal when the condition doesn't hold."""
         arguments = self._put(values, condition)
         return self._write("put_item", {"pk": values["pk"], "sk": values["sk"]}, arguments)[1]
@@ -94,9 +95,9 @@ class LedgerTable:
         key: Key,
         set: Mapping[str, Any],
         *,
-        add: Optional[Mapping[str, int]] = None,
-        condition: Optional[Condition] = None,
-    ) -> Tuple[Values, Optional[Refusal]]:
+        add: Mapping[str, int] | None = None,
+        condition: Condition | None = None,
+    ) -> tuple[Values, Refusal | None]:
         """Change an item and give it as it then is; a Refusal when the condition doesn't hold."""
         return self._write("update_item", key, {**self._update(key, set, add, condition), "ReturnValues": "ALL_NEW"})
 
@@ -104,11 +105,11 @@ class LedgerTable:
         self,
         pk: str,
         *,
-        after: Optional[str] = None,
-        prefix: Optional[str] = None,
-        limit: Optional[int] = None,
+        after: str | None = None,
+        prefix: str | None = None,
+        limit: int | None = None,
         fields: Sequence[str] = (),
-    ) -> Iterator[List[Values]]:
+    ) -> Iterator[list[Values]]:
         """Pages of a partition in sort order, strongly consistent; from behind `after`, or of a prefix."""
         expression = Expression()
         text = f"{expression.name('pk')} = {expression.value(pk)}"
@@ -123,7 +124,7 @@ class LedgerTable:
             arguments["Limit"] = limit
         yield from self._pages({**arguments, **expression.arguments()})
 
-    def query_index(self, listed_as: str, *, since: Optional[str] = None) -> Iterator[List[Key]]:
+    def query_index(self, listed_as: str, *, since: str | None = None) -> Iterator[list[Key]]:
         """Pages of keys from the index, in the order of `listed_at`. Never strongly consistent: read the items themselves."""
         expression = Expression()
         text = f"{expression.name('listed_as')} = {expression.value(listed_as)}"
@@ -139,7 +140,7 @@ class LedgerTable:
             return
         self._call("transact_write_items", TransactItems=list(actions))
 
-    def put_action(self, values: Mapping[str, Any], condition: Optional[Condition] = None) -> Values:
+    def put_action(self, values: Mapping[str, Any], condition: Condition | None = None) -> Values:
         """A put for `transact`."""
         return {"Put": {"TableName": self._name, **self._put(values, condition)}}
 
@@ -148,8 +149,8 @@ class LedgerTable:
         key: Key,
         set: Mapping[str, Any],
         *,
-        add: Optional[Mapping[str, int]] = None,
-        condition: Optional[Condition] = None,
+        add: Mapping[str, int] | None = None,
+        condition: Condition | None = None,
     ) -> Values:
         """An update for `transact`."""
         return {"Update": {"TableName": self._name, **self._update(key, set, add, condition)}}
@@ -168,32 +169,32 @@ class LedgerTable:
             }
         }
 
-    def delete(self, key: Key, condition: Condition) -> Optional[Refusal]:
+    def delete(self, key: Key, condition: Condition) -> Refusal | None:
         """Remove an item; a Refusal when the condition doesn't hold."""
         return self._write("delete_item", key, {"Key": codec.item(key), **self._conditional(Expression(), condition)})[
             1
         ]
 
-    def _put(self, values: Mapping[str, Any], condition: Optional[Condition]) -> Values:
+    def _put(self, values: Mapping[str, Any], condition: Condition | None) -> Values:
         expression = Expression()
         arguments: Values = {"Item": codec.item(values)}
         return {**arguments, **self._conditional(expression, condition)}
 
     def _update(
-        self, key: Key, set: Mapping[str, Any], add: Optional[Mapping[str, int]], condition: Optional[Condition]
+        self, key: Key, set: Mapping[str, Any], add: Mapping[str, int] | None, condition: Condition | None
     ) -> Values:
         expression = Expression()
         arguments: Values = {"Key": codec.item(key), "UpdateExpression": expression.update(set, add=add)}
         return {**arguments, **self._conditional(expression, condition)}
 
     @staticmethod
-    def _conditional(expression: Expression, condition: Optional[Condition]) -> Values:
+    def _conditional(expression: Expression, condition: Condition | None) -> Values:
         if condition is None:
             return expression.arguments()
         text = expression.condition(condition)
         return {"ConditionExpression": text, "ReturnValuesOnConditionCheckFailure": "ALL_OLD", **expression.arguments()}
 
-    def _write(self, operation: str, key: Key, arguments: Values) -> Tuple[Values, Optional[Refusal]]:
+    def _write(self, operation: str, key: Key, arguments: Values) -> tuple[Values, Refusal | None]:
         try:
             answer = self._call(operation, **arguments)
         except ClientError as error:
@@ -202,10 +203,10 @@ class LedgerTable:
             return {}, Refusal(self._found(error.response, key))
         return codec.values(answer.get("Attributes") or {}), None
 
-    def _found(self, described: Mapping[str, Any], key: Key) -> Optional[Values]:
+    def _found(self, described: Mapping[str, Any], key: Key) -> Values | None:
         return codec.values(described["Item"]) if described.get("Item") else self.get(key)
 
-    def _pages(self, arguments: Values) -> Iterator[List[Values]]:
+    def _pages(self, arguments: Values) -> Iterator[list[Values]]:
         start: Values = {}
         while True:
             answer = self._call("query", **arguments, **start)
@@ -214,9 +215,9 @@ class LedgerTable:
                 return
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
-    def _get_chunk(self, keys: Sequence[Key]) -> List[Values]:
+    def _get_chunk(self, keys: Sequence[Key]) -> list[Values]:
         wanted: Values = {self._name: {"Keys": [codec.item(key) for key in keys], "ConsistentRead": True}}
-        found: List[Values] = []
+        found: list[Values] = []
         for attempt in range(ATTEMPTS):
             answer = self._call("batch_get_item", RequestItems=wanted)
             found.extend(codec.values(item) for item in answer["Responses"].get(self._name, ()))
@@ -226,7 +227,7 @@ class LedgerTable:
             self._wait(attempt)
         raise LedgerBusy("The ledger left keys unread", operation="batch_get_item", cause="UnprocessedKeys")
 
-    def _call(self, operation: str, **arguments: Any) -> Dict[str, Any]:
+    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         """One call, repeated while what stops it passes; what stays is raised."""
         if operation not in ("batch_get_item", "transact_write_items"):
             arguments["TableName"] = self._name
@@ -259,7 +260,7 @@ class LedgerTable:
         self._sleep(random.uniform(0, min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)))
 
 
-def _passing_cause(error: ClientError) -> Optional[str]:
+def _passing_cause(error: ClientError) -> str | None:
     """What of an error passes by itself; None for a failed condition (also beside a passing reason) and for any other error."""
     code = error.response["Error"]["Code"]
     if code in PASSING_ERRORS:
@@ -280,7 +281,7 @@ class GuardRefused(Exception):
     """The condition that was to hold for every group no longer does: what was not written by then stays unwritten."""
 
 
-def write_groups(table: LedgerTable, groups: Sequence[Group], *, guard: Optional[Values] = None) -> Dict[int, Refusal]:
+def write_groups(table: LedgerTable, groups: Sequence[Group], *, guard: Values | None = None) -> dict[int, Refusal]:
     """Write every group (the actions that belong to one object) whose conditions hold, packed and in parallel.
 
     Gives the refusals by the group's position. Groups share a transaction only to save calls: which
@@ -289,7 +290,7 @@ def write_groups(table: LedgerTable, groups: Sequence[Group], *, guard: Optional
     Raises LedgerBusy; what was written until then stays and a repetition is refused harmlessly.
     """
     guards = [] if guard is None else [guard]
-    refused: Dict[int, Refusal] = {}
+    refused: dict[int, Refusal] = {}
     for answer in table.map(
         lambda chunk: _write_chunk(table, chunk, guards), _chunks(groups, ACTIONS_LIMIT - len(guards))
     ):
@@ -297,8 +298,8 @@ def write_groups(table: LedgerTable, groups: Sequence[Group], *, guard: Optional
     return refused
 
 
-def _chunks(groups: Sequence[Group], limit: int) -> List[List[Tuple[int, Group]]]:
-    chunks: List[List[Tuple[int, Group]]] = []
+def _chunks(groups: Sequence[Group], limit: int) -> list[list[tuple[int, Group]]]:
+    chunks: list[list[tuple[int, Group]]] = []
     room = 0
     for position, group in enumerate(groups):
         if not chunks or room < len(group):
@@ -309,8 +310,8 @@ def _chunks(groups: Sequence[Group], limit: int) -> List[List[Tuple[int, Group]]
     return chunks
 
 
-def _write_chunk(table: LedgerTable, chunk: List[Tuple[int, Group]], guards: List[Values]) -> Dict[int, Refusal]:
-    refused: Dict[int, Refusal] = {}
+def _write_chunk(table: LedgerTable, chunk: list[tuple[int, Group]], guards: list[Values]) -> dict[int, Refusal]:
+    refused: dict[int, Refusal] = {}
     left = list(chunk)
     while left:
         owners = [position for position, group in left for _ in group]

@@ -5,8 +5,9 @@ A table that is written anew from its objects: its item emptied behind a mark, i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.lane.machine import PAUSED
@@ -52,20 +53,20 @@ class TableLedger:
         """One table, strongly consistent; one never seen is empty."""
         return _state(table, self._table.get(table_key(table)) or {})
 
-    def table_states(self, tables: Iterable[str]) -> Dict[str, TableState]:
+    def table_states(self, tables: Iterable[str]) -> dict[str, TableState]:
         """Every named table, strongly consistent."""
         named = list(dict.fromkeys(tables))
         stored = {found["pk"]: found for found in self._table.get_many([table_key(table) for table in named])}
         return {table: _state(table, stored.get(table_key(table)["pk"], {})) for table in named}
 
-    def tables(self) -> List[TableState]:
+    def tables(self) -> list[TableState]:
         """Every table that the ledger knows anything of, by name."""
         keys = [key for page in self._table.query_index(TABLES_LISTED_AS) for key in page]
         return sorted(
             self.table_states(key["pk"].partition("#")[2] for key in keys).values(), key=lambda state: state.table
         )
 
-    def record_table_error(self, table: str, error: str, backoff_until: Optional[int]) -> TableState:
+    def record_table_error(self, table: str, error: str, backoff_until: int | None) -> TableState:
         """Count a failure and keep the table from being claimed until `backoff_until` (epoch ms)."""
         changes = {"last_error": error[:ERROR_CHARACTERS], "backoff_until": backoff_until, **LISTED}
         stored, _ = self._table.update(table_key(table), changes, add={"failures": 1})
@@ -106,7 +107,7 @@ class TableLedger:
         self._table.update(table_key(table), {"services_since": now}, condition=when(services_since=None))
 
 
-def totals_of(stored: Mapping[str, Any]) -> Dict[str, int]:
+def totals_of(stored: Mapping[str, Any]) -> dict[str, int]:
     """The totals of a table's item, by name."""
     return {name[len(TOTAL_PREFIX) :]: number for name, number in stored.items() if name.startswith(TOTAL_PREFIX)}
 
@@ -137,7 +138,7 @@ class RebuildingLedger:
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def begin_rebuild(self, table: str, lane: str, mark: Mapping[str, Any]) -> Dict[str, Any]:
+    def begin_rebuild(self, table: str, lane: str, mark: Mapping[str, Any]) -> dict[str, Any]:
         """Forget what the ledger knows of the table's data and mark it as being rebuilt; gives the mark.
 
         Of a rebuild that was begun before, it is that one's mark, and nothing is changed. Raises LaneNotPaused.
@@ -178,7 +179,7 @@ class RebuildingLedger:
         """Take the mark away: from now on the table's objects are claimable. Repeatable. Raises LaneNotPaused."""
         self._guarded(table, lane, [self._table.update_action(items.table_key(table), {"rebuild": None})])
 
-    def _group(self, record: ObjectRecord, lane: str, generation: Optional[int], now: int) -> List[Values]:
+    def _group(self, record: ObjectRecord, lane: str, generation: int | None, now: int) -> list[Values]:
         kept = record.generation if generation is None else generation
         moved = replace(
             record,

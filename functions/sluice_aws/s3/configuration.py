@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice.errors import InvalidConfiguration
@@ -24,10 +24,10 @@ class ConfigStore:
         self._bucket = bucket
         self._key = key
         self._pushes: Callable[[], int] = (lambda: 0) if ledger is None else (lambda: ledger.counter(PUSHES))
-        self._etag: Optional[str] = None
-        self._loaded: Optional[Configuration] = None
+        self._etag: str | None = None
+        self._loaded: Configuration | None = None
 
-    def load(self) -> Optional[Configuration]:
+    def load(self) -> Configuration | None:
         """The configuration as it is now, by one conditional GET. None when none was ever pushed.
 
         Raises ConfigurationUnreadable, and ConfigurationMissing where one was pushed and is gone; what was read before stays `last`.
@@ -46,13 +46,13 @@ class ConfigStore:
         self._etag = document.etag
         return self._loaded
 
-    def load_if_changed(self) -> Optional[Configuration]:
+    def load_if_changed(self) -> Configuration | None:
         """The configuration if it is another than the last one read, else None."""
         before = self._etag
         now = self.load()
         return now if self._etag != before else None
 
-    def load_or_last(self, report: Any) -> Optional[Configuration]:
+    def load_or_last(self, report: Any) -> Configuration | None:
         """The configuration, or the last readable one while the one there can't be read; says so.
 
         For parts whose work goes on without it: a broken file must not keep a dead run's lane.
@@ -65,7 +65,7 @@ class ConfigStore:
             return self._loaded
 
     @property
-    def last(self) -> Optional[Configuration]:
+    def last(self) -> Configuration | None:
         """What was read last: still in force while a newer one can't be read."""
         return self._loaded
 

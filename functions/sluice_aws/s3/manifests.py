@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.silver_keys import manifest_key, outcome_key
@@ -25,7 +23,7 @@ class ManifestStore:
         self._objects.put(self._bucket, key, manifest.to_json().encode("utf-8"), content_type=_JSON)
         return key
 
-    def manifest(self, key: str) -> Optional[Manifest]:
+    def manifest(self, key: str) -> Manifest | None:
         """The manifest under a key, None when there is none. Raises UnreadableManifest."""
         document = self._objects.get(self._bucket, key)
         return None if document is None else Manifest.from_json(document.data.decode("utf-8"))
@@ -35,7 +33,7 @@ class ManifestStore:
         key = outcome_key(outcome.batch, outcome.table)
         self._objects.put(self._bucket, key, outcome.to_json().encode("utf-8"), content_type=_JSON)
 
-    def outcome(self, batch: str, table: str) -> Optional[Outcome]:
+    def outcome(self, batch: str, table: str) -> Outcome | None:
         """A part's outcome, None when none was written. Raises UnreadableManifest."""
         document = self._objects.get(self._bucket, outcome_key(batch, table))
         return None if document is None else Outcome.from_json(document.data.decode("utf-8"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable
 
 from sluice_aws.errors import MoveIncomplete
 
@@ -27,7 +28,7 @@ class Mover:
         self._s3 = s3
         self._bucket = bucket
 
-    def sizes(self, prefix: str) -> Dict[str, int]:
+    def sizes(self, prefix: str) -> dict[str, int]:
         """Bytes by what follows the prefix."""
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
         return {entry["Key"][len(prefix) :]: entry["Size"] for page in pages for entry in page.get("Contents", ())}
@@ -58,7 +59,7 @@ class Mover:
     def _copy(self, source: str, to: str) -> None:
         self._s3.copy({"Bucket": self._bucket, "Key": source}, self._bucket, to)  # in parts where it is large
 
-    def _delete(self, keys: List[str]) -> None:
+    def _delete(self, keys: list[str]) -> None:
         for start in range(0, len(keys), DELETED_AT_ONCE):
             chunk = keys[start : start + DELETED_AT_ONCE]
             answer = self._s3.delete_objects(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any
 
 from botocore.exceptions import ClientError
 
@@ -41,8 +42,8 @@ class ListedVersion:
 class VersionPage:
     """Up to 1,000 entries of a listing, and where the next page begins (None: this was the last)."""
 
-    versions: Tuple[ListedVersion, ...]
-    next_marker: Optional[Tuple[str, str]]
+    versions: tuple[ListedVersion, ...]
+    next_marker: tuple[str, str] | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Objects:
             body.close()
         return Head(data, _total(answer) <= len(data))
 
-    def whole(self, id: ObjectId, limit: Optional[int] = None) -> bytes:
+    def whole(self, id: ObjectId, limit: int | None = None) -> bytes:
         """All bytes of exactly this version, in one call.
 
         Raises ObjectGone when the version is no longer there, ObjectArchived, and ObjectTooLarge, before anything
@@ -130,7 +131,7 @@ class Objects:
             raise
         return True
 
-    def modified_at(self, id: ObjectId) -> Optional[int]:
+    def modified_at(self, id: ObjectId) -> int | None:
         """When exactly this version was put (epoch ms; S3 keeps whole seconds), in one call; None when it is no longer there."""
         try:
             answer = self._s3.head_object(**_exactly(id))
@@ -140,12 +141,12 @@ class Objects:
             raise
         return int(answer["LastModified"].timestamp() * 1000)
 
-    def get(self, bucket: str, key: str, *, unless: Optional[str] = None) -> Optional[Document]:
+    def get(self, bucket: str, key: str, *, unless: str | None = None) -> Document | None:
         """Read a whole small object of ours. None when it is not there.
 
         With `unless` (an ETag) the bytes come only if the object is another: an unchanged one raises Unchanged.
         """
-        condition: Dict[str, str] = {"IfNoneMatch": unless} if unless else {}
+        condition: dict[str, str] = {"IfNoneMatch": unless} if unless else {}
         try:
             answer = self._s3.get_object(Bucket=bucket, Key=key, **condition)
         except ClientError as error:
@@ -175,14 +176,14 @@ class Objects:
             for entry in page.get("Contents", ()):
                 yield entry["Key"]
 
-    def put_times(self, bucket: str, prefix: str) -> Iterator[Tuple[str, int]]:
+    def put_times(self, bucket: str, prefix: str) -> Iterator[tuple[str, int]]:
         """Every key under a prefix, in the order of their UTF-8 bytes, and when it was put last (epoch ms)."""
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for entry in page.get("Contents", ()):
                 yield entry["Key"], int(entry["LastModified"].timestamp() * 1000)
 
     def version_page(
-        self, bucket: str, marker: Optional[Tuple[str, str]] = None, *, prefix: str = "", page_size: int = 1000
+        self, bucket: str, marker: tuple[str, str] | None = None, *, prefix: str = "", page_size: int = 1000
     ) -> VersionPage:
         """One page of object versions after `marker` (key, version id); delete markers are left out."""
         resume = (
@@ -223,13 +224,13 @@ def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:
         ) from error
 
 
-def _exactly(id: ObjectId) -> Dict[str, str]:
+def _exactly(id: ObjectId) -> dict[str, str]:
     """Name one version: by its id, or, where the bucket keeps none, by what its bytes hash to."""
     which = {"VersionId": id.version_id} if id.version_id else {"IfMatch": f'"{id.etag}"'}
     return {"Bucket": id.bucket, "Key": id.key, **which}
 
 
-def _total(answer: Dict[str, Any]) -> int:
+def _total(answer: dict[str, Any]) -> int:
     """The size of the object behind an answer: after the slash of Content-Range, or all that was sent."""
     _, slash, total = answer.get("ContentRange", "").rpartition("/")
     return int(total) if slash and total.isdigit() else int(answer["ContentLength"])

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
 
 from sluice.catalog.tables import source_comments
 from sluice.schema.avro import fingerprint
@@ -26,7 +27,7 @@ class SchemaStore:
     def __init__(self, objects: Objects, bucket: str) -> None:
         self._objects = objects
         self._bucket = bucket
-        self._kept: Set[str] = set()
+        self._kept: set[str] = set()
         self._lock = threading.Lock()
 
     def keep(self, schema: Any) -> str:
@@ -47,7 +48,7 @@ class SchemaStore:
                 self._kept.add(named)
         return named
 
-    def load(self, named: str) -> Optional[Any]:
+    def load(self, named: str) -> Any | None:
         """The schema of a fingerprint, None when it was never kept."""
         return self._objects.get_json(self._bucket, schema_key(named))
 
@@ -61,8 +62,8 @@ class SchemaHistory:
     def __init__(self, objects: Objects, bucket: str) -> None:
         self._objects = objects
         self._bucket = bucket
-        self._noted: Dict[Tuple[str, str], SeenSchema] = {}
-        self._columns: Dict[str, Mapping[str, str]] = {}
+        self._noted: dict[tuple[str, str], SeenSchema] = {}
+        self._columns: dict[str, Mapping[str, str]] = {}
         self._lock = threading.Lock()
 
     def note(self, schema: SeenSchema) -> None:
@@ -85,17 +86,17 @@ class SchemaHistory:
                 self._put(stored_key(stored.table), stored.to_json())
             self._columns[stored.table] = stored.columns
 
-    def columns(self, table: str) -> Optional[StoredColumns]:
+    def columns(self, table: str) -> StoredColumns | None:
         """A table's own columns; None while it has none."""
         document = self._objects.get(self._bucket, stored_key(table))
         return None if document is None else StoredColumns.from_json(document.data.decode("utf-8"))
 
-    def schema(self, table: str, fingerprint: str) -> Optional[SeenSchema]:
+    def schema(self, table: str, fingerprint: str) -> SeenSchema | None:
         """One schema that came for a table."""
         document = self._objects.get(self._bucket, seen_key(table, fingerprint))
         return None if document is None else SeenSchema.from_json(document.data.decode("utf-8"))
 
-    def schemas(self, table: str) -> Tuple[SeenSchema, ...]:
+    def schemas(self, table: str) -> tuple[SeenSchema, ...]:
         """Every schema that came for a table, oldest first."""
         prefix = seen_prefix(table)
         found = [
@@ -112,7 +113,7 @@ class SchemaHistory:
 
     def tables(self) -> Iterator[str]:
         """The tables of which something is remembered, in order."""
-        summary: Set[str] = set()
+        summary: set[str] = set()
         for key in self._objects.keys(self._bucket, TABLES_PREFIX):
             table = key[len(TABLES_PREFIX) :].split("/", 1)[0]
             if table not in summary:
@@ -130,10 +131,10 @@ class ColumnsAtHand:
         self._objects = objects
         self._bucket = bucket
         self._now = now
-        self._held: Dict[str, Tuple[int, Optional[str], Optional[StoredColumns]]] = {}
+        self._held: dict[str, tuple[int, str | None, StoredColumns | None]] = {}
         self._lock = threading.Lock()
 
-    def of(self, table: str) -> Optional[Mapping[str, str]]:
+    def of(self, table: str) -> Mapping[str, str] | None:
         """The columns (name -> Spark's type name), at most a minute old; None where there is no table yet."""
         with self._lock:
             at, etag, held = self._held.get(table, (None, None, None))

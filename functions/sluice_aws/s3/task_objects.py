@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Optional
 
 import boto3
 from botocore.config import Config
@@ -27,7 +26,7 @@ class ObjectSource:
 
     region: str
     silver_bucket: str
-    endpoint_url: Optional[str] = None
+    endpoint_url: str | None = None
 
 
 @lru_cache(maxsize=4)

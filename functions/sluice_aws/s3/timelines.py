@@ -10,8 +10,9 @@ Whoever reads a table without Spark uses this: catalog sync, the reading and ins
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from threading import Lock
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any
 
 from sluice.hudi.options import PROPERTIES_FILE
 from sluice.hudi.timeline import FOLDER, Commit, Instant, Timeline
@@ -28,16 +29,16 @@ class TimelineReader:
         self._s3 = s3
         self._objects = Objects(s3)
         self._bucket = bucket
-        self._kept: OrderedDict[Tuple[str, str], Commit] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], Commit] = OrderedDict()
         self._lock = Lock()
 
-    def timeline(self, table: str, *, since: Optional[str] = None) -> Timeline:
+    def timeline(self, table: str, *, since: str | None = None) -> Timeline:
         """The instants of `database.table`, or those from the time `since` on; empty where there is no table.
 
         One LIST for a thousand files. An instant has three, and the active timeline at most some hundreds of instants.
         """
         prefix = table_prefix(table) + FOLDER
-        names: List[str] = []
+        names: list[str] = []
         start = (
             {"StartAfter": prefix + since} if since else {}
         )  # an instant's file is its time and more, so it comes after
@@ -64,19 +65,19 @@ class TimelineReader:
                 self._kept.popitem(last=False)
         return commit
 
-    def properties(self, table: str) -> Optional[Mapping[str, str]]:
+    def properties(self, table: str) -> Mapping[str, str] | None:
         """The table's own properties (`hoodie.properties`); None where there is no table."""
         document = self._objects.get(self._bucket, table_prefix(table) + PROPERTIES_FILE)
         return None if document is None else properties_of(document.data.decode("utf-8"))
 
-    def partition_paths(self, table: str, fields: Tuple[str, ...]) -> Iterator[str]:
+    def partition_paths(self, table: str, fields: tuple[str, ...]) -> Iterator[str]:
         """Every partition folder of a table that is partitioned by `fields`, in order: `nationality=German`, `year=2024/month=1`.
 
         One LIST per thousand folders of each level above the last.
         """
         yield from self._below(table_prefix(table), "", fields)
 
-    def _below(self, root: str, path: str, fields: Tuple[str, ...]) -> Iterator[str]:
+    def _below(self, root: str, path: str, fields: tuple[str, ...]) -> Iterator[str]:
         prefix = f"{root}{path}{fields[0]}="
         for page in self._s3.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=prefix, Delimiter="/"
@@ -95,7 +96,7 @@ def table_prefix(table: str) -> str:
     return f"{database}/{name}/"
 
 
-def properties_of(text: str) -> Dict[str, str]:
+def properties_of(text: str) -> dict[str, str]:
     r"""Java's properties as Hudi writes them: name=value, with `\` before `:`, `=`, `#`, `!` and `\` itself."""
     found = {}
     for line in text.splitlines():

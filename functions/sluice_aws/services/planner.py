@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice.lane.job_request import state_machine_parameters
@@ -18,7 +19,7 @@ from sluice_aws.telemetry import Report
 SYNCED_AT_ONCE, ASKED_AT_ONCE, STARTED_AT_ONCE = 300, 200, 10
 FOLLOWED_FOR_MS = 30 * 3_600_000  # a request waits a day at most, and a slice may back off five times
 REQUESTED_BY = "table_services"
-Values = Dict[str, Any]
+Values = dict[str, Any]
 
 
 class ServicePlanner:
@@ -28,7 +29,7 @@ class ServicePlanner:
         self,
         *,
         ledger: Any,
-        starter: Optional[Starter],
+        starter: Starter | None,
         report: Report,
         now: Callable[[], int],
         entropy: Callable[[], str],
@@ -47,7 +48,7 @@ class ServicePlanner:
         now = self._now()
         return {"go": self._ledger.gather_until(now, now + self._pause_s * 1000), "wait_s": self._pause_s}
 
-    def plan(self, configuration: Optional[Configuration]) -> Values:
+    def plan(self, configuration: Configuration | None) -> Values:
         """Ask for what is due, and take the idle lanes that have to do it.
 
         `syncs` are the tables whose catalog entry is behind, those first that are longest, `runs` the job runs to start, `requests` what was newly
@@ -86,7 +87,7 @@ class ServicePlanner:
             ]
         )
         done, failed = followed["done"], followed["failed"]
-        still: List[Asked] = []
+        still: list[Asked] = []
         for each in requests:
             found = standing.get((each.lane, each.table), {}).get(each.service)
             outcome = each.outcome(found)
@@ -115,7 +116,7 @@ class ServicePlanner:
             "wait_s": next_pause_s(followed["wait_s"]),
         }
 
-    def _due(self, configuration: Configuration, now: int) -> "tuple[DueTable, ...]":
+    def _due(self, configuration: Configuration, now: int) -> tuple[DueTable, ...]:
         states = []
         for state in self._ledger.tables():
             if state.services_since is None and state.last_instant is not None:
@@ -125,9 +126,9 @@ class ServicePlanner:
         requests = [request for lane in configuration.lane_names() for request in self._ledger.service_requests(lane)]
         return due_tables(configuration, states, by_table(requests), now)
 
-    def _ask(self, found: "tuple[DueTable, ...]", now: int) -> List[Asked]:
-        asked: List[Asked] = []
-        closed: Set[str] = {
+    def _ask(self, found: tuple[DueTable, ...], now: int) -> list[Asked]:
+        asked: list[Asked] = []
+        closed: set[str] = {
             state.lane for state in self._ledger.lanes() if state.state in (HALTED, PAUSED) or state.pause_requested
         }
         for table in found:
@@ -165,9 +166,9 @@ class ServicePlanner:
                     )
         return asked
 
-    def _runs(self, lanes: Set[str], configuration: Optional[Configuration]) -> List[Values]:
+    def _runs(self, lanes: set[str], configuration: Configuration | None) -> list[Values]:
         """The runs to start: one per lane that is idle, however many tables of it wait."""
-        runs: List[Values] = []
+        runs: list[Values] = []
         for lane in sorted(lanes):
             if len(runs) >= STARTED_AT_ONCE:
                 break  # supervise starts the others: they were woken

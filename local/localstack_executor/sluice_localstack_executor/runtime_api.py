@@ -38,7 +38,7 @@ class RuntimeApi:
 
     def __init__(self) -> None:
         self.ready: Future[None] = Future()
-        self._waiting: "queue.Queue[Invocation | None]" = queue.Queue()
+        self._waiting: queue.Queue[Invocation | None] = queue.Queue()
         self._lock = threading.Lock()
         self._current: Invocation | None = None
         self._ended: Reply | None = None

@@ -6,8 +6,9 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Mapping
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from sluice_local.emr.service import Refused, Service

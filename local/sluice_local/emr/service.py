@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Callable, Mapping, Protocol
+from typing import Any, Protocol
 
 from sluice_local.emr.job_runs import Application, JobRun, new_id
 from sluice_local.emr.submission import InvalidRequest, read_submission
@@ -51,7 +52,7 @@ class Service:
 
     def __init__(
         self,
-        runner: Callable[["Service"], Runner],
+        runner: Callable[[Service], Runner],
         *,
         account: str,
         region: str,

@@ -43,7 +43,7 @@ class RunnerSettings:
 class SparkRunner:
     """The jobs of one stand-in."""
 
-    def __init__(self, service: "Service", settings: RunnerSettings, fetcher: Fetcher) -> None:
+    def __init__(self, service: Service, settings: RunnerSettings, fetcher: Fetcher) -> None:
         self._service = service
         self._settings = settings
         self._fetcher = fetcher

@@ -13,10 +13,11 @@ import logging
 import queue
 import threading
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from http.server import ThreadingHTTPServer
-from typing import Any, Callable, Mapping, Optional
+from typing import Any
 
 from sluice_local import processes as children
 from sluice_local.emr.api import serve
@@ -115,7 +116,7 @@ class StateEvents:
         """`events` and `functions` are boto3 clients for EventBridge and Lambda."""
         self._events = events
         self._functions = functions
-        self._queue: "queue.Queue[Optional[Mapping[str, Any]]]" = queue.Queue()
+        self._queue: queue.Queue[Mapping[str, Any] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._deliver_all, name="emr-state-events", daemon=True)
         self._thread.start()
 

@@ -10,7 +10,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sluice_local.cache import only_one
@@ -97,7 +97,7 @@ class Fetcher:
         except self._s3.exceptions.ClientError as error:
             raise CannotFetch(f"{uri}: {error}") from error
 
-    def keep_logs(self, log_uri: Optional[str], application: str, run: str, directory: Path) -> None:
+    def keep_logs(self, log_uri: str | None, application: str, run: str, directory: Path) -> None:
         """Put the driver's output where EMR puts it under the job's logUri."""
         if not log_uri:
             return

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Callable, Mapping
 
 from sluice_local.emulators.emulator import Emulator
 from sluice_local.emulators.localstack import start_localstack

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator, Mapping
 
 from sluice_local import processes as children
 from sluice_local.cache import cache_directory, only_one

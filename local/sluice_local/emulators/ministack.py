@@ -6,8 +6,8 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Mapping
 
 from sluice_local import processes as children
 from sluice_local.emulators.emulator import REGION, TEMPORARY, Emulator, run_emulator

@@ -9,8 +9,8 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Callable, Mapping, Sequence
 
 from sluice_local.cache import cache_directory, only_one
 from sluice_local.errors import JarsUnavailable

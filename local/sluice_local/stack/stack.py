@@ -6,9 +6,10 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any
 
 import boto3
 from botocore.config import Config

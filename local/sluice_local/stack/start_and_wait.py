@@ -6,7 +6,7 @@ Deployed as inline code, so it is whole in itself: the runtime's own modules and
 from __future__ import annotations
 
 import time
-from typing import Any, Dict
+from typing import Any
 
 import boto3
 
@@ -18,7 +18,7 @@ class JobRunEnded(Exception):
     """The job run didn't succeed; the state machine gets the reason as the cause of the failed task."""
 
 
-def handler(event: Dict[str, Any], context: Any) -> Dict[str, Any]:
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Lambda entry: StartJobRun's parameters as Step Functions writes them; gives the job run when it succeeded."""
     emr = boto3.client("emr-serverless")
     started = emr.start_job_run(**request_of(event))
@@ -32,7 +32,7 @@ def handler(event: Dict[str, Any], context: Any) -> Dict[str, Any]:
     return {"JobRunId": run["jobRunId"], "State": run["state"]}
 
 
-def request_of(parameters: Dict[str, Any]) -> Dict[str, Any]:
+def request_of(parameters: dict[str, Any]) -> dict[str, Any]:
     """The API's own names for Step Functions' parameters: members of structures begin small; tags are a map, whose keys are data."""
     return {
         name[0].lower() + name[1:]: value if name == "Tags" or not isinstance(value, dict) else request_of(value)

@@ -13,10 +13,11 @@ import struct
 import threading
 import time
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
+from typing import Any, Callable
 from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
@@ -55,7 +56,7 @@ class EngineCheck:
         self._log = log
         self._lock = threading.Lock()
         self._done = False
-        self._report: Optional[EngineReport] = None
+        self._report: EngineReport | None = None
 
     def begin(self, spark: SparkProcess) -> None:
         """Check in a thread as soon as Spark is there, while what is pending is claimed. A refusal is for whoever needs the engine."""
@@ -67,13 +68,13 @@ class EngineCheck:
         if report is not None and not report.fits:
             raise report.refusal()
 
-    def afresh(self, spark: SparkSession) -> Optional[EngineReport]:
+    def afresh(self, spark: SparkSession) -> EngineReport | None:
         """The outcome of a check made now, whatever is remembered, except that what was accepted stays so. As `report` otherwise."""
         with self._lock:
             self._report, self._done = self._made(spark, trusting=False), True
             return self._report
 
-    def report(self, spark: SparkSession) -> Optional[EngineReport]:
+    def report(self, spark: SparkSession) -> EngineReport | None:
         """The check's outcome, remembered or made now; None for the pinned bundle and Spark, and where the bundle can't be read, which is logged and refuses nothing. Raises NoBundle."""
         with self._lock:
             if not self._done:
@@ -81,7 +82,7 @@ class EngineCheck:
                 self._done = True
             return self._report
 
-    def _made(self, spark: SparkSession, *, trusting: bool) -> Optional[EngineReport]:
+    def _made(self, spark: SparkSession, *, trusting: bool) -> EngineReport | None:
         began = time.monotonic()
         reflection = EngineReflection(spark)
         try:
@@ -119,7 +120,7 @@ class EngineCheck:
         )
         return report
 
-    def _remembered(self, key: str) -> Optional[EngineReport]:
+    def _remembered(self, key: str) -> EngineReport | None:
         document = self._objects.get(self._bucket, key)
         if document is None:
             return None
@@ -162,12 +163,12 @@ def bundle_checksum(jar: Path) -> str:
         return hashlib.sha256(file.read(length if offset == _ZIP64 or size == _ZIP64 else size)).hexdigest()[:16]
 
 
-def bundle_links(jar: Path) -> Mapping[Link, List[str]]:
+def bundle_links(jar: Path) -> Mapping[Link, list[str]]:
     """What the bundle's own classes need of the engine, each with the classes that do. Raises NotAClass for a damaged one."""
-    users: Dict[Link, List[str]] = {}
+    users: dict[Link, list[str]] = {}
     with zipfile.ZipFile(jar) as archive:
         names = [entry.filename for entry in archive.infolist() if entry.filename.endswith(_SUFFIX)]
-        held: Set[str] = {name[: -len(_SUFFIX)] for name in names}
+        held: set[str] = {name[: -len(_SUFFIX)] for name in names}
         for name in names:
             if name.startswith(_OWN) and not name.startswith(_OTHERS):
                 for link in needed(links_of(archive.read(name), ENGINE), held):
@@ -198,7 +199,7 @@ class EngineReflection:
         self._for_name: Callable[..., Any] = self._jvm.java.lang.Class.forName
         self._string_of: Callable[[Any], Any] = self._jvm.scala.runtime.ScalaRunTime.stringOf
         self._loader = self._jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-        self._known: Dict[str, Optional[Described]] = {}
+        self._known: dict[str, Described | None] = {}
         self._lock = threading.Lock()
 
     def bundle(self) -> Bundle:
@@ -225,14 +226,14 @@ class EngineReflection:
             java=str(self._jvm.java.lang.System.getProperty("java.version")),
         )
 
-    def describe(self, name: str) -> Optional[Described]:
+    def describe(self, name: str) -> Described | None:
         """A class by its name in a class file's form; None when there is no such class."""
         with self._lock:
             if name not in self._known:
                 self._known[name] = self._described(name)
             return self._known[name]
 
-    def _described(self, name: str) -> Optional[Described]:
+    def _described(self, name: str) -> Described | None:
         try:
             return _ReflectedClass(self._class(name.replace("/", ".")), self._string_of)
         except Py4JJavaError as error:
@@ -257,12 +258,12 @@ class _ReflectedClass:
         return bool(self._found.isInterface())
 
     @cached_property
-    def parents(self) -> Tuple[str, ...]:
+    def parents(self) -> tuple[str, ...]:
         superclass = self._found.getSuperclass()
         above = (str(superclass.getName()).replace(".", "/"),) if superclass is not None else ()
         return above + interfaces_in(self._text(self._found.getInterfaces()))
 
-    def declares(self, name: str, descriptor: str) -> Optional[bool]:
+    def declares(self, name: str, descriptor: str) -> bool | None:
         try:
             members = (
                 self._constructors
@@ -278,15 +279,15 @@ class _ReflectedClass:
         return (name, descriptor) in members
 
     @cached_property
-    def _methods(self) -> FrozenSet[Member]:
+    def _methods(self) -> frozenset[Member]:
         return methods_in(self._text(self._found.getDeclaredMethods()))
 
     @cached_property
-    def _constructors(self) -> FrozenSet[Member]:
+    def _constructors(self) -> frozenset[Member]:
         return constructors_in(self._text(self._found.getDeclaredConstructors()))
 
     @cached_property
-    def _fields(self) -> FrozenSet[Member]:
+    def _fields(self) -> frozenset[Member]:
         return fields_in(self._text(self._found.getDeclaredFields()))
 
     def _text(self, array: Any) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import FrozenSet
-
 # A bundle and an engine that are known to fit: tests/spark/test_engine.py asks for every link.
 PINNED_BUNDLE = "c609449e7d92466d"
 PINNED_SPARK = "3.5.8"
@@ -199,10 +197,10 @@ scala/util/matching Regex
 """
 
 
-def _names(lines: str) -> FrozenSet[str]:
+def _names(lines: str) -> frozenset[str]:
     """Each line is a package and some of its classes."""
     words = (line.split() for line in lines.splitlines())
     return frozenset(f"{package}/{name}" for package, *names in filter(None, words) for name in names)
 
 
-PINNED_CLASSES: FrozenSet[str] = _names(_BY_PACKAGE)
+PINNED_CLASSES: frozenset[str] = _names(_BY_PACKAGE)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Callable, Dict, Mapping, Optional
+from typing import Callable
 
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ _LOCAL_MASTER = re.compile(r"local\[(\d+)")
 _FEW_PARTITIONS = 4
 
 
-def required_settings(cores: int) -> Dict[str, str]:
+def required_settings(cores: int) -> dict[str, str]:
     """What the driver sets whatever it was submitted with. `cores` is the most that tasks can ever run on.
 
     Where files lie and how they are reached (fs.s3*) is the surroundings' business and isn't set here.
@@ -75,7 +76,7 @@ class SparkProcess:
 
     def __init__(self, create: Callable[[], SparkSession] = create_session) -> None:
         self._create = create
-        self._made: Optional[Future[SparkSession]] = None
+        self._made: Future[SparkSession] | None = None
         self._lock = threading.Lock()
 
     def session(self) -> Future[SparkSession]:

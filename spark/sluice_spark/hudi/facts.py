@@ -6,8 +6,9 @@ What a run knows of the tables that it wrote itself, so that the next batch need
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from pyspark.sql.types import StructType
 
@@ -26,18 +27,18 @@ class TableFacts:
     commits tell (None where none does), `meta_client` Hudi's own view of that moment.
     """
 
-    newest: Optional[str]
-    schema: Optional[StructType]
+    newest: str | None
+    schema: StructType | None
     commits: int
-    properties_added: Tuple[str, ...] = ()
-    floor: Optional[str] = None
-    purged: Optional[str] = None
-    purged_partition: Optional[int] = None
+    properties_added: tuple[str, ...] = ()
+    floor: str | None = None
+    purged: str | None = None
+    purged_partition: int | None = None
     purging: bool = False
     unfinished: bool = False
     record_index: bool = False
-    widened: Optional[str] = None
-    rows: Optional[int] = None
+    widened: str | None = None
+    rows: int | None = None
     meta_client: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -52,7 +53,7 @@ class CommitResult:
 
     instant: str
     counts: Mapping[str, int] = field(default_factory=dict)
-    facts: Optional[TableFacts] = None
+    facts: TableFacts | None = None
 
 
 class KnownTables:
@@ -63,11 +64,11 @@ class KnownTables:
     """
 
     def __init__(self) -> None:
-        self._facts: Dict[Tuple[object, ...], TableFacts] = {}
-        self._cleaned: Dict[Tuple[object, ...], int] = {}
+        self._facts: dict[tuple[object, ...], TableFacts] = {}
+        self._cleaned: dict[tuple[object, ...], int] = {}
         self._lock = threading.Lock()
 
-    def take(self, config: TableConfig) -> Optional[TableFacts]:
+    def take(self, config: TableConfig) -> TableFacts | None:
         """The facts, which are forgotten by this: only a part that ends well leaves new ones."""
         with self._lock:
             return self._facts.pop(_identity(config), None)
@@ -77,7 +78,7 @@ class KnownTables:
         with self._lock:
             self._facts[_identity(config)] = facts
 
-    def cleaned_at(self, config: TableConfig) -> Optional[int]:
+    def cleaned_at(self, config: TableConfig) -> int | None:
         """When this run last looked for files to clean (epoch ms). One that found none leaves no trace on the timeline."""
         with self._lock:
             return self._cleaned.get(_identity(config))
@@ -88,5 +89,5 @@ class KnownTables:
             self._cleaned[_identity(config)] = at_ms
 
 
-def _identity(config: TableConfig) -> Tuple[object, ...]:
+def _identity(config: TableConfig) -> tuple[object, ...]:
     return (config.table, config.record_key, config.partition_by, config.table_type)

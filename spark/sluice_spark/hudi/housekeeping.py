@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from sluice.config.table import MOR
 from sluice.hudi import housekeeping as housekeeping_pace
@@ -19,7 +19,7 @@ from sluice_spark.hudi.table import HudiTable
 class Cleaned:
     """A cleaning: its instant (None when there was nothing to delete), and how many files of how many bytes it deleted."""
 
-    instant: Optional[str] = None
+    instant: str | None = None
     files: int = 0
     bytes: int = 0
 
@@ -29,10 +29,10 @@ class Housekept:
     """What was done: `cleaning` is its instant, None when none was due or there was nothing; `files` how many it deleted; `archived` how many
     commits left the active timeline; `compacted` the instant of a compaction that no service came to do."""
 
-    cleaning: Optional[str]
+    cleaning: str | None
     files: int
     archived: int
-    compacted: Optional[str] = None
+    compacted: str | None = None
 
 
 def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, known: KnownTables) -> Housekept:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -82,17 +83,17 @@ class HudiJvm:
         config = self._hudi.common.table.HoodieTableConfig
         config.update(meta_client.getStorage(), meta_client.getMetaPath(), self.properties(values))
 
-    def table_properties(self, meta_client: Any) -> Dict[str, str]:
+    def table_properties(self, meta_client: Any) -> dict[str, str]:
         """The table's properties as its file has them."""
         found = meta_client.getTableConfig().propsMap()
         return {str(name): str(found.get(name)) for name in list(found.keySet())}
 
-    def table_property(self, meta_client: Any, name: str) -> Optional[str]:
+    def table_property(self, meta_client: Any, name: str) -> str | None:
         """One property of the table's file."""
         found = meta_client.getTableConfig().propsMap().get(name)
         return None if found is None else str(found)
 
-    def table_schema(self, meta_client: Any) -> Optional[StructType]:
+    def table_schema(self, meta_client: Any) -> StructType | None:
         """The schema of the newest commit without Hudi's own columns; None while there is none."""
         resolver = self._hudi.common.table.TableSchemaResolver(meta_client)
         found = resolver.getTableAvroSchemaIfPresent(False)
@@ -101,7 +102,7 @@ class HudiJvm:
         converted = self._hudi.AvroConversionUtils.convertAvroSchemaToStructType(found.get())
         return StructType.fromJson(json.loads(converted.json()))
 
-    def newest_files(self, meta_client: Any, most: int) -> Optional[List[str]]:
+    def newest_files(self, meta_client: Any, most: int) -> list[str] | None:
         """The paths of an unpartitioned copy-on-write table's newest base files; None if there are more than `most`."""
         context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
         metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
@@ -141,12 +142,12 @@ class HudiJvm:
         found = self._hudi.common.table.TableSchemaResolver(meta_client).getTableAvroSchemaIfPresent(False)
         return str(found.get().toString()) if found.isPresent() else ""
 
-    def compaction_plan(self, meta_client: Any, instant: str) -> List[Dict[str, Any]]:
+    def compaction_plan(self, meta_client: Any, instant: str) -> list[dict[str, Any]]:
         """The operations of a requested compaction: each a file group with its base file, log files and their metrics."""
         plan = self._hudi.common.util.CompactionUtils.getCompactionPlan(meta_client, instant)
         return list(json.loads(plan.toString()).get("operations") or ())
 
-    def clustering_plan(self, meta_client: Any, instant: str) -> List[Dict[str, Any]]:
+    def clustering_plan(self, meta_client: Any, instant: str) -> list[dict[str, Any]]:
         """The file slices that a requested clustering replaces."""
         for pair in list(self._hudi.common.util.ClusteringUtils.getAllPendingClusteringPlans(meta_client).toArray()):
             if str(pair.getLeft().requestedTime()) == instant:
@@ -157,7 +158,7 @@ class HudiJvm:
                 ]
         return []
 
-    def base_bytes(self, meta_client: Any, groups: Sequence[Tuple[str, str]]) -> int:
+    def base_bytes(self, meta_client: Any, groups: Sequence[tuple[str, str]]) -> int:
         """Bytes of the newest base files of file groups, each (partition, file id); a partition is listed once."""
         context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
         metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
@@ -170,7 +171,7 @@ class HudiJvm:
         finally:
             view.close()
 
-    def file_bytes(self, meta_client: Any, names: Sequence[str]) -> Dict[str, int]:
+    def file_bytes(self, meta_client: Any, names: Sequence[str]) -> dict[str, int]:
         """Bytes of the newest base files of these names; those that aren't there are left out."""
         context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
         metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
@@ -196,7 +197,7 @@ class HudiJvm:
 
     def save_cleaner_plan(
         self, table: Any, client: Any, instant: str, *, horizon: str, policy: str, partitioned: bool
-    ) -> Dict[str, int]:
+    ) -> dict[str, int]:
         """Request a cleaning at `instant` of all files that no reader as of `horizon` or later needs; how many by partition.
 
         The choice of files is Hudi's own (CleanPlanner), given the horizon instead of taking it from the
@@ -261,6 +262,6 @@ class HudiJvm:
         return self._hudi.table.HoodieSparkTable.create(client.getConfig(), client.getEngineContext())
 
 
-def instants(timeline: Any) -> List[Any]:
+def instants(timeline: Any) -> list[Any]:
     """A timeline's instants as Java objects. Filter in the JVM first: each attribute is a round trip."""
     return list(timeline.getInstants())

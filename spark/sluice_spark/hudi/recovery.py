@@ -6,7 +6,7 @@ The look at a table before a run's first write to it: created, checked, and rid 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Tuple
+from typing import Any
 
 from sluice_spark.errors import StillUnfinished, TableDiffers
 from sluice_spark.hudi.facts import TableFacts
@@ -17,7 +17,7 @@ _COMMIT, _DELTA_COMMIT, _REPLACE, _COMPACTION = "commit", "deltacommit", "replac
 _CLEAN, _ROLLBACK, _REQUESTED = "clean", "rollback", "REQUESTED"
 
 
-def roll_back_unfinished(hudi: HudiTable) -> Tuple[str, ...]:
+def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
     """Undo every commit, delta commit and service instant that somebody left unfinished. For the lane's holder.
 
     A late writer's instant is gone, so it can't complete it. A requested compaction plan stays; one that was running goes
@@ -43,7 +43,7 @@ def roll_back_unfinished(hudi: HudiTable) -> Tuple[str, ...]:
     return tuple(str(instant.requestedTime()) for instant in found)
 
 
-def _unfinished(hudi: HudiTable) -> Tuple[Any, ...]:
+def _unfinished(hudi: HudiTable) -> tuple[Any, ...]:
     pending = instants(hudi.jvm.meta_client(hudi.path).getActiveTimeline().filterInflightsAndRequested())
     return tuple(
         item for item in pending if not (item.getAction() == _COMPACTION and str(item.getState()) == _REQUESTED)
@@ -77,7 +77,7 @@ class FirstLook:
     """The table's facts, and what this look changed."""
 
     facts: TableFacts
-    rolled_back: Tuple[str, ...] = ()
+    rolled_back: tuple[str, ...] = ()
 
 
 def first_look(hudi: HudiTable, log: Any) -> FirstLook:
@@ -95,7 +95,7 @@ def first_look(hudi: HudiTable, log: Any) -> FirstLook:
         facts = hudi.look()
     if facts.properties_added:
         log.event("properties_added", table=hudi.config.table, properties=list(facts.properties_added))
-    undone: Tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
     if facts.unfinished:
         undone = roll_back_unfinished(hudi)
         if undone:

@@ -5,9 +5,10 @@ What completed commits tell: whose batch one holds, what it counts, and how many
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructType, TimestampType
@@ -176,12 +177,12 @@ class HudiTable:
         """Bytes of the newest files, old versions of rows left out."""
         return self.jvm.size_bytes(facts.meta_client)
 
-    def instant_of_batch(self, batch: str, table: str) -> Optional[str]:
+    def instant_of_batch(self, batch: str, table: str) -> str | None:
         """The completed instant that holds a batch's part of this table, found by its metadata; None if there is none."""
         found = self.commit_of_batch(batch) if table == self.config.table else None
         return None if found is None else found.instant
 
-    def commit_of_batch(self, batch: str, *, since_ms: int = 0) -> Optional[CommitResult]:
+    def commit_of_batch(self, batch: str, *, since_ms: int = 0) -> CommitResult | None:
         """The completed commit that carries the batch's id and this table's name; None if there is none.
 
         Commits from long before `since_ms`, when the batch was made, are not opened: each is a request.
@@ -191,7 +192,7 @@ class HudiTable:
         return commit_of(timeline.findInstantsAfter(earliest), batch=batch, table=self.config.table)
 
     def wait_until_past_newest(
-        self, newest: Optional[str], *, now_ms: Callable[[], int], wait: Callable[[float], None]
+        self, newest: str | None, *, now_ms: Callable[[], int], wait: Callable[[float], None]
     ) -> None:
         """Return once the clock is past the newest instant of the timeline (rule 7).
 
@@ -237,7 +238,7 @@ class HudiTable:
         rows.write.format("hudi").options(**options).options(**metadata).mode("append").save(self.path)
         return self._committed(batch, facts.newest)
 
-    def _committed(self, batch: str, newest_before: Optional[str]) -> CommitResult:
+    def _committed(self, batch: str, newest_before: str | None) -> CommitResult:
         meta_client = self.jvm.meta_client(self.path)
         commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         found = commit_of(commits.findInstantsAfter(newest_before or "0"), batch=batch, table=self.config.table)
@@ -250,7 +251,7 @@ class HudiTable:
             )
         return replace(found, facts=self._facts(meta_client))
 
-    def compact_all(self) -> Optional[str]:
+    def compact_all(self) -> str | None:
         """Merge every log file into its base file now; the instant, or None if there was nothing to merge.
 
         For a commit that changes a column's type: older log blocks hold the old one (rule 10).
@@ -268,7 +269,7 @@ class HudiTable:
         finally:
             client.close()
 
-    def client(self, more: Optional[Dict[str, str]] = None) -> Any:
+    def client(self, more: dict[str, str] | None = None) -> Any:
         """A client of Hudi's for rollback and table services, with the table's options and `more`. Close it."""
         meta_client = self.jvm.meta_client(self.path)
         options = {
@@ -298,7 +299,7 @@ def has_timestamp_key(config: TableConfig, rows: DataFrame) -> bool:
 COMMITS_LOOKED_AT = 5
 
 
-def commit_of(timeline: Any, *, batch: str, table: str) -> Optional[CommitResult]:
+def commit_of(timeline: Any, *, batch: str, table: str) -> CommitResult | None:
     """The newest commit of a timeline that carries the batch's id and the table's name; None if there is none. Each commit that is opened is a request."""
     for instant in reversed(instants(timeline)):
         metadata = timeline.readCommitMetadata(instant)
@@ -308,7 +309,7 @@ def commit_of(timeline: Any, *, batch: str, table: str) -> Optional[CommitResult
     return None
 
 
-def statistics(metadata: Any) -> Dict[str, int]:
+def statistics(metadata: Any) -> dict[str, int]:
     """What Hudi counted: `rewritten` are all rows of the files that were written, changed or not."""
     return {
         "inserted": int(metadata.fetchTotalInsertRecordsWritten()),
@@ -319,7 +320,7 @@ def statistics(metadata: Any) -> Dict[str, int]:
     }
 
 
-def rows_describe(commits: Any) -> Optional[int]:
+def rows_describe(commits: Any) -> int | None:
     """The rows of a table by the newest commit that counts them; services' commits don't, and change none.
 
     An estimate: a row that moved to another partition counts as inserted, and what is purged stays counted.

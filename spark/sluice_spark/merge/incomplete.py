@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ _TOLD, _BEGINS, _POSITION, _LIVES, _AT, _REST, _NEWEST, _ROW_OWED = (
 _LINEAGE = tuple(hidden.LINEAGE.values())
 
 
-def unavailable_columns(target: StructType, record_key: Sequence[str]) -> List[str]:
+def unavailable_columns(target: StructType, record_key: Sequence[str]) -> list[str]:
     """The columns that a change may leave unchanged without telling: those of types that sources store apart."""
     kinds = (StringType, BinaryType, ArrayType, MapType)
     return [
@@ -47,8 +47,8 @@ def history(
     *,
     fills: SparkColumn,
     taken: SparkColumn,
-    stored: Optional[DataFrame],
-    touched: Optional[SparkColumn],
+    stored: DataFrame | None,
+    touched: SparkColumn | None,
     target: StructType,
     record_key: Sequence[str],
     floor: str,

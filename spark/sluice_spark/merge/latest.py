@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
@@ -80,7 +80,7 @@ def as_tombstones(changes: DataFrame, *, record_key: Sequence[str], keep_values:
     )
 
 
-def beside_stored(latest: DataFrame, *, stored: Optional[DataFrame], record_key: Sequence[str], few: bool) -> DataFrame:
+def beside_stored(latest: DataFrame, *, stored: DataFrame | None, record_key: Sequence[str], few: bool) -> DataFrame:
     """The changes with their rows' stored position and owed columns beside, null where the table has no such row.
 
     `stored` has the key, position and owed columns of the whole table (None: the table is empty): one read, narrowed here
@@ -103,7 +103,7 @@ def beside_stored(latest: DataFrame, *, stored: Optional[DataFrame], record_key:
     return joined.select(*[quoted(name) for name in latest.columns], STORED_POSITION, STORED_OWED)
 
 
-def marked(beside: DataFrame, *, floor: str, purged: str, purged_partition: Optional[int] = None) -> DataFrame:
+def marked(beside: DataFrame, *, floor: str, purged: str, purged_partition: int | None = None) -> DataFrame:
     """Mark in the WINS column which rows are newer than the table's, and in FILLS those that need their key's history.
 
     `floor` is the position of the newest truncate: what is not newer loses, also for keys that the table never had. `purged` is the

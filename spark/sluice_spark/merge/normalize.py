@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
-from typing import Callable, Dict, Optional
+from typing import Callable
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -27,7 +27,7 @@ def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataF
     An infinity becomes null: it would be a wrong date anywhere else. What is below a microsecond is cut. Both are
     counted in UNHELD.
     """
-    written: Dict[str, Column] = {column.name: column for column in plan.columns}
+    written: dict[str, Column] = {column.name: column for column in plan.columns}
     present = set(raw.columns)
     chosen = []
     for field in target.fields:
@@ -68,7 +68,7 @@ def _has_meaning(column: Column) -> bool:
     return column.kind in _BUILT_INS or element is not None and _has_meaning(element)
 
 
-def _item(column: Column) -> Optional[Column]:
+def _item(column: Column) -> Column | None:
     """The item column of an array. Maps have one, too, and are text by now."""
     return column.element if column.kind == kinds.ARRAY else None
 
@@ -132,7 +132,7 @@ _TO_THE_MICROSECOND = len("2021-12-31T18:29:59.123456Z")  # only longer text is 
 _BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"
 _PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))  # text whose infinities have no form as a date
 
-_BUILT_INS: Dict[str, Callable[[SparkColumn], SparkColumn]] = {
+_BUILT_INS: dict[str, Callable[[SparkColumn], SparkColumn]] = {
     kinds.DATE: F.date_from_unix_date,
     kinds.TIME_MILLIS: lambda raw: _time_of_day(raw * F.lit(1000)),
     kinds.TIME_MICROS: _time_of_day,

@@ -8,9 +8,10 @@ Writes down what a merge learns of a table's schemas: each writer schema's verdi
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -71,7 +72,7 @@ def merge_part(
 
 def resolve_part(
     spark: SparkSession, *, manifest: Manifest, table: str, services: MergeServices, still_held: Callable[[], bool]
-) -> Optional[Outcome]:
+) -> Outcome | None:
     """Undo what is unfinished, then look for the batch on the table's timeline (rule 4).
 
     The outcome when it was committed, else None: the part has to be merged again. Raises LaneLost,
@@ -98,12 +99,12 @@ class _Part:
         self._config: TableConfig = self._part.table_config
         self._services = services
         self._still_held = still_held
-        self._stages: List[Stage] = list(before)
-        self._notes: Tuple[str, ...] = ()
-        self._watched: Optional[Watched] = None
+        self._stages: list[Stage] = list(before)
+        self._notes: tuple[str, ...] = ()
+        self._watched: Watched | None = None
         self._hudi = HudiTable(spark, services.table_path(self._config.database, self._config.name), self._config)
 
-    def resolve(self) -> Optional[Outcome]:
+    def resolve(self) -> Outcome | None:
         if not self._hudi.exists():
             return None
         self._check_held()
@@ -185,7 +186,7 @@ class _Part:
         self._check_held()
         return first_look(self._hudi, self._services.log).facts
 
-    def _merge_rows(self, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts) -> Outcome:
+    def _merge_rows(self, planned: PlannedRead, objects: list[ManifestObject], facts: TableFacts) -> Outcome:
         seen = SeenObjects(self._spark.sparkContext)
         raw = read_changes(self._spark, objects=objects, plan=planned.plan, source=self._services.source, seen=seen)
         changes = normalized(raw, plan=planned.plan, target=planned.target)
@@ -226,7 +227,7 @@ class _Part:
             self._keep_known(commit)
             return self._outcome(commit, aside, {**counts, **commit.counts})
 
-    def _kept(self, objects: List[ManifestObject], seen: SeenObjects) -> List[ManifestObject]:
+    def _kept(self, objects: list[ManifestObject], seen: SeenObjects) -> list[ManifestObject]:
         """The objects that go on, by what was seen of them; why the others don't is left in S3 before anything is committed. Asked once."""
         if self._watched is not None:
             return objects
@@ -259,7 +260,7 @@ class _Part:
             self._event("floor_raised", position=position)
 
     def _commit(
-        self, rows: DataFrame, planned: PlannedRead, objects: List[ManifestObject], facts: TableFacts
+        self, rows: DataFrame, planned: PlannedRead, objects: list[ManifestObject], facts: TableFacts
     ) -> CommitResult:
         self._check_held()
         operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
@@ -335,7 +336,7 @@ class _Part:
                 batch=self._manifest.batch,
             )
 
-    def _outcome(self, commit: Optional[CommitResult], aside: SetAside, counts: Dict[str, int]) -> Outcome:
+    def _outcome(self, commit: CommitResult | None, aside: SetAside, counts: dict[str, int]) -> Outcome:
         self._event("merged", seconds={stage.name: stage.ms / 1000 for stage in self._stages}, **counts)
         for note in self._notes:
             self._event("noted", level="warning", note=note)
@@ -386,7 +387,7 @@ LOG_BEGAN_AGAIN = (
 )
 
 
-def without_position(writers: Sequence[WriterSchema]) -> Tuple[str, ...]:
+def without_position(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
     """What to change at the connectors whose changes carry no log position, each once. Plain records have none to carry."""
     return tuple(
         sorted(
@@ -395,14 +396,14 @@ def without_position(writers: Sequence[WriterSchema]) -> Tuple[str, ...]:
     )
 
 
-def _columns_of(facts: TableFacts) -> Tuple[str, ...]:
+def _columns_of(facts: TableFacts) -> tuple[str, ...]:
     """Every column of the table as it is."""
     return tuple(facts.schema.names) if facts.schema is not None else ()
 
 
 def _refused(
-    planned: PlannedRead, objects: Tuple[ManifestObject, ...], schemas_of: Mapping[str, Tuple[str, ...]]
-) -> List[ObjectError]:
+    planned: PlannedRead, objects: tuple[ManifestObject, ...], schemas_of: Mapping[str, tuple[str, ...]]
+) -> list[ObjectError]:
     """The objects of which a writer schema fits neither the table's nor the rest of the batch's."""
     errors = []
     for item in objects:
@@ -412,7 +413,7 @@ def _refused(
     return errors
 
 
-def _types(stored: Optional[StructType]) -> Dict[str, str]:
+def _types(stored: StructType | None) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in stored.fields} if stored is not None else {}
 
 
@@ -455,7 +456,7 @@ def remember_schemas(
         history.note(seen(config.table, writer.fingerprint, row, verdicts[writer.fingerprint], at=at, batch=batch))
 
 
-def remember_columns(history: SchemaHistory, config: TableConfig, stored: Optional[StructType]) -> None:
+def remember_columns(history: SchemaHistory, config: TableConfig, stored: StructType | None) -> None:
     """Tell the table's columns as its newest commit has them; admission compares with them."""
     if stored is not None:
         history.keep_columns(

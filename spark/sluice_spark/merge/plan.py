@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from pyspark.sql.types import (
     ArrayType,
@@ -41,7 +41,7 @@ from sluice.schema.evolution import (
 )
 from sluice_formats.read_plan import ReaderPlan, reader_plan
 
-_TYPES: Dict[str, DataType] = {
+_TYPES: dict[str, DataType] = {
     "boolean": BooleanType(),
     "int": IntegerType(),
     "bigint": LongType(),
@@ -67,8 +67,8 @@ class PlannedRead:
     target: StructType
     refused: Mapping[str, Incompatible]
     verdicts: Mapping[str, Evolution]
-    widened: Tuple[str, ...]
-    rewritten: Tuple[str, ...]
+    widened: tuple[str, ...]
+    rewritten: tuple[str, ...]
 
 
 def plan_read(
@@ -76,9 +76,9 @@ def plan_read(
     *,
     batch: str,
     writers: Sequence[WriterSchema],
-    stored: Optional[StructType],
+    stored: StructType | None,
     may_rewrite: bool = True,
-    inferred: Optional[Mapping[str, str]] = None,
+    inferred: Mapping[str, str] | None = None,
 ) -> PlannedRead:
     """Agree on columns, writer schema by writer schema in their order; one that doesn't fit is refused, the rest go on.
 
@@ -86,9 +86,9 @@ def plan_read(
     the table written anew is refused too.
     """
     before = {field.name: field.dataType.simpleString() for field in stored.fields} if stored is not None else None
-    agreed: Optional[RowSchema] = None
-    turned_away: Dict[str, Incompatible] = {}
-    verdicts: Dict[str, Evolution] = {}
+    agreed: RowSchema | None = None
+    turned_away: dict[str, Incompatible] = {}
+    verdicts: dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
     known = {**types_describe(writers, config), **(before or {})}
     for writer in sorted(writers, key=lambda writer: not writer.row.columns):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Callable, Deque, Dict, Iterator, List, Sequence, Tuple
+from typing import Callable
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -52,9 +53,9 @@ def task_count(objects: Sequence[ManifestObject], cores: int) -> int:
     return max(1, min(wanted, TASKS_PER_CORE * cores, len(objects)))
 
 
-def balanced(objects: Sequence[ManifestObject], tasks: int) -> List[Tuple[ManifestObject, ...]]:
+def balanced(objects: Sequence[ManifestObject], tasks: int) -> list[tuple[ManifestObject, ...]]:
     """Share out objects so that no task gets far more bytes than another: largest first, to the least loaded."""
-    shares: List[List[ManifestObject]] = [[] for _ in range(tasks)]
+    shares: list[list[ManifestObject]] = [[] for _ in range(tasks)]
     loads = [(0, 0, number) for number in range(tasks)]
     for item in sorted(objects, key=lambda item: (-item.size, item.id)):
         size, count, number = heapq.heappop(loads)
@@ -96,9 +97,9 @@ def _read_share(
 
 def bodies(
     s3: Objects, share: Sequence[ManifestObject], limit: int
-) -> Iterator[Tuple[ManifestObject, Callable[[], bytes]]]:
+) -> Iterator[tuple[ManifestObject, Callable[[], bytes]]]:
     """Every object with its bytes to come, in order, read ahead within bounds."""
-    waiting: Deque[Tuple[ManifestObject, "Future[bytes]"]] = deque()
+    waiting: deque[tuple[ManifestObject, Future[bytes]]] = deque()
     ahead = 0
     with ThreadPoolExecutor(READ_AHEAD_OBJECTS) as pool:
         for item in share:
@@ -130,7 +131,7 @@ def describe(error: SluiceError) -> str:
     ]
 
 
-Seen = Dict[str, SeenObject]
+Seen = dict[str, SeenObject]
 
 
 class _ByObject(AccumulatorParam[Seen]):
@@ -154,7 +155,7 @@ class SeenObjects:
         """From a task."""
         self._seen.add({seen.object: seen})
 
-    def take(self, objects: Sequence[ManifestObject]) -> List[SeenObject]:
+    def take(self, objects: Sequence[ManifestObject]) -> list[SeenObject]:
         """What was seen of these objects, in the order of their admission. It is forgotten here: Spark keeps accumulators for ever."""
         seen = dict(self._seen.value)
         self._seen.value.clear()

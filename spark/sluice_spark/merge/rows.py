@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple, Type
+from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import Column as SparkColumn
@@ -41,9 +41,9 @@ class MergedRows:
     """
 
     rows: DataFrame
-    counts: Dict[str, int]
-    truncated_at: Optional[str]
-    below: Optional[DataFrame] = None
+    counts: dict[str, int]
+    truncated_at: str | None
+    below: DataFrame | None = None
 
     @property
     def changes_nothing(self) -> bool:
@@ -65,13 +65,13 @@ class RowMerge:
         self._target = target
         self._facts = facts
         self._few = few
-        self._held: List[DataFrame] = []
+        self._held: list[DataFrame] = []
 
     def __enter__(self) -> RowMerge:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for frame in self._held:
             frame.unpersist()
@@ -112,7 +112,7 @@ class RowMerge:
         below = decided.where(F.col(merging.BELOW)) if counts.get("below_purge_floor") else None
         return MergedRows(rows, counts, truncate.position if truncate is not None else None, below)
 
-    def _with_outdated(self, beside: DataFrame, counts: Dict[str, int], floor: str) -> Dict[str, int]:
+    def _with_outdated(self, beside: DataFrame, counts: dict[str, int], floor: str) -> dict[str, int]:
         """Most of the batch lost: count the changes that lost although they were written to Kafka after what they lost to.
 
         A replay, and objects that come late, bring what was written before. Where the newer has the lower position,
@@ -151,11 +151,11 @@ class RowMerge:
         self,
         rows: DataFrame,
         decided: DataFrame,
-        counts: Dict[str, int],
+        counts: dict[str, int],
         found: _Found,
         floor: str,
-        truncate: Optional[Truncate],
-    ) -> Tuple[DataFrame, Dict[str, int]]:
+        truncate: Truncate | None,
+    ) -> tuple[DataFrame, dict[str, int]]:
         every = filling.unavailable_columns(self._target, self._key)
         narrow = not (found.supplying or truncate is not None or self._ignore)
         columns = [name for name in every if name in found.unchanged] if narrow else every
@@ -223,10 +223,10 @@ class _Found:
 
     filling: int
     supplying: int
-    unchanged: Tuple[str, ...]
+    unchanged: tuple[str, ...]
 
 
-def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Truncate]]:
+def _counted(decided: DataFrame) -> tuple[dict[str, int], _Found, Truncate | None]:
     """What the part's changes came to, in one pass that also computes the rows."""
     wins, fills, deleted, newest = (
         F.col(merging.WINS),
@@ -274,7 +274,7 @@ def _counted(decided: DataFrame) -> Tuple[Dict[str, int], _Found, Optional[Trunc
     )
 
 
-def _unchanged(decided: DataFrame) -> Tuple[str, ...]:
+def _unchanged(decided: DataFrame) -> tuple[str, ...]:
     """The columns that some change came without."""
     found = decided.agg(F.flatten(F.collect_set(quoted(hidden.UNCHANGED))).alias("names")).first()
     assert found is not None
@@ -299,15 +299,15 @@ class Truncate:
     """A truncate: its position and where it came from."""
 
     position: str
-    source_ts_ms: Optional[int]
-    object: Optional[str]
-    offset: Optional[int]
-    partition: Optional[int]  # Kafka's
+    source_ts_ms: int | None
+    object: str | None
+    offset: int | None
+    partition: int | None  # Kafka's
 
 
 def tombstones(stored: DataFrame, *, truncate: Truncate, target: StructType) -> DataFrame:
     """The stored rows that a truncate deletes, as it leaves them: what `stored` has of values is kept, the rest is null."""
-    own: Dict[str, Any] = {
+    own: dict[str, Any] = {
         hidden.POSITION: truncate.position,
         hidden.DELETED: True,
         hidden.OP: hidden.TRUNCATE,

@@ -6,9 +6,10 @@ Which writer schemas each object of a part has, as understood by the core.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -27,7 +28,7 @@ from sluice_aws.s3.task_objects import ObjectSource, task_objects
 from sluice_formats.decode import read_or_refused
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed
-from sluice_spark.merge.read import balanced, bodies, task_count, describe
+from sluice_spark.merge.read import balanced, bodies, describe, task_count
 
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
 _ARROW = pa.schema(
@@ -47,9 +48,9 @@ class Scanned:
     """What a scan found: schemas (Avro form) by fingerprint, which of them were inferred, each object's own, and objects without."""
 
     schemas: Mapping[str, Mapping[str, Any]]
-    inferred: FrozenSet[str]
-    of_object: Mapping[str, Tuple[str, ...]]
-    errors: Tuple[ObjectError, ...]
+    inferred: frozenset[str]
+    of_object: Mapping[str, tuple[str, ...]]
+    errors: tuple[ObjectError, ...]
 
 
 def scan_schemas(
@@ -61,8 +62,8 @@ def scan_schemas(
     """
     shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
     found = spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, config, source), _FIELDS).collect()
-    texts: Dict[str, str] = {row["fingerprint"]: row["schema"] for row in found if row["schema"] is not None}
-    of_object: Dict[str, Tuple[str, ...]] = {}
+    texts: dict[str, str] = {row["fingerprint"]: row["schema"] for row in found if row["schema"] is not None}
+    of_object: dict[str, tuple[str, ...]] = {}
     for row in found:
         if row["fingerprint"] is not None:
             of_object[row["object"]] = (*of_object.get(row["object"], ()), row["fingerprint"])
@@ -81,8 +82,8 @@ def _task(
         s3 = task_objects(source)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                rows: List[Dict[str, Any]] = []
-                sent: Set[str] = set()
+                rows: list[dict[str, Any]] = []
+                sent: set[str] = set()
                 for item, body in bodies(s3, shares[number], config.limits.object_bytes):
                     rows.extend(_scan(item, body, config, sent))
                 yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
@@ -91,8 +92,8 @@ def _task(
 
 
 def _scan(
-    item: ManifestObject, body: Callable[[], bytes], config: TableConfig, sent: Set[str]
-) -> Iterator[Dict[str, Any]]:
+    item: ManifestObject, body: Callable[[], bytes], config: TableConfig, sent: set[str]
+) -> Iterator[dict[str, Any]]:
     """One row per schema of the object; its text only the first time that a task meets it."""
     try:
         text = body()
@@ -121,9 +122,9 @@ class WriterSchemas:
     `inferred` has the schemas of records that carry none, by the object's hash, as JSON: a read task must be told.
     """
 
-    in_order: Tuple[WriterSchema, ...]
-    of_object: Mapping[str, Tuple[str, ...]]
-    errors: Tuple[ObjectError, ...]
+    in_order: tuple[WriterSchema, ...]
+    of_object: Mapping[str, tuple[str, ...]]
+    errors: tuple[ObjectError, ...]
     inferred: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -133,7 +134,7 @@ def writer_schemas(
     items: Sequence[ManifestObject],
     *,
     scan: Scan,
-    stored: Optional[Mapping[str, str]] = None,
+    stored: Mapping[str, str] | None = None,
 ) -> WriterSchemas:
     """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
 
@@ -141,9 +142,9 @@ def writer_schemas(
     types (Spark's names) of the table's columns. An object whose schema can't be had or can't be stored is in `errors`;
     S3's passing troubles raise.
     """
-    known: Dict[str, WriterSchema] = {}
-    of_object: Dict[str, Tuple[str, ...]] = {}
-    errors: List[ObjectError] = []
+    known: dict[str, WriterSchema] = {}
+    of_object: dict[str, tuple[str, ...]] = {}
+    errors: list[ObjectError] = []
     in_order = sorted(items, key=lambda item: (item.admitted_at, item.offset or 0, item.id))
     texts, inferred = _by_scan(
         objects, silver_bucket, [item for item in in_order if item.format == JSON], scan, stored or {}, errors
@@ -183,8 +184,8 @@ def _by_scan(
     items: Sequence[ManifestObject],
     scan: Scan,
     stored: Mapping[str, str],
-    errors: List[ObjectError],
-) -> Tuple[Dict[str, List[str]], Dict[str, str]]:
+    errors: list[ObjectError],
+) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The schemas of JSON objects as JSON, by the object's hash: all of them, and those that had to be inferred."""
     if not items:
         return {}, {}
@@ -212,7 +213,7 @@ def _by_scan(
     return of_object, {hash: texts[own[0]] for hash, own in scanned.of_object.items() if own[0] in scanned.inferred}
 
 
-def _stored(objects: Objects, silver_bucket: str, named: Optional[str]) -> Optional[str]:
+def _stored(objects: Objects, silver_bucket: str, named: str | None) -> str | None:
     """The schema's JSON as admission put it; None where it isn't there, or isn't what its name says."""
     document = objects.get(silver_bucket, schema_key(named or ""))
     if document is None:

@@ -5,10 +5,11 @@ Changes that came after their row was purged, and are older than what was: set a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Callable, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -46,9 +47,9 @@ READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver
 class SetAside:
     """What one table's part has set aside: whole objects with their reasons, how many rows of others, and objects to be parked."""
 
-    objects: Tuple[ObjectError, ...] = ()
-    rows: Tuple[RowErrorCount, ...] = ()
-    parked: Tuple[ObjectError, ...] = ()
+    objects: tuple[ObjectError, ...] = ()
+    rows: tuple[RowErrorCount, ...] = ()
+    parked: tuple[ObjectError, ...] = ()
 
 
 def leave_error(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
@@ -87,9 +88,9 @@ def leave_rows(
 
 def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: str) -> SetAside:
     """All that was left for one table's part, by this attempt or an earlier one: they don't differ between attempts."""
-    errors: List[ObjectError] = []
-    rows: List[RowErrorCount] = []
-    parked: List[ObjectError] = []
+    errors: list[ObjectError] = []
+    rows: list[RowErrorCount] = []
+    parked: list[ObjectError] = []
     keys = list(objects.keys(silver_bucket, error_prefix(batch, table)))
     for key, document in zip(keys, _documents(objects, silver_bucket, keys)):
         if document is None:
@@ -105,7 +106,7 @@ def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: s
     return SetAside(tuple(errors), tuple(found for found in rows if found.object not in elsewhere), tuple(parked))
 
 
-def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> List[Optional[Document]]:
+def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> list[Document | None]:
     """In the order of the keys, several at a time: a batch may have set every one of its objects aside."""
     if len(keys) < 2:
         return [objects.get(silver_bucket, key) for key in keys]
@@ -158,16 +159,16 @@ def _task(
     return run
 
 
-def _unmerged(objects: Objects, silver_bucket: str, item: ManifestObject) -> Optional[FrozenSet[int]]:
+def _unmerged(objects: Objects, silver_bucket: str, item: ManifestObject) -> frozenset[int] | None:
     """The places in an object of the rows that no batch has merged; None: all of them, or nothing tells any more which."""
     document = objects.get(silver_bucket, item.rows_aside) if item.rows_aside is not None else None
     return None if document is None else frozenset(row.record for row in from_lines(document.data.decode("utf-8")))
 
 
 def _row_errors(
-    rows: Iterable[Row], first_offset: Optional[int], limit: int, wanted: Optional[FrozenSet[int]]
-) -> List[RowError]:
-    found: List[RowError] = []
+    rows: Iterable[Row], first_offset: int | None, limit: int, wanted: frozenset[int] | None
+) -> list[RowError]:
+    found: list[RowError] = []
     for number, row in enumerate(rows):
         error = BelowPurgeFloor("The row was purged, and this change is older than what was")
         record = row["offset"] - (first_offset or 0) if row["offset"] is not None else number
@@ -190,7 +191,7 @@ def _row_errors(
 
 
 def _leave(
-    objects: Objects, silver_bucket: str, batch: str, table: str, object_hash: str, rows: List[RowError]
+    objects: Objects, silver_bucket: str, batch: str, table: str, object_hash: str, rows: list[RowError]
 ) -> None:
     """Beside the rows that the reading of the object left there, each once: a task that is repeated changes nothing."""
     document = objects.get(silver_bucket, rows_key(batch, table, object_hash))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Executor, Future, wait
 from dataclasses import dataclass
-from typing import Callable, Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import Callable
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -30,8 +30,8 @@ class PartEnd:
 
     table: str
     end: str
-    outcome: Optional[Outcome] = None
-    retry_at: Optional[int] = None
+    outcome: Outcome | None = None
+    retry_at: int | None = None
 
 
 class TableParts:
@@ -46,9 +46,9 @@ class TableParts:
         self._hold = hold
         self._clock = clock
         self._log = log
-        self._pinned: Set[str] = set()  # by this run: saves a write per commit
+        self._pinned: set[str] = set()  # by this run: saves a write per commit
 
-    def run(self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], profile: Profile) -> PartEnd:
+    def run(self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> PartEnd:
         """Merge a part for the first time. Raises LaneLost; a table's own failure is an end, not an error."""
         self._hold.check()
         if not claimed:  # every object of it went elsewhere between the query and the claim
@@ -62,7 +62,7 @@ class TableParts:
             return self._after_failure(manifest, table, claimed, failure, profile)
         return self._settle(manifest, table, claimed, outcome, profile)
 
-    def resume(self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], profile: Profile) -> PartEnd:
+    def resume(self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> PartEnd:
         """Finish a part that an earlier run, or an earlier attempt of this one, left unsettled (rule 4).
 
         First roll back and look on the timeline, then settle what is there or run the part again.
@@ -87,7 +87,7 @@ class TableParts:
     def _nothing(self, manifest: Manifest, table: str) -> Outcome:
         return Outcome(manifest.batch, table, COMMITTED, self._clock.now_ms(), no_change=True)
 
-    def _resolved(self, manifest: Manifest, table: str, profile: Profile) -> Optional[Outcome]:
+    def _resolved(self, manifest: Manifest, table: str, profile: Profile) -> Outcome | None:
         """What is known to have been committed of this part; None when it has to be run again.
 
         An outcome in S3 was written after its commit, or says that no commit was needed, so it stands as far as
@@ -101,7 +101,7 @@ class TableParts:
         return found
 
     def _after_failure(
-        self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], failure: Exception, profile: Profile
+        self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], failure: Exception, profile: Profile
     ) -> PartEnd:
         """A write may fail after its commit is there: look, and only then give the objects back.
 
@@ -146,7 +146,7 @@ class TableParts:
         return retry_at
 
     def _settle(
-        self, manifest: Manifest, table: str, claimed: FrozenSet[ObjectId], outcome: Outcome, profile: Profile
+        self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], outcome: Outcome, profile: Profile
     ) -> PartEnd:
         """Outcome to S3 first, so that the commit's record outlives the ledger; then the ledger (invariant 8)."""
         self._hold.check()
@@ -179,7 +179,7 @@ class TableParts:
             self._log.event("pinned_differently", level="error", table=table, batch=manifest.batch)
 
 
-Part = Callable[[Manifest, str, FrozenSet[ObjectId], Profile], PartEnd]
+Part = Callable[[Manifest, str, frozenset[ObjectId], Profile], PartEnd]
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ class BatchEnd:
     """How a batch's parts ended; `unresolved` maps a table to when (epoch ms) its part may be tried again."""
 
     batch: str
-    parts: Tuple[PartEnd, ...]
-    unresolved: Dict[str, int]
+    parts: tuple[PartEnd, ...]
+    unresolved: dict[str, int]
 
     @property
     def settled(self) -> int:
@@ -224,15 +224,15 @@ class BatchStep:
         self._log = log
         self._pool = tables_at_once
 
-    def merge(self, manifest: Manifest, claimed: FrozenSet[ObjectId], profile: Profile) -> BatchEnd:
+    def merge(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         """Run every part of a batch that this run has just claimed."""
         return self._run(self._parts.run, manifest, claimed, profile)
 
-    def resume(self, manifest: Manifest, claimed: FrozenSet[ObjectId], profile: Profile) -> BatchEnd:
+    def resume(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         """Finish every part of a batch that was left unsettled; `manifest` holds those parts only."""
         return self._run(self._parts.resume, manifest, claimed, profile)
 
-    def _run(self, part: Part, manifest: Manifest, claimed: FrozenSet[ObjectId], profile: Profile) -> BatchEnd:
+    def _run(self, part: Part, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         began = self._clock.now_ms()
         # The largest first: with few threads the longest part must not begin last.
         tables = sorted(manifest.tables, key=lambda table: (-manifest.tables[table].bytes, table))
@@ -255,7 +255,7 @@ class BatchStep:
         )
         return end
 
-    def _all(self, futures: List[Future[PartEnd]]) -> List[PartEnd]:
+    def _all(self, futures: list[Future[PartEnd]]) -> list[PartEnd]:
         """Every part's end. After an error nothing new begins, and what runs has ended before it is raised."""
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         failed = next((future for future in futures if future in done and future.exception() is not None), None)
@@ -270,9 +270,9 @@ class BatchStep:
         return [future.result() for future in ([failed] if failed is not None else futures)]
 
 
-def _of(manifest: Manifest, table: str) -> FrozenSet[ObjectId]:
+def _of(manifest: Manifest, table: str) -> frozenset[ObjectId]:
     return frozenset(item.id for item in manifest.tables[table].objects)
 
 
-def _names(ends: List[PartEnd], kind: str) -> List[str]:
+def _names(ends: list[PartEnd], kind: str) -> list[str]:
     return [end.table for end in ends if end.end == kind]

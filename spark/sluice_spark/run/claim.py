@@ -5,9 +5,10 @@ The configuration that batches are made by: reloaded between batches, and kept w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple, Union
+from typing import Callable
 
 from sluice.batch.claim import (
     Budget,
@@ -44,7 +45,7 @@ class Claimed:
     """A batch ready to be merged: only objects that are really claimed are in the manifest's parts."""
 
     manifest: Manifest
-    objects: FrozenSet[ObjectId]
+    objects: frozenset[ObjectId]
     oldest_admitted_at: int
     profile: Profile
 
@@ -53,8 +54,8 @@ class Claimed:
 class NothingClaimable:
     """When what waits comes due, and until when objects that wait only for freshness keep the run alive."""
 
-    next_due_at: Optional[int]
-    keep_alive_until: Optional[int]
+    next_due_at: int | None
+    keep_alive_until: int | None
 
 
 class ClaimStep:
@@ -81,9 +82,9 @@ class ClaimStep:
         self._log = log
         self._background = background
         self._new_profile = new_profile
-        self._refusals: Set[Tuple[str, str]] = set()
+        self._refusals: set[tuple[str, str]] = set()
 
-    def take(self, unresolved: FrozenSet[str]) -> Union[Claimed, NothingClaimable]:
+    def take(self, unresolved: frozenset[str]) -> Claimed | NothingClaimable:
         """Claim what rule 2 allows. `unresolved` tables have a part that must be finished before they get another."""
         profile = self._new_profile()
         lane_name = self._hold.identity.lane
@@ -113,14 +114,14 @@ class ClaimStep:
 
     def _filled(
         self,
-        pending: List[PendingObject],
+        pending: list[PendingObject],
         configs: Mapping[str, TableConfig],
         states: Mapping[str, TableState],
         objects: int,
         now: int,
-    ) -> List[PendingObject]:
+    ) -> list[PendingObject]:
         """Read as much more of the tables that can be claimed now as the batch can take; of the others it is enough to know that something waits."""
-        by_table: Dict[str, List[PendingObject]] = {}
+        by_table: dict[str, list[PendingObject]] = {}
         for item in pending:
             by_table.setdefault(item.table, []).append(item)
         ready = [
@@ -183,7 +184,7 @@ class ClaimStep:
 
     def _without_refused(
         self, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
-    ) -> Dict[str, TableConfig]:
+    ) -> dict[str, TableConfig]:
         """Leave out tables whose configuration changed in what can't change in place (rule 18). Reported once a run."""
         kept = {}
         for table, config in configs.items():
@@ -196,7 +197,7 @@ class ClaimStep:
                 kept[table] = config
         return kept
 
-    def _report_others(self, pending: List[PendingObject], configs: Mapping[str, TableConfig]) -> None:
+    def _report_others(self, pending: list[PendingObject], configs: Mapping[str, TableConfig]) -> None:
         """Tell of objects that wait for a table of another topic. Not of a table that is about to commit, which takes back what was told of it."""
         for table, topic in sorted(
             {
@@ -230,8 +231,8 @@ def budget_of(lane: LaneConfig) -> Budget:
 
 
 def waits_for_freshness_until(
-    pending: List[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], now: int
-) -> Optional[int]:
+    pending: list[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], now: int
+) -> int | None:
     """Until when objects that wait for freshness alone keep the run alive; None when there are none.
 
     Only those that come due within STAY_FOR_FRESHNESS_MS: an idle run costs as much as a working one, and what a
@@ -247,7 +248,7 @@ def waits_for_freshness_until(
     return max(moments) if moments else None
 
 
-def restricted(manifest: Manifest, objects: FrozenSet[ObjectId]) -> Manifest:
+def restricted(manifest: Manifest, objects: frozenset[ObjectId]) -> Manifest:
     """The manifest with only those of its objects that are claimed; its batch id stays."""
     return replace(
         manifest,
@@ -287,7 +288,7 @@ class ConfigurationInForce:
         self._outgrown = False
         self._log = log
         self._current = Configuration()  # takes no topic: nothing is claimable until a file could be read
-        self._reported: Optional[str] = None
+        self._reported: str | None = None
 
     @property
     def current(self) -> Configuration:

@@ -6,9 +6,10 @@ What a driver is told on its command line.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence, TextIO
+from typing import TextIO
 
 from sluice_aws.clients import Clients
 from sluice_aws.clock import WallClock
@@ -32,7 +33,7 @@ EXIT_OK, EXIT_LOST = 0, 3
 READ_TIMEOUT_S = 20  # a driver has time, and its manifests are larger than anything a function reads
 
 
-def drive(given: Arguments, environment: Mapping[str, str], out: TextIO, spark: Optional[SparkProcess] = None) -> int:
+def drive(given: Arguments, environment: Mapping[str, str], out: TextIO, spark: SparkProcess | None = None) -> int:
     """Run one lane once; returns the process's exit status.
 
     0: released, or refused and nothing done. 3: the lane was lost. An error of the run itself is raised, after
@@ -119,7 +120,7 @@ class Arguments:
     silver: str
     artifacts: str
     bronze: str
-    job_run_id: Optional[str]
+    job_run_id: str | None
     attempt: int
     tables_at_once: int
     poll_seconds: float

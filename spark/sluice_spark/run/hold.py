@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping, Optional
 
 from sluice.lane.machine import LaneState, holds
 from sluice_spark.errors import LaneLost, UnknownJobRun
@@ -24,7 +24,7 @@ class LaneHold:
         self._lost = threading.Event()
         self.identity = identity
 
-    def take(self) -> Optional[LaneState]:
+    def take(self) -> LaneState | None:
         """Write this job run and attempt into the lane (rule 3). None: refused, another one holds it."""
         me = self.identity
         return self._ledger.hold(me.lane, me.run, me.job_run_id, me.attempt, self._clock.now_ms())
@@ -60,7 +60,7 @@ class LaneHold:
         """Remember that the lane is lost, so that every thread stops before its next write."""
         self._lost.set()
 
-    def release(self, arrivals_seen: int, due_at: Optional[int]) -> bool:
+    def release(self, arrivals_seen: int, due_at: int | None) -> bool:
         """Give the lane back. False: something arrived since `arrivals_seen` was read, so the run goes on."""
         me = self.identity
         return self._ledger.release(me.lane, me.run, arrivals_seen, due_at, self._clock.now_ms())
@@ -83,7 +83,7 @@ class RunIdentity:
     attempt: int = 1
 
 
-def job_run_id_from(given: Optional[str], environment: Mapping[str, str]) -> Optional[str]:
+def job_run_id_from(given: str | None, environment: Mapping[str, str]) -> str | None:
     """The job run's id as far as it is known before Spark starts: the argument, else the environment."""
     for candidate in (given, *(environment.get(name) for name in _ENVIRONMENT_NAMES)):
         if candidate:

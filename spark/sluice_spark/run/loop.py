@@ -6,7 +6,6 @@ How long a run with nothing to claim stays: one pure decision, asked each time t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
 
 from sluice.lane.machine import LaneState
 from sluice.services.requests import ServiceRequest
@@ -63,8 +62,8 @@ class RunLoop:
         self._poll_s = poll_s
         self._began = clock.now_ms()
         self._idle_since = self._began
-        self._idle: Optional[IdleLane] = None
-        self._unresolved: Dict[Tuple[str, str], int] = {}
+        self._idle: IdleLane | None = None
+        self._unresolved: dict[tuple[str, str], int] = {}
         self._closed = 0
         self._ingest_next = (
             False  # whether a slice was done since the last claim: nothing overdue goes before claimable work twice
@@ -194,8 +193,8 @@ class IdleLane:
 
     idle_since: int
     found_nothing_at_arrivals: int
-    next_due_at: Optional[int] = None
-    keep_alive_until: Optional[int] = None
+    next_due_at: int | None = None
+    keep_alive_until: int | None = None
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ class Staying:
     ends_at: int
 
 
-def decide(idle: Optional[IdleLane], staying: Staying, *, arrivals: int, pause_requested: bool, now: int) -> str:
+def decide(idle: IdleLane | None, staying: Staying, *, arrivals: int, pause_requested: bool, now: int) -> str:
     """LOOK, WAIT or RELEASE; `idle` is None when the run has not looked since its last batch.
 
     A pause and the maximum age end a run even when more could be claimed.
@@ -228,7 +227,7 @@ def stays_until(idle: IdleLane, staying: Staying) -> int:
     return min(staying.ends_at, max(lingers_until, idle.keep_alive_until or 0))
 
 
-def due_at_release(idle: Optional[IdleLane], *, arrivals: int, now: int) -> Optional[int]:
+def due_at_release(idle: IdleLane | None, *, arrivals: int, now: int) -> int | None:
     """The lane's `due_at` for a run that lets go: now when it did not look at all that arrived."""
     if idle is None or idle.found_nothing_at_arrivals != arrivals:
         return now

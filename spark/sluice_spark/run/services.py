@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, Optional, Tuple
-
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
 from sluice.services.planning import ServicePlan, configured_in_lane, executable_at, impossible, plan_services
@@ -36,10 +34,10 @@ class ServiceStep:
         self._hold = hold
         self._clock = clock
         self._log = log
-        self._configs: Dict[str, TableConfig] = {}
-        self._looked_at: Optional[int] = None
+        self._configs: dict[str, TableConfig] = {}
+        self._looked_at: int | None = None
 
-    def look(self, unresolved: FrozenSet[str]) -> ServicePlan:
+    def look(self, unresolved: frozenset[str]) -> ServicePlan:
         """What of the lane's open requests may be done now, and when the rest may. `unresolved` tables have a part to be finished first.
 
         Strongly consistent, so that a release that follows a look at the same `arrivals` leaves no request behind (rule 2).
@@ -51,7 +49,7 @@ class ServiceStep:
         if not waiting:
             return ServicePlan()
         states = self._ledger.table_states(sorted({request.table for request in waiting}))
-        executable: Dict[Tuple[str, str], Optional[int]] = {}
+        executable: dict[tuple[str, str], int | None] = {}
         for request in waiting:
             state = states[request.table]
             config = configured_in_lane(self._configuration.current, me.lane, state)
@@ -65,7 +63,7 @@ class ServiceStep:
             executable[request.table, request.service] = at
         return plan_services(waiting, executable, self._clock.now_ms())
 
-    def overdue(self, unresolved: FrozenSet[str]) -> Optional[ServiceRequest]:
+    def overdue(self, unresolved: frozenset[str]) -> ServiceRequest | None:
         """A request that has waited behind claimable work for as long as it may."""
         if self._looked_at is not None and self._clock.now_ms() - self._looked_at < LOOK_FOR_OVERDUE_MS:
             return None
@@ -136,7 +134,7 @@ class ServiceStep:
             retry_at=after.not_before if after is not None and after.open else None,
         )
 
-    def _settled(self, request: ServiceRequest) -> Optional[ServiceRequest]:
+    def _settled(self, request: ServiceRequest) -> ServiceRequest | None:
         """The request, or what it becomes where a run died in a slice of it."""
         me = self._hold.identity
         if request.state != RUNNING or request.run == me.run:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
+from typing import Any, Callable
 
 from pyspark.sql import SparkSession
 
@@ -38,8 +39,8 @@ class SparkMerger:
         self._engine = engine
         self._log = log
         self._used_at = time.monotonic()
-        self._warming: Optional[threading.Thread] = None
-        self._pace: Optional[Pace] = None
+        self._warming: threading.Thread | None = None
+        self._pace: Pace | None = None
 
     def prepare(self) -> None:
         """Start Spark, and as soon as it is there its Python workers; look whether it fits."""
@@ -56,7 +57,7 @@ class SparkMerger:
                 spark, manifest=manifest, table=table, services=self._services, still_held=still_held, before=waited
             )
 
-    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Optional[Outcome]:
+    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
         """Roll back what is unfinished and look the part up."""
         with self._pool(table, manifest.batch) as spark:
             return resolve_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, Mapping, Tuple
+from typing import Callable
 
 from sluice.ledger.records import ManifestPointer
 from sluice_spark.errors import ManifestMissing
@@ -19,7 +20,7 @@ class TakenOver:
     """What a take-over did: batches closed, and the parts that could not even be resolved: (batch, table) -> when to try again."""
 
     closed: int
-    unresolved: Mapping[Tuple[str, str], int]
+    unresolved: Mapping[tuple[str, str], int]
 
 
 class Takeover:
@@ -45,7 +46,7 @@ class Takeover:
     def finish_unsettled(self) -> TakenOver:
         """Finish every manifest. Tables with an unresolved part are left out of claims; the others go on (invariant 5)."""
         closed = 0
-        left: Dict[Tuple[str, str], int] = {}
+        left: dict[tuple[str, str], int] = {}
         lane = self._hold.identity.lane
         for pointer in sorted(self._ledger.unsettled(lane), key=lambda item: (item.created_at, item.batch)):
             self._hold.check()

@@ -6,7 +6,7 @@ Clustering in slices: small files of a partition made into few, sorted by the ta
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable
 
 from sluice.hudi import options as hudi_options
 from sluice.hudi import options as write_sizes
@@ -74,13 +74,13 @@ def compact(
     return SliceDone(report, more=filled or left.isPresent())
 
 
-def written_files(metadata: Any) -> List[Dict[str, Any]]:
+def written_files(metadata: Any) -> list[dict[str, Any]]:
     """The statistics of each file that a commit wrote, as Hudi's metadata has them."""
     summary = json.loads(metadata.toJsonString())
     return [stat for stats in summary["partitionToWriteStats"].values() for stat in stats]
 
 
-def _metric(operations: List[Dict[str, Any]], name: str) -> int:
+def _metric(operations: list[dict[str, Any]], name: str) -> int:
     return int(sum((found.get("metrics") or {}).get(name, 0) for found in operations))
 
 

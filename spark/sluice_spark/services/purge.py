@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +35,7 @@ class _Dead:
 
     file: str
     rows: int
-    positions: Tuple[str, ...]
+    positions: tuple[str, ...]
 
 
 def purge(
@@ -47,7 +48,7 @@ def purge(
     budget_bytes: int,
     check_held: Callable[[], None],
     raise_floor: RaiseFloor,
-    only_partition: Optional[int],
+    only_partition: int | None,
 ) -> SliceDone:
     """Remove the rows of as many files as the budget holds that were deleted before the horizon, by the time at which their tombstones were committed.
 
@@ -93,7 +94,7 @@ def purge(
     return SliceDone(report, more=len(chosen) < len(found))
 
 
-def _comparable(columns: Sequence[str], only_partition: Optional[int], *, generation: int) -> SparkColumn:
+def _comparable(columns: Sequence[str], only_partition: int | None, *, generation: int) -> SparkColumn:
     """Whether a row's position is in a log, or an offset of that partition; a row tells its own partition where lineage is on."""
     in_log = ~quoted(hidden.POSITION).rlike(BY_OFFSET_ALONE)
     if only_partition is None:
@@ -107,7 +108,7 @@ def _comparable(columns: Sequence[str], only_partition: Optional[int], *, genera
     return in_log | (of_generation & of_partition)
 
 
-def _dead(due: DataFrame) -> List[_Dead]:
+def _dead(due: DataFrame) -> list[_Dead]:
     """The files with rows that are due, the ones with the most first: one row each comes to the driver."""
     generation = F.split(quoted(hidden.POSITION), r"\.").getItem(0)
     counted = due.groupBy(F.col(_FILE), generation.alias("generation")).agg(
@@ -118,9 +119,9 @@ def _dead(due: DataFrame) -> List[_Dead]:
     return sorted(found, key=lambda dead: (-dead.rows, dead.file))
 
 
-def _within(found: Sequence[_Dead], sizes: Mapping[str, int], budget_bytes: int) -> List[_Dead]:
+def _within(found: Sequence[_Dead], sizes: Mapping[str, int], budget_bytes: int) -> list[_Dead]:
     """As many as the budget holds, each read and written; the first always."""
-    chosen: List[_Dead] = []
+    chosen: list[_Dead] = []
     used = 0
     for dead in found:
         used += 2 * sizes.get(dead.file, 0)
@@ -130,8 +131,8 @@ def _within(found: Sequence[_Dead], sizes: Mapping[str, int], budget_bytes: int)
     return chosen
 
 
-def _by_generation(positions: Sequence[str]) -> Dict[int, str]:
-    highest: Dict[int, str] = {}
+def _by_generation(positions: Sequence[str]) -> dict[int, str]:
+    highest: dict[int, str] = {}
     for position in sorted(positions):
         highest[generation_of(position)] = position
     return highest
@@ -178,7 +179,7 @@ def _remove(
     )
 
 
-def _committed(hudi: HudiTable, jvm: HudiJvm, newest_before: Optional[str]) -> Tuple[str, List[Dict[str, int]]]:
+def _committed(hudi: HudiTable, jvm: HudiJvm, newest_before: str | None) -> tuple[str, list[dict[str, int]]]:
     timeline = jvm.meta_client(hudi.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
     last = timeline.lastInstant()
     if not last.isPresent() or str(last.get().requestedTime()) <= (newest_before or ""):

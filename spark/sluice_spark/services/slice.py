@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable
 
 from pyspark.sql import SparkSession
 
@@ -32,7 +33,7 @@ class Pace:
     """How many bytes a second services went through, by service and table, as this run saw it. Safe in several threads."""
 
     cores: int
-    _seen: Dict[str, float] = field(default_factory=dict)
+    _seen: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def budget_bytes(self, config: TableConfig, service: str, slice_s: int) -> int:

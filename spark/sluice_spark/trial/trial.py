@@ -13,9 +13,10 @@ import io
 import json
 import platform
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO, Tuple, TypeVar
+from typing import Any, Callable, TextIO, TypeVar
 
 import fastavro
 from pyspark.sql import SparkSession
@@ -99,7 +100,7 @@ def try_engine(given: TrialArguments, environment: Mapping[str, str], out: TextI
     log = RunLog(out, clock.now_ms, trial=given.trial)
     telling = Telling(Objects(s3), given, clock, log)
     telling.tell(doing="Spark starts", job_run_id=job_run_id_from(None, environment))
-    spark: Optional[SparkSession] = None
+    spark: SparkSession | None = None
     try:
         spark = create_session()
         trial = Trial(spark, s3, given, source, telling)
@@ -211,7 +212,7 @@ class Trial:
             self._telling.tell(left=f"{self._folder}: {describe(error)[:300]}")
 
 
-def versions(spark: SparkSession) -> Dict[str, str]:
+def versions(spark: SparkSession) -> dict[str, str]:
     """What the driver and a worker run on, by name."""
     engine = EngineReflection(spark).engine()
     worker = json.loads(spark.range(0, 1, 1, 1).mapInArrow(_worker, "told string").first()["told"])
@@ -242,7 +243,7 @@ DATABASE, TOPIC = "trial", "sluice.trial.rows"
 SLICE_S = 20
 Done = TypeVar("Done")
 
-_COLUMNS: Tuple[Tuple[str, Any], ...] = (
+_COLUMNS: tuple[tuple[str, Any], ...] = (
     ("id", "long"),
     ("name", ["null", "string"]),
     ("amount", {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}),
@@ -252,7 +253,7 @@ _COLUMNS: Tuple[Tuple[str, Any], ...] = (
     ("__lsn", ["null", "long"]),
     ("__source_ts_ms", ["null", "long"]),
 )
-SCHEMA: Dict[str, Any] = {
+SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Value",
     "namespace": TOPIC,
@@ -263,7 +264,7 @@ SCHEMA: Dict[str, Any] = {
 _EPOCH_US = 1_767_225_600_000_000  # 2026-01-01
 
 
-def change(op: str, lsn: int, row: int, name: str) -> Dict[str, Any]:
+def change(op: str, lsn: int, row: int, name: str) -> dict[str, Any]:
     """One change as Debezium's ExtractNewRecordState leaves it."""
     return {
         "id": row,
@@ -303,7 +304,7 @@ class TableTrials:
     def try_type(self, table_type: str) -> TableTrial:
         """All of one type. What Spark and Hudi raise is raised."""
         config = TableConfig(f"{DATABASE}.{table_type}", DATABASE, table_type, TOPIC, ("id",), table_type=table_type)
-        steps: List[Step] = []
+        steps: list[Step] = []
 
         def timed(name: str, work: Callable[[], Done]) -> Done:
             self._tell(f"{table_type}: {name}")
@@ -329,7 +330,7 @@ class TableTrials:
         differences += compared(found, EXPECTED)
         return TableTrial(table_type, tuple(steps), len(found), tuple(differences))
 
-    def _merge(self, config: TableConfig, number: int, changes: Sequence[Dict[str, Any]]) -> Outcome:
+    def _merge(self, config: TableConfig, number: int, changes: Sequence[dict[str, Any]]) -> Outcome:
         services, mark = self._services, fingerprint(SCHEMA)
         body = io.BytesIO()
         fastavro.writer(body, fastavro.parse_schema(dict(SCHEMA)), list(changes), codec="deflate")
@@ -370,7 +371,7 @@ class TableTrials:
         )
         return done.report.instant
 
-    def _rows(self, config: TableConfig) -> List[Tuple[str, ...]]:
+    def _rows(self, config: TableConfig) -> list[tuple[str, ...]]:
         stored = (
             self._spark.read.format("hudi")
             .options(**hudi_options.read_options())
@@ -384,7 +385,7 @@ class TableTrials:
         return [tuple(row) for row in live.limit(100).collect()]  # a handful, and bounded
 
 
-def compared(found: Sequence[Tuple[str, ...]], expected: Sequence[Tuple[str, ...]]) -> List[str]:
+def compared(found: Sequence[tuple[str, ...]], expected: Sequence[tuple[str, ...]]) -> list[str]:
     """What is missing, and what is there and shouldn't be, by row."""
     return [f"missing: {row}" for row in expected if row not in found] + [
         f"not expected: {row}" for row in found if row not in expected
@@ -404,7 +405,7 @@ class ScratchObjects(Objects):
         super().__init__(s3)
         self._prefix = prefix
 
-    def get(self, bucket: str, key: str, *, unless: Optional[str] = None) -> Optional[Document]:
+    def get(self, bucket: str, key: str, *, unless: str | None = None) -> Document | None:
         """As Objects.get."""
         return super().get(bucket, self._prefix + key, unless=unless)
 

@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -13,12 +13,12 @@ from sluice_local.stack.overlay import read_template
 TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
 
 
-def statements(role: str) -> List[Dict[str, Any]]:
+def statements(role: str) -> list[dict[str, Any]]:
     listed = TEMPLATE["Resources"][role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
     return [one["Fn::If"][1] if "Fn::If" in one else one for one in listed]  # with every condition met
 
 
-def actions(statement: Dict[str, Any]) -> List[str]:
+def actions(statement: dict[str, Any]) -> list[str]:
     return statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
 
 

@@ -2,8 +2,9 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from sluice_local.stack.overlay import read_template
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATE = read_template(ROOT / "template.yaml")
-RESOURCES: Dict[str, Dict[str, Any]] = TEMPLATE["Resources"]
+RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
 KEY = {"Fn::If": ["MakeKey", {"Fn::GetAtt": ["DataKey", "Arn"]}, {"Ref": "KeyArn"}]}
 NOTHING = {"Ref": "AWS::NoValue"}
 
@@ -35,11 +36,11 @@ UNCONDITIONAL_TRUST = {
 }
 
 
-def of_type(*types: str) -> Dict[str, Dict[str, Any]]:
+def of_type(*types: str) -> dict[str, dict[str, Any]]:
     return {name: resource for name, resource in RESOURCES.items() if resource["Type"] in types}
 
 
-def statements(node: Any) -> Iterator[Dict[str, Any]]:
+def statements(node: Any) -> Iterator[dict[str, Any]]:
     """Every statement of every policy, also those that a condition lets in."""
     if isinstance(node, dict):
         if "Effect" in node:
@@ -51,11 +52,11 @@ def statements(node: Any) -> Iterator[Dict[str, Any]]:
             yield from statements(value)
 
 
-def listed(value: Any) -> List[Any]:
+def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def allowed() -> Iterator[Tuple[str, Dict[str, Any]]]:
+def allowed() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, resource in RESOURCES.items():
         for statement in statements(resource):
             if statement["Effect"] == "Allow":

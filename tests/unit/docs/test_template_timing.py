@@ -1,14 +1,14 @@
 """The template's numbers hang together: queues outlast functions, dead letters are seen, logs end."""
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
 from sluice_local.stack.overlay import read_template
 
 TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
-RESOURCES: Dict[str, Dict[str, Any]] = TEMPLATE["Resources"]
+RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
 FUNCTIONS = {
     name: resource["Properties"]
     for name, resource in RESOURCES.items()
@@ -65,7 +65,7 @@ def test_a_notices_age_is_an_alarm_before_it_is_lost_and_after_its_receives_are_
 
 
 @pytest.mark.parametrize("name, source", SOURCES)
-def test_one_bad_message_or_record_does_not_bring_its_whole_batch_back(name: str, source: Dict[str, Any]) -> None:
+def test_one_bad_message_or_record_does_not_bring_its_whole_batch_back(name: str, source: dict[str, Any]) -> None:
     assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert "FilterCriteria" not in source or "Queue" not in source  # what a queue's filter leaves out is deleted
 

@@ -6,7 +6,8 @@ import importlib
 import json
 import pkgutil
 from collections import Counter
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from bad_input import CASES, GOOD, KEYS, LIMITS, TOPIC, Case, avro, change

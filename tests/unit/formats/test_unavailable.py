@@ -21,7 +21,7 @@ def test_the_placeholder_has_a_form_for_every_way_in_which_a_value_is_written():
         DEFAULT,
         "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
         RAW.hex(),
-        '{"%s":"%s"}' % (DEFAULT, DEFAULT),
+        '{{"{}":"{}"}}'.format(DEFAULT, DEFAULT),
     } <= found.texts
     java = hashlib.md5(RAW).digest()
     assert str(uuid.UUID(bytes=java, version=3)) in found.texts

@@ -224,7 +224,7 @@ tables:
 )
 def test_what_is_wrong_with_them_is_said(keys: str, message: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
-        read_tables("tables:\n  - {topic: a.b, table: a.b, %s}\n" % keys)
+        read_tables("tables:\n  - {{topic: a.b, table: a.b, {}}}\n".format(keys))
     assert message in str(refused.value)
 
 
@@ -257,5 +257,5 @@ def test_rows_that_carry_their_kafka_coordinates_are_known_by_them_whatever_obje
 )
 def test_coordinates_are_two_columns_of_an_append_only_table(said: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
-        read_tables("tables:\n  - {topic: a.b, table: a.b, %s}\n" % said)
+        read_tables("tables:\n  - {{topic: a.b, table: a.b, {}}}\n".format(said))
     assert "coordinates" in str(refused.value)
