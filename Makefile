@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough pinned-classes transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -102,9 +102,6 @@ delete: setup  ## bring Spark to rest and delete the stack; buckets, ledger and 
 
 bench: setup  ## latency, full load beside the always-on peer, admit, small objects; writes docs/benchmarks.md (some 40 minutes)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench
-
-pinned-classes: setup  ## write down what the pinned Hudi bundle links to, after its version changed
-	PYTHONPATH=bench:functions:spark $(BIN)/python -m sluice_bench.pinned_classes
 
 transcript: setup  ## run the demonstration, and put its transcript and waterfall into README
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.transcript

@@ -39,12 +39,6 @@ class TrialNotOver(CommandFailed):
     retriable = True
 
 
-class NothingToAccept(CommandFailed):
-    """What is missing can't be accepted: nothing is, or the trial failed."""
-
-    code = "nothing_to_accept"
-
-
 class NotAtRest(CommandFailed):
     """Runs didn't end or the application didn't stop in time; facts: `waiting_for`."""
 

@@ -196,32 +196,11 @@ class Overlap(SluiceError):
     next_step = "Look at both objects: `sluice quarantine discard` if its records are the other's again, else give the table `coordinates`"
 
 
-class NotAClass(SluiceError):
-    """Bytes that are no class file, or one whose constant pool can't be read."""
-
-    code = "not_a_class"
-    next_step = "Put the jar in place again: it is damaged"
-
-
 class UnreadableReport(SluiceError):
-    """An engine's or a trial's report that this release can't read; facts: `found`."""
+    """A trial's report that this release can't read; facts: `found`."""
 
     code = "unreadable_report"
-    next_step = "Delete the object: the next check writes it anew"
-
-
-class NoBundle(SluiceError):
-    """Spark's class path has no Hudi bundle."""
-
-    code = "no_hudi_bundle"
-    next_step = "Set the parameter HudiJars to a Hudi bundle for this Spark, and deploy again"
-
-
-class EngineDoesNotFit(SluiceError):
-    """The engine lacks what the Hudi bundle links to; facts: `missing` (texts), `engine`, `bundle`."""
-
-    code = "engine_does_not_fit"
-    next_step = "Set HudiJars to the bundle that is built for this Spark, or EmrRelease to one that it fits, and deploy again; `sluice doctor --job` lists what is missing and tries the rest out"
+    next_step = "Use the command of the release that is deployed"
 
 
 class UnreadableCommit(SluiceError):

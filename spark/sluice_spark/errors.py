@@ -7,7 +7,7 @@ What can be wrong with a Hudi table or a commit to it.
 
 from __future__ import annotations
 
-from sluice.errors import EngineDoesNotFit, NoBundle, SluiceError
+from sluice.errors import SluiceError
 
 
 class LaneLost(SluiceError):
@@ -25,7 +25,14 @@ class SparkDied(SluiceError):
     next_step = "Look at the driver's stderr for the end of the JVM; too little memory is the usual cause"
 
 
-ENDS_RUN = (SparkDied, EngineDoesNotFit, NoBundle)
+class NoBundle(SluiceError):
+    """Spark's class path has no Hudi bundle."""
+
+    code = "no_hudi_bundle"
+    next_step = "Set the parameter HudiJars to a Hudi bundle for this Spark, and deploy again"
+
+
+ENDS_RUN = (SparkDied, NoBundle)
 
 
 class TableDiffers(SluiceError):
@@ -79,20 +86,6 @@ class ServiceNotForTable(SluiceError):
 
     code = "service_not_for_table"
     next_step = "Ask for it where it applies: compaction for merge-on-read, clustering with cluster_by, purge with delete_mode hard"
-
-
-class NotAJar(SluiceError):
-    """The Hudi bundle on the class path is no jar; facts: `jar`."""
-
-    code = "not_a_jar"
-    next_step = "Put the jar in place again, or correct the parameter HudiJars"
-
-
-class BundleOutOfReach(SluiceError):
-    """The Hudi bundle is there, and the driver can't read it as a file; facts: `found`."""
-
-    code = "bundle_out_of_reach"
-    next_step = "Runs go on; give HudiJars as a file of the image or an object in S3 to have it checked"
 
 
 class BelowPurgeFloor(SluiceError):

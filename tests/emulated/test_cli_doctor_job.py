@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 from emulated_stack import stack  # noqa: F401  # a fixture
-from trial_reports import GOOD, MISSING
+from trial_reports import GOOD
 
-from sluice.engine.report import FAILED, RUNNING, EngineReport, TrialError, scratch_prefix, trial_report_key
+from sluice.lane.trial import FAILED, RUNNING, TrialError, scratch_prefix, trial_report_key
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.main import run
@@ -100,8 +100,7 @@ def test_one_job_is_started_followed_and_told(emr, capsys):
     found = {item["about"]: item for item in json.loads(output.out)}
     assert found["trial job"]["facts"]["trial"] == application.started[0]["name"] and len(application.started) == 1
     assert {
-        found[about]["result"]
-        for about in ("trial job", "engine", "job run id", "hudi bundle", "copy on write", "merge on read")
+        found[about]["result"] for about in ("trial job", "engine", "job run id", "copy on write", "merge on read")
     } == {"ok"}
 
 
@@ -132,24 +131,3 @@ def test_a_release_without_trials_starts_none(emr, capsys):
     application = emr(files=("ingest.py",))
     assert run(["doctor", "--job"]) == 1
     assert "has no trial.py. `make deploy`" in capsys.readouterr().out and not application.started
-
-
-def test_what_is_missing_is_accepted_only_after_the_tables_came_out_right(emr, stack, capsys):  # noqa: F811
-    emr(replace(GOOD, links=MISSING))
-    assert run(["doctor", "--job", "--accept-missing", "--json"]) == 1
-    assert results(capsys)["hudi bundle"]["result"] == "warn"
-    stored = EngineReport.from_json(Objects(stack.s3).get("s-silver", MISSING.key).data.decode())
-    assert stored.fits and stored.accepted == "sluice doctor --job --accept-missing --json"
-    assert run(["doctor", "--json"]) == 1
-    assert results(capsys)["hudi bundle"]["result"] == "warn"  # what the runs go by
-
-
-@pytest.mark.parametrize(
-    "report, why",
-    [(GOOD, "Nothing is missing"), (replace(GOOD, links=MISSING, state=FAILED), "The trial did not pass")],
-)
-def test_nothing_is_accepted_of_an_engine_that_lacks_nothing_or_failed(emr, capsys, report, why):
-    emr(report)
-    assert run(["doctor", "--job", "--accept-missing", "--json"]) == 1
-    assert why in results(capsys)["trial"]["found"]
-    assert run(["doctor", "--accept-missing"]) == 2

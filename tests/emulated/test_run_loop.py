@@ -9,11 +9,11 @@ from driving.world import LANE, World, configuration, emulated_dynamodb, two_thr
 
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
-from sluice.errors import EngineDoesNotFit, NoBundle, SluiceError
+from sluice.errors import SluiceError
 from sluice.lane.job_policy import scope_of
 from sluice.lane.machine import IDLE, PAUSED, RUNNING
 from sluice.lane.supervision import NOTHING, START, next_step
-from sluice_spark.errors import LaneLost, SparkDied
+from sluice_spark.errors import LaneLost, NoBundle, SparkDied
 from sluice_spark.run.hold import RunIdentity
 from sluice_spark.run.loop import LOST, REFUSED, RELEASED
 
@@ -473,7 +473,7 @@ def test_the_configuration_of_a_taken_over_batch_is_the_one_it_was_claimed_under
     assert config["record_key"] == ("id",) or config["record_key"] == ["id"]
 
 
-@pytest.mark.parametrize("end", [SparkDied("gone"), EngineDoesNotFit("a member is missing"), NoBundle("no jar")])
+@pytest.mark.parametrize("end", [SparkDied("gone"), NoBundle("no jar")])
 def test_the_end_of_spark_ends_the_run_and_blames_no_table(world, end):
     orders = world.put()
     world.merger.before["shop.orders"].append(end)

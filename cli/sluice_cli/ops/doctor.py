@@ -9,8 +9,7 @@ import typer
 from botocore.exceptions import ClientError
 from rich.text import Text
 
-from sluice.engine.report import REPORTS_PREFIX, EngineReport
-from sluice.errors import SluiceError, UsageError
+from sluice.errors import SluiceError
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.keys import QUARANTINED
 from sluice_aws.clock import epoch_ms
@@ -21,13 +20,12 @@ from sluice_aws.settings import NO_RELEASE
 from sluice_aws.stack import Target
 from sluice_cli.ingest.survey import describe_lane
 from sluice_cli.ops.adopt_bucket import announces, configured, queue_arn
-from sluice_cli.ops.engine import EngineTrial, links_finding
+from sluice_cli.ops.engine import EngineTrial
 from sluice_cli.terminal.findings import FAIL, OK, WARN, Finding
 from sluice_cli.terminal.output import (
     Json,
     Stack,
     chosen_target,
-    command_line,
     counted,
     print_json,
     print_table,
@@ -46,22 +44,18 @@ def doctor(
         bool,
         typer.Option(
             "--job",
-            help="Also have one job try the engine: versions, the Hudi bundle's links, a small table of each type. Takes a minute, and costs what a minute of a driver and an executor costs.",
+            help="Also start a job that tries the engine: versions, and a small table of each type. "
+            "It takes about a minute, and costs a minute of a driver and an executor.",
         ),
     ] = False,
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", metavar="SECONDS", help="With --job: how long the job may take, its wait for workers included."
+            "--timeout",
+            metavar="SECONDS",
+            help="With --job: time limit of the job, its wait for workers included.",
         ),
     ] = 1200.0,
-    accept_missing: Annotated[
-        bool,
-        typer.Option(
-            "--accept-missing",
-            help="With --job: if the small tables come out right, let runs go on although the engine lacks some of what the Hudi bundle links to.",
-        ),
-    ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
@@ -76,12 +70,10 @@ def doctor(
 
       sluice --stack sluice doctor --job
     """
-    if accept_missing and not job:
-        raise UsageError("--accept-missing needs --job: only what was tried can be accepted")
     target = chosen_target(stack)
     findings = [finding for about, look in LOOKS.items() for finding in _looked(about, look, target)]
     if job:
-        findings += _tried(target, timeout, accept_missing)
+        findings += _tried(target, timeout)
     if as_json:
         print_json([item.to_dict() for item in findings])
     else:
@@ -93,29 +85,18 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _tried(target: Target, timeout_s: float, accept_missing: bool) -> list[Finding]:
-    """What a job found, or why none could; the looks before it are told either way."""
+def _tried(target: Target, timeout_s: float) -> list[Finding]:
+    """Findings of a trial job, or a finding that says why there is none."""
     console = stderr_console()
-    findings: list[Finding] = []
     try:
         with console.status("Starting a job") as status:
             trial = EngineTrial(
                 target, progress=lambda line: status.update(Text(line)) if console.is_terminal else say(line)
             )
-            findings = trial.run(timeout_s)
-        if accept_missing:
-            accepted = links_finding(trial.accept(command_line.get()))
-            findings = [accepted if item.about == accepted.about else item for item in findings]
+            return trial.run(timeout_s)
     except (ClientError, SluiceError) as error:
-        findings.append(
-            Finding(
-                "trial",
-                FAIL,
-                str(error),
-                "Check that the stack is up and what the credentials allow" if isinstance(error, ClientError) else "",
-            )
-        )
-    return findings
+        advice = "Check that the stack is up and what the credentials allow" if isinstance(error, ClientError) else ""
+        return [Finding("trial", FAIL, str(error), advice)]
 
 
 def _looked(about: str, look: Callable[[Target], Iterator[Finding]], target: Target) -> list[Finding]:
@@ -201,18 +182,6 @@ def _application(target: Target) -> Iterator[Finding]:
         )
     else:
         yield Finding("application", OK, summary, facts={"release": found["releaseLabel"], "state": found["state"]})
-
-
-def _engine(target: Target) -> Iterator[Finding]:
-    objects = Objects(target.client("s3"))
-    newest = sorted(objects.put_times(target.silver, REPORTS_PREFIX), key=lambda entry: entry[1])[-1:]
-    document = objects.get(target.silver, newest[0][0]) if newest else None
-    if document is None:
-        yield Finding(
-            "hudi bundle", OK, "not checked yet: the first run checks it, and `sluice doctor --job` does it now"
-        )
-    else:
-        yield links_finding(EngineReport.from_json(document.data.decode("utf-8", "replace")))
 
 
 def _release(target: Target) -> Iterator[Finding]:
@@ -327,7 +296,6 @@ LOOKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
     "buckets and ledger": _places,
     "application": _application,
     "release": _release,
-    "hudi bundle": _engine,
     "configuration": _configuration,
     "lanes": _lanes,
     "tables": _tables,

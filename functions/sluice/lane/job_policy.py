@@ -11,7 +11,7 @@ from typing import Any
 
 from sluice.config.document import Configuration
 from sluice.config.table import PLACEHOLDER
-from sluice.engine.report import REPORTS_PREFIX, TRIALS_PREFIX, scratch_prefix, trial_report_key
+from sluice.lane.trial import TRIALS_PREFIX, scratch_prefix, trial_report_key
 from sluice.silver_keys import PREFIX
 
 # EMR Serverless: executionIamPolicy.policy has 1 to 2,048 characters (botocore's model of StartJobRun).
@@ -66,10 +66,10 @@ def execution_policy(prefixes: Iterable[str], *, partition: str, bronze: str, si
 
 
 def trial_policy(trial: str, *, partition: str, silver: str, artifacts: str) -> str:
-    """The inline policy of a trial of the engine: of the silver bucket its own folder and report, and what is remembered of engines; no ledger, no bronze."""
+    """The inline policy of a trial of the engine: its own folder and report in the silver bucket; no ledger, no bronze."""
     here = scratch_prefix(trial)
     parents = [f"{here[:at]}{end}" for at in (len(PREFIX), len(TRIALS_PREFIX) - 1, len(here) - 1) for end in ("", "/")]
-    keys = [*parents, f"{here}*", trial_report_key(trial), f"{REPORTS_PREFIX}*"]
+    keys = [*parents, f"{here}*", trial_report_key(trial)]
     own = [
         f"arn:{partition}:s3:::{path}"
         for path in (artifacts, f"{artifacts}/*", silver, *(f"{silver}/{key}" for key in keys))

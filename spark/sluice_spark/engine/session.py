@@ -11,6 +11,9 @@ from typing import Callable
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
+from sluice_spark.engine.versions import hudi_version
+from sluice_spark.errors import NoBundle
+
 _LOCAL_MASTER = re.compile(r"local\[(\d+)")
 _FEW_PARTITIONS = 4
 
@@ -61,13 +64,21 @@ def task_cores(submitted: Mapping[str, str]) -> int:
 
 
 def create_session() -> SparkSession:
-    """The session of this process. The master and sizes come from spark-submit."""
+    """The session of this process. The master and sizes come from spark-submit.
+
+    Raises NoBundle: without Hudi every table would fail, though none is at fault.
+    """
     conf = SparkConf()
     submitted = dict(conf.getAll())
     for name, value in required_settings(task_cores(submitted)).items():
         conf.set(name, value)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
+    try:
+        hudi_version(session)
+    except NoBundle:
+        session.stop()
+        raise
     return session
 
 

@@ -20,7 +20,6 @@ from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.s3.task_objects import ObjectSource
 from sluice_aws.settings import Settings
-from sluice_spark.engine.check import EngineCheck
 from sluice_spark.engine.session import SparkProcess
 from sluice_spark.log import RunLog
 from sluice_spark.merge.context import MergeServices
@@ -80,7 +79,7 @@ def _run(
         ports = Ports(
             ledger=ledger,
             manifests=ManifestStore(objects, given.silver),
-            merger=SparkMerger(spark, services, log, EngineCheck(objects, given.silver, clock, log)),
+            merger=SparkMerger(spark, services, log),
             configurations=ConfigStore(objects, given.artifacts),
             clock=clock,
             log=log,

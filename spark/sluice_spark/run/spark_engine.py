@@ -19,7 +19,6 @@ from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import SPARK_STAGE, Outcome, Stage
 from sluice.config.table import TableConfig
 from sluice.services.requests import SliceDone
-from sluice_spark.engine.check import EngineCheck
 from sluice_spark.engine.session import SparkProcess
 from sluice_spark.errors import SparkDied
 from sluice_spark.merge.context import MergeServices
@@ -33,19 +32,17 @@ WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute
 class SparkMerger:
     """Starts the session when told to prepare, and waits for it when it is first needed. Safe in several threads."""
 
-    def __init__(self, spark: SparkProcess, services: MergeServices, log: Log, engine: EngineCheck) -> None:
+    def __init__(self, spark: SparkProcess, services: MergeServices, log: Log) -> None:
         self._spark = spark
         self._services = services
-        self._engine = engine
         self._log = log
         self._used_at = time.monotonic()
         self._warming: threading.Thread | None = None
         self._pace: Pace | None = None
 
     def prepare(self) -> None:
-        """Start Spark, and as soon as it is there its Python workers; look whether it fits."""
+        """Start Spark, then its Python workers."""
         self._spark.session()
-        self._engine.begin(self._spark)
         self._warm_in_background()
 
     def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
@@ -118,7 +115,6 @@ class SparkMerger:
     @contextmanager
     def _pool(self, table: str, work: str) -> Iterator[SparkSession]:
         spark = self._spark.session().result()
-        self._engine.require(spark)
         context = spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", table)
         context.setJobDescription(f"{table} {work}")

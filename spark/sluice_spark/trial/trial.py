@@ -25,7 +25,9 @@ from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import Outcome
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.table import COW, MOR, TableConfig
-from sluice.engine.report import (
+from sluice.errors import SluiceError
+from sluice.hudi import options as hudi_options
+from sluice.lane.trial import (
     FAILED,
     PASSED,
     RUNNING,
@@ -37,8 +39,6 @@ from sluice.engine.report import (
     scratch_prefix,
     trial_report_key,
 )
-from sluice.errors import SluiceError
-from sluice.hudi import options as hudi_options
 from sluice.objects import identify
 from sluice.schema.avro import fingerprint
 from sluice.services.requests import ARCHIVAL, CLEANING, COMPACTION
@@ -49,8 +49,8 @@ from sluice_aws.s3.objects import Document, Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.s3.task_objects import ObjectSource
 from sluice_aws.settings import Settings
-from sluice_spark.engine.check import EngineCheck, EngineReflection
 from sluice_spark.engine.session import create_session
+from sluice_spark.engine.versions import engine_versions
 from sluice_spark.errors import UnknownJobRun
 from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.log import RunLog, describe
@@ -169,7 +169,7 @@ class Trial:
         )
 
     def run(self) -> None:
-        """Versions, links, and both table types; each is told as soon as it is known, and so is what fails."""
+        """Report the versions, then each table type as soon as its trial ends, and any failure."""
         try:
             self._steps()
         except (
@@ -182,14 +182,6 @@ class Trial:
         if self._telling.report.job_run_id is None:
             self._find_itself()
         tell(doing="versions", versions=versions(self._spark))
-        tell(doing="links of the Hudi bundle")
-        began = time.monotonic()
-        links = EngineCheck(self._telling.objects, self._given.silver, self._telling.clock, self._telling.log).afresh(
-            self._spark
-        )
-        seconds = round(time.monotonic() - began, 3)
-        hudi = {"hudi": links.hudi or "unknown"} if links is not None else {}
-        tell(links=links, links_seconds=seconds, versions={**self._telling.report.versions, **hudi})
         trials = TableTrials(self._spark, self._services, prefix=self._prefix, tell=lambda doing: tell(doing=doing))
         for table_type in (COW, MOR):
             tell(tables=(*self._telling.report.tables, trials.try_type(table_type)))
@@ -213,14 +205,10 @@ class Trial:
 
 
 def versions(spark: SparkSession) -> dict[str, str]:
-    """What the driver and a worker run on, by name."""
-    engine = EngineReflection(spark).engine()
+    """Versions of what the driver and a worker run on, by name. Raises NoBundle."""
     worker = json.loads(spark.range(0, 1, 1, 1).mapInArrow(_worker, "told string").first()["told"])
     return {
-        "spark": engine.spark,
-        "hadoop": engine.hadoop,
-        "scala": engine.scala,
-        "java": engine.java,
+        **engine_versions(spark),
         "python": platform.python_version(),
         "machine": platform.machine(),
         **{name: _version(name) for name in ("pyspark", "boto3", "fastavro")},

@@ -36,7 +36,7 @@ PROJECT = set(ALLOWED) - {"handlers", "spark_entry", "localstack_executor"} | {"
 # Sub-packages from the lowest floor up: a module imports from its own floor's module or from floors below.
 FLOORS = {
     "sluice": (
-        "errors names silver_keys cost", "changes objects", "config", "schema", "engine hudi batch", "lane",
+        "errors names silver_keys cost", "changes objects", "config", "schema", "hudi batch", "lane",
         "ledger services catalog onboarding", "admission",
     ),
     "sluice_aws": (

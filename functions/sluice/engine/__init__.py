@@ -1,1 +1,0 @@
-"""What a trial of the Spark engine reports."""
