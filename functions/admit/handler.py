@@ -1,4 +1,4 @@
-"""admit: every announced object is in the ledger before its message leaves the queue, and idle lanes are started."""
+"""admit: writes every announced object to the ledger before its message leaves the queue, and starts idle lanes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
+from sluice.admission.inbox import open_inbox
+from sluice.admission.partial_batch_response import failed_messages, partial_batch_response
 from sluice_aws.admission.admit import Admission, report_admissions
 from sluice_aws.admission.heads import Heads
-from sluice_aws.admission.inbox import IgnoredMessages, open_inbox, unfinished_messages
+from sluice_aws.admission.ignored_messages import IgnoredMessages
 from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.errors import MessageUnfinished
 from sluice_aws.lanes.start import Waker, starter_of
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
@@ -26,36 +24,34 @@ from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
 
 NEEDED = ("region", "ledger_table", "silver_bucket", "artifact_bucket")
-RESERVED_MS = 15_000  # of the invocation's time: for wake-ups, a start, and the answer
+RESERVED_MS = 15_000  # kept of the invocation's time for waking lanes, starting a run and answering
+LEAST_MS = 1_000  # given to the objects even when less than the reserve is left
 
 
 @observed("admit")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry: an SQS event in, the messages that must come again out."""
+    """Lambda entry: takes an SQS event, returns the messages to deliver again.
+
+    Objects that are unfinished shortly before the invocation's deadline are among them.
+    """
     parts = parts_of(telemetry)
     inbox = open_inbox(event)
     configuration = parts.config_store.load()
     left = milliseconds_left(context)
-    admissions = parts.admission.admit_all(
-        inbox.notices, configuration, seconds=None if left is None else max(left - RESERVED_MS, 1_000) / 1000
-    )
+    seconds = None if left is None else max(left - RESERVED_MS, LEAST_MS) / 1000
+    admissions = parts.admission.admit_all(inbox.notices, configuration, seconds=seconds)
     unrecorded = parts.ignored.record(inbox.messages)
     report_admissions(telemetry, admissions)
     parts.waker.wake(admissions.lanes, configuration)
-    again = unfinished_messages(inbox, admissions.failed, unrecorded)
-
-    def settle(record: SQSRecord) -> None:
-        if record.message_id in again:
-            raise MessageUnfinished(again[record.message_id], message=record.message_id)
-
-    # An invocation that finished nothing answers like any other: the messages come again, and the metric tells.
-    processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
-    return dict(process_partial_response(event=event, record_handler=settle, processor=processor, context=context))
+    failed = failed_messages(inbox, admissions.failed, unrecorded)
+    for message in failed:
+        telemetry.warn("message_failed", message_id=message.message_id, code=message.code, reason=message.reason)
+    return partial_batch_response(failed)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What admit works with, made once per process."""
+    """The adapters of admit, made once per process."""
 
     admission: Admission
     config_store: ConfigStore

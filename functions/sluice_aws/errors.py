@@ -5,13 +5,6 @@ from __future__ import annotations
 from sluice.errors import SluiceError
 
 
-class MessageUnfinished(SluiceError):
-    """A message that must come again: not all of it is in the ledger yet; facts: `message`."""
-
-    code = "message_unfinished"
-    retriable = True
-
-
 class AnnouncementRefused(SluiceError):
     """The event bus didn't take the event; facts: `batch`, `bus`, and its own error code and message."""
 

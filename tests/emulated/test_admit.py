@@ -307,6 +307,25 @@ def test_an_error_that_may_pass_returns_only_its_own_message(world, monkeypatch,
     assert metrics(capsys)["ObjectsUnfinished"] == 1
 
 
+def test_the_code_and_the_reason_of_each_failed_message_are_logged(world, monkeypatch, caplog):
+    world.configure()
+    bad, good = world.land(key(1), avro()), world.land(key(2), avro())
+    read = Objects.head_bytes
+
+    def refuse(self, id, limit):
+        if id == bad:
+            raise ClientError({"Error": {"Code": "SlowDown", "Message": "slow down"}}, "GetObject")
+        return read(self, id, limit)
+
+    monkeypatch.setattr(Objects, "head_bytes", refuse)
+    answer = handler(sqs_event(s3_body(good), s3_body(bad), s3_body(good, bad)), context())
+    failed = [record for record in caplog.records if record.getMessage() == "message_failed"]
+    assert [record.message_id for record in failed] == failed_items(answer) == ["m1", "m2"]
+    assert {record.code for record in failed} == {"SlowDown"}
+    assert {record.levelname for record in failed} == {"WARNING"}
+    assert all(bad.lineage in record.reason and "slow down" in record.reason for record in failed)
+
+
 def test_an_access_that_is_denied_is_no_verdict_on_the_object(world, monkeypatch):
     world.configure()
     id = world.land(key(1), avro())
@@ -319,7 +338,7 @@ def test_an_access_that_is_denied_is_no_verdict_on_the_object(world, monkeypatch
     assert world.record(id) is None
 
 
-def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others_are_not(world, monkeypatch):
+def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others_are_not(world, monkeypatch, caplog):
     world.configure()
     slow, fast = world.land(key(1), avro()), world.land(key(2), avro())
     read = Objects.head_bytes
@@ -338,6 +357,8 @@ def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others
     finally:
         released.append(True)
     assert failed_items(answer) == ["m0"]
+    failed = [record for record in caplog.records if record.getMessage() == "message_failed"]
+    assert [(record.message_id, record.code) for record in failed] == [("m0", "deadline")]
     assert world.record(fast).state == "pending"
     assert world.ledger.lane("main").arrivals == 1
 

@@ -1,6 +1,6 @@
-"""Brings announced objects into the ledger: route, head, schema, one conditional write each, many at a time.
+"""Admits announced objects to the ledger in parallel: route, head, schema, one conditional write each.
 
-Says in logs and metrics what became of the objects that an invocation was told of.
+Reports the results of an invocation to the log and the metrics.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from sluice.admission.notices import Notice
+from sluice.admission.partial_batch_response import Unfinished
 from sluice.admission.routing import AVRO, Route, classify
 from sluice.admission.verdict import Verdict, judge_read, judge_unread, judge_unreadable
 from sluice.config.document import Configuration
@@ -23,6 +22,7 @@ from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
 from sluice.ledger.records import ALREADY, NEW, AdmittedObject, wakes
 from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
+from sluice_aws.admission.failures import unfinished
 from sluice_aws.admission.heads import Heads
 from sluice_aws.admission.schema_fit import SchemaFit
 from sluice_aws.errors import ObjectGone
@@ -42,41 +42,33 @@ class Admitted:
 
     @property
     def wakes(self) -> str | None:
-        """The lane that must be woken for it; also when it was pending already, since whoever wrote it may have died.
+        """The lane to wake for the object, None for none.
 
-        Not for a paused table, which no run may claim: taking the pause back wakes the lane.
+        An object that was already pending wakes its lane too: its writer may have died before it did. A paused
+        table wakes none, since no run may claim from it; ending the pause wakes the lane.
         """
-        return (
-            self.written.lane if self.written.state == PENDING and wakes(self.admission) and not self.paused else None
-        )
+        wanted = self.written.state == PENDING and wakes(self.admission) and not self.paused
+        return self.written.lane if wanted else None
 
 
 @dataclass(frozen=True)
 class Admissions:
-    """What became of the objects of an invocation: in the ledger, or not, and then why."""
+    """The results of an invocation: the objects that are in the ledger, and why the others are not."""
 
     done: Mapping[ObjectId, Admitted]
-    failed: Mapping[ObjectId, str]
+    failed: Mapping[ObjectId, Unfinished]
 
     @property
     def lanes(self) -> frozenset[str]:
         """The lanes to wake."""
         return frozenset(lane for lane in (admitted.wakes for admitted in self.done.values()) if lane is not None)
 
-    def tables(self, lane: str) -> frozenset[str]:
-        """The tables on whose account a lane is to be woken."""
-        return frozenset(
-            admitted.written.table
-            for admitted in self.done.values()
-            if admitted.wakes == lane and admitted.written.table
-        )
-
 
 class Admission:
-    """Admits objects. Three AWS calls for each at most (a ranged GET, a query and a conditional write).
+    """Admits objects, each with at most three AWS calls: a ranged GET, a query and a conditional write.
 
-    Beside them: a writer schema is stored once per process, and the first object of a topic whose
-    header is longer than 64 KiB is read a second time.
+    Two calls come on top at times: a writer schema is stored once per process, and the first object of a topic
+    whose header is longer than 64 KiB is read twice.
     """
 
     def __init__(
@@ -91,10 +83,11 @@ class Admission:
     def admit_all(
         self, notices: Sequence[Notice], configuration: Configuration | None, *, seconds: float | None = None
     ) -> Admissions:
-        """Admit objects in parallel within `seconds` (None: as long as it takes).
+        """Admit objects in parallel within `seconds` (None: without a limit).
 
-        An object that isn't finished by then, or that met an error which may pass, is in `failed`; it can
-        be admitted again with the same effect.
+        `failed` holds the objects that are unfinished by then, and those whose error a retry may help against.
+        Admitting such an object again has the same effect as admitting it once. Any unforeseen error counts as
+        retriable for its own object: the message comes again, and ends in the dead-letter queue.
         """
         if not notices:
             return Admissions({}, {})
@@ -105,20 +98,17 @@ class Admission:
         finished, late = wait(asked, timeout=seconds)
         pool.shutdown(wait=False, cancel_futures=True)
         done: dict[ObjectId, Admitted] = {}
-        failed = {asked[future]: "the invocation's time was over" for future in late}
+        failed = {asked[future]: unfinished(None) for future in late}
         for future in finished:
             error = future.exception()
             if error is None:
                 done[asked[future]] = future.result()
-            elif isinstance(error, (ClientError, BotoCoreError, SluiceError)):
-                failed[asked[future]] = f"{getattr(error, 'code', type(error).__name__)}: {error}"[:500]
             else:
-                # Not known: still this object's trouble alone. Its message comes again, and ends with the dead letters.
-                failed[asked[future]] = f"unexpected {type(error).__name__}: {error}"[:500]
+                failed[asked[future]] = unfinished(error)
         return Admissions(done, failed)
 
     def admit(self, notice: Notice, configuration: Configuration | None) -> Admitted:
-        """Admit one object. Raises what a retry may help against; what none helps against is a state of the object."""
+        """Admit one object. Raises errors that a retry may help against; any other failure is a state of the object."""
         route, verdict, schema = self.judge(notice.id, notice.size, configuration)
         written = AdmittedObject(
             id=notice.id,
@@ -140,14 +130,16 @@ class Admission:
             rule=verdict.rule,
             code=verdict.code,
         )
-        return Admitted(
-            written, self._ledger.admit(written), paused=verdict.config is not None and verdict.config.paused
-        )
+        paused = verdict.config is not None and verdict.config.paused
+        return Admitted(written, self._ledger.admit(written), paused=paused)
 
     def judge(
         self, id: ObjectId, size: int | None, configuration: Configuration | None
     ) -> tuple[Route, Verdict, str | None]:
-        """What an object is: where its key leads, the verdict on it, and its schema's fingerprint. Writes nothing to the ledger."""
+        """An object's route, the verdict on it, and the fingerprint of its schema. Writes nothing to the ledger.
+
+        `size` is in bytes, None when unknown.
+        """
         route = classify(id.key, size)
         config = configuration.table_for_topic(route.topic) if configuration is not None and route.topic else None
         limits = DEFAULTS if config is None else config.limits
@@ -159,7 +151,7 @@ class Admission:
     def _judge_head(
         self, id: ObjectId, route: Route, configuration: Configuration | None, limits: Limits
     ) -> tuple[Verdict, str | None]:
-        """Read the head. The schema is stored before the ledger names it, so whoever reads the ledger finds it."""
+        """Judge an object by its head. Stores the schema before the ledger names it, so that readers find it."""
         try:
             schema = self._heads.read(id, route.topic or "", limits, route.format or AVRO).schema
         except SluiceError as error:
@@ -167,7 +159,7 @@ class Admission:
                 raise
             return judge_unreadable(error), None
         verdict = judge_read(route, configuration)
-        if schema is None:  # of JSON whose records carry none: the job reads them all for it
+        if schema is None:  # JSON records without a schema: the job derives one from all of them
             return verdict, None
         if verdict.config is None:
             return verdict, self._schemas.keep(schema)
@@ -192,33 +184,48 @@ METRICS = {
 
 
 def report_admissions(report: Report, admissions: Admissions) -> None:
-    """One event for each object that somebody may have to look at, one for the rest; a metric for every outcome."""
+    """Report one event per object that needs attention, one event for all others, and a metric for each result."""
     counts: Counter[str] = Counter()
     tables: Counter[str] = Counter()
     for admitted in admissions.done.values():
+        counts[_metric(admitted)] += 1
         written = admitted.written
-        if admitted.admission.startswith(ALREADY):
-            counts["ObjectsAnnouncedAgain"] += 1
-            continue
-        if admitted.admission != NEW:
-            counts["ObjectsSuperseded"] += 1
-            report.event("object_superseded", bucket=written.id.bucket, key=written.id.key, version=written.id.version)
-            continue
-        counts[METRICS[written.state]] += 1
-        if written.state == PENDING:
+        if admitted.admission == NEW and written.state == PENDING:
             tables[written.table or ""] += 1
-            continue
-        report_as = report.event if written.state == IGNORED else report.warn
-        report_as(
-            f"object_{written.state}", bucket=written.id.bucket, key=written.id.key, version=written.id.version,
-            topic=written.topic, code=written.code, reason=written.reason, rule=written.rule, via=written.via,
-        )  # fmt: skip
-        if written.code == ObjectGone.code:
-            counts["ObjectsLostBeforeRead"] += 1
-    for id, reason in admissions.failed.items():
-        report.warn("object_unfinished", bucket=id.bucket, key=id.key, version=id.version, reason=reason)
+        elif admitted.admission == NEW:
+            _report_exception(report, written)
+            counts["ObjectsLostBeforeRead"] += written.code == ObjectGone.code
+        elif not admitted.admission.startswith(ALREADY):
+            report.event("object_superseded", bucket=written.id.bucket, key=written.id.key, version=written.id.version)
+    for id, cause in admissions.failed.items():
+        report.warn(
+            "object_unfinished", bucket=id.bucket, key=id.key, version=id.version, code=cause.code, reason=cause.reason
+        )
         counts["ObjectsUnfinished"] += 1
     if tables:
         report.event("objects_admitted", objects=sum(tables.values()), tables=dict(tables))
     for metric, n in counts.items():
-        report.count(metric, n)
+        if n:
+            report.count(metric, n)
+
+
+def _metric(admitted: Admitted) -> str:
+    if admitted.admission == NEW:
+        return METRICS[admitted.written.state]
+    return "ObjectsAnnouncedAgain" if admitted.admission.startswith(ALREADY) else "ObjectsSuperseded"
+
+
+def _report_exception(report: Report, written: AdmittedObject) -> None:
+    """Report an object that no run will claim: a warning unless it is ignored by rule."""
+    report_as = report.event if written.state == IGNORED else report.warn
+    report_as(
+        f"object_{written.state}",
+        bucket=written.id.bucket,
+        key=written.id.key,
+        version=written.id.version,
+        topic=written.topic,
+        code=written.code,
+        reason=written.reason,
+        rule=written.rule,
+        via=written.via,
+    )

@@ -8,13 +8,13 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
+from sluice.admission.inbox import open_inbox
 from sluice.admission.notices import parse_body
 from sluice.config.lane import LaneConfig
 from sluice.lane.job_policy import Scope
 from sluice.lane.job_request import JobEnvironment, start_job_run, state_machine_parameters
 from sluice.lane.supervision import finally_billed, read_event
 from sluice.objects import ObjectId
-from sluice_aws.admission.inbox import open_inbox
 from sluice_local.emr.service import Service
 from sluice_local.emr.stand_in import state_change
 

@@ -61,7 +61,6 @@ OF_OTHERS = {
     "move_incomplete": "sluice rebuild",
     "ledger_busy": "every user of the ledger",
     "manifest_missing": "a take-over",
-    "message_unfinished": "admit",
     "settings_missing": "every function",
     "spark_died": "the driver",
     "two_topics": "claiming",
