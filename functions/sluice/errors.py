@@ -65,6 +65,13 @@ class TwoTopics(SluiceError):
     next_step = "Give their topic a table of its own in tables.yaml and push it: they move there with the next pass of reconcile"
 
 
+class NotConfigured(SluiceError):
+    """No rule of the configuration in force makes the table; facts: `table`."""
+
+    code = "table_not_configured"
+    next_step = "`sluice config show` lists the rules, `sluice status` the tables"
+
+
 class UnsupportedType(SluiceError):
     """A column of a type that can't be stored; facts: `column`, `source_type`."""
 

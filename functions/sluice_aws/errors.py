@@ -41,13 +41,6 @@ class UnusableCatalogRequest(SluiceError):
     next_step = 'Send {"table": "database.table"}, with "instant" to wait for no newer commit than that'
 
 
-class NotConfigured(SluiceError):
-    """No rule of the configuration in force makes the table; facts: `table`."""
-
-    code = "table_not_configured"
-    next_step = "`sluice config show` shows the rules, `sluice status` the tables"
-
-
 class LanesFailed(SluiceError):
     """Some lanes could not be looked after; the others were. Facts: `lanes`."""
 

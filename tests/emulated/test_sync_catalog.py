@@ -6,7 +6,8 @@ from silver_tables import put_tables
 from sync_catalog.handler import handler
 
 from sluice.config.table import MOR, TableRule
-from sluice_aws.errors import NotConfigured, UnusableCatalogRequest
+from sluice.errors import NotConfigured
+from sluice_aws.errors import UnusableCatalogRequest
 
 
 @pytest.fixture

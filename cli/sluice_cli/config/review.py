@@ -10,6 +10,7 @@ from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
 from sluice.changes.log_restart import began_again
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
 from sluice.lane.machine import PAUSED, LaneState
@@ -66,7 +67,7 @@ def review(
     own_topics: dict[str, str] = {}
     for state in tables:
         if state.pinned:
-            own_topics[state.table] = state.pinned.get("topic") or ""
+            own_topics[state.table] = pinned_topic(state.pinned) or ""
             _review_table(state.table, state.pinned, configuration, feeding, refusals, warnings)
     for table in known:
         config = configuration.table_for_topic(table.topic)
@@ -96,7 +97,7 @@ def _review_table(
     refusals: list[str],
     warnings: list[str],
 ) -> None:
-    topic = pinned.get("topic")
+    topic = pinned_topic(pinned)
     if topic is None:
         return
     config = configuration.table_for_topic(topic)
@@ -176,9 +177,7 @@ def raised_generations(
 def known_tables(ledger: Any, before: Configuration | None) -> tuple[KnownTable, ...]:
     """The tables that a lane has, or had until now, by backlogs, unsettled batches and the configuration in force."""
     found: dict[tuple[str, str], KnownTable] = {}
-    topics = {
-        state.table: state.pinned["topic"] for state in ledger.tables() if state.pinned and state.pinned.get("topic")
-    }
+    topics = {state.table: topic for state in ledger.tables() if (topic := pinned_topic(state.pinned)) is not None}
     for table, topic in topics.items():
         config = before.table_for_topic(topic) if before else None
         if config is not None:

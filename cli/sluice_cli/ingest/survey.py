@@ -12,6 +12,7 @@ from typing import Any
 
 from sluice.batch.claim import TableState, claimable_at, fed_by
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.errors import TwoTopics
 from sluice.lane.machine import HALTED, IDLE, PAUSED, RUNNING, STARTING, LaneState, wants_run
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
@@ -141,8 +142,7 @@ def describe_tables(
     pending = {item.table for item in found.waiting if item.state == PENDING}
     summary = []
     for state in sorted((state for state in states if state.table in pending), key=lambda state: state.table):
-        topic = (state.pinned or {}).get("topic")
-        config = configuration.table_for_topic(topic) if configuration and topic else None
+        config = config_by_pinned_topic(configuration, state.table, state.pinned)
         if config is None:
             continue  # nothing of it was ever committed, so it waits for nothing, or no rule takes its topic now
         at = claimable_at(config, state)

@@ -12,6 +12,7 @@ from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.lane.machine import LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
 from sluice.ledger.records import ObjectRecord, PendingCount
@@ -105,8 +106,7 @@ def _lane(lane: LaneState, pending: dict[str, PendingCount], unsettled: list[str
 
 
 def _lane_of(state: TableState, configuration: Configuration | None) -> str | None:
-    topic = (state.pinned or {}).get("topic")
-    config = configuration.table_for_topic(topic) if configuration and topic else None
+    config = config_by_pinned_topic(configuration, state.table, state.pinned)
     return config.lane if config else None
 
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
@@ -111,8 +112,7 @@ def look(
 
 def _freshness(ledger: Any, table: str, configuration: Configuration | None) -> int | None:
     """Seconds, by the rule that takes the table's topic now; None for a table without data or without a rule."""
-    pinned = ledger.table_state(table).pinned or {}
-    config = configuration.table_for_topic(pinned["topic"]) if configuration and pinned.get("topic") else None
+    config = config_by_pinned_topic(configuration, table, ledger.table_state(table).pinned)
     return config.freshness_s if config else None
 
 

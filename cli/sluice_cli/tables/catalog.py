@@ -11,10 +11,11 @@ import typer
 from sluice.catalog import ddl as table_ddl
 from sluice.catalog.plan import is_current, synced_until
 from sluice.catalog.tables import VIEW, Wish, names_of
+from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import FAILED, SluiceError
 from sluice_aws.catalog.glue import GlueCatalog
-from sluice_aws.catalog.sync import CatalogSync, configured_table
+from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
@@ -200,7 +201,8 @@ def _ledger(target: Target) -> Ledger:
 
 
 def _config(target: Target, table: str) -> TableConfig:
-    return configured_table(ConfigStore(Objects(target.client("s3")), target.artifacts).load(), table, _ledger(target))
+    configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
+    return config_in_force(configuration, table, _ledger(target).table_state(table).pinned)
 
 
 def _print_done(done: Sequence[Mapping[str, Any]]) -> None:

@@ -18,8 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from sluice.batch.outcome import QUARANTINED as QUARANTINED_PART
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_by_topic, config_in_force
 from sluice.config.table import TableConfig
-from sluice.errors import CommandFailed, UsageError
+from sluice.errors import CommandFailed, NotConfigured, UsageError
 from sluice.hudi.options import PROPERTIES_FILE
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
@@ -27,9 +28,7 @@ from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice.schema.history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
-from sluice_aws.catalog.sync import configured_table
 from sluice_aws.clock import epoch_ms
-from sluice_aws.errors import NotConfigured
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.move_prefix import Mover
@@ -229,14 +228,14 @@ class Rebuild:
     def _config(self, configuration: Configuration | None) -> TableConfig:
         topic = self._begun.get("topic")
         if configuration is not None and topic:  # the ledger has forgotten what else names it
-            config = configuration.table_for_topic(topic)
-            if config is not None and config.table == self._table:
+            config = config_by_topic(configuration, topic, self._table)
+            if config is not None:
                 return config
             raise NotConfigured(
                 f"No rule of the configuration in force makes {self._table} of topic {topic}, of which its rebuild was begun",
                 table=self._table,
             )
-        return configured_table(configuration, self._table, self._ledger)
+        return config_in_force(configuration, self._table, self._ledger.table_state(self._table).pinned)
 
 
 def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.changes.hidden_columns import NAMES
+from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, Incompatible
 from sluice.schema.avro import read_writer_schema
@@ -261,14 +262,6 @@ def _document(objects: Objects, target: Target, store: SchemaHistory, table: str
 
 
 def _config(target: Target, objects: Objects, table: str) -> TableConfig:
-    """The table as the configuration in force makes it of its topic: the one its data came from, else the one that its rule names."""
     configuration = ConfigStore(objects, target.artifacts).load()
-    pinned = Ledger(target.client("dynamodb"), target.ledger_table).table_state(table).pinned or {}
-    if configuration is not None:
-        for topic in (pinned.get("topic"), *(rule.topic for rule in configuration.rules if rule.table == table)):
-            config = configuration.table_for_topic(topic) if topic else None
-            if config is not None and config.table == table:
-                return config
-    raise CommandFailed(
-        f"No rule of the configuration in force makes {table}", next_step="`sluice config show` shows the rules"
-    )
+    pinned = Ledger(target.client("dynamodb"), target.ledger_table).table_state(table).pinned
+    return config_in_force(configuration, table, pinned)

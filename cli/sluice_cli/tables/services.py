@@ -11,10 +11,11 @@ import typer
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
 from sluice.lane.machine import HALTED, PAUSED
-from sluice.services.planning import configured, new_request_id
+from sluice.services.planning import new_request_id
 from sluice.services.policy import concerns
 from sluice.services.requests import FAILED, SERVICES, ServiceRequest
 from sluice_aws.clock import epoch_ms
@@ -126,7 +127,7 @@ def run_services(
     ledger = Ledger(target.client("dynamodb"), target.ledger_table)
     state = ledger.table_state(table)
     configuration = _configuration(target)
-    config = configured(configuration, state) if configuration is not None else None
+    config = config_by_pinned_topic(configuration, table, state.pinned)
     if config is None:
         raise _no_table(table)
     wanted = _wanted(service, config)

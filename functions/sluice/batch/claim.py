@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_by_pinned_topic, config_by_topic
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
 from sluice.objects import ObjectId
@@ -125,8 +126,8 @@ def configured_tables(
     """The configuration of each pending table, as far as its topic still goes to that table and this lane."""
     found: dict[str, TableConfig] = {}
     for topic, table in sorted({(item.topic, item.table) for item in pending}):
-        config = configuration.table_for_topic(topic)
-        if config is not None and config.table == table and config.lane == lane:
+        config = config_by_topic(configuration, topic, table, lane=lane)
+        if config is not None:
             found.setdefault(table, config)
     return found
 
@@ -138,17 +139,11 @@ def fed_by(
 
     A rule's expression may give the topics of two sources one table. Their rows would take each other's keys, and their positions are of two logs.
     """
+    pinned = {table: state.pinned for table, state in states.items()}
     return {
-        table: _of_its_own_topic(configuration, lane, config, states.get(table)) for table, config in configs.items()
+        table: config_by_pinned_topic(configuration, table, pinned.get(table), lane=lane) or config
+        for table, config in configs.items()
     }
-
-
-def _of_its_own_topic(
-    configuration: Configuration, lane: str, config: TableConfig, state: TableState | None
-) -> TableConfig:
-    topic = ((state.pinned if state else None) or {}).get("topic")
-    own = configuration.table_for_topic(topic) if isinstance(topic, str) else None
-    return own if own is not None and own.table == config.table and own.lane == lane else config
 
 
 def feeds(item: PendingObject, config: TableConfig | None) -> bool:

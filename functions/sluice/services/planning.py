@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 
 from sluice.batch.claim import TableState
 from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.services.policy import CATALOG, Due, ServiceFacts, TableFacts, due, since
 from sluice.services.requests import DONE, FAILED, SERVICES, ServiceError, ServiceRequest
@@ -26,13 +27,6 @@ class DueTable:
     config: TableConfig
     state: TableState
     due: tuple[Due, ...]
-
-
-def configured(configuration: Configuration, state: TableState) -> TableConfig | None:
-    """The configuration of a table that has data, in whatever lane it is; None when its topic no longer goes to it."""
-    topic = (state.pinned or {}).get("topic")
-    config = configuration.table_for_topic(topic) if isinstance(topic, str) else None
-    return config if config is not None and config.table == state.table else None
 
 
 def facts_of(state: TableState, standing: Mapping[str, ServiceRequest]) -> TableFacts:
@@ -53,7 +47,7 @@ def due_tables(
     """The tables of which anything is due, by name; `standing` are their requests, by lane and table. `now` is epoch ms."""
     found = []
     for state in sorted(states, key=lambda each: each.table):
-        config = configured(configuration, state)
+        config = config_by_pinned_topic(configuration, state.table, state.pinned)
         if config is None:
             continue
         services = due(facts_of(state, standing.get((config.lane, state.table), {})), config, now)
@@ -124,13 +118,6 @@ def executable_at(request: ServiceRequest, config: TableConfig | None, state: Ta
     if not request.open or config is None or config.paused or state.paused:
         return None
     return max(request.not_before, state.backoff_until or 0)
-
-
-def configured_in_lane(configuration: Configuration, lane: str, state: TableState) -> TableConfig | None:
-    """The configuration of a table that has data; None when its topic no longer goes to it, or to another lane."""
-    topic = (state.pinned or {}).get("topic")
-    config = configuration.table_for_topic(topic) if isinstance(topic, str) else None
-    return config if config is not None and config.table == state.table and config.lane == lane else None
 
 
 def impossible(request: ServiceRequest, config: TableConfig | None, state: TableState) -> ServiceError | None:

@@ -17,11 +17,11 @@ from sluice.catalog.plan import CatalogPlan, TablePlan, is_current, synced_until
 from sluice.catalog.tables import LAST_COMMIT, Wish, columns_of_commit, names_of, shown_columns, wished_table
 from sluice.catalog.views import wished_view
 from sluice.config.catalog import CatalogNames
-from sluice.config.document import Configuration
+from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import Commit, Instant, Timeline
 from sluice_aws.catalog.glue import GlueCatalog
-from sluice_aws.errors import CatalogRaced, NotConfigured, UnusableCatalogRequest
+from sluice_aws.errors import CatalogRaced, UnusableCatalogRequest
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.schemas import CommentStore
@@ -272,7 +272,8 @@ class CatalogRequests:
         table, instant = request.get("table"), request.get("instant")
         if not isinstance(table, str) or not table or not (instant is None or isinstance(instant, str)):
             raise UnusableCatalogRequest("The request names no table", found=str(dict(request))[:200])
-        config = configured_table(self._configuration.load_or_last(self._report), table, self._ledger)
+        configuration = self._configuration.load_or_last(self._report)
+        config = config_in_force(configuration, table, self._ledger.table_state(table).pinned)
         plan = self._sync.sync(config, instant)
         report = plan.to_dict()
         self._report.event("catalog_synced" if report["changed"] else "catalog_is_current", **report)
@@ -284,27 +285,3 @@ class CatalogRequests:
             if added:
                 self._report.count("PartitionsAdded", added)
         return report
-
-
-def configured_table(configuration: Configuration | None, table: str, ledger: Ledger) -> TableConfig:
-    """The table as the configuration in force makes it of its topic. Raises NotConfigured.
-
-    A rule for exactly this table is asked first; for one that a pattern makes, the ledger knows the topic its data came from.
-    """
-    if configuration is not None:
-        exact = next(
-            (
-                rule.topic
-                for rule in configuration.rules
-                if rule.table == table and rule.topic and "*" not in rule.topic
-            ),
-            None,
-        )
-        config = configuration.table_for_topic(exact) if exact else None
-        if config is not None and config.table == table:
-            return config
-        topic = (ledger.table_state(table).pinned or {}).get("topic")
-        config = configuration.table_for_topic(topic) if topic else None
-        if config is not None and config.table == table:
-            return config
-    raise NotConfigured(f"No rule of the configuration in force makes {table}", table=table)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
-from sluice.services.planning import ServicePlan, configured_in_lane, executable_at, impossible, plan_services
+from sluice.services.planning import ServicePlan, executable_at, impossible, plan_services
 from sluice.services.requests import RUNNING, ServiceError, ServiceRequest
 from sluice_spark.errors import ENDS_RUN, LaneLost
 from sluice_spark.log import describe
@@ -52,7 +53,7 @@ class ServiceStep:
         executable: dict[tuple[str, str], int | None] = {}
         for request in waiting:
             state = states[request.table]
-            config = configured_in_lane(self._configuration.current, me.lane, state)
+            config = config_by_pinned_topic(self._configuration.current, state.table, state.pinned, lane=me.lane)
             lasting = impossible(request, config, state)
             if lasting is not None:
                 self._withdraw(request, lasting)
