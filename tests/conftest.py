@@ -11,6 +11,7 @@ from functools import lru_cache
 import botocore.session
 import botocore.useragent
 import pytest
+import typer.main
 
 
 def pytest_sessionstart() -> None:
@@ -32,6 +33,14 @@ def _let_go() -> None:
     """At the very end, since pytest collects at its own: what extension modules hold goes with the modules, and needs no look of its own before."""
     gc.unfreeze()
     gc.disable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def command_line_built_once() -> Iterator[None]:
+    """A process runs one command, and Typer builds all of them for it; the tests run many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", lru_cache(maxsize=None)(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

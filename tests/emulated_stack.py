@@ -1,11 +1,11 @@
 """A deployed stack for tests of the commands: S3, DynamoDB and SQS on an emulator, and CloudFormation's answers about it."""
 
 import json
+from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
 from xml.sax.saxutils import escape
 
-import pytest
 from botocore.parsers import create_parser
 from emulated_aws import SharedSession, emulated_aws
 from ledger_table_schema import create_ledger_table
@@ -101,8 +101,9 @@ class Stack:
         return identity
 
 
-@pytest.fixture
-def stack(monkeypatch, tmp_path):
+@contextmanager
+def new_stack(monkeypatch, tmp_path):
+    """A stack in its region, and a folder of its own for what the commands write."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "x",
         "AWS_SECRET_ACCESS_KEY": "x",
@@ -118,9 +119,8 @@ def stack(monkeypatch, tmp_path):
         yield Stack()
 
 
-@pytest.fixture
-def invoked(monkeypatch):
-    """The names of the functions that were invoked."""
+def record_invocations(monkeypatch):
+    """The names of the functions that commands invoke, with the kind of invocation; the list grows."""
     names = []
 
     class Lambda:

@@ -1,1 +1,1 @@
-"""A driver's world without AWS and Spark: what the tests of the run loop stand on."""
+"""A lane and its runs without AWS and Spark, for the tests of the run loop."""

@@ -1,12 +1,15 @@
-"""What the tests on AWS emulated in this process share."""
+"""The emulated deployments that tests of this folder work on, each empty at first."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from deployment import Deployment, new_deployment
 from emulated_aws import emulated_aws
-from in_one_process import command_line_built_once, endpoints_found_once  # noqa: F401
+from emulated_catalog import EmulatedCatalog, new_catalog
+from emulated_stack import Stack, new_stack, record_invocations
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +17,30 @@ def emulated() -> Iterator[Any]:
     """A DynamoDB client of an emulator that is empty at first: each test makes its tables and deletes them."""
     with emulated_aws():
         yield boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
+
+
+@pytest.fixture
+def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    """What the functions work on."""
+    with new_deployment(monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def stack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Stack]:
+    """What the commands work on."""
+    with new_stack(monkeypatch, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def invoked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The names of the functions that commands invoke, with the kind of invocation."""
+    return record_invocations(monkeypatch)
+
+
+@pytest.fixture
+def catalog() -> Iterator[EmulatedCatalog]:
+    """What the catalog's synchronization works on."""
+    with new_catalog() as made:
+        yield made

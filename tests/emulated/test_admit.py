@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from admit.handler import handler
 from botocore.exceptions import ClientError
-from function_world import (  # noqa: F401
+from deployment import (
     ARTIFACTS,
     BRONZE,
     LEDGER,
@@ -25,7 +25,6 @@ from function_world import (  # noqa: F401
     key,
     s3_body,
     sqs_event,
-    world,
 )
 
 from sluice.admission.notices import parse_body
@@ -57,11 +56,11 @@ def metrics(capsys):
     return found
 
 
-def test_an_announced_object_is_pending_its_lane_is_woken_and_a_run_is_started(world, capsys):
-    world.configure()
-    id = world.land(key(7), avro())
+def test_an_announced_object_is_pending_its_lane_is_woken_and_a_run_is_started(deployment, capsys):
+    deployment.configure()
+    id = deployment.land(key(7), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    record = world.record(id)
+    record = deployment.record(id)
     assert (
         record.state,
         record.table,
@@ -73,150 +72,152 @@ def test_an_announced_object_is_pending_its_lane_is_woken_and_a_run_is_started(w
         record.via,
     ) == ("pending", "public.orders", "main", TOPIC, 0, 7, "avro", "s3")
     assert record.schema == fingerprint(SCHEMA)
-    lane = world.ledger.lane("main")
-    (job,) = world.job_runs()
+    lane = deployment.ledger.lane("main")
+    (job,) = deployment.job_runs()
     assert (lane.state, lane.arrivals, lane.job_run_id) == (STARTING, 1, job.id)
     assert job.name == lane.run_id == job.client_token
     assert metrics(capsys) == {"ObjectsAdmitted": 1, "RunsStarted": 1}
 
 
-def test_the_writer_schema_is_kept_under_its_fingerprint(world):
-    world.configure()
-    handler(sqs_event(s3_body(world.land(key(1), avro()))), context())
-    kept = world.s3.get_object(Bucket=SILVER, Key=f"_sluice/schemas/{fingerprint(SCHEMA)}.avsc")["Body"].read()
+def test_the_writer_schema_is_kept_under_its_fingerprint(deployment):
+    deployment.configure()
+    handler(sqs_event(s3_body(deployment.land(key(1), avro()))), context())
+    kept = deployment.s3.get_object(Bucket=SILVER, Key=f"_sluice/schemas/{fingerprint(SCHEMA)}.avsc")["Body"].read()
     assert json.loads(kept) == SCHEMA
 
 
-def test_until_a_release_is_set_objects_are_ledgered_and_nothing_is_started(world):
-    world.environment(RELEASE="none")
-    world.configure()
-    id = world.land(key(1), avro())
+def test_until_a_release_is_set_objects_are_ledgered_and_nothing_is_started(deployment):
+    deployment.environment(RELEASE="none")
+    deployment.configure()
+    id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    assert world.record(id).state == "pending"
-    assert world.ledger.lane("main").state == IDLE
-    assert world.job_runs() == []
+    assert deployment.record(id).state == "pending"
+    assert deployment.ledger.lane("main").state == IDLE
+    assert deployment.job_runs() == []
 
 
-def test_an_object_announced_twice_in_one_invocation_is_one_object(world):
-    world.configure()
-    id = world.land(key(1), avro())
+def test_an_object_announced_twice_in_one_invocation_is_one_object(deployment):
+    deployment.configure()
+    id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id, id), s3_body(id)), context())) == []
-    assert world.calls.count("TransactWriteItems") == 1
-    assert len(world.ledger.pending("main", 10)) == 1
+    assert deployment.calls.count("TransactWriteItems") == 1
+    assert len(deployment.ledger.pending("main", 10)) == 1
 
 
-def test_an_invocation_whose_objects_were_all_pending_already_wakes_the_lane_again(world):
-    world.configure()
-    id = world.land(key(1), avro())
+def test_an_invocation_whose_objects_were_all_pending_already_wakes_the_lane_again(deployment):
+    deployment.configure()
+    id = deployment.land(key(1), avro())
     handler(sqs_event(s3_body(id)), context())
     handler(sqs_event(s3_body(id)), context())
-    assert world.ledger.lane("main").arrivals == 2
-    assert len(world.job_runs()) == 1
+    assert deployment.ledger.lane("main").arrivals == 2
+    assert len(deployment.job_runs()) == 1
 
 
-def test_a_lane_is_woken_once_for_all_objects_of_an_invocation(world):
-    world.configure()
-    ids = [world.land(key(n), avro()) for n in range(5)]
+def test_a_lane_is_woken_once_for_all_objects_of_an_invocation(deployment):
+    deployment.configure()
+    ids = [deployment.land(key(n), avro()) for n in range(5)]
     handler(sqs_event(*[s3_body(id) for id in ids]), context())
-    assert world.ledger.lane("main").arrivals == 1
+    assert deployment.ledger.lane("main").arrivals == 1
 
 
-def test_the_wake_comes_after_the_last_object_write(world):
-    world.configure()
-    ids = [world.land(key(n), avro()) for n in range(5)]
-    world.calls.clear()
+def test_the_wake_comes_after_the_last_object_write(deployment):
+    deployment.configure()
+    ids = [deployment.land(key(n), avro()) for n in range(5)]
+    deployment.calls.clear()
     handler(sqs_event(*[s3_body(id) for id in ids]), context())
-    last_write = max(at for at, call in enumerate(world.calls) if call == "TransactWriteItems")
-    assert last_write < world.calls.index("UpdateItem")
+    last_write = max(at for at, call in enumerate(deployment.calls) if call == "TransactWriteItems")
+    assert last_write < deployment.calls.index("UpdateItem")
 
 
-def test_two_lanes_are_woken_each(world):
-    world.configure(
+def test_two_lanes_are_woken_each(deployment):
+    deployment.configure(
         TableRule("a.x", ("id",), topic="t.x", lane="one"), TableRule("a.y", ("id",), topic="t.y", lane="two")
     )
-    ids = [world.land(key(1, "t.x"), avro()), world.land(key(1, "t.y"), avro())]
+    ids = [deployment.land(key(1, "t.x"), avro()), deployment.land(key(1, "t.y"), avro())]
     handler(sqs_event(s3_body(*ids)), context())
-    assert [(lane.lane, lane.arrivals, lane.state) for lane in world.ledger.lanes()] == [
+    assert [(lane.lane, lane.arrivals, lane.state) for lane in deployment.ledger.lanes()] == [
         ("one", 1, STARTING),
         ("two", 1, STARTING),
     ]
 
 
-def test_a_topic_without_a_rule_is_parked_with_the_reason_and_wakes_nothing(world, capsys):
-    world.configure()
-    id = world.land(key(1, "shop.public.unknown"), avro())
+def test_a_topic_without_a_rule_is_parked_with_the_reason_and_wakes_nothing(deployment, capsys):
+    deployment.configure()
+    id = deployment.land(key(1, "shop.public.unknown"), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    record = world.record(id)
+    record = deployment.record(id)
     assert (record.state, record.reason, record.topic) == (
         "parked",
         "no rule of tables.yaml takes this topic",
         "shop.public.unknown",
     )
     assert record.schema == fingerprint(SCHEMA)  # so that it can become pending later without another look
-    assert world.ledger.lanes() == []
+    assert deployment.ledger.lanes() == []
     assert metrics(capsys)["ObjectsParked"] == 1
 
 
-def test_while_no_configuration_was_ever_pushed_topics_are_parked(world):
-    id = world.land(key(1), avro())
+def test_while_no_configuration_was_ever_pushed_topics_are_parked(deployment):
+    id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    assert (world.record(id).state, world.record(id).reason) == ("parked", "no configuration was ever pushed")
+    assert (deployment.record(id).state, deployment.record(id).reason) == ("parked", "no configuration was ever pushed")
 
 
 @pytest.mark.parametrize("witness", ["the ledger", "the history", "this process"])
-def test_a_configuration_that_is_gone_is_not_one_that_takes_no_topic_notices_wait_and_nothing_is_parked(world, witness):
-    early, late = world.land(key(1), avro()), world.land(key(2), avro())
+def test_a_configuration_that_is_gone_is_not_one_that_takes_no_topic_notices_wait_and_nothing_is_parked(
+    deployment, witness
+):
+    early, late = deployment.land(key(1), avro()), deployment.land(key(2), avro())
     if witness == "the ledger":
-        world.ledger.count(PUSHES)
+        deployment.ledger.count(PUSHES)
     elif witness == "the history":
-        world.s3.put_object(Bucket=ARTIFACTS, Key="config/history/0123.json", Body=b"{}")
+        deployment.s3.put_object(Bucket=ARTIFACTS, Key="config/history/0123.json", Body=b"{}")
     else:
-        world.configure()
+        deployment.configure()
         handler(sqs_event(s3_body(early)), context())
-        world.s3.delete_object(Bucket=ARTIFACTS, Key="config/tables.json")
+        deployment.s3.delete_object(Bucket=ARTIFACTS, Key="config/tables.json")
     with pytest.raises(ConfigurationMissing) as raised:
         handler(sqs_event(s3_body(late)), context())
-    assert raised.value.retriable and world.record(late) is None
-    world.configure()
+    assert raised.value.retriable and deployment.record(late) is None
+    deployment.configure()
     assert failed_items(handler(sqs_event(s3_body(late)), context())) == []
-    assert world.record(late).state == "pending"
+    assert deployment.record(late).state == "pending"
 
 
-def test_a_configuration_that_cannot_be_read_fails_the_invocation_so_that_notices_wait(world):
-    world.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=b"{")
-    id = world.land(key(1), avro())
+def test_a_configuration_that_cannot_be_read_fails_the_invocation_so_that_notices_wait(deployment):
+    deployment.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=b"{")
+    id = deployment.land(key(1), avro())
     with pytest.raises(Exception, match="is not a configuration"):
         handler(sqs_event(s3_body(id)), context())
-    assert world.record(id) is None
+    assert deployment.record(id) is None
 
 
-def test_a_changed_configuration_is_used_by_the_next_invocation_of_the_same_process(world):
-    world.configure()
-    first = world.land(key(1, "shop.public.later"), avro())
+def test_a_changed_configuration_is_used_by_the_next_invocation_of_the_same_process(deployment):
+    deployment.configure()
+    first = deployment.land(key(1, "shop.public.later"), avro())
     handler(sqs_event(s3_body(first)), context())
-    world.configure(TableRule("public.later", ("id",), topic="shop.public.later"))
-    second = world.land(key(2, "shop.public.later"), avro())
+    deployment.configure(TableRule("public.later", ("id",), topic="shop.public.later"))
+    second = deployment.land(key(2, "shop.public.later"), avro())
     handler(sqs_event(s3_body(second)), context())
-    assert (world.record(first).state, world.record(second).state) == ("parked", "pending")
+    assert (deployment.record(first).state, deployment.record(second).state) == ("parked", "pending")
 
 
-def test_a_key_that_tells_no_topic_is_parked_unread(world):
-    world.configure()
-    id = world.land("somewhere/else.avro", avro())
-    world.calls.clear()
+def test_a_key_that_tells_no_topic_is_parked_unread(deployment):
+    deployment.configure()
+    id = deployment.land("somewhere/else.avro", avro())
+    deployment.calls.clear()
     handler(sqs_event(s3_body(id)), context())
-    assert world.record(id).state == "parked"
-    assert world.calls.count("GetObject") == 1  # the configuration
+    assert deployment.record(id).state == "parked"
+    assert deployment.calls.count("GetObject") == 1  # the configuration
 
 
-def test_side_files_are_ignored_with_their_rule_and_recorded(world, capsys):
-    world.configure()
+def test_side_files_are_ignored_with_their_rule_and_recorded(deployment, capsys):
+    deployment.configure()
     ids = [
-        world.land(f"topics/{TOPIC}/partition=0/{TOPIC}+0+0000000001.keys.avro", b"k"),
-        world.land(f"topics/{TOPIC}/tombstone/x.avro", b"t"),
+        deployment.land(f"topics/{TOPIC}/partition=0/{TOPIC}+0+0000000001.keys.avro", b"k"),
+        deployment.land(f"topics/{TOPIC}/tombstone/x.avro", b"t"),
     ]
     assert failed_items(handler(sqs_event(s3_body(*ids)), context())) == []
-    assert [(world.record(id).state, world.record(id).rule) for id in ids] == [
+    assert [(deployment.record(id).state, deployment.record(id).rule) for id in ids] == [
         ("ignored", "keys_file"),
         ("ignored", "tombstone_folder"),
     ]
@@ -229,60 +230,60 @@ def test_side_files_are_ignored_with_their_rule_and_recorded(world, capsys):
      (avro({"type": "record", "name": "v", "fields": [{"name": "id", "type": "long"}, {"name": "x", "type": ["null", "int", "string"], "default": None}]}), "unsupported_type")],
     ids=["empty", "shorter than the magic bytes", "json", "cut inside the header", "damaged lengths", "a type that can't be stored"],
 )  # fmt: skip
-def test_an_object_whose_head_cannot_be_used_is_quarantined_and_stops_no_other(world, body, code):
-    world.configure()
-    bad, good = world.land(key(1), body), world.land(key(2), avro())
+def test_an_object_whose_head_cannot_be_used_is_quarantined_and_stops_no_other(deployment, body, code):
+    deployment.configure()
+    bad, good = deployment.land(key(1), body), deployment.land(key(2), avro())
     assert failed_items(handler(sqs_event(s3_body(bad), s3_body(good)), context())) == []
-    record = world.record(bad)
+    record = deployment.record(bad)
     assert (record.state, record.code) == ("quarantined", code)
     assert record.reason
-    assert world.record(good).state == "pending"
+    assert deployment.record(good).state == "pending"
 
 
-def test_an_object_of_a_format_that_nothing_reads_is_quarantined(world):
-    world.configure()
-    id = world.land(key(1).replace(".avro", ".bin"), b"{}")
+def test_an_object_of_a_format_that_nothing_reads_is_quarantined(deployment):
+    deployment.configure()
+    id = deployment.land(key(1).replace(".avro", ".bin"), b"{}")
     handler(sqs_event(s3_body(id)), context())
-    assert (world.record(id).state, world.record(id).code) == ("quarantined", "unreadable_format")
+    assert (deployment.record(id).state, deployment.record(id).code) == ("quarantined", "unreadable_format")
 
 
 @pytest.mark.parametrize("how", ["the version was deleted", "the key never was there"])
-def test_an_object_that_was_gone_before_it_could_be_read_is_quarantined_as_lost_and_counted(world, capsys, how):
-    world.configure()
-    id = world.land(key(1), avro())
+def test_an_object_that_was_gone_before_it_could_be_read_is_quarantined_as_lost_and_counted(deployment, capsys, how):
+    deployment.configure()
+    id = deployment.land(key(1), avro())
     if how == "the version was deleted":
-        world.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
+        deployment.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
     else:
         id = ObjectId(BRONZE, key(99), id.version)
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    assert (world.record(id).state, world.record(id).code) == ("quarantined", "lost_before_read")
+    assert (deployment.record(id).state, deployment.record(id).code) == ("quarantined", "lost_before_read")
     assert metrics(capsys)["ObjectsLostBeforeRead"] == 1
 
 
-def test_an_object_of_a_bucket_without_versions_is_read_by_its_etag(world):
-    world.configure()
-    world.s3.create_bucket(Bucket="plain", CreateBucketConfiguration={"LocationConstraint": REGION})
-    old = world.land(key(1), avro(rows=1), bucket="plain")
-    new = world.land(key(1), avro(rows=2), bucket="plain")
+def test_an_object_of_a_bucket_without_versions_is_read_by_its_etag(deployment):
+    deployment.configure()
+    deployment.s3.create_bucket(Bucket="plain", CreateBucketConfiguration={"LocationConstraint": REGION})
+    old = deployment.land(key(1), avro(rows=1), bucket="plain")
+    new = deployment.land(key(1), avro(rows=2), bucket="plain")
     assert old.version.startswith("etag:")
     handler(sqs_event(s3_body(old), s3_body(new)), context())
-    assert (world.record(old).code, world.record(new).state) == ("lost_before_read", "pending")
+    assert (deployment.record(old).code, deployment.record(new).state) == ("lost_before_read", "pending")
 
 
-def test_a_redelivery_after_the_object_was_committed_and_expired_changes_nothing(world):
-    world.configure()
-    id = world.land(key(1), avro())
+def test_a_redelivery_after_the_object_was_committed_and_expired_changes_nothing(deployment):
+    deployment.configure()
+    id = deployment.land(key(1), avro())
     handler(sqs_event(s3_body(id)), context())
-    before = world.record(id)
-    world.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
+    before = deployment.record(id)
+    deployment.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    assert world.record(id) == before
+    assert deployment.record(id) == before
 
 
-def test_messages_that_announce_nothing_are_counted_and_listed_and_leave_the_queue(world, capsys):
+def test_messages_that_announce_nothing_are_counted_and_listed_and_leave_the_queue(deployment, capsys):
     test_event = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BRONZE})
     assert failed_items(handler(sqs_event(test_event, "not json", '{"a": 1}'), context())) == []
-    assert sorted((part.message_id, part.reason) for part in world.ledger.ignored_messages()) == [
+    assert sorted((part.message_id, part.reason) for part in deployment.ledger.ignored_messages()) == [
         ("m0", "test_event"),
         ("m1", "not_json"),
         ("m2", "unknown_message"),
@@ -290,9 +291,9 @@ def test_messages_that_announce_nothing_are_counted_and_listed_and_leave_the_que
     assert metrics(capsys)["MessagesIgnored"] == 3
 
 
-def test_an_error_that_may_pass_returns_only_its_own_message(world, monkeypatch, capsys):
-    world.configure()
-    bad, good = world.land(key(1), avro()), world.land(key(2), avro())
+def test_an_error_that_may_pass_returns_only_its_own_message(deployment, monkeypatch, capsys):
+    deployment.configure()
+    bad, good = deployment.land(key(1), avro()), deployment.land(key(2), avro())
     read = Objects.head_bytes
 
     def refuse(self, id, limit):
@@ -302,14 +303,14 @@ def test_an_error_that_may_pass_returns_only_its_own_message(world, monkeypatch,
 
     monkeypatch.setattr(Objects, "head_bytes", refuse)
     assert failed_items(handler(sqs_event(s3_body(good), s3_body(bad), s3_body(good, bad)), context())) == ["m1", "m2"]
-    assert world.record(bad) is None
-    assert world.record(good).state == "pending"
+    assert deployment.record(bad) is None
+    assert deployment.record(good).state == "pending"
     assert metrics(capsys)["ObjectsUnfinished"] == 1
 
 
-def test_the_code_and_the_reason_of_each_failed_message_are_logged(world, monkeypatch, caplog):
-    world.configure()
-    bad, good = world.land(key(1), avro()), world.land(key(2), avro())
+def test_the_code_and_the_reason_of_each_failed_message_are_logged(deployment, monkeypatch, caplog):
+    deployment.configure()
+    bad, good = deployment.land(key(1), avro()), deployment.land(key(2), avro())
     read = Objects.head_bytes
 
     def refuse(self, id, limit):
@@ -326,21 +327,21 @@ def test_the_code_and_the_reason_of_each_failed_message_are_logged(world, monkey
     assert all(bad.lineage in record.reason and "slow down" in record.reason for record in failed)
 
 
-def test_an_access_that_is_denied_is_no_verdict_on_the_object(world, monkeypatch):
-    world.configure()
-    id = world.land(key(1), avro())
+def test_an_access_that_is_denied_is_no_verdict_on_the_object(deployment, monkeypatch):
+    deployment.configure()
+    id = deployment.land(key(1), avro())
 
     def refuse(self, id, limit):
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "GetObject")
 
     monkeypatch.setattr(Objects, "head_bytes", refuse)
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == ["m0"]
-    assert world.record(id) is None
+    assert deployment.record(id) is None
 
 
-def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others_are_not(world, monkeypatch, caplog):
-    world.configure()
-    slow, fast = world.land(key(1), avro()), world.land(key(2), avro())
+def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others_are_not(deployment, monkeypatch, caplog):
+    deployment.configure()
+    slow, fast = deployment.land(key(1), avro()), deployment.land(key(2), avro())
     read = Objects.head_bytes
     released = []
 
@@ -359,22 +360,22 @@ def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others
     assert failed_items(answer) == ["m0"]
     failed = [record for record in caplog.records if record.getMessage() == "message_failed"]
     assert [(record.message_id, record.code) for record in failed] == [("m0", "deadline")]
-    assert world.record(fast).state == "pending"
-    assert world.ledger.lane("main").arrivals == 1
+    assert deployment.record(fast).state == "pending"
+    assert deployment.ledger.lane("main").arrivals == 1
 
 
-def test_a_start_that_fails_returns_no_message_and_leaves_the_lane_to_the_schedule(world, capsys):
-    world.configure()
-    world.environment(APPLICATION_ID="00unknown")
-    id = world.land(key(1), avro())
+def test_a_start_that_fails_returns_no_message_and_leaves_the_lane_to_the_schedule(deployment, capsys):
+    deployment.configure()
+    deployment.environment(APPLICATION_ID="00unknown")
+    id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    assert world.ledger.lane("main").state == STARTING
+    assert deployment.ledger.lane("main").state == STARTING
     assert metrics(capsys)["StartsFailed"] == 1
 
 
-def test_a_wake_that_fails_fails_the_invocation_because_nobody_was_told(world, monkeypatch):
-    world.configure()
-    id = world.land(key(1), avro())
+def test_a_wake_that_fails_fails_the_invocation_because_nobody_was_told(deployment, monkeypatch):
+    deployment.configure()
+    id = deployment.land(key(1), avro())
 
     def refuse(self, lane):
         raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "busy"}}, "UpdateItem")
@@ -382,7 +383,7 @@ def test_a_wake_that_fails_fails_the_invocation_because_nobody_was_told(world, m
     monkeypatch.setattr("sluice_aws.ledger.lanes.LaneLedger.wake", refuse)
     with pytest.raises(ClientError):
         handler(sqs_event(s3_body(id)), context())
-    assert world.record(id).state == "pending"
+    assert deployment.record(id).state == "pending"
 
 
 def counted_admission(calls):
@@ -401,9 +402,9 @@ def counted_admission(calls):
     )
 
 
-def test_an_object_takes_at_most_three_calls_and_a_schema_and_a_tables_columns_one_more_per_process(world):
-    configuration = world.configure()
-    ids = [world.land(key(n), avro()) for n in range(20)]
+def test_an_object_takes_at_most_three_calls_and_a_schema_and_a_tables_columns_one_more_per_process(deployment):
+    configuration = deployment.configure()
+    ids = [deployment.land(key(n), avro()) for n in range(20)]
     notices = parse_body(s3_body(*ids)).notices
     calls = []
     admission = counted_admission(calls)
@@ -416,9 +417,9 @@ def test_an_object_takes_at_most_three_calls_and_a_schema_and_a_tables_columns_o
         calls.clear()
 
 
-def test_a_schema_that_can_never_fit_its_table_is_quarantined_at_once_with_its_verdict(world):
-    world.configure()
-    history = SchemaHistory(Objects(world.s3), SILVER)
+def test_a_schema_that_can_never_fit_its_table_is_quarantined_at_once_with_its_verdict(deployment):
+    deployment.configure()
+    history = SchemaHistory(Objects(deployment.s3), SILVER)
     history.keep_columns(
         StoredColumns(
             "public.orders", {"id": "bigint", "price": "int", "_sluice_position": "string", "__deleted": "boolean"}
@@ -429,7 +430,7 @@ def test_a_schema_that_can_never_fit_its_table_is_quarantined_at_once_with_its_v
         return {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "price", "type": ["null", kind], "default": None}]}
 
     bad, wider, keyless = (
-        world.land(key(n), avro(schema))
+        deployment.land(key(n), avro(schema))
         for n, schema in enumerate(
             (
                 with_price("string"),
@@ -439,7 +440,7 @@ def test_a_schema_that_can_never_fit_its_table_is_quarantined_at_once_with_its_v
         )
     )
     assert failed_items(handler(sqs_event(s3_body(bad, wider, keyless)), context())) == []
-    record = world.record(bad)
+    record = deployment.record(bad)
     assert (record.state, record.code, record.table, record.schema) == (
         "quarantined",
         "incompatible_schema",
@@ -447,19 +448,19 @@ def test_a_schema_that_can_never_fit_its_table_is_quarantined_at_once_with_its_v
         fingerprint(with_price("string")),
     )
     assert "Column price is string and the table has int. Change it back to int at the source" in record.reason
-    assert world.record(wider).state == "pending"
-    assert (world.record(keyless).state, world.record(keyless).code) == ("quarantined", "incompatible_schema")
+    assert deployment.record(wider).state == "pending"
+    assert (deployment.record(keyless).state, deployment.record(keyless).code) == ("quarantined", "incompatible_schema")
     (seen, other) = history.schemas("public.orders")
     assert {seen.fingerprint, other.fingerprint} == {
         record.schema,
-        world.record(keyless).schema,
+        deployment.record(keyless).schema,
     } and seen.verdict == "incompatible"
 
 
-def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(world):
+def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(deployment):
     wide = {**SCHEMA, "doc": "d" * (FIRST_READ_BYTES + 1000)}
-    configuration = world.configure()
-    ids = [world.land(key(n), avro(wide)) for n in range(2)]
+    configuration = deployment.configure()
+    ids = [deployment.land(key(n), avro(wide)) for n in range(2)]
     notices = parse_body(s3_body(*ids)).notices
     calls = []
     admission = counted_admission(calls)
@@ -470,15 +471,15 @@ def test_a_header_longer_than_the_first_read_is_read_again_once_per_topic(world)
     assert calls.count("GetObject") == 1
 
 
-def test_a_header_that_does_not_end_within_a_mebibyte_is_corrupt(world):
+def test_a_header_that_does_not_end_within_a_mebibyte_is_corrupt(deployment):
     endless = {**SCHEMA, "doc": "d" * (1024 * 1024 + 1000)}
-    configuration = world.configure()
-    (notice,) = parse_body(s3_body(world.land(key(1), avro(endless)))).notices
+    configuration = deployment.configure()
+    (notice,) = parse_body(s3_body(deployment.land(key(1), avro(endless)))).notices
     written = counted_admission([]).admit(notice, configuration).written
     assert (written.state, written.code) == ("quarantined", "corrupt_object")
 
 
-def test_what_is_read_is_capped_where_the_server_answers_a_range_with_the_whole_object(world):
+def test_what_is_read_is_capped_where_the_server_answers_a_range_with_the_whole_object(deployment):
     class Body:
         def __init__(self):
             self.asked = []
@@ -500,19 +501,19 @@ def test_what_is_read_is_capped_where_the_server_answers_a_range_with_the_whole_
     assert (len(head.data), head.whole, body.asked) == (100, False, [100, "closed"])
 
 
-def test_forty_objects_of_one_invocation_are_admitted_each_once(world):
-    world.configure()
-    ids = [world.land(key(n), avro()) for n in range(40)]
+def test_forty_objects_of_one_invocation_are_admitted_each_once(deployment):
+    deployment.configure()
+    ids = [deployment.land(key(n), avro()) for n in range(40)]
     assert failed_items(handler(sqs_event(*[s3_body(*ids[n : n + 10]) for n in range(0, 40, 10)]), context())) == []
-    assert {item.id for item in world.ledger.pending("main", 1000)} == set(ids)
+    assert {item.id for item in deployment.ledger.pending("main", 1000)} == set(ids)
 
 
-def test_objects_of_a_paused_table_are_pending_and_start_nothing(world):
-    world.configure(TableRule("public.orders", ("id",), topic=TOPIC, paused=True))
-    id = world.land(key(1), avro())
+def test_objects_of_a_paused_table_are_pending_and_start_nothing(deployment):
+    deployment.configure(TableRule("public.orders", ("id",), topic=TOPIC, paused=True))
+    id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    assert world.record(id).state == "pending"
-    assert (world.ledger.lane("main").arrivals, world.job_runs()) == (0, [])
+    assert deployment.record(id).state == "pending"
+    assert (deployment.ledger.lane("main").arrivals, deployment.job_runs()) == (0, [])
 
 
 def wrapped_json():
@@ -531,12 +532,12 @@ def parquet(columns=1):
     return body.getvalue()
 
 
-def admitted_after_another(world, configuration, ending, body):
+def admitted_after_another(deployment, configuration, ending, body):
     """What is written of an object, and the calls that it takes once the table's columns are at hand."""
     calls = []
     admission = counted_admission(calls)
     first, second = parse_body(
-        s3_body(world.land(key(0), avro()), world.land(key(1).replace(".avro", ending), body))
+        s3_body(deployment.land(key(0), avro()), deployment.land(key(1).replace(".avro", ending), body))
     ).notices
     admission.admit(first, configuration)
     calls.clear()
@@ -555,16 +556,16 @@ def admitted_after_another(world, configuration, ending, body):
     ],
     ids=["wrapped", "gzip", "gzip by another name", "schemaless", "a first record longer than the head", "parquet"],
 )
-def test_json_and_parquet_are_admitted_by_what_their_heads_tell(world, ending, body, known):
-    configuration = world.configure()
-    written, calls = admitted_after_another(world, configuration, ending, body)
+def test_json_and_parquet_are_admitted_by_what_their_heads_tell(deployment, ending, body, known):
+    configuration = deployment.configure()
+    written, calls = admitted_after_another(deployment, configuration, ending, body)
     assert (written.state, written.schema is not None, calls.count("GetObject")) == ("pending", known, 1)
 
 
-def test_a_parquet_footer_longer_than_the_first_read_is_read_again(world):
-    configuration = world.configure()
+def test_a_parquet_footer_longer_than_the_first_read_is_read_again(deployment):
+    configuration = deployment.configure()
     body = parquet(columns=300)
-    written, calls = admitted_after_another(world, configuration, ".parquet", body)
+    written, calls = admitted_after_another(deployment, configuration, ".parquet", body)
     assert (written.state, calls.count("GetObject"), len(body) > FIRST_READ_BYTES) == ("pending", 2, True), (
         written.code,
         written.reason,
@@ -582,8 +583,8 @@ def test_a_parquet_footer_longer_than_the_first_read_is_read_again(world):
         (".parquet", parquet()[:-9] + b"\x7f" + parquet()[-8:], "damaged_parquet"),
     ],
 )
-def test_json_and_parquet_whose_head_cannot_be_used_are_quarantined(world, ending, body, code):
-    configuration = world.configure()
-    (notice,) = parse_body(s3_body(world.land(key(1).replace(".avro", ending), body))).notices
+def test_json_and_parquet_whose_head_cannot_be_used_are_quarantined(deployment, ending, body, code):
+    configuration = deployment.configure()
+    (notice,) = parse_body(s3_body(deployment.land(key(1).replace(".avro", ending), body))).notices
     written = counted_admission([]).admit(notice, configuration).written
     assert (written.state, written.code) == ("quarantined", code)

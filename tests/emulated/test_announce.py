@@ -4,7 +4,7 @@ import json
 
 import pytest
 from announce.handler import handler
-from function_world import REGION, Recorder, context, failed_items, world  # noqa: F401
+from deployment import REGION, Recorder, context, failed_items
 from reconcile.handler import handler as reconcile
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
@@ -54,10 +54,10 @@ def record(new, old=None, number="1"):
 
 
 @pytest.fixture
-def bus(world, monkeypatch):  # noqa: F811
-    """What the event bus was asked to take, in a world where the batch's parts are in the ledger."""
+def bus(deployment, monkeypatch):
+    """What the event bus was asked to take, in a deployment where the batch's parts are in the ledger."""
     for table, part in PARTS.items():
-        world.dynamodb.put_item(
+        deployment.dynamodb.put_item(
             TableName="sluice-ledger",
             Item=codec.item({"pk": "batch#b-1", "sk": f"table#{table}", "table": table, **part}),
         )
@@ -194,34 +194,35 @@ def committed(ledger, batch="b-1", object=OBJECT, now=1_714_557_601_500):
     assert ledger.close_batch("main", batch, "run-1", now)
 
 
-def test_a_batch_that_the_stream_gave_up_is_announced_by_the_schedule_once(bus, world):  # noqa: F811
-    world.configure()
-    committed(world.ledger, "b-2")
+def test_a_batch_that_the_stream_gave_up_is_announced_by_the_schedule_once(bus, deployment):
+    deployment.configure()
+    committed(deployment.ledger, "b-2")
     assert reconcile({}, context(400_000))["announced"] == 1
     assert [detail["batch"] for _, detail in bus] == ["b-2"]
-    assert world.ledger.batch("b-2")["announced_at"]
+    assert deployment.ledger.batch("b-2")["announced_at"]
     assert reconcile({}, context(400_000))["announced"] == 0
 
 
-def test_what_the_stream_announced_and_what_it_still_may_is_left_to_it(bus, world):  # noqa: F811
-    world.configure()
-    committed(world.ledger, "b-2")
+def test_what_the_stream_announced_and_what_it_still_may_is_left_to_it(bus, deployment):
+    deployment.configure()
+    committed(deployment.ledger, "b-2")
     assert (
-        failed_items(handler({"Records": [record(world.ledger.batch("b-2"), {"state": "claimed"})]}, context())) == []
+        failed_items(handler({"Records": [record(deployment.ledger.batch("b-2"), {"state": "claimed"})]}, context()))
+        == []
     )
-    committed(world.ledger, "b-3", ObjectId("sluice-bronze", "other", "v1"), now=epoch_ms())
-    world.environment(RECONCILE_GRACE_SECONDS="900")
+    committed(deployment.ledger, "b-3", ObjectId("sluice-bronze", "other", "v1"), now=epoch_ms())
+    deployment.environment(RECONCILE_GRACE_SECONDS="900")
     assert reconcile({}, context(400_000))["announced"] == 0
     assert [detail["batch"] for _, detail in bus] == ["b-2"]
 
 
-def test_a_batch_that_cannot_be_announced_now_keeps_no_other_waiting(bus, world, monkeypatch):  # noqa: F811
-    world.configure()
+def test_a_batch_that_cannot_be_announced_now_keeps_no_other_waiting(bus, deployment, monkeypatch):
+    deployment.configure()
     for n in (2, 3):
-        committed(world.ledger, f"b-{n}", ObjectId("sluice-bronze", str(n), "v1"), now=n)
+        committed(deployment.ledger, f"b-{n}", ObjectId("sluice-bronze", str(n), "v1"), now=n)
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["b-2"])))
     assert reconcile({}, context(400_000))["announced"] == 1
-    assert [batch["batch"] for batch in world.ledger.unannounced(before=10)] == ["b-2"]
+    assert [batch["batch"] for batch in deployment.ledger.unannounced(before=10)] == ["b-2"]
 
 
 @pytest.mark.parametrize("tables", [10, 2_000, 20_000])

@@ -4,14 +4,14 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError
-from emulated_stack import SHARED, cloudformation, describe, stack  # noqa: F401
+from emulated_stack import SHARED, cloudformation, describe
 
 from sluice_cli.main import run
 
 TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
 
 
-def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys):  # noqa: F811
+def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys):
     queue = SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
     cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": queue}
     stack.s3.put_bucket_notification_configuration(
@@ -44,7 +44,7 @@ def notices(capsys):
     return found["result"], found.get("advice")
 
 
-def test_a_bucket_that_a_deleted_stack_left_announces_to_the_new_one_although_the_old_queue_is_gone(stack, capsys):  # noqa: F811
+def test_a_bucket_that_a_deleted_stack_left_announces_to_the_new_one_although_the_old_queue_is_gone(stack, capsys):
     cloudformation().outputs = {
         **cloudformation().outputs,
         "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
@@ -67,7 +67,7 @@ def test_a_bucket_that_a_deleted_stack_left_announces_to_the_new_one_although_th
     ]
 
 
-def test_a_bucket_of_the_stacks_own_has_no_rule_that_takes_its_events_from_eventbridge(stack, capsys):  # noqa: F811
+def test_a_bucket_of_the_stacks_own_has_no_rule_that_takes_its_events_from_eventbridge(stack, capsys):
     cloudformation().outputs = {
         **cloudformation().outputs,
         "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
@@ -81,11 +81,11 @@ def test_a_bucket_of_the_stacks_own_has_no_rule_that_takes_its_events_from_event
     assert notices(capsys)[0] == "ok"
 
 
-def test_a_stack_without_a_queue_is_not_adopted_for_by_another_way_than_the_one_asked_for(stack, capsys):  # noqa: F811
+def test_a_stack_without_a_queue_is_not_adopted_for_by_another_way_than_the_one_asked_for(stack, capsys):
     assert run(["adopt-bucket", "--via", "queue"]) == 1
     assert "no output QueueUrl" in capsys.readouterr().err
     assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
 
 
-def test_another_way_than_the_two_is_a_wrong_command_line(stack):  # noqa: F811
+def test_another_way_than_the_two_is_a_wrong_command_line(stack):
     assert run(["adopt-bucket", "--via", "pigeon"]) == 2

@@ -1,7 +1,7 @@
 """`sluice catalog` and `sluice table ddl` on an emulated stack, over tables that Spark wrote."""
 
 import pytest
-from emulated_stack import SHARED, describe, stack  # noqa: F401  # fixtures
+from emulated_stack import SHARED, describe
 from silver_tables import put_tables
 
 from sluice.config.document import Configuration
@@ -10,7 +10,7 @@ from sluice_cli.main import run
 
 
 @pytest.fixture
-def moma(stack):  # noqa: F811
+def moma(stack):
     """A stack with two tables of one database, one of them without a rule."""
     rules = (
         TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",)),

@@ -1,14 +1,14 @@
 """`sluice cost runs` on an emulated stack."""
 
 import pytest
-from emulated_stack import SHARED, cloudformation, describe, stack  # noqa: F401
+from emulated_stack import SHARED, cloudformation, describe
 
 from sluice import cost as prices
 from sluice_aws.lanes.job_runs import Billed
 from sluice_cli.main import run
 
 
-def test_the_last_runs_are_told_with_what_they_are_billed_for(stack, capsys, monkeypatch):  # noqa: F811
+def test_the_last_runs_are_told_with_what_they_are_billed_for(stack, capsys, monkeypatch):
     emr = SHARED.client("emr-serverless")
     application = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="cost")[
         "applicationId"

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from emulated_stack import stack  # noqa: F401  # a fixture
 from trial_reports import GOOD
 
 from sluice.lane.trial import FAILED, RUNNING, TrialError, scratch_prefix, trial_report_key
@@ -58,7 +57,7 @@ class Emr:
 
 
 @pytest.fixture
-def emr(stack, monkeypatch):  # noqa: F811
+def emr(stack, monkeypatch):
     """A deployed release that has trials; gives the application that runs them."""
 
     def made(report=GOOD, state="SUCCESS", files=("ingest.py", "trial.py")):

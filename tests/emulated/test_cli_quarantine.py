@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import fastavro
 import pytest
-from emulated_stack import NOW, describe, invoked, stack  # noqa: F401  # fixtures
+from emulated_stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowError, RowErrorCount, to_lines
@@ -33,7 +33,7 @@ CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_
 
 
 @pytest.fixture
-def configured(stack, invoked, tmp_path, capsys):  # noqa: F811  # fixtures
+def configured(stack, invoked, tmp_path, capsys):
     (tmp_path / "tables.yaml").write_text(TABLES)
     assert run(["config", "push", "tables.yaml"]) == 0
     invoked.clear()
@@ -47,7 +47,7 @@ def avro(*ids):
     return body.getvalue()
 
 
-def put(stack, n, body=None):  # noqa: F811
+def put(stack, n, body=None):
     return stack.write(KEY.format(n), avro(n) if body is None else body)
 
 
@@ -57,7 +57,7 @@ def in_manifest(identity, attempt=0):
     )
 
 
-def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):  # noqa: F811
+def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
     """A batch of these objects, merged by a run: `bad` ones quarantined, `parked` ones as of a log that began again, `rows` by object set aside."""
     rows = rows or {}
     manifest = open_manifest(
@@ -108,7 +108,7 @@ def a_row(record, code="null_record_key"):
     return RowError(record, code, "The key column id is null", 70 + record, None, "json", '{"id":null}', 11)
 
 
-def totals(stack):  # noqa: F811
+def totals(stack):
     found = stack.ledger.table_state("crm.user").totals
     return {
         name: found.get(name, 0)
@@ -164,7 +164,7 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
     assert capsys.readouterr().out.count("row\t") == 1
 
 
-def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_before(configured, invoked, capsys):  # noqa: F811
+def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_before(configured, invoked, capsys):
     bad = configured.admit(put(configured, 1))
     before = settled(configured, [bad], bad=[bad])
     arrivals = configured.ledger.lane("main").arrivals
@@ -211,7 +211,7 @@ def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_b
     capsys.readouterr()
 
 
-def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked, capsys):  # noqa: F811
+def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked, capsys):
     holed = configured.admit(put(configured, 1))
     batch = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
     assert totals(configured)["quarantined_rows"] == 2
@@ -236,7 +236,7 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
     assert "decision\t" in capsys.readouterr().out
 
 
-def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(configured, invoked, capsys):  # noqa: F811
+def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(configured, invoked, capsys):
     holed = configured.admit(put(configured, 1))
     first = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
     assert run(["quarantine", "retry", holed.hash]) == 0
@@ -251,7 +251,7 @@ def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(config
 
 def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_were_merged_under(
     configured, invoked, tmp_path, capsys
-):  # noqa: F811
+):
     holed, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
     batch = settled(configured, [holed, other], rows={holed: [a_row(1)], other: [a_row(0)]})
     (tmp_path / "tables.yaml").write_text(TABLES.replace("table: crm.user}", "table: crm.user, generation: 2}"))
@@ -279,7 +279,7 @@ def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_w
     assert (waiting.merged, waiting.rows_aside, waiting.generation) == (False, None, None)
 
 
-def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, invoked, capsys):  # noqa: F811
+def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, invoked, capsys):
     garbage = configured.admit(
         put(configured, 1, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged"
     )
@@ -319,7 +319,7 @@ def test_what_is_discarded_is_ignored_by_that_rule_and_the_record_says_by_which_
 
 def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_higher_generation_takes_it_in(
     configured, invoked, capsys
-):  # noqa: F811
+):
     good, odd, behind = (configured.admit(put(configured, n)) for n in range(3))
     batch = settled(configured, [good, odd, behind], parked=[odd, behind])
     untaken = configured.admit(put(configured, 7), items.PARKED, None, topic="other", reason="no rule takes this topic")
@@ -378,7 +378,7 @@ def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, c
     assert configured.ledger.get_objects([untaken])[untaken].rule == "discarded"
 
 
-def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, invoked, capsys):  # noqa: F811
+def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, invoked, capsys):
     restarted = configured.admit(put(configured, 1))
     settled(configured, [restarted], parked=[restarted])
     untaken = configured.admit(put(configured, 2), items.PARKED, None, topic="other", reason="no rule takes this topic")

@@ -4,7 +4,7 @@ import io
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
-from emulated_stack import NOW, stack  # noqa: F401  # a fixture
+from emulated_stack import NOW
 from rich.console import Console
 
 from sluice.ledger import keys as items
@@ -38,7 +38,7 @@ class Elements(HTMLParser):
         self.texts.append(text)
 
 
-def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, tmp_path, capsys):  # noqa: F811
+def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, tmp_path, capsys):
     hostile = 'topics/"><script>alert(1)</script>&<img src=x>.avro'
     stack.admit(stack.write(hostile), items.QUARANTINED, code="not_avro", reason="<b onload=x>")
     stack.admit(stack.write("a"))
@@ -57,7 +57,7 @@ def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, t
     assert run(["status", "--html", "no/folder/page.html"]) == 2
 
 
-def test_top_looks_once_where_nobody_watches(stack, capsys):  # noqa: F811
+def test_top_looks_once_where_nobody_watches(stack, capsys):
     stack.admit(stack.write("a"))
     stack.ledger.wake("main")
     assert run(["top", "--once"]) == 0
@@ -67,7 +67,7 @@ def test_top_looks_once_where_nobody_watches(stack, capsys):  # noqa: F811
     assert '"waiting": 1' in capsys.readouterr().out
 
 
-def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatch):  # noqa: F811
+def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatch):
     screens, sleeps = io.StringIO(), []
     console = Console(file=screens, force_terminal=True, width=100, height=30)
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from emulated_stack import NOW, describe, invoked, stack  # noqa: F401  # fixtures
+from emulated_stack import NOW, describe
 from judged_schemas import BAD, NEW, OLD, STORED, TABLE, avro, decimal, judged
 
 from sluice.schema.avro import read_writer_schema
@@ -16,11 +16,11 @@ TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table:
 
 
 @pytest.fixture
-def history(stack):  # noqa: F811
+def history(stack):
     return SchemaHistory(Objects(stack.s3), "s-silver")
 
 
-def test_a_schema_seen_once_is_stored_once(stack, history):  # noqa: F811
+def test_a_schema_seen_once_is_stored_once(stack, history):
     history.note(judged(OLD, at=1))
     first = stack.s3.head_object(Bucket="s-silver", Key=seen_key(TABLE, judged(OLD).fingerprint))["LastModified"]
     again = SchemaHistory(Objects(stack.s3), "s-silver")
@@ -31,7 +31,7 @@ def test_a_schema_seen_once_is_stored_once(stack, history):  # noqa: F811
     assert stack.s3.head_object(Bucket="s-silver", Key=seen_key(TABLE, kept.fingerprint))["LastModified"] == first
 
 
-def test_admission_looks_at_a_tables_columns_once_a_minute(stack, history):  # noqa: F811
+def test_admission_looks_at_a_tables_columns_once_a_minute(stack, history):
     clock = [1_000]
     at_hand = ColumnsAtHand(Objects(stack.s3), "s-silver", lambda: clock[0])
     assert at_hand.of(TABLE) is None
@@ -49,7 +49,7 @@ def test_admission_looks_at_a_tables_columns_once_a_minute(stack, history):  # n
 
 
 @pytest.fixture
-def remembered(stack, history, tmp_path, capsys):  # noqa: F811
+def remembered(stack, history, tmp_path, capsys):
     (tmp_path / "tables.yaml").write_text(TABLES)
     assert run(["config", "push", "tables.yaml"]) == 0
     store = SchemaStore(Objects(stack.s3), "s-silver")

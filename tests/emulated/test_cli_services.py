@@ -1,7 +1,7 @@
 """`sluice services` and what `sluice status` tells of them."""
 
 import pytest
-from emulated_stack import NOW, describe, invoked, stack  # noqa: F401
+from emulated_stack import NOW, describe
 
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.config.document import Configuration
@@ -15,7 +15,7 @@ POLICY = ServicePolicy(compaction=Pace(commits=2))
 
 
 @pytest.fixture
-def served(stack):  # noqa: F811
+def served(stack):
     """A merge-on-read table with two commits."""
     rule = TableRule(TABLE, ("id",), topic="orders", table_type="mor", services=POLICY)
     stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
@@ -33,7 +33,7 @@ def served(stack):  # noqa: F811
     return stack
 
 
-def lane_does(stack, service, error=None):  # noqa: F811
+def lane_does(stack, service, error=None):
     """The lane's run does what was asked for, or fails at it."""
     stack.ledger.request_start("main", "run-1", NOW)
     stack.ledger.hold("main", "run-1", "job1", 1, NOW)
@@ -45,7 +45,7 @@ def lane_does(stack, service, error=None):  # noqa: F811
     )
 
 
-def test_a_service_is_asked_for_by_hand_whatever_the_policy_says_and_the_lane_is_looked_after(served, invoked, capsys):  # noqa: F811
+def test_a_service_is_asked_for_by_hand_whatever_the_policy_says_and_the_lane_is_looked_after(served, invoked, capsys):
     assert run(["services", "run", TABLE, "--service", "cleaning", "--json"]) == 0
     (entry,) = describe(capsys)["services"]
     assert (entry["service"], entry["state"], entry["requested_by"]) == (
@@ -58,7 +58,7 @@ def test_a_service_is_asked_for_by_hand_whatever_the_policy_says_and_the_lane_is
     assert "cleaning of shop.orders is requested already" in capsys.readouterr().err
 
 
-def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, capsys):  # noqa: F811
+def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, capsys):
     assert run(["services", "run", TABLE, "--json"]) == 0
     assert [entry["service"] for entry in describe(capsys)["services"]] == ["archival", "cleaning", "compaction"]
 
@@ -72,18 +72,18 @@ def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked
         ([TABLE, "-s", "purge"], "delete_mode isn't hard"),
     ],
 )
-def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsys, arguments, message):  # noqa: F811
+def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsys, arguments, message):
     assert run(["services", "run", *arguments]) == 2
     assert message in capsys.readouterr().err and invoked == []
 
 
-def test_a_paused_lane_is_said_to_wait(served, invoked, capsys):  # noqa: F811
+def test_a_paused_lane_is_said_to_wait(served, invoked, capsys):
     served.ledger.pause("main")
     assert run(["services", "run", TABLE]) == 0
     assert "waits for `sluice resume main`" in capsys.readouterr().err and invoked == []
 
 
-def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):  # noqa: F811
+def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
     run(["services", "run", TABLE, "-s", "compaction"])
     assert run(["services", "run", TABLE, "-s", "compaction", "--wait", "0"]) == 0
     lane_does(served, "compaction")
@@ -108,7 +108,7 @@ def test_list_says_what_is_due_by_the_policy_and_why(served, capsys):
     assert run(["services", "list", "shop.none"]) == 2
 
 
-def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):  # noqa: F811
+def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):
     run(["services", "run", TABLE, "-s", "compaction"])
     lane_does(served, "compaction", ServiceError("broken", "no space left\nmore", retriable=False))
     served.dynamodb.update_item(
@@ -135,7 +135,7 @@ def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(serve
     }
 
 
-def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, invoked, capsys, tmp_path):  # noqa: F811
+def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, invoked, capsys, tmp_path):
     run(["services", "run", TABLE, "-s", "cleaning"])
     lane_does(served, "cleaning", ServiceError("no_space", "<b>the disk is full</b>\nand more", retriable=False))
     run(["services", "run", TABLE, "-s", "archival"])

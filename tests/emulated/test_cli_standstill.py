@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from emulated_stack import SHARED, cloudformation, invoked, stack  # noqa: F401
+from emulated_stack import SHARED, cloudformation
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def emr(stack, monkeypatch):  # noqa: F811
+def emr(stack, monkeypatch):
     monkeypatch.setattr(standstill_command, "POLL_S", 0.0)
     client = SHARED.client("emr-serverless")
     application = client.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")[
@@ -31,7 +31,7 @@ def emr(stack, monkeypatch):  # noqa: F811
     return client
 
 
-def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked, tmp_path):  # noqa: F811
+def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked, tmp_path):
     for lane in ("main", "big"):
         stack.ledger.wake(lane)
     stack.ledger.pause("big")
@@ -46,7 +46,7 @@ def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(sta
 
 def test_what_a_deployment_that_failed_left_at_rest_goes_on_after_the_next_also_where_that_changes_nothing(
     stack, emr, invoked, tmp_path, monkeypatch
-):  # noqa: F811
+):
     stack.ledger.wake("main")
     note = tmp_path / "note.json"
     assert run(["standstill", "begin", "--note", str(note)]) == 0
@@ -58,7 +58,7 @@ def test_what_a_deployment_that_failed_left_at_rest_goes_on_after_the_next_also_
     assert stack.ledger.lane("main").state == IDLE and not note.exists()
 
 
-def test_what_one_machine_brought_to_rest_another_one_lets_go_on(stack, emr, invoked, tmp_path, monkeypatch):  # noqa: F811
+def test_what_one_machine_brought_to_rest_another_one_lets_go_on(stack, emr, invoked, tmp_path, monkeypatch):
     stack.ledger.wake("main")
     first, second = tmp_path / "first", tmp_path / "second"
     for machine in (first, second):
@@ -75,7 +75,7 @@ def test_what_one_machine_brought_to_rest_another_one_lets_go_on(stack, emr, inv
 
 
 @pytest.mark.parametrize("by_hand", [["pause", "main"], ["resume", "main"]])
-def test_a_lane_that_is_paused_or_resumed_by_hand_meanwhile_is_left_as_it_is_then(stack, emr, invoked, by_hand):  # noqa: F811
+def test_a_lane_that_is_paused_or_resumed_by_hand_meanwhile_is_left_as_it_is_then(stack, emr, invoked, by_hand):
     for lane in ("main", "big"):
         stack.ledger.wake(lane)
     assert run(["standstill", "begin"]) == 0
@@ -87,7 +87,7 @@ def test_a_lane_that_is_paused_or_resumed_by_hand_meanwhile_is_left_as_it_is_the
 
 def test_an_application_that_the_stack_was_given_goes_on_with_others_jobs_while_the_lanes_rest(
     stack, emr, invoked, tmp_path
-):  # noqa: F811
+):
     cloudformation().parameters = {"ApplicationId": stack.application, "MaximumCpu": "16 vCPU"}
     stack.ledger.wake("main")
     emr.start_job_run(
@@ -119,7 +119,7 @@ def test_an_application_that_the_stack_was_given_goes_on_with_others_jobs_while_
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
 
 
-def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):  # noqa: F811
+def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):
     for n in range(HALT_AFTER):
         stack.ledger.wake("main")
         stack.ledger.request_start("main", f"run-{n}", (n + 1) * 10**9)
@@ -132,7 +132,7 @@ def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):  # noqa: F81
     assert stack.ledger.lane("main").state == HALTED
 
 
-def test_a_run_that_does_not_end_is_told_and_the_way_back_is_open(stack, emr, invoked, tmp_path, capsys):  # noqa: F811
+def test_a_run_that_does_not_end_is_told_and_the_way_back_is_open(stack, emr, invoked, tmp_path, capsys):
     stack.ledger.wake("main")
     stack.ledger.request_start("main", "run-1", 1)
     note = tmp_path / "note.json"
@@ -144,7 +144,7 @@ def test_a_run_that_does_not_end_is_told_and_the_way_back_is_open(stack, emr, in
     assert not stack.ledger.lane("main").pause_requested
 
 
-def test_before_the_first_deployment_there_is_nothing_to_bring_to_rest(stack, tmp_path, capsys):  # noqa: F811
+def test_before_the_first_deployment_there_is_nothing_to_bring_to_rest(stack, tmp_path, capsys):
     assert run(["standstill", "begin", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
     assert run(["standstill", "end", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
     assert "nothing to bring to rest" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from emulated_stack import NOW, describe, stack  # noqa: F401  # fixtures
+from emulated_stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
@@ -37,10 +37,10 @@ def lines(*rows):
     ).encode()
 
 
-class World:
+class TracedStack:
     """A stack and the batches that its only run has committed."""
 
-    def __init__(self, stack):  # noqa: F811
+    def __init__(self, stack):
         self.stack = stack
         self.at = NOW
         ledger = stack.ledger
@@ -109,7 +109,7 @@ def admitted(identity, state, at, table="crm.user", **more):
     )
 
 
-def in_manifest(identity, stack):  # noqa: F811
+def in_manifest(identity, stack):
     record = stack.ledger.get_objects([identity])[identity]
     return ManifestObject(
         identity.bucket,
@@ -126,8 +126,8 @@ def in_manifest(identity, stack):  # noqa: F811
 
 
 @pytest.fixture
-def world(stack):  # noqa: F811
-    return World(stack)
+def traced(stack):
+    return TracedStack(stack)
 
 
 def history(capsys, *arguments):
@@ -135,11 +135,11 @@ def history(capsys, *arguments):
     return describe(capsys)
 
 
-def test_objects_are_listed_oldest_first_with_their_batch_run_and_the_changes_of_their_part(world, capsys):
-    first, second = world.put("a.json", (1, "c", 1, "x", "a")), world.put("b.json", (2, "c", 2, "x", "b"))
-    batch = world.merged(first, second, read=2)
-    aside = world.put("c.json", state=items.PARKED, table=None, reason="no rule of tables.yaml takes this topic")
-    waiting = world.put("d.json", (3, "c", 3, "x", "c"))
+def test_objects_are_listed_oldest_first_with_their_batch_run_and_the_changes_of_their_part(traced, capsys):
+    first, second = traced.put("a.json", (1, "c", 1, "x", "a")), traced.put("b.json", (2, "c", 2, "x", "b"))
+    batch = traced.merged(first, second, read=2)
+    aside = traced.put("c.json", state=items.PARKED, table=None, reason="no rule of tables.yaml takes this topic")
+    waiting = traced.put("d.json", (3, "c", 3, "x", "c"))
     document = history(capsys)
     assert [entry["key"] for entry in document["objects"]] == [item.key for item in (first, second, aside, waiting)]
     assert [entry["state"] for entry in document["objects"]] == ["committed", "committed", "parked", "pending"]
@@ -168,10 +168,10 @@ def test_objects_are_listed_oldest_first_with_their_batch_run_and_the_changes_of
     assert len(out) == 5 and "2 / 2" in out[1] and "no rule of tables.yaml takes" in out[3]
 
 
-def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(world, capsys):
+def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(traced, capsys):
     for number in range(7):
-        world.merged(
-            world.put(f"{number}.json", (number, "c", number, "x", "v")), read=1, instant=f"2026010100000000{number}"
+        traced.merged(
+            traced.put(f"{number}.json", (number, "c", number, "x", "v")), read=1, instant=f"2026010100000000{number}"
         )
     seen = []
     before = []
@@ -185,10 +185,10 @@ def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(world, capsys):
     assert document["totals"]["counts"]["read"] == 1, "the sums are those of what is shown"
 
 
-def test_one_table_and_one_key_are_told_apart_from_the_rest(world, capsys):
-    one = world.put("a.json", (1, "c", 1, "x", "a"))
-    world.merged(one, read=1)
-    world.put("a.json", (1, "c", 1, "x", "other"), table="crm.other")
+def test_one_table_and_one_key_are_told_apart_from_the_rest(traced, capsys):
+    one = traced.put("a.json", (1, "c", 1, "x", "a"))
+    traced.merged(one, read=1)
+    traced.put("a.json", (1, "c", 1, "x", "other"), table="crm.other")
     assert [entry["version"] for entry in history(capsys, "--table", "crm.user")["objects"]] == [one.version]
     versions = history(capsys, "--key", "a.json")["objects"]
     assert [entry["state"] for entry in versions] == ["committed", "pending"] and versions[0]["claims"][0]["part"][
@@ -198,13 +198,13 @@ def test_one_table_and_one_key_are_told_apart_from_the_rest(world, capsys):
     assert run(["history", "--key", "nowhere"]) == 2
 
 
-def test_an_object_is_also_named_by_its_address_and_by_the_end_of_its_key_where_only_one_ends_so(world, capsys):
+def test_an_object_is_also_named_by_its_address_and_by_the_end_of_its_key_where_only_one_ends_so(traced, capsys):
     one, other = (
-        world.put("topics/a/x+0+1.json", (1, "c", 1, "x", "a")),
-        world.put("topics/b/x+0+1.json", (2, "c", 2, "x", "b")),
+        traced.put("topics/a/x+0+1.json", (1, "c", 1, "x", "a")),
+        traced.put("topics/b/x+0+1.json", (2, "c", 2, "x", "b")),
     )
-    world.put("topics/b/x+0+2.json", (3, "c", 3, "x", "c"))
-    world.merged(one, other, read=2)
+    traced.put("topics/b/x+0+2.json", (3, "c", 3, "x", "c"))
+    traced.merged(one, other, read=2)
     for name, key in (
         (f"s3://s-bronze/{one.key}", one.key),
         ("x+0+2.json", "topics/b/x+0+2.json"),
@@ -221,26 +221,26 @@ def test_an_object_is_also_named_by_its_address_and_by_the_end_of_its_key_where_
         assert run(["trace", name]) == 2 and described_so in capsys.readouterr().err
 
 
-def test_a_history_says_one_batch_and_a_row_that_nobody_wrote_is_said_to_be_none(world, capsys):
-    world.merged(world.put("a.json", (1, "c", 1, "x", "a")), read=1)
+def test_a_history_says_one_batch_and_a_row_that_nobody_wrote_is_said_to_be_none(traced, capsys):
+    traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
     assert run(["history"]) == 0
     assert "1 change in 1 batch and 1 part of a table" in capsys.readouterr().err
     assert run(["row", "crm.user", "7", "x", "--check", "0"]) == 1
     assert "No record with this key was found" in capsys.readouterr().err
 
 
-def test_an_object_that_is_gone_from_bronze_and_one_that_was_quarantined_are_said_to_be(world, capsys):
-    gone, bad = world.put("gone.json", (1, "c", 1, "x", "a")), world.put("bad.json")
-    world.merged(gone, bad, read=1, bad=[bad])
-    world.stack.s3.delete_object(Bucket="s-bronze", Key="gone.json", VersionId=gone.version)
+def test_an_object_that_is_gone_from_bronze_and_one_that_was_quarantined_are_said_to_be(traced, capsys):
+    gone, bad = traced.put("gone.json", (1, "c", 1, "x", "a")), traced.put("bad.json")
+    traced.merged(gone, bad, read=1, bad=[bad])
+    traced.stack.s3.delete_object(Bucket="s-bronze", Key="gone.json", VersionId=gone.version)
     found = {entry["key"]: entry for entry in history(capsys)["objects"]}
     assert found["gone.json"]["gone"] and not found["bad.json"]["gone"]
     assert (found["bad.json"]["state"], found["bad.json"]["claims"][0]["code"]) == ("quarantined", "corrupt_object")
 
 
-def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(world, tmp_path, capsys):
-    identity = world.put("topics/<é> \u202e.json", (1, "c", 1, "x", "a"))
-    world.merged(identity, read=1)
+def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsys):
+    identity = traced.put("topics/<é> \u202e.json", (1, "c", 1, "x", "a"))
+    traced.merged(identity, read=1)
     assert run(["trace", identity.key, "--svg", "w.svg"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("topics/<é> \\u202e.json\ncrm.user · committed · readable 2.000 s after its put")
@@ -258,29 +258,29 @@ def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(world, tmp_path, capsys
     assert describe(capsys)["to_readable_ms"] == 2_000
 
 
-def test_a_key_that_nobody_knows_gets_those_that_begin_so(world, capsys):
-    world.put("topics/a.json", (1, "c", 1, "x", "a"))
+def test_a_key_that_nobody_knows_gets_those_that_begin_so(traced, capsys):
+    traced.put("topics/a.json", (1, "c", 1, "x", "a"))
     assert run(["trace", "topics/"]) == 2
     assert "Keys that begin so: topics/a.json" in capsys.readouterr().err
     assert run(["trace", "topics/a.json", "--version", "nope"]) == 2
 
 
-def test_an_unseen_object_has_a_trace_that_says_so(world, capsys):
-    world.stack.write("new.json")
+def test_an_unseen_object_has_a_trace_that_says_so(traced, capsys):
+    traced.stack.write("new.json")
     assert run(["trace", "new.json"]) == 0
     assert "its notice is still on the way" in capsys.readouterr().out
 
 
-def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(world, capsys):
+def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(traced, capsys):
     created, updated = (
-        world.put("1.json", (1, "c", 7, "x", "a"), (1, "c", 8, "x", "other")),
-        world.put("2.json", (3, "u", 7, "x", "c")),
+        traced.put("1.json", (1, "c", 7, "x", "a"), (1, "c", 8, "x", "other")),
+        traced.put("2.json", (3, "u", 7, "x", "c")),
     )
-    late, gone = world.put("3.json", (2, "u", 7, "x", "b")), world.put("4.json", (9, "u", 8, "x", "z"))
-    world.merged(created, updated, read=3, instant="20260101000000001")
-    world.merged(late, gone, read=2, instant="20260101000000002")
-    world.stack.s3.delete_object(Bucket="s-bronze", Key="4.json", VersionId=gone.version)
-    world.put("5.json", (4, "d", 7, "x", None))
+    late, gone = traced.put("3.json", (2, "u", 7, "x", "b")), traced.put("4.json", (9, "u", 8, "x", "z"))
+    traced.merged(created, updated, read=3, instant="20260101000000001")
+    traced.merged(late, gone, read=2, instant="20260101000000002")
+    traced.stack.s3.delete_object(Bucket="s-bronze", Key="4.json", VersionId=gone.version)
+    traced.put("5.json", (4, "d", 7, "x", None))
     assert run(["row", "crm.user", "7", "x", "--json"]) == 0
     document = describe(capsys)
     assert [
@@ -302,9 +302,9 @@ def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(wo
     assert run(["row", "crm.nothing", "1"]) == 2
 
 
-def test_every_key_and_value_survives(world, capsys):
+def test_every_key_and_value_survives(traced, capsys):
     rows = [(number, "c", number, text, text or None) for number, text in enumerate(NASTY, 1)]
-    world.merged(world.put(NASTY[2] + "/" + NASTY[3] + ".json", *rows), read=len(rows))
+    traced.merged(traced.put(NASTY[2] + "/" + NASTY[3] + ".json", *rows), read=len(rows))
     for number, text in enumerate(NASTY, 1):
         assert run(["row", "crm.user", "--json", "--", str(number), text]) == 0
         (chapter,) = describe(capsys)["chapters"]
@@ -315,7 +315,7 @@ def test_every_key_and_value_survives(world, capsys):
     assert run(["history"]) == 0 and run(["trace", entry["key"]]) == 0
 
 
-def test_a_manifest_of_another_release_is_an_error_and_no_gap(world, capsys):
-    world.stack.s3.put_object(Bucket="s-silver", Key=manifest_key("main", "b-x"), Body=b'{"format": 99}')
+def test_a_manifest_of_another_release_is_an_error_and_no_gap(traced, capsys):
+    traced.stack.s3.put_object(Bucket="s-silver", Key=manifest_key("main", "b-x"), Body=b'{"format": 99}')
     assert run(["history"]) == 1
     assert "format 99" in capsys.readouterr().err

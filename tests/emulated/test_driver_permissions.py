@@ -1,8 +1,8 @@
 """The job's role allows what the driver's Python calls and no action more; what its JVM asks for is tried by `make test-job-permissions`."""
 
 import pytest
-from driving.world import LANE, World, configuration
-from function_world import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key, world  # noqa: F401
+from deployment import ARTIFACTS, BRONZE, LEDGER, REGION, SILVER, avro, key
+from driving.lane import LANE, SimulatedLane, configuration
 from iam_enforcement import Role, enforced
 from job_role import BY_OTHERS, UNSEEN, job_grants, job_names
 
@@ -25,11 +25,11 @@ class Driven:
         self.s3 = Objects(deployment.s3)
         configured = configuration(linger_s=2)
         deployment.s3.put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=configured.to_json().encode())
-        self.world = World(deployment.dynamodb, configured, ledger_table=LEDGER)
+        self.simulated = SimulatedLane(deployment.dynamodb, configured, ledger_table=LEDGER)
         named = deployment.land(key(0), avro())
         etag = deployment.s3.head_object(Bucket=BRONZE, Key=named.key)["ETag"].strip('"')
         self.landed = [named, ObjectId(BRONZE, named.key, f"etag:{etag}")]
-        self.world.merger.during[TABLE] = self._tasks
+        self.simulated.merger.during[TABLE] = self._tasks
         names = job_names(
             deployment.application, region=REGION, ledger=LEDGER, bronze=BRONZE, silver=SILVER, artifacts=ARTIFACTS
         )
@@ -45,41 +45,43 @@ class Driven:
 
     def run(self):
         """One run from its start to its end or death, which supervise finds."""
-        identity = self.world.start()
+        identity = self.simulated.start()
         ports = {"documents": ManifestStore(self.s3, SILVER), "file": ConfigStore(self.s3, ARTIFACTS)}
         try:
             with enforced(self.role):
-                self.world.loop(identity, around=lambda name, port: ports.get(name, port)).run()
+                self.simulated.loop(identity, around=lambda name, port: ports.get(name, port)).run()
         except (Exception, KeyboardInterrupt) as death:
             self.deaths.append(death)
-        self.world.lapse(identity)
+        self.simulated.lapse(identity)
 
     def said(self):
         """All that tells of a failure: what ended runs, and what the log has."""
-        return f"{self.deaths} {self.world.out.getvalue()}"
+        return f"{self.deaths} {self.simulated.out.getvalue()}"
 
 
 def live(deployment, without=None):
     """A run that dies after it claimed, with a table that had failed before; the next takes its batch over, serves a purge, and goes on."""
     driven = Driven(deployment, without)
-    world = driven.world
-    world.put(TABLE, 2), world.put("shop.lines", 1)
-    world.merger.before["shop.lines"].append(ValueError("the first time"))
-    world.merger.before[TABLE].append(KeyboardInterrupt("killed"))
+    simulated = driven.simulated
+    simulated.put(TABLE, 2), simulated.put("shop.lines", 1)
+    simulated.merger.before["shop.lines"].append(ValueError("the first time"))
+    simulated.merger.before[TABLE].append(KeyboardInterrupt("killed"))
     driven.run()
-    world.ledger.request_service(LANE, TABLE, PURGE, request="q", requested_by="test", now=world.clock.now_ms())
+    simulated.ledger.request_service(LANE, TABLE, PURGE, request="q", requested_by="test", now=simulated.clock.now_ms())
     driven.run()
     return driven
 
 
-def test_a_driver_does_all_it_is_for_with_what_its_role_allows(world):  # noqa: F811
-    driven = live(world)
+def test_a_driver_does_all_it_is_for_with_what_its_role_allows(deployment):
+    driven = live(deployment)
     assert driven.role.denied == set() and [str(death) for death in driven.deaths] == ["killed"]
-    assert driven.world.merger.calls.count(f"serve {TABLE} {PURGE}") == 1 and len(driven.world.tables.commits) == 2
+    assert (
+        driven.simulated.merger.calls.count(f"serve {TABLE} {PURGE}") == 1 and len(driven.simulated.tables.commits) == 2
+    )
 
 
 @pytest.mark.parametrize("sid, action", IN_PYTHON)
-def test_without_one_action_that_it_allows_a_driver_is_refused_and_says_so(world, sid, action):  # noqa: F811
-    driven = live(world, without=(sid, action))
+def test_without_one_action_that_it_allows_a_driver_is_refused_and_says_so(deployment, sid, action):
+    driven = live(deployment, without=(sid, action))
     assert driven.role.denied == {action}
     assert "AccessDenied" in driven.said()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import boto3
 import pytest
-from driving.world import LANE, emulated_dynamodb
+from driving.lane import LANE, emulated_dynamodb
 from moto import mock_aws
 
 from sluice.batch.manifest import TablePart, open_manifest

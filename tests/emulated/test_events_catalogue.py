@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
-from function_world import REGION, avro, context, world  # noqa: F401
+from deployment import REGION, avro, context
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
@@ -48,19 +48,19 @@ def catalogue():
 
 
 @pytest.fixture
-def stack(world):  # noqa: F811
-    """A world with the bucket that the samples speak of."""
-    world.configure(TableRule("public.orders", ("id",), topic="shop.public.orders"))
-    world.s3.create_bucket(Bucket=BRONZE, CreateBucketConfiguration={"LocationConstraint": REGION})
-    world.environment(BRONZE_BUCKET=BRONZE)
-    return world
+def sampled(deployment):
+    """A deployment with the bucket that the samples speak of."""
+    deployment.configure(TableRule("public.orders", ("id",), topic="shop.public.orders"))
+    deployment.s3.create_bucket(Bucket=BRONZE, CreateBucketConfiguration={"LocationConstraint": REGION})
+    deployment.environment(BRONZE_BUCKET=BRONZE)
+    return deployment
 
 
-def landed(stack, name, key, versioned=True):
+def landed(sampled, name, key, versioned=True):
     """Put the object that a sample announces, and give the sample with the version or ETag that it got."""
     if versioned:
-        stack.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
-    id = stack.land(key, avro(), bucket=BRONZE)
+        sampled.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
+    id = sampled.land(key, avro(), bucket=BRONZE)
     event = sample(name)
     summary = {notice.id for record in event["Records"] for notice in parse_body(record["body"]).notices}
     (named,) = summary
@@ -89,80 +89,80 @@ def test_every_file_of_the_catalogue_is_used_in_this_module():
     [("admit-s3-put", PLAIN_KEY, "s3"), ("admit-s3-multipart-encoded-key", SPECIAL_KEY, "s3"), ("admit-sns-s3-put", PLAIN_KEY, "sns"),
      ("admit-eventbridge-special-key", SPECIAL_KEY, "eventbridge"), ("admit-mixed", PLAIN_KEY, "s3")],
 )  # fmt: skip
-def test_an_announced_object_is_pending_under_the_key_that_was_put(stack, name, key, via):
-    event, id = landed(stack, name, key)
+def test_an_announced_object_is_pending_under_the_key_that_was_put(sampled, name, key, via):
+    event, id = landed(sampled, name, key)
     assert admit(event, context()) == NOTHING_FAILED
-    assert (stack.record(id).state, stack.record(id).via) == ("pending", via)
-    assert len(stack.ledger.pending("main", 10)) == 1
+    assert (sampled.record(id).state, sampled.record(id).via) == ("pending", via)
+    assert len(sampled.ledger.pending("main", 10)) == 1
 
 
-def test_an_object_of_a_bucket_without_versions_is_named_by_its_etag(stack):
+def test_an_object_of_a_bucket_without_versions_is_named_by_its_etag(sampled):
     (named,) = parse_body(sample("admit-s3-unversioned")["Records"][0]["body"]).notices
     assert named.id.version == "etag:d41d8cd98f00b204e9800998ecf8427e"
-    event, id = landed(stack, "admit-s3-unversioned", PLAIN_KEY, versioned=False)
+    event, id = landed(sampled, "admit-s3-unversioned", PLAIN_KEY, versioned=False)
     assert admit(event, context()) == NOTHING_FAILED
-    assert stack.record(id).state == "pending"
+    assert sampled.record(id).state == "pending"
 
 
-def test_an_object_that_is_not_there_is_quarantined_and_the_answer_is_the_same(stack):
+def test_an_object_that_is_not_there_is_quarantined_and_the_answer_is_the_same(sampled):
     event = sample("admit-s3-put")
-    stack.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
+    sampled.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
     assert admit(event, context()) == NOTHING_FAILED
-    record = stack.record(ObjectId(BRONZE, PLAIN_KEY, "096fKKXTRTtl3on89fVO.nfljtsv6qko"))
+    record = sampled.record(ObjectId(BRONZE, PLAIN_KEY, "096fKKXTRTtl3on89fVO.nfljtsv6qko"))
     assert (record.state, record.code) == ("quarantined", "lost_before_read")
 
 
-def test_a_side_file_is_ignored_by_its_rule(stack):
+def test_a_side_file_is_ignored_by_its_rule(sampled):
     event = sample("admit-s3-side-file")
     assert admit(event, context()) == NOTHING_FAILED
     (notice,) = parse_body(event["Records"][0]["body"]).notices
-    assert (stack.record(notice.id).state, stack.record(notice.id).rule) == ("ignored", "keys_file")
+    assert (sampled.record(notice.id).state, sampled.record(notice.id).rule) == ("ignored", "keys_file")
 
 
 @pytest.mark.parametrize(
     "name, reason",
     [("admit-s3-delete", "not_a_creation"), ("admit-s3-test-event", "test_event"), ("admit-unknown-body", "not_json")],
 )
-def test_a_message_that_announces_nothing_is_listed_with_its_reason(stack, name, reason):
+def test_a_message_that_announces_nothing_is_listed_with_its_reason(sampled, name, reason):
     assert admit(sample(name), context()) == NOTHING_FAILED
-    assert [part.reason for part in stack.ledger.ignored_messages()] == [reason]
+    assert [part.reason for part in sampled.ledger.ignored_messages()] == [reason]
 
 
 @pytest.mark.parametrize("name", ["supervise-job-run-failed", "supervise-job-run-cancelled"])
-def test_the_end_of_a_job_run_takes_the_lane_from_it(stack, name):
+def test_the_end_of_a_job_run_takes_the_lane_from_it(sampled, name):
     run_id = "run-main-20240501T100000Z-0a1b2c3d"
-    stack.ledger.wake("main")
-    stack.ledger.request_start("main", run_id, 1_714_557_600_000)
-    stack.ledger.hold("main", run_id, JOB_RUN, 1, 1_714_557_600_000)
-    stack.emr.start_job_run(
-        applicationId=stack.application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r"
+    sampled.ledger.wake("main")
+    sampled.ledger.request_start("main", run_id, 1_714_557_600_000)
+    sampled.ledger.hold("main", run_id, JOB_RUN, 1, 1_714_557_600_000)
+    sampled.emr.start_job_run(
+        applicationId=sampled.application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r"
     )
     event = sample(name)
-    (job,) = stack.job_runs()
+    (job,) = sampled.job_runs()
     job.id, job.state = JOB_RUN, event["detail"]["state"]
     assert supervise(event, context()) == {"lanes": 1, "steps": 1}
-    assert (stack.ledger.lane("main").state, stack.ledger.lane("main").failures) == (IDLE, 1)
+    assert (sampled.ledger.lane("main").state, sampled.ledger.lane("main").failures) == (IDLE, 1)
 
 
 @pytest.mark.parametrize("name", ["supervise-job-run-success", "supervise-job-run-queued", "supervise-job-run-billed"])
-def test_news_of_a_job_run_that_no_lane_has_changes_nothing(stack, name):
+def test_news_of_a_job_run_that_no_lane_has_changes_nothing(sampled, name):
     assert supervise(sample(name), context()) == {"lanes": 0, "steps": 0}
 
 
-def test_the_schedule_looks_after_every_lane(stack):
+def test_the_schedule_looks_after_every_lane(sampled):
     assert supervise(sample("supervise-schedule"), context()) == {"lanes": 1, "steps": 0}
-    stack.ledger.wake("main")
+    sampled.ledger.wake("main")
     assert supervise(sample("supervise-schedule"), context()) == {"lanes": 1, "steps": 1}
-    assert stack.ledger.lane("main").state == STARTING
+    assert sampled.ledger.lane("main").state == STARTING
 
 
-def test_the_schedule_of_reconcile_lists_the_bucket(stack):
+def test_the_schedule_of_reconcile_lists_the_bucket(sampled):
     assert reconcile(sample("reconcile-schedule"), context(400_000)) == {
         "listed": 0, "missing": 0, "admitted": 0, "failed": 0, "complete": True, "looked_at": 0, "forgotten": 0, "lost": 0, "unparked": 0, "rerouted": 0, "started": 0, "announced": 0,
     }  # fmt: skip
 
 
-def test_a_committed_batch_is_announced(stack, monkeypatch):
+def test_a_committed_batch_is_announced(sampled, monkeypatch):
     summary = []
 
     class Bus:
@@ -177,12 +177,12 @@ def test_a_committed_batch_is_announced(stack, monkeypatch):
     ]
 
 
-def test_a_table_without_a_commit_leaves_the_catalog_as_it_is(stack):
+def test_a_table_without_a_commit_leaves_the_catalog_as_it_is(sampled):
     answer = sync_catalog(sample("sync-table"), context())
     assert (answer["table"], answer["changed"], answer["instant"]) == ("public.orders", False, None)
 
 
-def test_the_table_services_gather_look_and_follow(stack):
+def test_the_table_services_gather_look_and_follow(sampled):
     assert (
         plan_services(sample("plan-gather"), context()) == {"go": True, "wait_s": 30}
         and not plan_services(sample("plan-gather"), context())["go"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from driving.world import LANE, World, configuration, emulated_dynamodb
+from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
@@ -13,9 +13,9 @@ MANIFESTS = "_sluice/manifests/"
 
 
 @pytest.fixture()
-def world():
+def simulated():
     with emulated_dynamodb() as client:
-        yield World(client, configuration(linger_s=2))
+        yield SimulatedLane(client, configuration(linger_s=2))
 
 
 def rebuilt(listing: list[ObjectId], documents: dict[str, str]) -> dict[ObjectId, tuple[str, str | None]]:
@@ -40,24 +40,28 @@ def rebuilt(listing: list[ObjectId], documents: dict[str, str]) -> dict[ObjectId
     return found
 
 
-def test_a_lost_ledger_can_be_rebuilt_from_listing_manifests_and_outcomes(world):
-    orders, customers, lines = world.put("shop.orders", 3), world.put("shop.customers", 2), world.put("shop.lines", 2)
+def test_a_lost_ledger_can_be_rebuilt_from_listing_manifests_and_outcomes(simulated):
+    orders, customers, lines = (
+        simulated.put("shop.orders", 3),
+        simulated.put("shop.customers", 2),
+        simulated.put("shop.lines", 2),
+    )
     listing = orders + customers + lines
-    world.merger.quarantined = frozenset({orders[1]})  # one bad object
-    world.merger.before["shop.customers"].append(
+    simulated.merger.quarantined = frozenset({orders[1]})  # one bad object
+    simulated.merger.before["shop.customers"].append(
         ValueError("once")
     )  # a part whose objects return, and go into another batch
-    world.merger.no_change = frozenset({"shop.lines"})  # a part without a commit
-    world.run()
-    world.clock.advance(world.ledger.lane(LANE).due_at - world.clock.now_ms())
-    world.run()
-    assert sum(key.startswith(MANIFESTS) for key in world.documents.stored) == 2
-    late = world.put("shop.orders")  # one that no run has seen
+    simulated.merger.no_change = frozenset({"shop.lines"})  # a part without a commit
+    simulated.run()
+    simulated.clock.advance(simulated.ledger.lane(LANE).due_at - simulated.clock.now_ms())
+    simulated.run()
+    assert sum(key.startswith(MANIFESTS) for key in simulated.documents.stored) == 2
+    late = simulated.put("shop.orders")  # one that no run has seen
 
-    records = world.ledger.get_objects(listing + late)
+    records = simulated.ledger.get_objects(listing + late)
     states = {
         identity: (record.state, record.batch if record.state in ("committed", "quarantined") else None)
         for identity, record in records.items()
     }
-    assert rebuilt(listing + late, world.documents.stored) == states
+    assert rebuilt(listing + late, simulated.documents.stored) == states
     assert {state for state, _ in states.values()} == {"committed", "quarantined", "pending"}

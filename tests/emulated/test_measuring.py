@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from admit.handler import handler as admit
-from function_world import Recorder, avro, context, key, s3_body, sqs_event, world  # noqa: F401
+from deployment import Recorder, avro, context, key, s3_body, sqs_event
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 
@@ -71,9 +71,9 @@ def test_a_batch_that_is_not_closed_has_an_age_though_its_objects_are_no_longer_
     ) == Backlog(1, 4000.0, 0.0)
 
 
-def test_a_batch_that_a_run_left_open_shows_in_its_lanes_age_until_the_lane_is_paused(world):  # noqa: F811
-    world.configure()
-    ledger, configuration = world.ledger, ConfigStore(Objects(world.s3), "sluice-artifacts").load()
+def test_a_batch_that_a_run_left_open_shows_in_its_lanes_age_until_the_lane_is_paused(deployment):
+    deployment.configure()
+    ledger, configuration = deployment.ledger, ConfigStore(Objects(deployment.s3), "sluice-artifacts").load()
     ledger.wake("main")
     assert ledger.request_start("main", "run-1", NOW) and ledger.hold("main", "run-1", "job-1", 1, NOW)
     part = TablePart(config={}, objects=(ManifestObject("b", "k", "v", 7, None, "avro", "t", None, None, NOW),))
@@ -139,11 +139,11 @@ def test_a_run_whose_bill_is_not_there_yet_is_no_cost_and_is_told_as_that():
     assert (ended().metrics, ended().names()) == ({}, ["cost_unknown"])
 
 
-def test_what_a_run_cost_is_told_once_whichever_event_finds_its_bill_first(world):  # noqa: F811
+def test_what_a_run_cost_is_told_once_whichever_event_finds_its_bill_first(deployment):
     bill = {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
-    assert ended(world.ledger, **bill).events == [], "a job of somebody else's on the same application"
-    world.ledger.run_started("run-main-1", "main", NOW)
-    reports = [ended(world.ledger), ended(world.ledger, **bill), ended(world.ledger, **bill)]
+    assert ended(deployment.ledger, **bill).events == [], "a job of somebody else's on the same application"
+    deployment.ledger.run_started("run-main-1", "main", NOW)
+    reports = [ended(deployment.ledger), ended(deployment.ledger, **bill), ended(deployment.ledger, **bill)]
     assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []] and [
         bool(report.metrics) for report in reports
     ] == [False, True, False]
@@ -188,41 +188,43 @@ class NoLogger:
 
 
 @pytest.fixture
-def metrics(world, monkeypatch, capsys):  # noqa: F811
+def metrics(deployment, monkeypatch, capsys):
     """What the functions emit, made to meet all that alarms and dashboard speak of."""
     monkeypatch.setattr("sluice_aws.telemetry.Logger", NoLogger)
-    world.environment(POWERTOOLS_METRICS_NAMESPACE="Sluice/s", RECONCILE_GRACE_SECONDS="0")
-    world.configure()
+    deployment.environment(POWERTOOLS_METRICS_NAMESPACE="Sluice/s", RECONCILE_GRACE_SECONDS="0")
+    deployment.configure()
     ids = [
-        world.land(key(0), avro()),
-        world.land(key(1, topic="nobodys"), avro()),
-        world.land(key(2), b"no avro"),
-        world.land(key(3).replace(".avro", ".keys.avro"), b""),
+        deployment.land(key(0), avro()),
+        deployment.land(key(1, topic="nobodys"), avro()),
+        deployment.land(key(2), b"no avro"),
+        deployment.land(key(3).replace(".avro", ".keys.avro"), b""),
     ]
     missing = ObjectId(ids[0].bucket, key(9), "gone")
     assert admit(sqs_event(s3_body(*ids, missing)), context()) == {"batchItemFailures": []}
 
-    world.ledger.wake("other")
-    for job in world.job_runs():
+    deployment.ledger.wake("other")
+    for job in deployment.job_runs():
         job.state, job.state_details = "FAILED", "exceeded the maximum vCPU quota of your account"
     supervise({"detail-type": "Scheduled Event"}, context())
     for n in range(HALT_AFTER):
-        world.ledger.lapse(
-            "main", world.ledger.lane("main").run_id or "", 0, job_run_id=world.ledger.lane("main").job_run_id
+        deployment.ledger.lapse(
+            "main", deployment.ledger.lane("main").run_id or "", 0, job_run_id=deployment.ledger.lane("main").job_run_id
         )
-        world.ledger.wake("main")
-        world.ledger.request_start("main", f"run-{n}", NOW * 2)
-        job_run = world.emr.start_job_run(
-            applicationId=world.application, clientToken=f"t{n}", executionRoleArn="arn:aws:iam::123456789012:role/r"
+        deployment.ledger.wake("main")
+        deployment.ledger.request_start("main", f"run-{n}", NOW * 2)
+        job_run = deployment.emr.start_job_run(
+            applicationId=deployment.application,
+            clientToken=f"t{n}",
+            executionRoleArn="arn:aws:iam::123456789012:role/r",
         )["jobRunId"]
-        world.ledger.started("main", f"run-{n}", job_run)
-        world.job_runs()[-1].state = "FAILED"
+        deployment.ledger.started("main", f"run-{n}", job_run)
+        deployment.job_runs()[-1].state = "FAILED"
         supervise({"detail-type": "Scheduled Event"}, context())
-    assert world.ledger.lane("main").state == "halted"
-    world.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
-    world.land(key(4), b"no avro either")  # and no notice told of it
+    assert deployment.ledger.lane("main").state == "halted"
+    deployment.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
+    deployment.land(key(4), b"no avro either")  # and no notice told of it
     reconcile({}, context(400_000))
-    world.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
+    deployment.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
     supervise({"detail-type": "Scheduled Event"}, context())
 
     telemetry = telemetry_of("supervise")

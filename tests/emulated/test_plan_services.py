@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from function_world import TOPIC, Recorder, context, world  # noqa: F401
+from deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
 
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -39,8 +39,8 @@ POLICY = ServicePolicy(compaction=Pace(commits=2, age_s=600), cleaning=Pace(on=F
 class Looking:
     """A planner whose clock stands still until it is moved, and a table of the test topic."""
 
-    def __init__(self, world):  # noqa: F811
-        self.world, self.ledger, self.now, self.report = world, world.ledger, NOW, Recorder()
+    def __init__(self, deployment):
+        self.deployment, self.ledger, self.now, self.report = deployment, deployment.ledger, NOW, Recorder()
         numbers = iter(range(1, 1_000))
         entropy = lambda: f"{next(numbers):08x}"  # noqa: E731
         starter = Starter(
@@ -54,7 +54,7 @@ class Looking:
         self.planner = ServicePlanner(
             ledger=self.ledger, starter=starter, report=self.report, now=lambda: self.now, entropy=entropy, pause_s=30
         )
-        self.configuration = world.configure(
+        self.configuration = deployment.configure(
             TableRule("shop.orders", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
         )
         self.ledger.pin_table("shop.orders", {"topic": TOPIC})
@@ -82,8 +82,8 @@ class Looking:
 
 
 @pytest.fixture
-def looking(world):  # noqa: F811
-    return Looking(world)
+def looking(deployment):
+    return Looking(deployment)
 
 
 def test_of_a_burst_of_commits_the_first_looks_and_the_next_window_has_its_own(looking):
@@ -108,7 +108,7 @@ def test_what_is_due_is_asked_for_once_and_the_idle_lane_is_taken_once_for_all_o
     assert run["job"]["ClientToken"] == run["job"]["Tags"]["sluice:run"] == run["run"]
     again = looking.plan()
     assert again["follow"]["requests"] == again["runs"] == []
-    assert looking.world.job_runs() == [], "the state machine starts it, not this function"
+    assert looking.deployment.job_runs() == [], "the state machine starts it, not this function"
 
 
 def test_a_living_run_is_asked_and_no_other_is_started(looking):
@@ -142,7 +142,7 @@ def test_nothing_is_due_without_commits_or_configuration_or_for_a_topic_that_goe
     assert looking.plan()["follow"]["requests"] == []
     looking.commit(2)
     assert looking.planner.plan(None)["follow"]["requests"] == []
-    elsewhere = looking.world.configure(
+    elsewhere = looking.deployment.configure(
         TableRule("shop.other", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
     )
     assert looking.planner.plan(elsewhere)["syncs"] == looking.planner.plan(elsewhere)["follow"]["requests"] == []
@@ -162,7 +162,7 @@ def test_the_catalog_is_behind_until_a_sync_of_the_last_commit_is_remembered(loo
     synced = {
         "M": {"instant": {"S": sync["instant"]}, "commits": {"N": sync["commits"]}, "at": {"N": sync["at"]}}
     }  # as the state machine writes it
-    looking.world.dynamodb.update_item(
+    looking.deployment.dynamodb.update_item(
         TableName="sluice-ledger",
         Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}},
         UpdateExpression="SET service_catalog = :synced",
@@ -173,7 +173,7 @@ def test_the_catalog_is_behind_until_a_sync_of_the_last_commit_is_remembered(loo
     looking.commit()
     assert len(looking.plan()["syncs"]) == 1
     failed = {"M": {"at": {"N": f"{looking.now}"}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
-    looking.world.dynamodb.update_item(
+    looking.deployment.dynamodb.update_item(
         TableName="sluice-ledger",
         Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}},
         UpdateExpression="SET catalog_failed = :failed",
@@ -247,11 +247,11 @@ def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking,
     monkeypatch.setattr(service_planner, "SYNCED_AT_ONCE", 1)
     monkeypatch.setattr(service_planner, "ASKED_AT_ONCE", 1)
     rules = [TableRule(f"shop.{name}", ("id",), topic=name, table_type="mor", services=POLICY) for name in ("a", "b")]
-    looking.configuration = looking.world.configure(*rules)
+    looking.configuration = looking.deployment.configure(*rules)
     for name in ("a", "b"):
         looking.ledger.pin_table(f"shop.{name}", {"topic": name})
         looking.commit(2, table=f"shop.{name}")
-    looking.world.dynamodb.update_item(
+    looking.deployment.dynamodb.update_item(
         TableName="sluice-ledger",
         Key={"pk": {"S": "table#shop.a"}, "sk": {"S": "table"}},
         UpdateExpression="SET service_catalog = :s",
@@ -300,9 +300,9 @@ def test_a_table_is_first_looked_at_when_it_has_data(looking):
     assert looking.ledger.table_state("shop.orders").services_since == NOW
 
 
-def test_the_function_does_each_step_that_the_machine_asks_for(world):  # noqa: F811
-    world.environment(SERVICES_PAUSE_SECONDS="7")
-    configuration = world.configure(
+def test_the_function_does_each_step_that_the_machine_asks_for(deployment):
+    deployment.environment(SERVICES_PAUSE_SECONDS="7")
+    configuration = deployment.configure(
         TableRule("shop.orders", ("id",), topic=TOPIC, services=replace(POLICY, compaction=Pace()))
     )
     assert handler({"step": "gather"}, context()) == {"go": True, "wait_s": 7}

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from driving.world import LANE, World, configuration, emulated_dynamodb
-from emulated_stack import NOW, describe, invoked, stack  # noqa: F401  # fixtures
+from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from emulated_stack import NOW, describe
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -33,7 +33,7 @@ def push(tmp_path, key="id"):
 class Merged:
     """A table that two batches made, the first under generation 0, and what else there is of its topic."""
 
-    def __init__(self, stack, tmp_path):  # noqa: F811
+    def __init__(self, stack, tmp_path):
         assert push(tmp_path) == 0
         self.stack = stack
         self.old, self.new = (
@@ -80,7 +80,7 @@ class Merged:
 
 
 @pytest.fixture
-def merged(stack, tmp_path, capsys):  # noqa: F811
+def merged(stack, tmp_path, capsys):
     found = Merged(stack, tmp_path)
     capsys.readouterr()
     return found
@@ -109,7 +109,7 @@ def test_a_dry_run_says_what_would_be_done_and_what_stands_in_the_way_and_change
 
 def test_a_rebuild_moves_the_data_aside_forgets_it_and_makes_every_object_pending_as_it_was_merged(
     merged, tmp_path, invoked, capsys
-):  # noqa: F811
+):
     ledger = merged.stack.ledger
     assert push(tmp_path, key="uid") == 1
     assert "sluice rebuild table" in capsys.readouterr().err
@@ -204,28 +204,30 @@ def test_nothing_is_changed_where_the_lane_was_resumed_meanwhile(merged):
 
 def test_the_objects_of_a_rebuilt_table_are_merged_again_each_under_its_own_generation_the_lowest_first():
     with emulated_dynamodb() as client:
-        world = World(
+        simulated = SimulatedLane(
             client,
             configuration(
                 rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)]
             ),
         )
-        first, second, later = world.put(n=2), world.put(n=1), None
-        assert world.run().batches == 1
-        world.ledger.pause(LANE)
-        records = world.ledger.get_objects(first + second).values()
-        world.ledger.begin_rebuild("shop.orders", LANE, {"to": "x"})
-        assert world.ledger.replay_objects(list(records), LANE, dict.fromkeys(first, 0), world.clock.now_ms()) == 3
+        first, second, later = simulated.put(n=2), simulated.put(n=1), None
+        assert simulated.run().batches == 1
+        simulated.ledger.pause(LANE)
+        records = simulated.ledger.get_objects(first + second).values()
+        simulated.ledger.begin_rebuild("shop.orders", LANE, {"to": "x"})
         assert (
-            world.ledger.replay_objects(list(records), LANE, {}, world.clock.now_ms()) == 0
+            simulated.ledger.replay_objects(list(records), LANE, dict.fromkeys(first, 0), simulated.clock.now_ms()) == 3
+        )
+        assert (
+            simulated.ledger.replay_objects(list(records), LANE, {}, simulated.clock.now_ms()) == 0
         )  # again, it changes nothing
-        later = world.put()
-        world.ledger.end_rebuild("shop.orders", LANE)
-        world.ledger.resume(LANE)
-        assert world.run().batches == 2
-        assert world.states(first + second + later) == {"committed": 4}
+        later = simulated.put()
+        simulated.ledger.end_rebuild("shop.orders", LANE)
+        simulated.ledger.resume(LANE)
+        assert simulated.run().batches == 2
+        assert simulated.states(first + second + later) == {"committed": 4}
         manifests = sorted(
-            (Manifest.from_json(text) for key, text in world.documents.stored.items() if "/manifests/" in key),
+            (Manifest.from_json(text) for key, text in simulated.documents.stored.items() if "/manifests/" in key),
             key=lambda found: found.created_at,
         )
         assert [(found.tables["shop.orders"].config["generation"], len(found.objects)) for found in manifests] == [

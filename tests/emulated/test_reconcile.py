@@ -3,7 +3,7 @@
 import pytest
 from admit.handler import handler as admit
 from botocore.exceptions import ClientError
-from function_world import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event, world  # noqa: F401
+from deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event
 from reconcile.handler import handler
 
 from sluice.config.lane import LaneConfig
@@ -18,11 +18,11 @@ LONG = 400_000  # milliseconds: more than reconcile reserves
 
 
 @pytest.fixture
-def settled(world):  # noqa: F811
-    """A configured world in which records may be forgotten at once."""
-    world.environment(FORGET_AFTER_SECONDS="0")
-    world.configure()
-    return world
+def settled(deployment):
+    """A configured deployment in which records may be forgotten at once."""
+    deployment.environment(FORGET_AFTER_SECONDS="0")
+    deployment.configure()
+    return deployment
 
 
 def test_an_object_that_no_notice_announced_is_admitted_by_the_listing_and_its_lane_started(settled):
@@ -97,10 +97,10 @@ def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled
     assert [settled.record(id).state for id in (bad, good)] == ["pending", "pending"]
 
 
-def written(world, state, number, **more):  # noqa: F811
+def written(deployment, state, number, **more):
     """A record of an object in a state, and the object."""
-    id = world.land(key(number), avro(rows=number + 1))
-    world.ledger.admit(
+    id = deployment.land(key(number), avro(rows=number + 1))
+    deployment.ledger.admit(
         AdmittedObject(
             id=id,
             state="ignored" if state in ("committed", "claimed") else state,
@@ -112,15 +112,15 @@ def written(world, state, number, **more):  # noqa: F811
         )
     )
     if state in ("committed", "claimed"):
-        world.dynamodb.update_item(
+        deployment.dynamodb.update_item(
             TableName=LEDGER, Key={"pk": {"S": f"object#{BRONZE}/{id.key}"}, "sk": {"S": id.version}},
             UpdateExpression="SET #s = :s", ExpressionAttributeNames={"#s": "state"}, ExpressionAttributeValues={":s": {"S": state}},
         )  # fmt: skip
     return id
 
 
-def gone(world, id):  # noqa: F811
-    world.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
+def gone(deployment, id):
+    deployment.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
 
 
 @pytest.mark.parametrize("state", ["committed", "ignored"])
@@ -200,15 +200,15 @@ def test_a_lane_past_its_due_time_is_started(settled):
     assert settled.ledger.lane("main").state == STARTING
 
 
-def test_an_object_that_was_parked_by_a_configuration_that_a_push_had_just_replaced_becomes_pending(world):  # noqa: F811
-    id = world.land(key(1), avro())
+def test_an_object_that_was_parked_by_a_configuration_that_a_push_had_just_replaced_becomes_pending(deployment):
+    id = deployment.land(key(1), avro())
     admit(sqs_event(s3_body(id)), context())
-    assert world.record(id).state == "parked"
+    assert deployment.record(id).state == "parked"
     assert handler({}, context(LONG))["unparked"] == 0
-    world.configure()  # as if the push had looked for parked objects just before
+    deployment.configure()  # as if the push had looked for parked objects just before
     assert handler({}, context(LONG))["unparked"] == 1
-    assert world.record(id).state == "pending"
-    assert world.ledger.lane("main").state == STARTING
+    assert deployment.record(id).state == "pending"
+    assert deployment.ledger.lane("main").state == STARTING
 
 
 ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from driving.world import LANE, World, configuration, emulated_dynamodb
-from emulated_stack import describe, invoked, stack  # noqa: F401  # fixtures
+from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from emulated_stack import describe
 from ledger_table_schema import create_ledger_table
 
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
@@ -34,11 +34,11 @@ UNKNOWN = {
 
 
 @pytest.fixture
-def world():
+def simulated():
     with emulated_dynamodb() as client:
         create_ledger_table(client, "other")
         create_ledger_table(client, "third")
-        yield World(
+        yield SimulatedLane(
             client,
             configuration(
                 linger_s=2,
@@ -47,17 +47,17 @@ def world():
         )
 
 
-def recovery(world, rebuilt=None):
+def recovery(simulated, rebuilt=None):
     found = Recovery(rebuilt or {})
-    for text in (text for key, text in world.documents.stored.items() if "/manifests/" in key):
+    for text in (text for key, text in simulated.documents.stored.items() if "/manifests/" in key):
         manifest = Manifest.from_json(text)
-        outcomes = {table: world.documents.outcome(manifest.batch, table) for table in manifest.tables}
+        outcomes = {table: simulated.documents.outcome(manifest.batch, table) for table in manifest.tables}
         found.add(manifest, {table: outcome for table, outcome in outcomes.items() if outcome is not None})
     return found
 
 
-def recover(world, ledger, listing, **how):
-    found = recovery(world, **how)
+def recover(simulated, ledger, listing, **how):
+    found = recovery(simulated, **how)
     settled = [each for each in map(found.settled, listing) if each is not None]
     done = ledger.recover_objects(settled, {})
     for table, known in found.tables().items():
@@ -65,15 +65,15 @@ def recover(world, ledger, listing, **how):
     return done
 
 
-def a_history(world):
+def a_history(simulated):
     """Parts that committed, that changed nothing, that failed once and returned, and a bad object; then one that nobody has merged."""
-    listing = world.put("shop.orders", 3) + world.put("shop.customers", 2) + world.put("shop.lines", 2)
-    world.merger.quarantined = frozenset({listing[1]})
-    world.merger.before["shop.customers"].append(ValueError("once"))
-    world.merger.no_change = frozenset({"shop.lines"})
-    world.run()
-    world.clock.advance(world.ledger.lane(LANE).due_at - world.clock.now_ms())
-    world.run()
+    listing = simulated.put("shop.orders", 3) + simulated.put("shop.customers", 2) + simulated.put("shop.lines", 2)
+    simulated.merger.quarantined = frozenset({listing[1]})
+    simulated.merger.before["shop.customers"].append(ValueError("once"))
+    simulated.merger.no_change = frozenset({"shop.lines"})
+    simulated.run()
+    simulated.clock.advance(simulated.ledger.lane(LANE).due_at - simulated.clock.now_ms())
+    simulated.run()
     return listing
 
 
@@ -81,11 +81,11 @@ def known(ledger, listing):
     return {identity: replace(record, **UNKNOWN) for identity, record in ledger.get_objects(listing).items()}
 
 
-def test_an_empty_ledger_gets_back_what_became_of_every_object_and_what_was_known_of_every_table(world):
-    listing = a_history(world)
-    late = world.put("shop.orders")
-    lost, empty = world.ledger, Ledger(world._client, "other", threads=1)
-    done = recover(world, empty, listing + late)
+def test_an_empty_ledger_gets_back_what_became_of_every_object_and_what_was_known_of_every_table(simulated):
+    listing = a_history(simulated)
+    late = simulated.put("shop.orders")
+    lost, empty = simulated.ledger, Ledger(simulated._client, "other", threads=1)
+    done = recover(simulated, empty, listing + late)
     assert (done.added, done.corrected, done.kept, done.raced) == (7, 0, 0, 0)
     assert known(empty, listing) == known(lost, listing) and late[0] not in known(
         empty, late
@@ -94,35 +94,35 @@ def test_an_empty_ledger_gets_back_what_became_of_every_object_and_what_was_know
         was, now = lost.table_state(table), empty.table_state(table)
         assert now == replace(was, failures=0, backoff_until=None, services_since=was.services_since), table
     assert [record.id for record in empty.objects_in_state("quarantined")] == [listing[1]]
-    again = recover(world, empty, listing)
+    again = recover(simulated, empty, listing)
     assert (again.added, again.corrected, again.kept) == (0, 0, 7)
 
 
-def test_a_ledger_from_before_the_last_batches_is_corrected_and_what_it_knows_of_later_stays(world):
-    older = Ledger(world._client, "other", threads=1)
-    first = world.put(n=2)
-    world.run()
-    recover(world, older, first)  # the point it is restored to
-    second = world.put(n=2)
-    for identity, record in world.ledger.get_objects(second).items():
+def test_a_ledger_from_before_the_last_batches_is_corrected_and_what_it_knows_of_later_stays(simulated):
+    older = Ledger(simulated._client, "other", threads=1)
+    first = simulated.put(n=2)
+    simulated.run()
+    recover(simulated, older, first)  # the point it is restored to
+    second = simulated.put(n=2)
+    for identity, record in simulated.ledger.get_objects(second).items():
         older.admit(replace(record, state="pending"))
     waiting = older.pending(LANE, 10)
-    world.run()
-    retried = world.ledger.get_objects(first)[first[0]]
+    simulated.run()
+    retried = simulated.ledger.get_objects(first)[first[0]]
     assert len(waiting) == 2 and retried.state == "committed"
-    done = recover(world, older, first + second)
+    done = recover(simulated, older, first + second)
     assert (done.added, done.corrected, done.kept) == (0, 2, 2)
-    assert older.pending(LANE, 10) == [] and known(older, first + second) == known(world.ledger, first + second)
-    assert older.table_state("shop.orders").totals == world.ledger.table_state("shop.orders").totals
+    assert older.pending(LANE, 10) == [] and known(older, first + second) == known(simulated.ledger, first + second)
+    assert older.table_state("shop.orders").totals == simulated.ledger.table_state("shop.orders").totals
 
 
 def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
     found = Recovery({})
     with emulated_dynamodb() as client:
-        world = World(client, configuration())
-        listing = world.put(n=3)
-        world.run()
-        (text,) = (text for key, text in world.documents.stored.items() if "/manifests/" in key)
+        simulated = SimulatedLane(client, configuration())
+        listing = simulated.put(n=3)
+        simulated.run()
+        (text,) = (text for key, text in simulated.documents.stored.items() if "/manifests/" in key)
         manifest = Manifest.from_json(text)
         rows, parked, plain = listing
         outcome = Outcome(
@@ -153,28 +153,28 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
         ] == [parked]
 
 
-def test_what_was_merged_before_its_table_was_rebuilt_is_merged_again_under_the_generation_of_then(world):
-    before = world.put("shop.orders", 2)
-    world.run()
-    rebuilt = world.clock.now_ms()
-    world.clock.advance(1_000)
-    after = world.put("shop.orders")
-    world.run()
-    ledger = Ledger(world._client, "other", threads=1)
-    recover(world, ledger, before + after, rebuilt={"shop.orders": rebuilt})
+def test_what_was_merged_before_its_table_was_rebuilt_is_merged_again_under_the_generation_of_then(simulated):
+    before = simulated.put("shop.orders", 2)
+    simulated.run()
+    rebuilt = simulated.clock.now_ms()
+    simulated.clock.advance(1_000)
+    after = simulated.put("shop.orders")
+    simulated.run()
+    ledger = Ledger(simulated._client, "other", threads=1)
+    recover(simulated, ledger, before + after, rebuilt={"shop.orders": rebuilt})
     assert {item.id: (item.attempt, item.generation) for item in ledger.pending(LANE, 10)} == dict.fromkeys(
         before, (1, 1)
     )
     assert ledger.get_objects(after)[after[0]].state == "committed"
 
 
-def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merged_again(world):
-    taken, left = world.put("shop.orders"), world.put("shop.orders")
-    world.run()
-    ((key, text),) = [(key, text) for key, text in world.documents.stored.items() if "/manifests/" in key]
+def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merged_again(simulated):
+    taken, left = simulated.put("shop.orders"), simulated.put("shop.orders")
+    simulated.run()
+    ((key, text),) = [(key, text) for key, text in simulated.documents.stored.items() if "/manifests/" in key]
     manifest = Manifest.from_json(text)
-    outcome = world.documents.outcome(manifest.batch, "shop.orders")
-    world.documents.put_outcome(
+    outcome = simulated.documents.outcome(manifest.batch, "shop.orders")
+    simulated.documents.put_outcome(
         replace(outcome, counts={"objects": 1})
     )  # one of the two was gone elsewhere between plan and claim
     elsewhere = Manifest.from_json(text.replace(manifest.batch, "b-later"))
@@ -186,15 +186,15 @@ def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merge
             )
         },
     )
-    ledger = Ledger(world._client, "other", threads=1)
-    assert recover(world, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
+    ledger = Ledger(simulated._client, "other", threads=1)
+    assert recover(simulated, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
     assert {item.id for item in ledger.pending(LANE, 10)} == set(taken + left)
-    assert recover(world, world.ledger, taken + left).kept == 2  # a ledger that knows which keeps it
-    world.documents.put_manifest(elsewhere)
-    world.documents.put_outcome(replace(outcome, batch="b-later", counts={"objects": 1}))
-    assert recover(world, Ledger(world._client, "third", threads=1), taken + left).added == 2
-    assert world.states(left) == {"committed": 1}
-    third = Ledger(world._client, "third", threads=1).get_objects(taken + left)
+    assert recover(simulated, simulated.ledger, taken + left).kept == 2  # a ledger that knows which keeps it
+    simulated.documents.put_manifest(elsewhere)
+    simulated.documents.put_outcome(replace(outcome, batch="b-later", counts={"objects": 1}))
+    assert recover(simulated, Ledger(simulated._client, "third", threads=1), taken + left).added == 2
+    assert simulated.states(left) == {"committed": 1}
+    third = Ledger(simulated._client, "third", threads=1).get_objects(taken + left)
     assert [third[identity].state for identity in taken + left] == [
         "pending",
         "committed",
@@ -203,7 +203,7 @@ def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merge
 
 def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_lane_may_run(
     stack, invoked, tmp_path, capsys
-):  # noqa: F811
+):
     (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
     assert run(["config", "push", str(tmp_path / "tables.yaml")]) == 0
     merged, fresh, again = stack.write("merged"), stack.write("fresh"), stack.write("again")
@@ -259,7 +259,7 @@ def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_la
     )  # half moved: nothing claims it before it was finished
 
 
-def batch(stack, name, table, objects, *, at):  # noqa: F811
+def batch(stack, name, table, objects, *, at):
     config = TableRule(table=table, record_key=("id",), topic="t").apply("t")
     listed = tuple(
         ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", "t", 0, 0, at) for item in objects

@@ -1,7 +1,7 @@
 """sync_catalog: a request names a table, the answer says what was done, an error says by its name what it is."""
 
 import pytest
-from function_world import SILVER, context, world  # noqa: F401
+from deployment import SILVER, context
 from silver_tables import put_tables
 from sync_catalog.handler import handler
 
@@ -11,14 +11,14 @@ from sluice_aws.errors import UnusableCatalogRequest
 
 
 @pytest.fixture
-def moma(world):  # noqa: F811
+def moma(deployment):
     """A deployment with the tables that Spark wrote."""
-    world.configure(
+    deployment.configure(
         TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",)),
         TableRule("moma.{1}", ("id",), topic="moma.public.*", partition_by=("nationality",), table_type=MOR),
     )
-    put_tables(world.s3, SILVER)
-    return world
+    put_tables(deployment.s3, SILVER)
+    return deployment
 
 
 def test_a_table_that_spark_wrote_is_in_the_catalog_with_all_its_partitions_and_the_second_time_nothing_is_done(moma):

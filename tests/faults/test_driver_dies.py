@@ -6,8 +6,8 @@ import random
 from itertools import count
 
 import pytest
+from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb, two_threads
 from driving.mortality import Killed, Mortality
-from driving.world import LANE, World, configuration, emulated_dynamodb, two_threads
 from ledger_table_schema import create_ledger_table
 
 from sluice.lane.machine import IDLE, wanted_at
@@ -31,69 +31,71 @@ def new_world(client):
     def make(threads=1):
         name = f"ledger-{next(numbers)}"
         create_ledger_table(client, name)
-        world = World(client, configuration(linger_s=2, batch_objects=6), ledger_table=name, threads=threads)
-        orders, customers, lines = (
-            world.put("shop.orders", 2),
-            world.put("shop.customers", 2),
-            world.put("shop.lines", 1),
+        simulated = SimulatedLane(
+            client, configuration(linger_s=2, batch_objects=6), ledger_table=name, threads=threads
         )
-        world.good, world.bad = [orders[0], *customers, *lines], [orders[1]]
-        world.merger.quarantined = frozenset(world.bad)
-        world.merger.before["shop.lines"].append(ValueError("the first time"))
+        orders, customers, lines = (
+            simulated.put("shop.orders", 2),
+            simulated.put("shop.customers", 2),
+            simulated.put("shop.lines", 1),
+        )
+        simulated.good, simulated.bad = [orders[0], *customers, *lines], [orders[1]]
+        simulated.merger.quarantined = frozenset(simulated.bad)
+        simulated.merger.before["shop.lines"].append(ValueError("the first time"))
         arrived = []
 
         def arrives():
             if not arrived:
-                arrived.extend(world.put("shop.customers", 1))
-                world.good.extend(arrived)
+                arrived.extend(simulated.put("shop.customers", 1))
+                simulated.good.extend(arrived)
 
-        world.merger.during["shop.orders"] = arrives
-        return world
+        simulated.merger.during["shop.orders"] = arrives
+        return simulated
 
     return make
 
 
-def live(world, mortality, executor=None):
+def live(simulated, mortality, executor=None):
     """One run of the lane, which may die; then it is found dead at EMR."""
-    identity = world.start()
+    identity = simulated.start()
     try:
-        world.loop(identity, around=mortality.around, executor=executor).run()
+        simulated.loop(identity, around=mortality.around, executor=executor).run()
     except Killed:
         assert mortality.dead
-    world.lapse(identity)
+    simulated.lapse(identity)
 
 
-def live_on(world):
+def live_on(simulated):
     """Runs are started as the schedule would, until nothing wants one."""
     for _ in range(MOST_RUNS):
-        at = wanted_at(world.ledger.lane(LANE))
+        at = wanted_at(simulated.ledger.lane(LANE))
         if at is None:
             return
-        world.clock.advance(max(0, at - world.clock.now_ms()))
-        live(world, Mortality())
+        simulated.clock.advance(max(0, at - simulated.clock.now_ms()))
+        live(simulated, Mortality())
     pytest.fail("the lane never comes to rest")
 
 
-def check(world):
+def check(simulated):
     """Invariants 1, 2 and 8, as far as they are the driver's."""
-    assert world.states(world.good) == {"committed": len(world.good)}
-    assert world.states(world.bad) == {"quarantined": len(world.bad)}
-    assert world.tables.times_committed() == {identity: 1 for identity in world.good}
-    records = world.ledger.get_objects(world.good)
-    for batch, table, objects in world.tables.commits:
+    assert simulated.states(simulated.good) == {"committed": len(simulated.good)}
+    assert simulated.states(simulated.bad) == {"quarantined": len(simulated.bad)}
+    assert simulated.tables.times_committed() == {identity: 1 for identity in simulated.good}
+    records = simulated.ledger.get_objects(simulated.good)
+    for batch, table, objects in simulated.tables.commits:
         assert {records[identity].batch for identity in objects} == {batch}
-        assert world.documents.outcome(batch, table) is not None, outcome_key(batch, table)
-    assert world.ledger.unsettled(LANE) == []
-    assert world.ledger.pending(LANE, 100) == []
-    assert world.ledger.lane(LANE).state == IDLE
-    assert world.tables.unfinished == []
+        assert simulated.documents.outcome(batch, table) is not None, outcome_key(batch, table)
+    assert simulated.ledger.unsettled(LANE) == []
+    assert simulated.ledger.pending(LANE, 100) == []
+    assert simulated.ledger.lane(LANE).state == IDLE
+    assert simulated.tables.unfinished == []
 
 
 def steps_of_a_whole_life(new_world):
-    world, mortality = new_world(), Mortality()
-    live(world, mortality)
-    live_on(world)
-    check(world)
+    simulated, mortality = new_world(), Mortality()
+    live(simulated, mortality)
+    live_on(simulated)
+    check(simulated)
     return mortality.steps
 
 
@@ -106,11 +108,11 @@ def test_a_run_that_dies_behind_any_step_loses_nothing_and_doubles_nothing(new_w
         "documents.put_outcome",
     } <= set(steps)
     for dies_at in range(1, len(steps) + 1):
-        world = new_world()
-        live(world, Mortality(dies_at))
-        live_on(world)
+        simulated = new_world()
+        live(simulated, Mortality(dies_at))
+        live_on(simulated)
         try:
-            check(world)
+            check(simulated)
         except AssertionError as wrong:
             raise AssertionError(
                 f"died behind step {dies_at}: {' '.join(steps[max(0, dies_at - 4) : dies_at])}"
@@ -120,27 +122,27 @@ def test_a_run_that_dies_behind_any_step_loses_nothing_and_doubles_nothing(new_w
 def test_runs_that_die_one_after_the_other_lose_nothing_and_double_nothing(new_world):
     chances = random.Random(20261121)
     for _ in range(25):
-        world = new_world()
+        simulated = new_world()
         deaths = [chances.randint(1, 90) for _ in range(3)]
         for dies_at in deaths:
-            at = wanted_at(world.ledger.lane(LANE))
+            at = wanted_at(simulated.ledger.lane(LANE))
             if at is None:
                 break
-            world.clock.advance(max(0, at - world.clock.now_ms()))
-            live(world, Mortality(dies_at))
-        if world.ledger.lane(LANE).state != IDLE:
-            world.ledger.resume(LANE)
-        live_on(world)
+            simulated.clock.advance(max(0, at - simulated.clock.now_ms()))
+            live(simulated, Mortality(dies_at))
+        if simulated.ledger.lane(LANE).state != IDLE:
+            simulated.ledger.resume(LANE)
+        live_on(simulated)
         try:
-            check(world)
+            check(simulated)
         except AssertionError as wrong:
             raise AssertionError(f"died behind steps {deaths}") from wrong
 
 
 def test_a_run_with_two_tables_at_once_that_dies_between_their_commits_is_finished_under_the_same_batch(new_world):
     for dies_at in range(20, 60, 3):
-        world = new_world(threads=2)
+        simulated = new_world(threads=2)
         with two_threads() as pool:
-            live(world, Mortality(dies_at), executor=pool)
-        live_on(world)
-        check(world)
+            live(simulated, Mortality(dies_at), executor=pool)
+        live_on(simulated)
+        check(simulated)

@@ -6,8 +6,7 @@ import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
 from botocore.exceptions import ClientError
-from catalog_world import ARTIST, artists, write_commit
-from function_world import (
+from deployment import (
     ARTIFACTS,
     BRONZE,
     LEDGER,
@@ -18,9 +17,11 @@ from function_world import (
     context,
     forget_processes,
     key,
+    new_deployment,
     s3_body,
     sqs_event,
-)  # noqa: F401
+)
+from emulated_catalog import ARTIST, artists, write_commit
 from iam_enforcement import ACCOUNT, Role, enforced
 from plan_services.handler import handler as plan_services
 from reconcile.handler import handler as reconcile
@@ -241,14 +242,20 @@ def grants(name):
     return [(sid, action) for sid, action in role.grants if sid not in BY_LAMBDA and (name, sid, action) not in BY_S3]
 
 
+@pytest.fixture
+def deployment(monkeypatch):
+    with new_deployment(monkeypatch) as made:
+        yield made
+
+
 @pytest.mark.parametrize("name", ROLES)
-def test_a_function_does_all_it_is_for_with_what_its_role_allows(world, name):  # noqa: F811
-    role, surfaced = play(name, world)
+def test_a_function_does_all_it_is_for_with_what_its_role_allows(deployment, name):
+    role, surfaced = play(name, deployment)
     assert (role.denied, surfaced) == (set(), [])
 
 
 @pytest.mark.parametrize("name, sid, action", [(name, sid, action) for name in ROLES for sid, action in grants(name)])
-def test_without_one_action_that_it_allows_a_function_is_refused_and_says_so(world, name, sid, action, caplog):  # noqa: F811
-    role, surfaced = play(name, world, without=(sid, action))
+def test_without_one_action_that_it_allows_a_function_is_refused_and_says_so(deployment, name, sid, action, caplog):
+    role, surfaced = play(name, deployment, without=(sid, action))
     assert role.denied == {action}
     assert surfaced or any("AccessDenied" in str(vars(line)) for line in caplog.records)

@@ -10,8 +10,8 @@ import os
 from dataclasses import replace
 
 import pytest
-from lane_explorer import CLAIMED_IN_THE_END, NO_LOST_WAKE_UP, ONE_BATCH, TWO_WRITERS, explore
-from lane_world import CHECK_BEFORE_COMPLETE, Left, Protocol, Scenario
+from lane_model.explorer import CLAIMED_IN_THE_END, NO_LOST_WAKE_UP, ONE_BATCH, TWO_WRITERS, explore
+from lane_model.state import CHECK_BEFORE_COMPLETE, Left, Protocol, Scenario
 
 from sluice.lane import machine, supervision
 from sluice.ledger.records import NEW
@@ -123,7 +123,7 @@ def test_a_check_before_beginning_leaves_one_window_which_is_a_process_that_outl
     seen = explore(ZOMBIE, stop_at_first=False)
     assert seen.violations
     for found in seen.violations:
-        (sleeper,) = [number for number, driver in enumerate(found.world.drivers) if driver.alive and driver.terminal]
+        (sleeper,) = [number for number, driver in enumerate(found.model.drivers) if driver.alive and driver.terminal]
         assert found.trace.index(f"driver j{sleeper} check") < found.trace.index(f"driver j{1 - sleeper} rollback")
         begun = f"driver j{sleeper} begin"
         assert begun not in found.trace or found.trace.index(f"driver j{1 - sleeper} rollback") < found.trace.index(
@@ -211,7 +211,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_exploration_finds_what_a_broken_protocol_does(name):
     scenario, protocol, expected = BROKEN[name]
-    # What a single world shows is to be seen without walking on from it; only the last property is about what follows.
+    # What a single model shows is to be seen without walking on from it; only the last property is about what follows.
     seen = explore(replace(scenario, protocol=protocol), schedules=1 if expected == CLAIMED_IN_THE_END else 0)
     assert seen.violations, f"nothing found in {seen.states} worlds"
     assert seen.violations[0].property == expected, describe(seen)

@@ -18,7 +18,7 @@ CONFIGURATION = Configuration(
 A, B = (ObjectId("bronze", key, "v1") for key in "ab")
 
 
-class World:
+class SteppingStack:
     """A bucket and a ledger that take one step whenever the waiter sleeps."""
 
     def __init__(self, *steps):
@@ -71,10 +71,10 @@ class World:
 
 
 def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
-    world = World({}, {"states": {A: "pending"}}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
-    outcome = world.wait()
+    stepping = SteppingStack({}, {"states": {A: "pending"}}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
+    outcome = stepping.wait()
     assert outcome.found.clean and outcome.found.counts == {"committed": 1}
-    assert [line.split("] ")[1] for line in world.shown] == [
+    assert [line.split("] ")[1] for line in stepping.shown] == [
         f"1 {state} · main: Spark is starting (4 s)" for state in ("unseen", "pending", "claimed")
     ]
 
@@ -90,47 +90,47 @@ def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
     ],
 )
 def test_where_a_table_holds_its_objects_back_the_progress_says_why_and_for_how_long(state, words):
-    world = World(
+    stepping = SteppingStack(
         {"states": {A: "pending"}, "known": [TableState("crm.user", pinned={"topic": "crm.public.user"}, **state)]},
         {"states": {A: "claimed"}},
         {"states": {A: "committed"}},
     )
-    world.wait()
-    assert [line.split(" · ")[2:] for line in world.shown] == [[words], []]
+    stepping.wait()
+    assert [line.split(" · ")[2:] for line in stepping.shown] == [[words], []]
 
 
 def test_a_table_that_is_paused_ends_it_at_once():
-    outcome = World({"states": {A: "pending"}, "known": [TableState("crm.user", paused=True)]}).wait(60)
+    outcome = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user", paused=True)]}).wait(60)
     assert [(table.table, table.lane, table.objects) for table in outcome.standing] == [
         ("crm.user", "main", 1)
     ] and outcome.seconds < 1
 
 
 def test_an_object_that_arrived_meanwhile_is_waited_for_too():
-    world = World(
+    stepping = SteppingStack(
         {"states": {A: "pending"}},
         {"listed": [A, B], "states": {A: "committed"}},
         {"states": {A: "committed", B: "committed"}},
     )
-    assert world.wait().found.counts == {"committed": 2}
+    assert stepping.wait().found.counts == {"committed": 2}
 
 
 def test_settled_objects_are_not_asked_for_again():
-    world = World(
+    stepping = SteppingStack(
         {"listed": [A, B], "states": {A: "committed", B: "pending"}}, {"states": {A: "committed", B: "committed"}}
     )
-    world.wait()
-    assert world.asked == [[A, B], [B]]
+    stepping.wait()
+    assert stepping.asked == [[A, B], [B]]
 
 
 def test_an_object_that_vanished_before_it_was_seen_does_not_hold_it_up():
-    world = World({"listed": [A, B], "states": {A: "committed"}}, {"listed": [A]})
-    assert world.wait().found.counts == {"committed": 1}
-    assert world.seconds > 10
+    stepping = SteppingStack({"listed": [A, B], "states": {A: "committed"}}, {"listed": [A]})
+    assert stepping.wait().found.counts == {"committed": 1}
+    assert stepping.seconds > 10
 
 
 def test_it_gives_up_at_its_timeout():
-    outcome = World({"states": {A: "claimed"}}).wait(3.0)
+    outcome = SteppingStack({"states": {A: "claimed"}}).wait(3.0)
     assert not outcome.found.settled and 3.0 <= outcome.seconds < 4.0
 
 

@@ -355,7 +355,7 @@ def test_no_module_is_a_drawer_for_everything_and_each_says_what_it_is_for():
 def test_the_unit_tests_ask_no_emulator():
     """They take seconds. What asks AWS as it is emulated in the tests' own process is in tests/emulated."""
     asks = re.compile(
-        r"^\s*(?:from|import) (?:emulated_aws|emulated_stack|function_world|catalog_world|silver_tables|driving|moto)\b",
+        r"^\s*(?:from|import) (?:deployment|emulated_aws|emulated_catalog|emulated_stack|silver_tables|driving|moto)\b",
         re.MULTILINE,
     )
     unit = sorted((ROOT / "tests" / "unit").glob("*.py"))

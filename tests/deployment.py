@@ -1,4 +1,4 @@
-"""A deployment in an emulator's memory for tests of the functions: buckets, ledger, bus, application, configuration."""
+"""A deployment on the emulator for tests of the functions: buckets, ledger, bus, application, configuration."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,8 +37,8 @@ SCHEMA: dict[str, Any] = {
 SHARED = SharedSession(REGION)
 
 
-class World:
-    """What a test sees of the deployment."""
+class Deployment:
+    """What a test sees of the deployment, and what it changes in it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -117,9 +118,9 @@ def forget_processes() -> None:
         cached.cache_clear()
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A new deployment. Calls of several threads come one at a time: the emulator copies its tables while it writes."""
+@contextmanager
+def new_deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    """An empty deployment. Calls of several threads come one at a time: the emulator copies its tables while it writes."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "x",
         "AWS_SECRET_ACCESS_KEY": "x",
@@ -141,7 +142,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         monkeypatch.setattr(
             "moto.emrserverless.models.JOB_STATUS", "SUBMITTED"
         )  # the emulator's job runs would be over at once
-        made = World(monkeypatch)
+        made = Deployment(monkeypatch)
         made.calls = calls
         calls.clear()
         yield made

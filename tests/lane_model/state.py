@@ -1,4 +1,4 @@
-"""The world that the lane protocol is explored in: one lane, its objects, the queue, EMR, drivers, a table's timeline."""
+"""The model that the lane protocol is explored in: one lane, its objects, the queue, EMR, drivers, a table's timeline."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Supervise(NamedTuple):
     job: str | None = None
 
 
-class World(NamedTuple):
+class ModelState(NamedTuple):
     """Everything that outlives a step. `timeline` is what Hudi completed, `inflight` what it began: (job, batch, table)."""
 
     lane: LaneState
@@ -129,9 +129,9 @@ class Scenario:
         """Every table once."""
         return tuple(sorted(set(self.tables)))
 
-    def start(self) -> World:
+    def start(self) -> ModelState:
         """Nothing has happened; every invocation's notices are queued."""
-        return World(
+        return ModelState(
             lane=LaneState(LANE),
             now=0,
             objects=((ABSENT, ()),) * len(self.tables),

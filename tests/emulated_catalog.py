@@ -6,9 +6,9 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from emulated_aws import EMULATOR_VARIABLE, SharedSession, emulated_aws
 from ministack.core.responses import request_scope
 from ministack.services import s3 as emulated_s3
@@ -33,7 +33,7 @@ HIDDEN = [
 ARTIST = [("artist_id", "int"), ("name", "string"), ("nationality", "string"), ("birth_year", "int")]
 
 
-class CatalogWorld:
+class EmulatedCatalog:
     """What a test of the sync works with. `calls` are the operations that reached AWS, in order."""
 
     def __init__(self) -> None:
@@ -199,11 +199,11 @@ def artists(
     )
 
 
-@pytest.fixture
-def world() -> Iterator[CatalogWorld]:
+@contextmanager
+def new_catalog() -> Iterator[EmulatedCatalog]:
     """An empty catalog."""
     with emulated_aws():
-        made = CatalogWorld()
+        made = EmulatedCatalog()
         for client in (made.glue, made.s3):
             client.meta.events.register("before-parameter-build.*.*", made.counted)
         yield made

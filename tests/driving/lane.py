@@ -114,8 +114,8 @@ def configuration(freshness_s: int = 0, rules: list[TableRule] | None = None, **
     return Configuration(rules=tuple(rules), lanes=(LaneConfig(LANE, **{"linger_s": 60, **lane}),))
 
 
-class World:
-    """One deployment. Runs come and go in it; the ledger, documents and tables stay."""
+class SimulatedLane:
+    """A lane and all that its runs need. Runs come and go; the ledger, documents and tables stay."""
 
     def __init__(
         self, client: Any, configured: Configuration, *, ledger_table: str = "ledger", threads: int = 1

@@ -1,14 +1,13 @@
-"""Walks every interleaving of a scenario breadth first and checks the protocol's properties in each world."""
+"""Walks every interleaving of a scenario breadth first and checks the protocol's properties in each model."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
 
-from lane_actors import steps, troubles
-from lane_driver import CommittedTwice, could_commit, written_table
-from lane_world import ABSENT, COMMITTED, Left, Scenario, World
-
+from lane_model.actors import steps, troubles
+from lane_model.driver import CommittedTwice, could_commit, written_table
+from lane_model.state import ABSENT, COMMITTED, Left, ModelState, Scenario
 from sluice.lane import machine
 
 TWO_WRITERS = "a table has at most one writer at a time"
@@ -22,10 +21,10 @@ COMPLETION_STEPS = 2_000  # far more than any completion takes: what needs more 
 
 @dataclass
 class Violation:
-    """A property that doesn't hold in a world, and how the world came about."""
+    """A property that doesn't hold in a model, and how the model came about."""
 
     property: str
-    world: World
+    model: ModelState
     trace: list[str]
 
 
@@ -40,89 +39,89 @@ class Exploration:
 
 
 def explore(scenario: Scenario, *, stop_at_first: bool = True, schedules: int = 1) -> Exploration:
-    """All worlds within the scenario's bounds; a world that violates a property is not walked on from.
+    """All worlds within the scenario's bounds; a model that violates a property is not walked on from.
 
-    `schedules` (0 to 2) is by how many schedules every world must complete.
+    `schedules` (0 to 2) is by how many schedules every model must complete.
     """
     seen = Exploration()
     first = scenario.start()
-    came_from: dict[World, tuple[World, str] | None] = {first: None}
-    waiting: deque[World] = deque([first])
-    completes: list[set[World]] = [set() for _ in range(schedules)]
+    came_from: dict[ModelState, tuple[ModelState, str] | None] = {first: None}
+    waiting: deque[ModelState] = deque([first])
+    completes: list[set[ModelState]] = [set() for _ in range(schedules)]
     while waiting:
-        world = waiting.popleft()
+        model = waiting.popleft()
         seen.states += 1
-        broken = _broken(scenario, world, completes)
-        ahead: list[tuple[str, World]] = []
+        broken = _broken(scenario, model, completes)
+        ahead: list[tuple[str, ModelState]] = []
         if broken is None:
             try:
-                ahead.extend(steps(scenario, world))
+                ahead.extend(steps(scenario, model))
             except CommittedTwice:
                 broken = ONE_BATCH
         if broken is not None:
-            seen.violations.append(Violation(broken, world, _trace(came_from, world)))
+            seen.violations.append(Violation(broken, model, _trace(came_from, model)))
             if stop_at_first:
                 return seen
             continue
         if not ahead:
             seen.quiescent += 1
-        ahead.extend(troubles(world))
+        ahead.extend(troubles(model))
         seen.steps += len(ahead)
         for label, after in ahead:
             if after not in came_from:
-                came_from[after] = (world, label)
+                came_from[after] = (model, label)
                 waiting.append(after)
     return seen
 
 
-def _broken(scenario: Scenario, world: World, completes: list[set[World]]) -> str | None:
+def _broken(scenario: Scenario, model: ModelState, completes: list[set[ModelState]]) -> str | None:
     writers = [
         written_table(scenario, driver)
-        for number, driver in enumerate(world.drivers)
-        if could_commit(scenario, world, number, driver)
+        for number, driver in enumerate(model.drivers)
+        if could_commit(scenario, model, number, driver)
     ]
     if len(writers) != len(set(writers)):
         return TWO_WRITERS
-    if not _in_one_batch(scenario, world):
+    if not _in_one_batch(scenario, model):
         return ONE_BATCH
-    if not _somebody_will_look(world):
+    if not _somebody_will_look(model):
         return NO_LOST_WAKE_UP
     for schedule, known in enumerate(completes):
-        broken = _completes(scenario, world, known, by_turns=schedule > 0)
+        broken = _completes(scenario, model, known, by_turns=schedule > 0)
         if broken is not None:
             return broken
     return None
 
 
-def _in_one_batch(scenario: Scenario, world: World) -> bool:
+def _in_one_batch(scenario: Scenario, model: ModelState) -> bool:
     """A settled object is on the timeline once, under the batch that the ledger says."""
-    for found, (status, batch) in enumerate(world.objects):
-        on = [part for part in world.timeline if part[1] == scenario.tables[found] and found in part[0]]
+    for found, (status, batch) in enumerate(model.objects):
+        on = [part for part in model.timeline if part[1] == scenario.tables[found] and found in part[0]]
         if len(on) > 1 or (status == COMMITTED and [part[0] for part in on] != [batch]):
             return False
     return True
 
 
-def _somebody_will_look(world: World) -> bool:
+def _somebody_will_look(model: ModelState) -> bool:
     """Whether undone work is known to a run, to an invocation that hasn't woken yet, to the schedule, or to an operator."""
     undone = (
-        world.unsettled
-        or world.service != ("", "")
-        or any(status not in (ABSENT, COMMITTED) for status, _ in world.objects)
+        model.unsettled
+        or model.service != ("", "")
+        or any(status not in (ABSENT, COMMITTED) for status, _ in model.objects)
     )
-    if not undone or world.lane.state != machine.IDLE or machine.wanted_at(world.lane) is not None:
+    if not undone or model.lane.state != machine.IDLE or machine.wanted_at(model.lane) is not None:
         return True
-    return any(invocation.at in ("queued", "write", "wake") for invocation in world.invocations)
+    return any(invocation.at in ("queued", "write", "wake") for invocation in model.invocations)
 
 
-def _completes(scenario: Scenario, world: World, known: set[World], by_turns: bool) -> str | None:
+def _completes(scenario: Scenario, model: ModelState, known: set[ModelState], by_turns: bool) -> str | None:
     """From here, without further trouble, everything is committed and the lane given back, by a fair schedule.
 
     One schedule lets admit go first, then drivers, then supervise, then time; `by_turns` takes them
     in turns from the other end. Worlds that are known to complete end the walk.
     """
-    calm = world._replace(left=CALM)
-    walked: list[World] = []
+    calm = model._replace(left=CALM)
+    walked: list[ModelState] = []
     while calm not in known:
         if len(walked) > COMPLETION_STEPS:
             return CLAIMED_IN_THE_END
@@ -149,15 +148,15 @@ def _completes(scenario: Scenario, world: World, known: set[World], by_turns: bo
     return None
 
 
-def _by_turns(scenario: Scenario, world: World, turn: int) -> World | None:
-    found = list(steps(scenario, world))
+def _by_turns(scenario: Scenario, model: ModelState, turn: int) -> ModelState | None:
+    found = list(steps(scenario, model))
     choices = [after for label, after in found if label != "time passes"] or [after for _, after in found]
     return choices[-1 - turn % len(choices)] if choices else None
 
 
-def _trace(came_from: dict[World, tuple[World, str] | None], world: World) -> list[str]:
+def _trace(came_from: dict[ModelState, tuple[ModelState, str] | None], model: ModelState) -> list[str]:
     labels: list[str] = []
-    step = came_from[world]
+    step = came_from[model]
     while step is not None:
         labels.append(step[1])
         step = came_from[step[0]]

@@ -1,0 +1,1 @@
+"""A model of lanes, runs and crashes that a search explores exhaustively."""
