@@ -85,6 +85,21 @@ def test_the_history_tells_each_schemas_verdict_and_what_it_changes(remembered, 
     assert "Column price is string and the table has decimal(18,4)" in printed and remembered[0][:12] in printed
 
 
+@pytest.mark.parametrize("stored", ["described", "told"])
+def test_the_text_of_a_change_has_its_former_name_too_whichever_is_stored(stack, history, capsys, stored):
+    seen = judged(NEW)
+    document = json.loads(seen.to_json())
+    for change in document["judged"][0]["changes"]:
+        change[stored] = change.pop("described")
+    key = seen_key(TABLE, seen.fingerprint)
+    stack.s3.put_object(Bucket="s-silver", Key=key, Body=json.dumps(document).encode())
+    assert run(["schema", "history", TABLE, "--json"]) == 0
+    changes = describe(capsys)["schemas"][0]["judged"][0]["changes"]
+    assert changes and all(change["told"] == change["described"] != "" for change in changes)
+    assert run(["schema", "history", TABLE]) == 0
+    assert changes[0]["described"] in capsys.readouterr().out
+
+
 def test_two_schemas_are_told_apart_column_by_column(remembered, capsys):
     assert run(["schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
     assert [(change["column"], change["change"]) for change in describe(capsys)["changes"]] == [

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from emulated_stack import NOW, describe
+from silver_tables import SILVER_FOLDER, SilverFolder
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
 from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
@@ -13,7 +14,9 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_cli.main import run
+from sluice_cli.trace import row_life
 from sluice_read.moments import iso
+from sluice_read.reading import open_table
 
 CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"), ("v",))
 NASTY = ["", "NULL", "qu\"o'te", "東京/=+& ", "<b>\x1b[2J", "-5"]
@@ -59,13 +62,13 @@ class TracedStack:
         self.at += 1_000
         return identity
 
-    def merged(self, *objects, read, bad=(), instant="20260101000000000"):
+    def merged(self, *objects, read, bad=(), instant="20260101000000000", config=CONFIG, **counts):
         manifest = open_manifest(
             "main",
             "run-1",
             self.at,
             "c",
-            {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, self.stack) for item in objects))},
+            {config.table: TablePart(config.to_dict(), tuple(in_manifest(item, self.stack) for item in objects))},
         )
         key = manifest_key("main", manifest.batch)
         self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=manifest.to_json().encode())
@@ -73,16 +76,16 @@ class TracedStack:
         assert ledger.open_batch(manifest, key, "run-1", "job") and sorted(ledger.claim(manifest)) == sorted(objects)
         outcome = Outcome(
             manifest.batch,
-            "crm.user",
+            config.table,
             COMMITTED,
             self.at + 900,
             instant,
-            counts={"objects": len(objects), "quarantined_objects": len(bad), "read": read},
+            counts={"objects": len(objects), "quarantined_objects": len(bad), "read": read, **counts},
             quarantined=tuple(ObjectError(item.hash, "corrupt_object", "a block is damaged") for item in bad),
             stages=(Stage("read", self.at + 100, 300), Stage("commit", self.at + 400, 400)),
         )
         self.stack.s3.put_object(
-            Bucket="s-silver", Key=outcome_key(manifest.batch, "crm.user"), Body=outcome.to_json().encode()
+            Bucket="s-silver", Key=outcome_key(manifest.batch, config.table), Body=outcome.to_json().encode()
         )
         assert ledger.settle(
             "main", manifest.batch, outcome, list(objects), "run-1", self.at + 950
@@ -296,10 +299,37 @@ def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(tr
     ) == (5, 5, ["4.json"], False)
     assert run(["row", "crm.user", "7", "x", "--max-objects", "2"]) == 0
     out, err = capsys.readouterr()
-    assert "newest" in out and "won" not in out and "2 objects of older batches not read" in err
+    assert "newest" in out and "won" not in out and "2 objects of older batches not opened" in err
     assert run(["row", "crm.user", "7"]) == 2 and "The key of crm.user is id, name" in capsys.readouterr().err
     assert run(["row", "crm.user", "99", "x"]) == 1
     assert run(["row", "crm.nothing", "1"]) == 2
+
+
+def test_what_won_is_read_from_the_table_and_objects_are_opened_where_a_change_lost(traced, capsys, monkeypatch):
+    silver = SilverFolder(SILVER_FOLDER)
+    monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
+    config = TableConfig("moma.works", "moma", "works", "crm.public.user", ("id",), ("nationality",))
+    clean = {"overtaken": 0, "losing": 0}
+    loaded = traced.put("1.json", (6, "c", 6, "x", "six"), table=config.table)
+    traced.merged(loaded, read=6, instant="20261121080011861", config=config, **clean)
+    moved, late = (traced.put(f"{at}.json", (at, "u", 6, "x", "late"), table=config.table) for at in (2, 3))
+    traced.merged(moved, late, read=5, instant="20261121080012602", config=config, overtaken=2, losing=0)
+    noted = traced.put("4.json", (22, "u", 6, "x", "six c"), table=config.table)
+    traced.merged(noted, read=2, instant="20261121080013968", config=config, **clean)
+    traced.stack.s3.delete_object(Bucket="s-bronze", Key="1.json", VersionId=loaded.version)
+    assert run(["row", "moma.works", "6", "--json"]) == 0
+    document = describe(capsys)
+    assert [[change["verdict"] for change in chapter["changes"]] for chapter in document["chapters"]] == [
+        ["won"],
+        ["lost", "lost", "won"],
+        ["won"],
+    ]
+    names = [chapter["row"]["values"]["name"] for chapter in document["chapters"]]
+    assert names == [chapter["table"]["row"]["name"] for chapter in document["chapters"]] == ["six", "six b", "six c"]
+    assert all(chapter["table"]["agrees"] is True for chapter in document["chapters"])
+    assert (document["objects_read"], document["gone"], document["complete"]) == (2, [], True)
+    assert run(["row", "moma.works", "6"]) == 0
+    assert "the table, read as of then, holds just this" in capsys.readouterr().out
 
 
 def test_every_key_and_value_survives(traced, capsys):

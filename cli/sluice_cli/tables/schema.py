@@ -97,7 +97,8 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
                 f"{human_age(now - schema.judged[0].at)} ago",
                 str(len(schema.columns)),
                 " then ".join(judged.verdict for judged in schema.judged),
-                "; ".join(change["described"] for judged in schema.judged for change in judged.changes) or "-",
+                "; ".join(_with_alias(change)["described"] for judged in schema.judged for change in judged.changes)
+                or "-",
             )
             for schema in found
         ],
@@ -134,7 +135,7 @@ def diff(
     first, second = old or STORED, new or found[-1].fingerprint
     changes = compare(_types(store, table, found, first), _types(store, table, found, second))
     if as_json:
-        print_json({"table": table, "old": first, "new": second, "changes": [vars(change) for change in changes]})
+        print_json({"table": table, "old": first, "new": second, "changes": [_with_alias(vars(change)) for change in changes]})
         return
     _print_changes(changes, f" between {_named(first)} and {_named(second)}")
 
@@ -205,10 +206,21 @@ def _describe(schema: SeenSchema) -> dict[str, Any]:
         "first_seen_at": schema.judged[0].at,
         "columns": [vars(column) for column in schema.columns],
         "judged": [
-            {"at": judged.at, "batch": judged.batch or None, "verdict": judged.verdict, "changes": list(judged.changes)}
+            {
+                "at": judged.at,
+                "batch": judged.batch or None,
+                "verdict": judged.verdict,
+                "changes": [_with_alias(change) for change in judged.changes],
+            }
             for judged in schema.judged
         ],
     }
+
+
+def _with_alias(change: Mapping[str, Any]) -> dict[str, Any]:
+    """A change with its text under `described` and under `told`, the former name, which older documents have."""
+    text = change.get("described", change.get("told"))
+    return {**change, "described": text, "told": text}
 
 
 def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sluice.changes.row_history import Row
-from sluice.config.table import IGNORE
+from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_aws.stack import Target
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -30,7 +29,8 @@ from sluice_cli.terminal.output import (
 from sluice_read.moments import clock, point_in_time
 
 if TYPE_CHECKING:
-    from sluice_cli.trace.row_search import Chapter
+    from sluice_cli.trace.row_life import RowLife
+    from sluice_cli.trace.row_story import Chapter
 
 
 OBJECTS = 1_000
@@ -44,7 +44,7 @@ def row(
         list[str],
         typer.Argument(
             metavar="KEY...",
-            help="The value of every column of the record key, in its order; after `--` where one begins with a dash.",
+            help="A value for every column of the record key, in order. `--` goes before values that begin with a dash.",
             show_default=False,
         ),
     ],
@@ -53,15 +53,13 @@ def row(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Only batches claimed from then on: 15min, 2h or 7d ago, or a time with its zone.",
+            help="Only batches claimed since: 15min, 2h or 7d ago, or a time with its zone.",
             show_default=False,
         ),
     ] = None,
     max_objects: Annotated[
         int,
-        typer.Option(
-            "--max-objects", metavar="N", min=1, help="Read at most so many objects, those of the newest batches."
-        ),
+        typer.Option("--max-objects", metavar="N", min=1, help="Open at most N objects, those of the newest batches."),
     ] = OBJECTS,
     check: Annotated[
         int,
@@ -69,17 +67,17 @@ def row(
             "--check",
             metavar="N",
             min=0,
-            help="Also read what the table held after each of the newest N commits, and compare. Each may read the whole table.",
+            help="Of the newest N commits, also open the object that brought the row, and compare it with the table.",
         ),
     ] = CHECKED,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Tell the life of one row: every change of it, where it came from, which won and why, and what the table held after each commit.
+    """Show the life of one row: its changes, where each came from, which won and why, and the row after each commit.
 
-    The object versions that the table was made of are read again and folded by the definition that the merge follows, so it takes as long as they are many. How many
-    were read, and which are gone, is said at the end; with some left out the story begins in the middle. What the table held is read from the table itself, as of
-    the commits, as long as `time_travel` keeps its files.
+    Changes that won are read from the table, as far back as `time_travel` keeps its files. Objects are opened for the
+    rest: those of batches in which a change lost, those of older batches, and the ones that brought the newest versions
+    (--check). The last lines say how many were opened and which are gone.
 
     Examples:
 
@@ -92,43 +90,48 @@ def row(
       sluice row bank.account -- -5
     """
     # Arrow and the job's readers take as long to load as all the rest.
-    from sluice_cli.trace.row_search import Bounds, RowSearch, biography, describe
+    from sluice_cli.trace.row_life import row_life
+    from sluice_cli.trace.row_search import Bounds, RowSearch
+    from sluice_cli.trace.row_story import describe, describe_change, story
 
     target = chosen_target(stack)
     begins = None if since is None else point_in_time(since, epoch_ms())
     objects = Objects(target.client("s3"))
-    console = stderr_console()
-    with console.status("Reading manifests") as status:
-        search = RowSearch(
+    with stderr_console().status("Reading manifests") as status:
+
+        def read_life(config: TableConfig, instants: list[str]) -> RowLife:
+            return row_life(
+                target,
+                table,
+                key,
+                instants,
+                purged=config.delete_mode == HARD,
+                tick=lambda instant: status.update(f"Reading {visible(table)} as of {instant}"),
+            )
+
+        found = RowSearch(
             ledger=Ledger(target.client("dynamodb"), target.ledger_table),
             objects=objects,
             silver=target.silver,
             configuration=ConfigStore(objects, target.artifacts).load(),
             tick=lambda read: status.update(f"{counted(read, 'object')} read"),
-        )
-        found = search.search(table, key, Bounds(max_objects, begins))
-        chapters = biography(
-            found.batches,
-            columns=found.columns,
-            ignore_deletes=found.config.delete_mode == IGNORE,
-            from_the_start=found.from_the_start and begins is None,
-        )
-        held = _held(
-            target,
-            table,
-            key,
-            chapters,
-            check,
-            lambda instant: status.update(f"Reading {visible(table)} as of {instant}"),
-        )
+        ).search(table, key, Bounds(max_objects, begins, check), read_life)
+    chapters = story(
+        found.batches,
+        columns=found.columns,
+        life=found.life,
+        ignore_deletes=found.config.delete_mode == IGNORE,
+        from_the_start=found.from_the_start and begins is None,
+    )
+    checked = [chapter.instant for chapter in chapters if chapter.instant is not None][-check:] if check else []
     document = {
         "table": table,
         "key": dict(zip(found.config.record_key, key, strict=True)),
-        "chapters": [{**describe(chapter), "table": held.get(chapter.instant)} for chapter in chapters],
-        "waiting": [
-            {**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)}
-            for change in found.waiting
+        "chapters": [
+            {**describe(chapter), "table": _held(found.life, chapter) if chapter.instant in checked else None}
+            for chapter in chapters
         ],
+        "waiting": [describe_change(change) for change in found.waiting],
         "set_aside": [{"object": name, **asdict(error)} for name, error in found.set_aside],
         "quarantined_objects": [asdict(item) for item in found.quarantined],
         "gone": [asdict(item) for item in found.gone],
@@ -146,21 +149,26 @@ def row(
         raise typer.Exit(1)
 
 
-def _held(
-    target: Target, table: str, key: list[str], chapters: Sequence[Chapter], newest: int, tick: Callable[[str], None]
-) -> dict[str | None, Any]:
-    """What the table held after the newest commits of the story, by instant, and whether that is what the story says."""
-    wanted = [chapter for chapter in chapters if chapter.instant is not None][-newest:] if newest else []
-    if not wanted:
-        return {}
-    from sluice_cli.trace.row_held import held_at  # hudi-rs
-
-    described: dict[str | None, Any] = {}
-    for chapter in wanted:
-        tick(chapter.instant or "")
-        found = held_at(target, table, key, chapter.instant or "")
-        described[chapter.instant] = {**asdict(found), "agrees": found.agrees(chapter.row)}
-    return described
+def _held(life: RowLife, chapter: Chapter) -> dict[str, Any]:
+    """What the table holds of the row from a chapter's commit on. `agrees` says whether the chapter says the same."""
+    instant, row = str(chapter.instant), chapter.row
+    if not life.knows(instant):
+        reason = life.reason or f"it shows the row from {life.known_from} on"
+        return {"found": False, "position": None, "deleted": False, "row": None, "reason": reason, "agrees": None}
+    version = life.at(instant)
+    if version is None:
+        # A deleted row may have been purged.
+        agrees = row is None or row.deleted
+        return {"found": False, "position": None, "deleted": False, "row": None, "reason": None, "agrees": agrees}
+    held = version.row
+    return {
+        "found": True,
+        "position": held.position,
+        "deleted": held.deleted,
+        "row": dict(version.values),
+        "reason": None,
+        "agrees": row is not None and (held.position, held.deleted) == (row.position, row.deleted),
+    }
 
 
 def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
@@ -170,67 +178,61 @@ def _print(document: Mapping[str, Any], rows: list[Row | None]) -> None:
         instant = f"instant {chapter['instant']}" if chapter["instant"] else "no commit: nothing of the table changed"
         print(f"\n{clock(chapter['committed_at'])}  {instant}  batch {chapter['batch']}")
         if chapter["truncated_at"]:
-            print(f"  truncate   at {chapter['truncated_at']}: what is older is gone")
+            print(f"  truncate   at {chapter['truncated_at']}: older rows are gone")
         for change in chapter["changes"]:
-            print(
-                f"  {change['verdict']:<10} {_operation(change)}  {visible(change['key'])} offset {change['offset']}  position {change['position']}"
-            )
+            print(f"  {change['verdict']:<10} {_change(change)}")
             print(f"             {change['why']}")
-        print(f"  = {_left(before, after)}")
+        print(f"  = {_difference(before, after)}")
         if chapter["table"] is not None:
-            print(f"    {_table(chapter['table'])}")
+            print(f"    {_comparison(chapter['table'])}")
         before = after
     for change in document["waiting"]:
-        print(
-            f"\nwaits        {_operation(change)}  {visible(change['key'])} offset {change['offset']}  position {change['position']}"
-        )
+        print(f"\nwaits        {_change(change)}")
     for item in document["set_aside"]:
-        print(
-            f"\nquarantined  record {item['record']} of {visible(item['object'])}: {item['code']}: {visible(item['reason'])}"
-        )
+        record = f"record {item['record']} of {visible(item['object'])}"
+        print(f"\nquarantined  {record}: {item['code']}: {visible(item['reason'])}")
     _say_sources(document)
 
 
 def _say_sources(document: Mapping[str, Any]) -> None:
     changes = sum(len(chapter["changes"]) for chapter in document["chapters"]) + len(document["waiting"])
-    say(
-        f"\n{counted(changes, 'change')} of it in {counted(document['objects_read'], 'object')} with {counted(document['records_read'], 'record')}"
-    )
-    for name, what in (
+    objects, records = counted(document["objects_read"], "object"), counted(document["records_read"], "record")
+    say(f"\n{counted(changes, 'change')} of the row; opened {objects} with {records}")
+    for name, state in (
         ("gone", "gone from bronze"),
-        ("quarantined_objects", "in quarantine or unreadable, so not of the table"),
+        ("quarantined_objects", "in quarantine or unreadable, and not in the table"),
     ):
         found = document[name]
         if found:
+            keys = ", ".join(visible(item["key"]) for item in found[:3])
             more = f" and {len(found) - 3:,} more" if len(found) > 3 else ""
-            say(
-                f"{counted(len(found), 'object')} {what}: {', '.join(visible(item['key']) for item in found[:3])}{more}"
-            )
+            say(f"{counted(len(found), 'object')} {state}: {keys}{more}")
     if not changes:
+        listed = "; `sluice history --table` lists the table's objects" if document["complete"] else ""
         say(
-            "No record with this key was found. A key's values are compared as text, in the order of `record_key`"
-            + ("; `sluice history --table` lists the table's objects" if document["complete"] else "")
+            "No record with this key was found. "
+            f"The values of a key are compared as text, in the order of `record_key`{listed}"
         )
     if document["since"] is not None:
-        say(f"Only batches claimed from {clock(document['since'])} UTC on were read")
+        say(f"Only batches claimed since {clock(document['since'])} UTC were read")
     if document["objects_left_out"]:
         say(
-            f"{counted(document['objects_left_out'], 'object')} of older batches not read, so the story begins in the middle. --max-objects reads more"
+            f"{counted(document['objects_left_out'], 'object')} of older batches not opened, "
+            "so the story may lack their changes. --max-objects opens more"
         )
 
 
-def _operation(change: Mapping[str, Any]) -> str:
-    named = {"c": "create", "u": "update", "d": "delete", "r": "snapshot"}.get(
-        change["op"] or "", change["op"] or ("delete" if change["deleted"] else "row")
-    )
-    return f"{named:<8}"
+def _change(change: Mapping[str, Any]) -> str:
+    named = {"c": "create", "u": "update", "d": "delete", "r": "snapshot"}
+    operation = named.get(change["op"] or "", change["op"] or ("delete" if change["deleted"] else "row"))
+    return f"{operation:<8}  {visible(change['key'])} offset {change['offset']}  position {change['position']}"
 
 
-def _left(before: Row | None, after: Row | None) -> str:
+def _difference(before: Row | None, after: Row | None) -> str:
     if after is None:
         return "nothing"
     if after.deleted:
-        return "deleted: kept as a hidden row, so that older changes stay beaten"
+        return "deleted: kept as a hidden row, so that older changes still lose"
     if before is None or before.deleted:
         return _pairs(after.values)
     differing = {
@@ -243,7 +245,7 @@ def _left(before: Row | None, after: Row | None) -> str:
     )
 
 
-def _table(held: Mapping[str, Any]) -> str:
+def _comparison(held: Mapping[str, Any]) -> str:
     if held["agrees"] is None:
         return f"the table can't be read as of then: {visible(held['reason'])}"
     if held["agrees"]:

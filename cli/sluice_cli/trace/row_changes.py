@@ -36,7 +36,7 @@ _WHOLE = frozenset((kinds.INT, kinds.LONG))
 
 @dataclass(frozen=True)
 class FoundChange:
-    """One change as its object tells it. `values` are JSON values by column without the key and without those that it left `unchanged`."""
+    """One change of the row. `values` are JSON values by column, without the key and the `unchanged` columns."""
 
     key: str
     version: str
@@ -52,7 +52,10 @@ class FoundChange:
 
 @dataclass(frozen=True)
 class ObjectChanges:
-    """What one object says of one row. `truncates` are positions; `set_aside` are records with the row's key that could not be merged."""
+    """The changes of one row in one object.
+
+    `truncates` are positions of truncates; `set_aside` are records with the row's key that could not be merged.
+    """
 
     item: ManifestObject
     records: int
@@ -92,7 +95,7 @@ def changes_in(body: bytes, item: ManifestObject, config: TableConfig, key: Sequ
 
 
 def stored_value(value: Any, column: Column) -> Any:
-    """A raw value's meaning as JSON has it: what the table stores, in the form in which `sluice query --json` shows it."""
+    """The value that the table stores for a raw value, in the JSON form of `sluice query --json`."""
     if value is None:
         return None
     if column.kind in REAL and not REAL[column.kind][0] <= value <= REAL[column.kind][1]:
@@ -121,7 +124,7 @@ def _schemas(body: bytes, item: ManifestObject, config: TableConfig) -> list[str
 
 
 def _mask(made: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], key: Sequence[str]) -> pa.Array:
-    """Which records have this key and are changes of a row."""
+    """Marks the records that have this key and are changes of a row."""
     ops = made.column(hidden.OP)
     of_a_row = pc.fill_null(pc.invert(pc.is_in(ops, value_set=pa.array([hidden.TRUNCATE, hidden.MESSAGE]))), True)
     by_name = {column.name: column for column in columns}
@@ -146,7 +149,7 @@ def _equal(values: pa.Array, column: Column, text: str) -> pa.Array:
 
 
 def key_text(value: Any) -> str:
-    """A key column's value as it is written on a command line."""
+    """The value of a key column in the form of the command line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -158,7 +161,7 @@ def _meanings(values: pa.Array, column: Column) -> list[Any]:
 def _changes(
     mine: pa.RecordBatch, columns: Sequence[Column], record_key: Sequence[str], item: ManifestObject
 ) -> list[FoundChange]:
-    summary = {
+    columns_of_values = {
         column.name: _meanings(mine.column(column.name), column) for column in columns if column.name not in record_key
     }
     own = {
@@ -186,7 +189,7 @@ def _changes(
                 own[hidden.OP][number],
                 own[hidden.DELETED][number],
                 own[hidden.SOURCE_TS_MS][number],
-                {name: values[number] for name, values in summary.items() if name not in unchanged},
+                {name: values[number] for name, values in columns_of_values.items() if name not in unchanged},
                 unchanged,
             )
         )
@@ -194,7 +197,7 @@ def _changes(
 
 
 def _is_of(error: RowError, writers: Sequence[WriterSchema], record_key: Sequence[str], key: Sequence[str]) -> bool:
-    """Whether a record that was set aside has this key, as far as what was kept of it says."""
+    """Whether a record that was set aside has this key, by the part of it that was kept."""
     if error.encoding != JSON_TEXT:
         return False
     try:

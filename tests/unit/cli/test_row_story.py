@@ -3,7 +3,7 @@
 import pytest
 
 from sluice_cli.trace.row_changes import FoundChange
-from sluice_cli.trace.row_search import MergedBatch, biography, describe
+from sluice_cli.trace.row_story import MergedBatch, describe, story
 
 
 def change(position, op="u", unchanged=(), deleted=False, **values):
@@ -21,20 +21,20 @@ def verdicts(chapters):
 
 
 def test_the_newest_change_of_a_batch_wins_whatever_order_they_came_in():
-    chapters = biography([batch("b1", 1, change("2", a=2), change("1", "c", a=1))], columns=["a"])
+    chapters = story([batch("b1", 1, change("2", a=2), change("1", "c", a=1))], columns=["a"])
     assert verdicts(chapters) == [[("1", "overtaken"), ("2", "won")]]
     assert chapters[0].row.values == {"a": 2}
 
 
 def test_an_older_change_that_comes_late_loses_also_against_a_deletion():
-    chapters = biography([batch("b2", 2, change("1", "c", a=1)), batch("b1", 1, change("3", "d"))], columns=["a"])
+    chapters = story([batch("b2", 2, change("1", "c", a=1)), batch("b1", 1, change("3", "d"))], columns=["a"])
     assert [chapter.batch for chapter in chapters] == ["b1", "b2"], "in the order of the commits"
     assert verdicts(chapters) == [[("3", "won")], [("1", "lost")]]
     assert chapters[1].row.deleted and not chapters[1].changed and "3" in chapters[1].judged[0].why
 
 
 def test_a_redelivered_change_repeats_what_the_table_holds():
-    chapters = biography(
+    chapters = story(
         [batch("b1", 1, change("1", "c", a=1), change("1", "c", a=1)), batch("b2", 2, change("1", "c", a=1))],
         columns=["a"],
     )
@@ -42,7 +42,7 @@ def test_a_redelivered_change_repeats_what_the_table_holds():
 
 
 def test_a_change_that_loses_supplies_the_column_that_the_winner_came_without():
-    chapters = biography(
+    chapters = story(
         [batch("b1", 1, change("3", unchanged=["toast"], a=3)), batch("b2", 2, change("2", toast="long", a=2))],
         columns=["a", "toast"],
     )
@@ -51,7 +51,7 @@ def test_a_change_that_loses_supplies_the_column_that_the_winner_came_without():
 
 
 def test_a_truncate_ends_the_row_and_what_is_older_than_it():
-    chapters = biography(
+    chapters = story(
         [batch("b1", 1, change("1", "c", a=1)), batch("b2", 2, truncates=("5",)), batch("b3", 3, change("4", a=4))],
         columns=["a"],
     )
@@ -60,11 +60,11 @@ def test_a_truncate_ends_the_row_and_what_is_older_than_it():
 
 
 def test_a_truncate_before_the_rows_first_change_is_none_of_its_chapters():
-    assert biography([batch("b1", 1, truncates=("5",))], columns=["a"]) == ()
+    assert story([batch("b1", 1, truncates=("5",))], columns=["a"]) == ()
 
 
 def test_an_ignored_deletion_keeps_the_values():
-    chapters = biography(
+    chapters = story(
         [batch("b1", 1, change("1", "c", a=1)), batch("b2", 2, change("2", "d"))], columns=["a"], ignore_deletes=True
     )
     assert (
@@ -76,7 +76,7 @@ def test_an_ignored_deletion_keeps_the_values():
 
 @pytest.mark.parametrize("value", [None, "", "NULL", "qu\"o'te", "東京/=+&", "\x00\x1b"])
 def test_any_value_survives(value):
-    (chapter,) = biography([batch("b1", 1, change("1", "c", a=value))], columns=["a"])
+    (chapter,) = story([batch("b1", 1, change("1", "c", a=value))], columns=["a"])
     assert describe(chapter)["row"]["values"] == {"a": value} and describe(chapter)["changes"][0]["values"] == {
         "a": value
     }

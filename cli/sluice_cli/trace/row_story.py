@@ -1,0 +1,201 @@
+"""The story of one row: the verdict on each of its changes, and the row after each commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sluice.changes.row_history import NEVER, Change, Row, folded
+from sluice_cli.trace.row_changes import FoundChange
+from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion
+
+WON, OVERTAKEN, LOST, REPEATED, TRUNCATED, IGNORED_DELETE, SUPPLIED = (
+    "won",
+    "overtaken",
+    "lost",
+    "repeated",
+    "truncated",
+    "ignored",
+    "supplied",
+)
+NEWEST = "newest"  # it looks like the winner, but what the table held before was not read
+
+
+@dataclass(frozen=True)
+class MergedBatch:
+    """What one batch brought of the row. `committed_at` is epoch ms; `instant` is None where the table got no commit.
+
+    `changes` come from the batch's objects; None: none were opened, since the table shows what the batch brought.
+    """
+
+    batch: str
+    instant: str | None
+    committed_at: int
+    changes: tuple[FoundChange, ...] | None = None
+    truncates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A change with its verdict and the reason for it."""
+
+    change: FoundChange
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One batch in the row's life. `row` is the row after it: None for nothing (yet), `deleted` for a hidden row."""
+
+    batch: str
+    instant: str | None
+    committed_at: int
+    judged: tuple[Judged, ...]
+    row: Row | None
+    changed: bool
+    truncated_at: str | None = None
+
+
+def story(
+    batches: Iterable[MergedBatch],
+    *,
+    columns: Sequence[str],
+    life: RowLife = UNKNOWN,
+    ignore_deletes: bool = False,
+    from_the_start: bool = True,
+) -> tuple[Chapter, ...]:
+    """Tell the row's life batch by batch, in the order of the commits. Batches that don't concern the row are left out.
+
+    The row before a batch is what the table shows in `life`, or else what the batches before it make of it. `columns`
+    are all but the key's. Without `from_the_start` an older batch was not read.
+    """
+    row: Row | None = None
+    floor = NEVER
+    chapters: list[Chapter] = []
+    names = tuple(dict.fromkeys([*columns, *(name for item in life.versions for name in item.row.values)]))
+    for batch in sorted(batches, key=lambda item: (item.committed_at, item.batch)):
+        raised = max([floor, *batch.truncates])
+        known = life.knows_before(batch.instant)
+        before = _row(life.before(batch.instant)) if known and batch.instant is not None else row
+        version = life.written(batch.instant)
+        changes = batch.changes
+        if changes is None:
+            changes = (version.change,) if version is not None and version.change is not None else ()
+            after = before if version is None else version.row
+        elif changes or raised > floor:
+            plain = [_change(found) for found in changes]
+            after = folded(before, plain, columns=names, floor=raised, ignore_deletes=ignore_deletes)
+        else:
+            after = before
+        if changes or (raised != floor and before is not None):
+            judged = [
+                _judged(found, before, after, changes, raised, ignore_deletes)
+                for found in sorted(changes, key=lambda found: found.position)
+            ]
+            if not from_the_start and not chapters and not known:
+                judged = [_without_the_past(item) for item in judged]
+            truncated = raised if raised > floor else None
+            chapters.append(
+                Chapter(
+                    batch.batch, batch.instant, batch.committed_at, _once(judged), after, after != before, truncated
+                )
+            )
+        row, floor = after, raised
+        if life.knows(batch.instant) and batch.instant is not None:
+            row = _row(life.at(batch.instant))
+    return tuple(chapters)
+
+
+def _row(version: RowVersion | None) -> Row | None:
+    return None if version is None else version.row
+
+
+def _judged(
+    found: FoundChange,
+    before: Row | None,
+    after: Row | None,
+    together: Sequence[FoundChange],
+    floor: str,
+    ignore_deletes: bool,
+) -> Judged:
+    newest = max(change.position for change in together)
+    if found.position <= floor:
+        return Judged(found, TRUNCATED, "it is older than a truncate of the table")
+    if before is not None and found.position == before.position:
+        return Judged(found, REPEATED, "the table held this very change")
+    if found.deleted and ignore_deletes:
+        return Judged(found, IGNORED_DELETE, "the table ignores deletions; older changes lose to it all the same")
+    if after is not None and found.position == after.position and (before is None or before.position < found.position):
+        beaten = [change for change in together if floor < change.position < found.position]
+        why = (
+            "nothing of the row was known before"
+            if before is None
+            else f"newer than what the table held, {before.position}"
+        )
+        return Judged(found, WON, f"{why}{f'; newer than {len(beaten)} more in this batch' if beaten else ''}")
+    supplied = _supplied(found, before, after)
+    if supplied:
+        return Judged(
+            found,
+            SUPPLIED,
+            f"older than the row, and the newest with a value for {', '.join(supplied)}, which the row's change lacked",
+        )
+    if before is not None and found.position < before.position:
+        return Judged(found, LOST, f"the table held a newer one, {before.position}")
+    return Judged(found, OVERTAKEN, f"a newer one came in the same batch, {newest}")
+
+
+def _supplied(found: FoundChange, before: Row | None, after: Row | None) -> list[str]:
+    """The columns whose value in the row comes from this change, which is not the row's newest."""
+    if after is None or after.deleted or found.deleted:
+        return []
+    known = {name for name, position in after.owed.items() if position == found.position}
+    was = {name for name, position in (before.owed if before is not None else {}).items() if position == found.position}
+    # Of a change that is the stored row's predecessor, the row owes what it took over from there.
+    return sorted(name for name in known - was if name in found.values)
+
+
+def _without_the_past(item: Judged) -> Judged:
+    if item.verdict != WON:
+        return item
+    return replace(item, verdict=NEWEST, why="what the table held before is not known: nothing older was read")
+
+
+def _once(judged: Sequence[Judged]) -> tuple[Judged, ...]:
+    """Of a change that came several times in one batch the first keeps its verdict, and the others repeat it."""
+    seen: set[str] = set()
+    found = []
+    for item in judged:
+        again = item.change.position in seen and item.verdict != TRUNCATED
+        seen.add(item.change.position)
+        found.append(replace(item, verdict=REPEATED, why="it came more than once in this batch") if again else item)
+    return tuple(found)
+
+
+def _change(found: FoundChange) -> Change:
+    return Change(found.position, found.op, found.deleted, found.values, found.unchanged)
+
+
+def describe(chapter: Chapter) -> dict[str, Any]:
+    """The JSON form of a chapter. Times are epoch ms."""
+    row = chapter.row
+    return {
+        "batch": chapter.batch,
+        "instant": chapter.instant,
+        "committed_at": chapter.committed_at,
+        "changed": chapter.changed,
+        "truncated_at": chapter.truncated_at,
+        "changes": [
+            {**describe_change(item.change), "verdict": item.verdict, "why": item.why} for item in chapter.judged
+        ],
+        "row": None
+        if row is None
+        else {"deleted": row.deleted, "position": row.position, "values": dict(row.values), "owed": dict(row.owed)},
+    }
+
+
+def describe_change(change: FoundChange) -> dict[str, Any]:
+    """The JSON form of a change."""
+    return {**asdict(change), "values": dict(change.values), "unchanged": sorted(change.unchanged)}
