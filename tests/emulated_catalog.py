@@ -21,6 +21,7 @@ from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore, SchemaHistory, SchemaStore
+from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 
 SILVER = "lake"
@@ -47,7 +48,7 @@ class EmulatedCatalog:
         """A sync that remembers nothing, as in a new process."""
         return CatalogSync(
             catalog=GlueCatalog(self.glue),
-            timelines=TimelineReader(self.s3, SILVER),
+            timelines=TimelineReader(SilverBucket(self.s3, SILVER)),
             comments=CommentStore(self.s3, SILVER),
             silver_bucket=SILVER,
         )

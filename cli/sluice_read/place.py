@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from sluice.hudi.options import PROPERTIES_FILE
-from sluice.hudi.timeline import FOLDER
+from sluice.hudi.timeline import Instant, Timeline
 from sluice.names import COLUMN
+from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile
+from sluice_aws.s3.timelines import TimelineReader, table_prefix
 from sluice_read.errors import UnknownTable
 
 READ_OPTIMIZED, REAL_TIME, PLAIN = "_ro", "_rt", ""  # the views that a name can end with
@@ -32,18 +34,48 @@ class SilverPlace(Protocol):
         """A boto3 client; only asked for where `silver_url` is S3's."""
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """One file under a table's folder: its path there, bytes, and when it was written (epoch milliseconds)."""
+class SilverFolder:
+    """SilverFiles on disk."""
 
-    path: str
-    size: int
-    modified_ms: int
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, key: str) -> bytes | None:
+        path = self._root / key
+        return path.read_bytes() if path.is_file() else None
+
+    def exists(self, key: str) -> bool:
+        return (self._root / key).is_file()
+
+    def under(self, prefix: str) -> Iterator[StoredFile]:
+        root = self._root / prefix
+        for path in sorted(item for item in root.rglob("*") if item.is_file()):
+            status = path.stat()
+            yield StoredFile(path.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def names(self, prefix: str, since: str = "") -> Iterator[str]:
+        return iter(sorted(item.name for item in self._children(prefix) if item.is_file() and item.name > since))
+
+    def folders(self, prefix: str, starting: str = "") -> Iterator[str]:
+        names = (item.name for item in self._children(prefix) if item.is_dir())
+        return iter(sorted(name for name in names if name.startswith(starting)))
+
+    def _children(self, prefix: str) -> list[Path]:
+        folder = self._root / prefix
+        return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def files_of(place: SilverPlace) -> SilverFiles:
+    """The files of a place, in a bucket or on disk."""
+    parts = urlsplit(place.silver_url)
+    if parts.scheme == "file":
+        return SilverFolder(Path(unquote(parts.path)))
+    return SilverBucket(place.client("s3"), parts.netloc)
 
 
 @dataclass(frozen=True)
 class TableFolder:
-    """The files of one table, in a bucket or on disk. The name is one that a table can have: `table_folder` saw to that."""
+    """The folder of one table, in a bucket or on disk. `table_folder` has checked the name."""
 
     place: SilverPlace
     table: str
@@ -51,62 +83,31 @@ class TableFolder:
     @property
     def url(self) -> str:
         """The table's folder as hudi-rs names it."""
-        return f"{self.place.silver_url}/{self._prefix.rstrip('/')}"
-
-    @property
-    def _prefix(self) -> str:
-        return self.table.replace(".", "/", 1) + "/"
+        return f"{self.place.silver_url}/{table_prefix(self.table).rstrip('/')}"
 
     def exists(self) -> bool:
         """Whether a table was created here."""
-        mark = self._prefix + PROPERTIES_FILE
-        folder = _local_folder(self.place)
-        if folder is not None:
-            return (folder / mark).is_file()
-        found = self.place.client("s3").list_objects_v2(Bucket=_bucket(self.place), Prefix=mark, MaxKeys=1)
-        return any(item["Key"] == mark for item in found.get("Contents", ()))
+        return files_of(self.place).exists(table_prefix(self.table) + PROPERTIES_FILE)
 
     def files(self) -> Iterator[StoredFile]:
         """Every file of the table, those of the timeline first in S3's order. One LIST for a thousand."""
-        folder = _local_folder(self.place)
-        if folder is not None:
-            root = folder / self._prefix
-            for path in sorted(item for item in root.rglob("*") if item.is_file()):
-                status = path.stat()
-                yield StoredFile(path.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns // 1_000_000)
-            return
-        for page in (
-            self.place.client("s3")
-            .get_paginator("list_objects_v2")
-            .paginate(Bucket=_bucket(self.place), Prefix=self._prefix)
-        ):
-            for item in page.get("Contents", ()):
-                yield StoredFile(
-                    item["Key"][len(self._prefix) :],
-                    item["Size"],
-                    int(item["LastModified"].astimezone(timezone.utc).timestamp() * 1000),
-                )
+        return files_of(self.place).under(table_prefix(self.table))
 
-    def timeline_files(self) -> tuple[str, ...]:
-        """The names of the files right under the timeline's folder, as they are now."""
-        folder = _local_folder(self.place)
-        prefix = self._prefix + FOLDER
-        if folder is not None:
-            return tuple(item.name for item in (folder / prefix).iterdir() if item.is_file())
-        pages = (
-            self.place.client("s3")
-            .get_paginator("list_objects_v2")
-            .paginate(Bucket=_bucket(self.place), Prefix=prefix, Delimiter="/")
-        )
-        return tuple(item["Key"][len(prefix) :] for page in pages for item in page.get("Contents", ()))
+    def timeline(self) -> Timeline:
+        """The active timeline as it is now."""
+        return self._reader.timeline(self.table)
 
-    def read(self, path: str) -> bytes:
-        """A small file's bytes: an instant's, the properties."""
-        folder = _local_folder(self.place)
-        if folder is not None:
-            return (folder / self._prefix / path).read_bytes()
-        body = self.place.client("s3").get_object(Bucket=_bucket(self.place), Key=self._prefix + path)["Body"]
-        return bytes(body.read())
+    def properties(self) -> Mapping[str, str]:
+        """The table's own properties."""
+        return self._reader.properties(self.table) or {}
+
+    def content(self, instant: Instant) -> bytes:
+        """Bytes of an instant's file. Raises NoSuchCommit."""
+        return self._reader.content(self.table, instant)
+
+    @cached_property
+    def _reader(self) -> TimelineReader:
+        return TimelineReader(files_of(self.place))
 
 
 def table_folder(place: SilverPlace, database: str, table: str) -> TableFolder | None:
@@ -147,17 +148,7 @@ def tables_in(place: SilverPlace) -> tuple[str, ...]:
 
 def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
     """The names one level below `under` that can be a database's or a table's."""
-    folder = _local_folder(place)
-    if folder is not None:
-        names = [item.name for item in (folder / under).iterdir() if item.is_dir()]
-    else:
-        pages = (
-            place.client("s3")
-            .get_paginator("list_objects_v2")
-            .paginate(Bucket=_bucket(place), Prefix=under, Delimiter="/")
-        )
-        names = [item["Prefix"][len(under) : -1] for page in pages for item in page.get("CommonPrefixes", ())]
-    return tuple(name for name in names if COLUMN.fullmatch(name) and name != OWN_FOLDER)
+    return tuple(name for name in files_of(place).folders(under) if COLUMN.fullmatch(name) and name != OWN_FOLDER)
 
 
 def _unknown(place: SilverPlace, name: str) -> UnknownTable:
@@ -168,12 +159,3 @@ def _unknown(place: SilverPlace, name: str) -> UnknownTable:
         else "A table appears with its first commit: `sluice wait`"
     )
     return UnknownTable(f"No table {name!r} in {place.silver_url}", table=name, tables=tables, next_step=known)
-
-
-def _local_folder(place: SilverPlace) -> Path | None:
-    parts = urlsplit(place.silver_url)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
-def _bucket(place: SilverPlace) -> str:
-    return urlsplit(place.silver_url).netloc

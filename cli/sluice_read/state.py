@@ -28,9 +28,10 @@ from sluice.hudi.timeline import (
     data_file,
     slices_as_of,
 )
+from sluice_aws.s3.silver_files import StoredFile
 from sluice_read.errors import Damaged, NoCommit, NotRetained, UnsettledMoment
 from sluice_read.moments import moment_of
-from sluice_read.place import StoredFile, TableFolder
+from sluice_read.place import TableFolder
 
 AT_ONCE = 16  # commits read at a time
 
@@ -118,11 +119,11 @@ class TableState:
 
     def commit(self, instant: Instant) -> Commit:
         """What a completed commit says. Raises UnreadableCommit."""
-        return Commit.of(instant, self.folder.read(FOLDER + instant.file))
+        return Commit.of(instant, self.folder.content(instant))
 
     def record(self, instant: Instant) -> dict[str, Any]:
         """What the file of an instant that writes no rows says: a cleaning, a rollback. Raises Damaged."""
-        return _record(self.folder, instant.file)
+        return _record(self.folder, instant)
 
 
 def table_state(folder: TableFolder) -> TableState:
@@ -133,7 +134,7 @@ def table_state(folder: TableFolder) -> TableState:
     """
     listed = tuple(folder.files())
     timeline = Timeline.of(_timeline_names(listed))
-    later = Timeline.of(folder.timeline_files())
+    later = folder.timeline()
     files = tuple(file for file in (data_file(item.path, item.size) for item in listed) if file is not None)
     has_logs = any(file.is_log for file in files)
     return TableState(
@@ -151,9 +152,7 @@ def _replaced(folder: TableFolder, timeline: Timeline) -> Iterator[Replaced]:
     """The file groups that active commits replaced: those of clusterings and of rewritings, a request for each commit."""
     instants = [instant for instant in timeline.commits if instant.action == REPLACE_COMMIT]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="replaced") as pool:
-        for instant, data in zip(
-            instants, pool.map(lambda instant: folder.read(FOLDER + instant.file), instants), strict=True
-        ):
+        for instant, data in zip(instants, pool.map(folder.content, instants), strict=True):
             yield from (
                 Replaced(instant.time, partition, file_id)
                 for partition, ids in Commit.of(instant, data).replaced.items()
@@ -172,12 +171,12 @@ def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
     cleanings = [instant for instant in timeline.instants if instant.action == CLEAN]
     done = [instant for instant in cleanings if instant.state == COMPLETED]
     for instant in done[-1:]:
-        summary = _record(folder, instant.file)
+        summary = _record(folder, instant)
         # A cleaning by number of versions tells none: then only the newest state is sure to be whole.
         yield str(summary.get("earliestCommitToRetain") or summary.get("lastCompletedCommitTimestamp") or instant.time)
     for instant in cleanings:
         if instant.state != COMPLETED:
-            plan = _record(folder, Instant(instant.time, CLEAN, REQUESTED).file)
+            plan = _record(folder, Instant(instant.time, CLEAN, REQUESTED))
             yield str(
                 (plan.get("earliestInstantToRetain") or {}).get("timestamp")
                 or plan.get("lastCompletedCommitTimestamp")
@@ -188,7 +187,7 @@ def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
 def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack]:
     for instant in timeline.instants:
         if instant.action == ROLLBACK and instant.state == COMPLETED:
-            summary = _record(folder, instant.file)
+            summary = _record(folder, instant)
             # Where nothing had been written yet it tells no partition. A compaction or clustering leaves no log block: its base files are deleted.
             others = {
                 item["commitTime"] for item in summary.get("instantsRollback") or () if item["action"] != DELTA_COMMIT
@@ -201,14 +200,14 @@ def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack
                 )
 
 
-def _record(folder: TableFolder, name: str) -> dict[str, Any]:
+def _record(folder: TableFolder, instant: Instant) -> dict[str, Any]:
     """The one Avro record of a file of the timeline."""
     try:
-        return dict(next(iter(fastavro.reader(io.BytesIO(folder.read(FOLDER + name))))))
+        return dict(next(iter(fastavro.reader(io.BytesIO(folder.content(instant))))))
     except (ValueError, StopIteration, EOFError, TypeError) as error:
         raise Damaged(
-            f"{folder.table}: {FOLDER}{name} can't be read: {error!r}",
+            f"{folder.table}: {FOLDER}{instant.file} can't be read: {error!r}",
             table=folder.table,
-            file=name,
+            file=instant.file,
             next_step="`sluice doctor`; the file is Hudi's own",
         ) from error

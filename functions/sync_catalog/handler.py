@@ -13,6 +13,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
+from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, observed
@@ -32,7 +33,7 @@ def requests_of(telemetry: Telemetry) -> CatalogRequests:
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
     silver = settings.silver_bucket
-    timelines, comments = TimelineReader(clients.s3, silver), CommentStore(clients.s3, silver)
+    timelines, comments = TimelineReader(SilverBucket(clients.s3, silver)), CommentStore(clients.s3, silver)
     sync = CatalogSync(catalog=GlueCatalog(clients.glue), timelines=timelines, comments=comments, silver_bucket=silver)
     configuration = ConfigStore(Objects(clients.s3), settings.artifact_bucket)
     return CatalogRequests(

@@ -6,13 +6,14 @@ from silver_tables import SILVER, put_tables
 
 from sluice.hudi.timeline import COMPLETED, Instant, Timeline
 from sluice_aws.errors import NoSuchCommit
+from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 
 
 @pytest.fixture(scope="module")
 def reader():
     with emulated_aws():
-        yield TimelineReader(put_tables(), SILVER)
+        yield TimelineReader(SilverBucket(put_tables(), SILVER))
 
 
 def test_a_timeline_that_spark_wrote_is_read_in_order_and_from_an_instant_on(reader):

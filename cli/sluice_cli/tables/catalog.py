@@ -20,6 +20,7 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
+from sluice_aws.s3.silver_files import SilverBucket
 from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.errors import NotInCatalog
@@ -187,10 +188,8 @@ def _wish(target: Target, table: str) -> Wish:
 
 
 def _catalog(target: Target) -> CatalogSync:
-    timelines, comments = (
-        TimelineReader(target.client("s3"), target.silver),
-        CommentStore(target.client("s3"), target.silver),
-    )
+    s3 = target.client("s3")
+    timelines, comments = TimelineReader(SilverBucket(s3, target.silver)), CommentStore(s3, target.silver)
     return CatalogSync(
         catalog=GlueCatalog(target.client("glue")), timelines=timelines, comments=comments, silver_bucket=target.silver
     )

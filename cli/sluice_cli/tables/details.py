@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluice.changes import hidden_columns
-from sluice.hudi.options import PROPERTIES_FILE, is_merge_on_read, partition_fields_of, record_key_of
+from sluice.hudi.options import is_merge_on_read, partition_fields_of, record_key_of
 from sluice.hudi.table_properties import BATCH_KEY
 from sluice.hudi.timeline import CLEAN, COMPLETED, Commit, FileSlice, FileWritten, Instant
-from sluice_aws.s3.timelines import properties_of
 from sluice_read.moments import moment_of
 from sluice_read.place import TableFolder
 from sluice_read.state import AT_ONCE, TableState
@@ -222,7 +221,7 @@ def table_stats(state: TableState, commits: Sequence[CommitRow]) -> TableStats:
 
 def described(folder: TableFolder) -> dict[str, Any]:
     """What a table's own properties say of it."""
-    properties = properties_of(folder.read(PROPERTIES_FILE).decode("utf-8"))
+    properties = folder.properties()
     return {
         "table": folder.table,
         "type": "merge-on-read" if is_merge_on_read(properties) else "copy-on-write",

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from sluice.changes.position import generation_of
-from sluice.hudi.options import PROPERTIES_FILE
 from sluice.hudi.table_properties import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovery
@@ -19,7 +18,8 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.ledger.recovery import Recovered
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.timelines import properties_of
+from sluice_aws.s3.silver_files import SilverBucket
+from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
@@ -161,8 +161,9 @@ class Recovering:
 
     def _purge_floors(self, table: str) -> dict[str, str]:
         """The highest purged position, which the table's own file keeps too."""
-        document = self._objects.get(self._target.silver, f"{table.replace('.', '/', 1)}/{PROPERTIES_FILE}")
-        position = "" if document is None else properties_of(document.data.decode("utf-8")).get(PURGED_PROPERTY, "")
+        silver = SilverBucket(self._target.client("s3"), self._target.silver)
+        properties = TimelineReader(silver).properties(table) or {}
+        position = properties.get(PURGED_PROPERTY, "")
         return {str(generation_of(position)): position} if position else {}
 
 

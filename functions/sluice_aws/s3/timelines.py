@@ -1,10 +1,8 @@
-"""Reads a Hudi table's active timeline from S3, without a JVM.
+"""Reads the active timelines of Hudi tables from their files, without a JVM.
 
-    reader = TimelineReader(s3_client, silver_bucket)
-    timeline = reader.timeline("moma.artists")             # one LIST per 1,000 files: sluice.timeline.Timeline
-    commit = reader.commit("moma.artists", timeline.newest)  # one GET: sluice.timeline.Commit, kept for the next time
-
-Whoever reads a table without Spark uses this: catalog sync, the reading and inspecting commands.
+reader = TimelineReader(SilverBucket(s3_client, silver_bucket))
+timeline = reader.timeline("moma.artists")               # one LIST per 1,000 files
+commit = reader.commit("moma.artists", timeline.newest)  # one GET, then cached
 """
 
 from __future__ import annotations
@@ -12,100 +10,74 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from threading import Lock
-from typing import Any
 
+from sluice.hudi.java_properties import parse_properties
 from sluice.hudi.options import PROPERTIES_FILE
 from sluice.hudi.timeline import FOLDER, Commit, Instant, Timeline
 from sluice_aws.errors import NoSuchCommit
-from sluice_aws.s3.objects import Objects
+from sluice_aws.s3.silver_files import SilverFiles
 
-KEPT_COMMITS = 64  # of one process: a commit never changes, and a few KB is what it takes
+CACHED_COMMITS = 64  # per reader; a commit never changes and takes a few KB
 
 
 class TimelineReader:
-    """The timelines of the tables of one silver bucket, each under `database/table/` there. Safe to use from several threads."""
+    """Timelines of silver tables, named `database.table`. Safe to use from several threads."""
 
-    def __init__(self, s3: Any, bucket: str) -> None:
-        self._s3 = s3
-        self._objects = Objects(s3)
-        self._bucket = bucket
-        self._kept: OrderedDict[tuple[str, str], Commit] = OrderedDict()
+    def __init__(self, files: SilverFiles) -> None:
+        self._files = files
+        self._cached: OrderedDict[tuple[str, str], Commit] = OrderedDict()
         self._lock = Lock()
 
     def timeline(self, table: str, *, since: str | None = None) -> Timeline:
-        """The instants of `database.table`, or those from the time `since` on; empty where there is no table.
+        """The active timeline, or its instants from the time `since` on. Empty where there is no table.
 
-        One LIST for a thousand files. An instant has three, and the active timeline at most some hundreds of instants.
+        An instant has up to three files, and a timeline some hundreds of instants.
         """
-        prefix = table_prefix(table) + FOLDER
-        names: list[str] = []
-        start = (
-            {"StartAfter": prefix + since} if since else {}
-        )  # an instant's file is its time and more, so it comes after
-        for page in self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=prefix, Delimiter="/", **start
-        ):
-            names += [item["Key"][len(prefix) :] for item in page.get("Contents", ())]
-        return Timeline.of(names)
+        # An instant's file is named by its time and a suffix, so it sorts after the time alone.
+        return Timeline.of(self._files.names(table_prefix(table) + FOLDER, since or ""))
 
     def commit(self, table: str, instant: Instant) -> Commit:
-        """What a completed commit says. Raises NoSuchCommit, UnreadableCommit."""
+        """Metadata of a completed commit. Raises NoSuchCommit, UnreadableCommit."""
         place = (table, instant.file)
         with self._lock:
-            if place in self._kept:
-                self._kept.move_to_end(place)
-                return self._kept[place]
-        document = self._objects.get(self._bucket, table_prefix(table) + FOLDER + instant.file)
-        if document is None:
-            raise NoSuchCommit(f"{table} has no commit {instant.time} any more", table=table, instant=instant.time)
-        commit = Commit.of(instant, document.data)
+            if place in self._cached:
+                self._cached.move_to_end(place)
+                return self._cached[place]
+        commit = Commit.of(instant, self.content(table, instant))
         with self._lock:
-            self._kept[place] = commit
-            while len(self._kept) > KEPT_COMMITS:
-                self._kept.popitem(last=False)
+            self._cached[place] = commit
+            while len(self._cached) > CACHED_COMMITS:
+                self._cached.popitem(last=False)
         return commit
+
+    def content(self, table: str, instant: Instant) -> bytes:
+        """Bytes of an instant's file. Raises NoSuchCommit."""
+        data = self._files.read(table_prefix(table) + FOLDER + instant.file)
+        if data is None:
+            raise NoSuchCommit(f"{table} has no commit {instant.time} any more", table=table, instant=instant.time)
+        return data
 
     def properties(self, table: str) -> Mapping[str, str] | None:
         """The table's own properties (`hoodie.properties`); None where there is no table."""
-        document = self._objects.get(self._bucket, table_prefix(table) + PROPERTIES_FILE)
-        return None if document is None else properties_of(document.data.decode("utf-8"))
+        data = self._files.read(table_prefix(table) + PROPERTIES_FILE)
+        return None if data is None else parse_properties(data.decode("utf-8"))
 
     def partition_paths(self, table: str, fields: tuple[str, ...]) -> Iterator[str]:
-        """Every partition folder of a table that is partitioned by `fields`, in order: `nationality=German`, `year=2024/month=1`.
+        """Folders of all partitions, in order: `nationality=German`, `year=2024/month=1`.
 
-        One LIST per thousand folders of each level above the last.
+        `fields` are the table's partition columns. One LIST per thousand folders of each level above the last.
         """
         yield from self._below(table_prefix(table), "", fields)
 
     def _below(self, root: str, path: str, fields: tuple[str, ...]) -> Iterator[str]:
-        prefix = f"{root}{path}{fields[0]}="
-        for page in self._s3.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=prefix, Delimiter="/"
-        ):
-            for item in page.get("CommonPrefixes", ()):
-                found = item["Prefix"][len(root) :]
-                if len(fields) > 1:
-                    yield from self._below(root, found, fields[1:])
-                else:
-                    yield found.rstrip("/")
+        for name in self._files.folders(root + path, f"{fields[0]}="):
+            if len(fields) > 1:
+                yield from self._below(root, f"{path}{name}/", fields[1:])
+            else:
+                yield path + name
 
 
 def table_prefix(table: str) -> str:
-    """The key that every object of `database.table` begins with."""
+    """Key prefix of every file of `database.table`."""
     database, _, name = table.partition(".")
     return f"{database}/{name}/"
-
-
-def properties_of(text: str) -> dict[str, str]:
-    r"""Java's properties as Hudi writes them: name=value, with `\` before `:`, `=`, `#`, `!` and `\` itself."""
-    found = {}
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if equals and not line.startswith("#"):
-            found[_unescaped(name.strip())] = _unescaped(value.strip())
-    return found
-
-
-def _unescaped(text: str) -> str:
-    characters = iter(text)
-    return "".join(next(characters, "") if character == "\\" else character for character in characters)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice.onboarding.hudi_streamer import parse_properties, translate
+from sluice.hudi.java_properties import parse_properties
+from sluice.onboarding.hudi_streamer import translate
 from sluice_cli.config.source import read_tables
 from sluice_cli.main import run
 

@@ -1,6 +1,6 @@
 """Java properties files are read as Java reads them."""
 
-from sluice.onboarding.hudi_streamer import parse_properties
+from sluice.hudi.java_properties import parse_properties
 
 
 def test_properties_are_read_as_java_reads_them():

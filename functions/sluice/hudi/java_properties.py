@@ -1,0 +1,48 @@
+"""Java properties files, read as Java reads them: `hoodie.properties` of a table, and configurations of Hudi Streamer.
+
+https://docs.oracle.com/javase/8/docs/api/java/util/Properties.html#load-java.io.Reader-
+"""
+
+from __future__ import annotations
+
+import re
+
+_BLANK = " \t\f"
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The entries of a file, by name. Of a name that is repeated, the last value counts."""
+    found: dict[str, str] = {}
+    logical = ""
+    for raw in [*text.splitlines(), ""]:
+        line = raw.lstrip(_BLANK)
+        if not logical and line[:1] in ("#", "!"):
+            continue
+        logical += line
+        if (len(logical) - len(logical.rstrip("\\"))) % 2:  # an unescaped backslash continues the line
+            logical = logical[:-1]
+            continue
+        if logical.strip():
+            name, value = _split(logical)
+            found[name] = value
+        logical = ""
+    return found
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Name and value, split at the first =, : or blank that no backslash precedes."""
+    at = 0
+    while at < len(line) and line[at] not in "=:" + _BLANK:
+        at += 2 if line[at] == "\\" else 1
+    name, rest = line[:at], line[at:].lstrip(_BLANK)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANK)
+    return _unescaped(name), _unescaped(rest)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(
+        lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else _CONTROLS.get(found[1], found[1]), text
+    )
