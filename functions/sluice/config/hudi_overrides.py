@@ -1,74 +1,84 @@
-"""Which Hudi options a table's configuration may not override, and what owns each."""
+"""The Hudi options that a table's `hudi:` may not override, and what decides each of them instead."""
 
 from __future__ import annotations
 
-NAMESPACE = "hoodie"
+PREFIX = "hoodie."
 
-# (beginning of the option's name after the namespace, what decides it instead). Rows are found by a
-# whole dotted part: "clean" covers "clean.async" and not "cleanup".
-_OWNED: tuple[tuple[str, str], ...] = (
-    ("datasource.write.recordkey", "record_key"),
-    ("table.recordkey", "record_key"),
-    ("datasource.write.partitionpath", "partition_by"),
-    ("table.partition", "partition_by"),
-    ("datasource.write.hive_style_partitioning", "partition_by"),
-    ("datasource.write.drop.partition.columns", "partition_by"),
-    ("datasource.write.keygenerator", "the key's form, which must never change"),
-    ("table.keygenerator", "the key's form, which must never change"),
-    ("datasource.write.precombine", "the order of changes"),
-    ("table.precombine", "the order of changes"),
-    ("table.ordering", "the order of changes"),
-    ("datasource.write.payload", "the order of changes"),
-    ("compaction.payload", "the order of changes"),
-    ("payload", "the order of changes"),
-    ("record.merge", "the order of changes"),
-    ("write.record.merge", "the order of changes"),
-    ("datasource.write.record.merger", "the order of changes"),
-    ("datasource.write.insert.drop.duplicates", "the order of changes"),
-    ("combine.before", "the order of changes"),
-    ("table.name", "table"),
-    ("datasource.write.table", "table and table_type"),
-    ("table.type", "table_type"),
-    ("base.path", "table"),
-    ("datasource.write.operation", "what a batch holds"),
-    ("write.table.version", "the readers that tables are written for"),
-    ("table.version", "the readers that tables are written for"),
-    ("write.auto.upgrade", "the readers that tables are written for"),
-    ("timeline", "the timeline, whose instants are UTC"),
-    ("table.timeline", "the timeline, whose instants are UTC"),
-    ("populate.meta", "the hidden columns"),
-    ("datasource.write.commitmeta", "the batch id in commits"),
-    ("index.type", "the index that finds a row in every partition"),
-    ("index.class", "the index that finds a row in every partition"),
-    ("simple.index.update", "the index that finds a row in every partition"),
-    ("bloom.index.update", "the index that finds a row in every partition"),
-    ("record.index.update", "the index that finds a row in every partition"),
-    ("write.concurrency", "the lane, which is the lock"),
-    ("write.lock", "the lane, which is the lock"),
-    ("embed.timeline", "the run"),
-    ("clean", "time_travel"),
-    ("cleaner", "time_travel"),
-    ("keep", "time_travel"),
-    ("archive", "time_travel"),
-    ("compact", "table services"),
-    ("clustering", "table services"),
-    ("datasource.compaction", "table services"),
-    ("datasource.clustering", "table services"),
-    ("table.services", "table services"),
-    ("avro.schema", "the source's schema"),
-    ("write.schema", "the source's schema"),
-    ("schema.on.read", "the source's schema"),
-    ("datasource.write.reconcile", "the source's schema"),
-    ("write.set.null.for.missing", "the source's schema"),
-)
+_PARTITIONS = "partition_by"
+_KEY_FORM = "the form of record keys, which never changes"
+_ORDER = "the order of changes"
+_VERSION = "the readers that tables are written for"
+_TIMELINE = "the timeline, whose instants are in UTC"
+_INDEX = "the index, which finds a row in every partition"
+_LOCK = "the lane, which is the lock"
+_HISTORY = "time_travel"
+_SERVICES = "table services"
+_SCHEMA = "the source's schema"
+
+# Option, or its leading dotted parts -> what decides it. "hoodie.clean" covers "hoodie.clean.async" but not
+# "hoodie.cleanup".
+_OWNERS: dict[str, str] = {
+    "hoodie.datasource.write.recordkey": "record_key",
+    "hoodie.table.recordkey": "record_key",
+    "hoodie.datasource.write.partitionpath": _PARTITIONS,
+    "hoodie.table.partition": _PARTITIONS,
+    "hoodie.datasource.write.hive_style_partitioning": _PARTITIONS,
+    "hoodie.datasource.write.drop.partition.columns": _PARTITIONS,
+    "hoodie.datasource.write.keygenerator": _KEY_FORM,
+    "hoodie.table.keygenerator": _KEY_FORM,
+    "hoodie.datasource.write.precombine": _ORDER,
+    "hoodie.table.precombine": _ORDER,
+    "hoodie.table.ordering": _ORDER,
+    "hoodie.datasource.write.payload": _ORDER,
+    "hoodie.compaction.payload": _ORDER,
+    "hoodie.payload": _ORDER,
+    "hoodie.record.merge": _ORDER,
+    "hoodie.write.record.merge": _ORDER,
+    "hoodie.datasource.write.record.merger": _ORDER,
+    "hoodie.datasource.write.insert.drop.duplicates": _ORDER,
+    "hoodie.combine.before": _ORDER,
+    "hoodie.table.name": "table",
+    "hoodie.datasource.write.table": "table and table_type",
+    "hoodie.table.type": "table_type",
+    "hoodie.base.path": "table",
+    "hoodie.datasource.write.operation": "the content of each batch",
+    "hoodie.write.table.version": _VERSION,
+    "hoodie.table.version": _VERSION,
+    "hoodie.write.auto.upgrade": _VERSION,
+    "hoodie.timeline": _TIMELINE,
+    "hoodie.table.timeline": _TIMELINE,
+    "hoodie.populate.meta": "the hidden columns",
+    "hoodie.datasource.write.commitmeta": "the batch id in commits",
+    "hoodie.index.type": _INDEX,
+    "hoodie.index.class": _INDEX,
+    "hoodie.simple.index.update": _INDEX,
+    "hoodie.bloom.index.update": _INDEX,
+    "hoodie.record.index.update": _INDEX,
+    "hoodie.write.concurrency": _LOCK,
+    "hoodie.write.lock": _LOCK,
+    "hoodie.embed.timeline": "the run",
+    "hoodie.clean": _HISTORY,
+    "hoodie.cleaner": _HISTORY,
+    "hoodie.keep": _HISTORY,
+    "hoodie.archive": _HISTORY,
+    "hoodie.compact": _SERVICES,
+    "hoodie.clustering": _SERVICES,
+    "hoodie.datasource.compaction": _SERVICES,
+    "hoodie.datasource.clustering": _SERVICES,
+    "hoodie.table.services": _SERVICES,
+    "hoodie.avro.schema": _SCHEMA,
+    "hoodie.write.schema": _SCHEMA,
+    "hoodie.schema.on.read": _SCHEMA,
+    "hoodie.datasource.write.reconcile": _SCHEMA,
+    "hoodie.write.set.null.for.missing": _SCHEMA,
+}
 
 
 def refusal(option: str) -> str | None:
-    """Why `option` may not be overridden; None when it may."""
-    namespace, _, name = option.partition(".")
-    if namespace != NAMESPACE or not name:
-        return f"is no Hudi option; those begin with {NAMESPACE}."
-    owner = next((owner for start, owner in _OWNED if name == start or name.startswith(start + ".")), None)
-    if owner is None and "async" in name.split("."):
-        owner = "table services"
+    """Return why `option` may not be overridden, or None if it may."""
+    if not option.startswith(PREFIX) or option == PREFIX:
+        return f"is no Hudi option; those begin with {PREFIX}"
+    owner = next((owner for name, owner in _OWNERS.items() if option == name or option.startswith(name + ".")), None)
+    if owner is None and "async" in option.split("."):
+        owner = _SERVICES  # no asynchronous service may run: nothing writes after a lane is released
     return None if owner is None else f"is decided by {owner}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+_LINE_END = re.compile(r"\r\n|\r|\n")  # str.splitlines knows more, which are characters to Java
 _BLANK = " \t\f"
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -16,7 +17,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """The entries of a file, by name. Of a name that is repeated, the last value counts."""
     found: dict[str, str] = {}
     logical = ""
-    for raw in [*text.splitlines(), ""]:
+    for raw in [*_LINE_END.split(text), ""]:
         line = raw.lstrip(_BLANK)
         if not logical and line[:1] in ("#", "!"):
             continue

@@ -1,6 +1,7 @@
-"""Translates a Hudi Streamer configuration into a rule of tables.yaml: what is taken, what is left out and why, what is open.
+"""Translates a Hudi Streamer configuration into a rule of tables.yaml.
 
-Reads the text of a Java properties file: its entries, by name.
+The translation names every option that it leaves out, with the reason, and every choice that the properties leave open.
+https://hudi.apache.org/docs/configurations
 """
 
 from __future__ import annotations
@@ -9,72 +10,72 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sluice.config.hudi_overrides import NAMESPACE, refusal
+from sluice.config.hudi_overrides import PREFIX, refusal
 from sluice.config.table import COW, MOR
 from sluice.names import COLUMN, NAME, TOPIC
 
-# Options are named here without the namespace, as in override_policy. https://hudi.apache.org/docs/configurations
-_STREAMERS = ("streamer.", "deltastreamer.")  # the new name and the old one
+_STREAMERS = ("hoodie.streamer.", "hoodie.deltastreamer.")  # the prefix since Hudi 0.14, and the one before it
 _TYPES = {"COPY_ON_WRITE": COW, "MERGE_ON_READ": MOR}
-_TABLE = ("datasource.hive_sync.table", "table.name", "datasource.write.table.name")
-_DATABASE = ("datasource.hive_sync.database", "database.name")
+_KEY_GENERATOR = "hoodie.datasource.write.keygenerator.class"
+_HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
+_TABLE = ("hoodie.datasource.hive_sync.table", "hoodie.table.name", "hoodie.datasource.write.table.name")
+_DATABASE = ("hoodie.datasource.hive_sync.database", "hoodie.database.name")
+_RECORD_KEY = ("hoodie.datasource.write.recordkey.field", "hoodie.table.recordkey.fields")
+_PARTITION = ("hoodie.datasource.write.partitionpath.field", "hoodie.table.partition.fields")
+_TABLE_TYPE = ("hoodie.datasource.write.table.type", "hoodie.table.type", "hoodie.datasource.write.storage.type")
 _ORDERING = (
-    "datasource.write.precombine.field",
-    "table.precombine.field",
-    "table.ordering.fields",
-    "datasource.write.ordering.fields",
+    "hoodie.datasource.write.precombine.field",
+    "hoodie.table.precombine.field",
+    "hoodie.table.ordering.fields",
+    "hoodie.datasource.write.ordering.fields",
 )
+_RETAINED_HOURS = ("hoodie.cleaner.hours.retained", "hoodie.clean.hours.retained")
 _SUBJECT = re.compile(r"/subjects/([A-Za-z0-9._-]{1,243})-value(?:/|$)")
-# What is written the same by every writer of files: sizes and codecs.
-_KEPT = ("parquet.", "copyonwrite.", "logfile.", "hfile.")
-# (beginning of an option's name, why it isn't needed). The first that fits counts.
-_LEFT_OUT: tuple[tuple[str, str], ...] = (
-    ("datasource.write.hive_style_partitioning", "Sluice's partition paths are always column=value"),
-    (
-        "datasource.write.drop.partition.columns",
-        "partition columns stay in the files too, so that every reader finds them",
+
+# Sizes and codecs of files mean the same to every writer.
+_KEPT = ("hoodie.parquet.", "hoodie.copyonwrite.", "hoodie.logfile.", "hoodie.hfile.")
+_KEPT_LENGTH = 200  # characters of a value
+
+_KEY_FORM = "the form of record keys follows from record_key and partition_by, and never changes"
+_CATALOG = "Sluice keeps the Glue catalog itself, under the table's database and name"
+_INDEX = "Sluice finds a row in any partition, as a global index does, and moves it when its partition columns change"
+_TASKS = "Sluice derives the number of tasks from the size of each batch"
+# Start of an option -> why the rule doesn't need it. The first match counts.
+_LEFT_OUT: dict[str, str] = {
+    "hoodie.datasource.write.hive_style_partitioning": "Sluice's partition paths are always column=value",
+    "hoodie.datasource.write.drop.partition.columns": (
+        "partition columns stay in the files too, so that every reader finds them"
     ),
-    ("datasource.write.keygenerator", "the key's form follows from record_key and partition_by, and never changes"),
-    ("keygen.", "the key's form follows from record_key and partition_by, and never changes"),
-    ("datasource.hive_sync", "the Glue catalog is kept by Sluice's own sync, under the table's database and name"),
-    ("meta.sync", "the Glue catalog is kept by Sluice's own sync, under the table's database and name"),
-    ("meta_sync", "the Glue catalog is kept by Sluice's own sync, under the table's database and name"),
-    ("datasource.meta.sync", "the Glue catalog is kept by Sluice's own sync, under the table's database and name"),
-    (
-        "index",
-        "a row is found in whatever partition it is, as with a global index, and moves with its partition columns",
-    ),
-    (
-        "bloom.index",
-        "a row is found in whatever partition it is, as with a global index, and moves with its partition columns",
-    ),
-    (
-        "simple.index",
-        "a row is found in whatever partition it is, as with a global index, and moves with its partition columns",
-    ),
-    (
-        "record.index",
-        "a row is found in whatever partition it is, as with a global index, and moves with its partition columns",
-    ),
-    ("metadata", "the metadata table is off: each commit would be two"),
-    ("upsert.shuffle", "tasks follow from each batch's size"),
-    ("insert.shuffle", "tasks follow from each batch's size"),
-    ("delete.shuffle", "tasks follow from each batch's size"),
-    ("bulkinsert", "tasks follow from each batch's size"),
-)
-_OF_STREAMER: tuple[tuple[str, str], ...] = (
-    ("transformer", "rows are stored as the source has them; put what the transformer did into a view"),
-    ("schemaprovider", "each object brings its schema"),
-    ("filebased.schemaprovider", "each object brings its schema"),
-    ("checkpoint", "the ledger knows each object's state"),
-    ("source", "objects are found by S3 notifications, and again by listings"),
-)
-_METADATA = ("__", "_hoodie", "_event", "_change", "_sluice")
+    "hoodie.datasource.write.keygenerator": _KEY_FORM,
+    "hoodie.keygen.": _KEY_FORM,
+    "hoodie.datasource.hive_sync": _CATALOG,
+    "hoodie.meta.sync": _CATALOG,
+    "hoodie.meta_sync": _CATALOG,
+    "hoodie.datasource.meta.sync": _CATALOG,
+    "hoodie.index": _INDEX,
+    "hoodie.bloom.index": _INDEX,
+    "hoodie.simple.index": _INDEX,
+    "hoodie.record.index": _INDEX,
+    "hoodie.metadata": "the metadata table is off: it would make two commits of each",
+    "hoodie.upsert.shuffle": _TASKS,
+    "hoodie.insert.shuffle": _TASKS,
+    "hoodie.delete.shuffle": _TASKS,
+    "hoodie.bulkinsert": _TASKS,
+}
+# The same for options of the Streamer itself, without its prefix.
+_STREAMER_LEFT_OUT: dict[str, str] = {
+    "transformer": "Sluice stores rows as the source has them; do the transformer's work in a view",
+    "schemaprovider": "each object brings its schema",
+    "filebased.schemaprovider": "each object brings its schema",
+    "checkpoint": "the ledger knows the state of each object",
+    "source": "S3 notifications announce objects, and listings find those that no notification announced",
+}
+_CONNECTOR_METADATA = ("__", "_hoodie", "_event", "_change", "_sluice")  # beginnings of column names
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """An option that no key of the rule stands for. Its value isn't kept: it may be a secret."""
+    """An option that no key of the rule replaces. Its value may be a secret and is not kept."""
 
     option: str
     why: str
@@ -82,10 +83,11 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Translation:
-    """A rule's keys (table, topic, record_key, partition_by, table_type, time_travel, hudi) as far as they are known, and the rest.
+    """The keys of a rule that the properties determine, and what they leave open.
 
-    `open` says in words what the properties don't tell; `notes` what changes in meaning; `ordering` is the ordering
-    column, which counts only where a query captured the rows.
+    `rule` has topic, table, record_key, partition_by, table_type, time_travel and hudi, each if known. `open` lists the
+    choices to make, `notes` the changes in meaning. `ordering` is the ordering column; the rule needs it only if a
+    query captured the rows.
     """
 
     rule: Mapping[str, object]
@@ -97,18 +99,20 @@ class Translation:
 
 @dataclass
 class _Work:
-    left: dict[str, str]  # what nobody has looked at yet
+    """A translation in progress. `left` holds the options that no step has taken yet."""
+
+    left: dict[str, str]
     rule: dict[str, object] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
     open: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def take(self, *names: str) -> str | None:
-        """The first of these options that has a value; all of them are dealt with."""
-        values = [self.left.pop(f"{NAMESPACE}.{name}", "").strip() for name in names]
+    def take(self, *options: str) -> str | None:
+        """Remove these options and return the first value that is not blank."""
+        values = [self.left.pop(option, "").strip() for option in options]
         return next((value for value in values if value), None)
 
-    def streamer(self, name: str) -> str | None:
+    def take_streamer(self, name: str) -> str | None:
         return self.take(*(f"{prefix}{name}" for prefix in _STREAMERS))
 
 
@@ -119,15 +123,18 @@ def translate(
     table: str | None = None,
     table_type: str | None = None,
 ) -> Translation:
-    """The rule that a Hudi Streamer configuration comes to; the arguments are what its command line said, or what is chosen."""
+    """Translate the properties of a Hudi Streamer.
+
+    `topic`, `table` and `table_type` override the properties: the Streamer takes some of them on its command line.
+    """
     work = _Work(dict(properties))
     work.rule["topic"] = _topic(work, topic)
     work.rule["table"] = _table_name(work, table)
-    _key(work)
-    _partition(work)
-    _type(work, table_type)
+    _record_key(work)
+    _partition_by(work)
+    _table_type(work, table_type)
     ordering = _ordering(work)
-    hours = work.take("cleaner.hours.retained", "clean.hours.retained")
+    hours = work.take(*_RETAINED_HOURS)
     if hours is not None and hours.isascii() and hours.isdigit() and 0 < int(hours) < 10**6:
         work.rule["time_travel"] = f"{int(hours)}h"
     _rest(work)
@@ -136,22 +143,24 @@ def translate(
 
 
 def _topic(work: _Work, given: str | None) -> str | None:
-    kafka, root = work.streamer("source.kafka.topic"), work.streamer("source.dfs.root")
-    registry = work.streamer("schemaprovider.registry.url")
+    kafka, root = work.take_streamer("source.kafka.topic"), work.take_streamer("source.dfs.root")
+    registry = work.take_streamer("schemaprovider.registry.url")
     subject = _SUBJECT.search(registry or "")
     found = given or kafka or (subject[1] if subject else None) or _topic_of_path(root)
     if found is None or not TOPIC.fullmatch(found):
-        work.open.append("which topic's objects the table takes: name it with --topic")
+        work.open.append("the topic is unknown: name it with --topic")
         return None
     if root is not None and kafka is None and not given:
-        work.notes.append(
-            f"the topic {found} is told by {'the schema registry' if subject else 'the source folder'}: objects must carry it in their names"
-        )
+        origin = "the schema registry" if subject else "the source folder"
+        work.notes.append(f"the topic {found} comes from {origin}: the names of objects must contain it")
     return found
 
 
 def _topic_of_path(root: str | None) -> str | None:
-    """Connect's sinks write under <anything>/<topic>/partition=N or year=...: a folder of several dotted parts is a topic's."""
+    """Return the last folder of a path if it looks like a topic.
+
+    Connect's sinks write to `<anything>/<topic>/partition=N` or `<topic>/year=...`; a topic has several dotted parts.
+    """
     folders = [part for part in (root or "").split("://")[-1].split("/")[1:] if part and "=" not in part]
     return folders[-1] if folders and "." in folders[-1].strip(".") else None
 
@@ -166,62 +175,58 @@ def _table_name(work: _Work, given: str | None) -> str | None:
     lower = written.lower()
     first, _, second = lower.partition(".")
     if not (NAME.fullmatch(first) and NAME.fullmatch(second)):
-        work.open.append("the table's name isn't lower-case letters, digits and _: name it with --table DATABASE.TABLE")
+        work.open.append(
+            "the table's name has other characters than letters, digits and _: name it with --table DATABASE.TABLE"
+        )
         return None
     if lower != written:
         work.notes.append(f"the table is called {lower}: the catalog folds case")
     return lower
 
 
-def _columns(written: str | None) -> list[str]:
-    return [part.strip() for part in (written or "").split(",") if part.strip()]
-
-
-def _key(work: _Work) -> None:
-    columns = _columns(work.take("datasource.write.recordkey.field", "table.recordkey.fields"))
+def _record_key(work: _Work) -> None:
+    columns = _columns(work.take(*_RECORD_KEY))
     if columns and all(COLUMN.fullmatch(column) for column in columns):
         work.rule["record_key"] = tuple(dict.fromkeys(columns))
+    elif columns:
+        work.open.append("the record key has parts that are not plain column names")
     else:
-        work.open.append(
-            "the properties name no record key" if not columns else "the record key isn't made of plain column names"
-        )
+        work.open.append("the properties name no record key")
 
 
-def _partition(work: _Work) -> None:
-    columns = _columns(work.take("datasource.write.partitionpath.field", "table.partition.fields"))
-    generator = (work.left.get(f"{NAMESPACE}.datasource.write.keygenerator.class") or "").rpartition(".")[2].lower()
-    style = (work.left.get(f"{NAMESPACE}.datasource.write.hive_style_partitioning") or "false").strip().lower()
+def _partition_by(work: _Work) -> None:
+    columns = _columns(work.take(*_PARTITION))
+    generator = (work.left.get(_KEY_GENERATOR) or "").rpartition(".")[2].lower()
+    hive_style = (work.left.get(_HIVE_STYLE) or "false").strip().lower() == "true"
     taken = []
     for written in columns if not generator.startswith("nonpartitioned") else ():
         name, _, kind = written.partition(":")
         if kind.upper() == "TIMESTAMP" or generator.startswith("timestamp"):
             work.open.append(
-                f"the partition path is made of a timestamp in {_shown(name)}: Sluice partitions by a column's own values; choose partition_by by hand, or leave it out"
+                f"the partition path is derived from a timestamp in {_shown(name)}, but Sluice partitions by the values "
+                "of a column: choose partition_by, or leave it out"
             )
-        elif name.startswith(_METADATA):
-            work.left_out.append(
-                LeftOut(
-                    f"{NAMESPACE}.datasource.write.partitionpath.field",
-                    f"{_shown(name)} is the connector's metadata and no column of the row",
-                )
-            )
+        elif name.startswith(_CONNECTOR_METADATA):
+            why = f"{_shown(name)} is metadata of the connector and no column of the row"
+            work.left_out.append(LeftOut(_PARTITION[0], why))
         elif COLUMN.fullmatch(name):
             taken.append(name)
         else:
-            work.open.append(f"the partition column {_shown(name)} is no plain column name")
+            work.open.append(f"the partition column {_shown(name)} is not a plain column name")
     work.rule["partition_by"] = tuple(dict.fromkeys(taken))
-    if taken and style != "true":
-        work.notes.append("partition paths become column=value: who reads paths instead of tables must know")
+    if taken and not hive_style:
+        work.notes.append("partition paths become column=value, which affects readers of paths")
 
 
-def _type(work: _Work, given: str | None) -> None:
-    written = work.take("datasource.write.table.type", "table.type", "datasource.write.storage.type")
+def _table_type(work: _Work, given: str | None) -> None:
+    written = work.take(*_TABLE_TYPE)
     found = given or _TYPES.get((written or "").upper())
     if written is not None and found is None:
         work.open.append("the table type is neither COPY_ON_WRITE nor MERGE_ON_READ: choose it with --table-type")
     if found is None:
         work.notes.append(
-            "the table type stands on the Streamer's command line (--table-type); cow here, unless --table-type says mor"
+            "the Streamer takes the table type on its command line (--table-type); cow is assumed, unless --table-type "
+            "is given here"
         )
     work.rule["table_type"] = found or COW
 
@@ -230,49 +235,47 @@ def _ordering(work: _Work) -> str | None:
     columns = _columns(work.take(*_ORDERING))
     if not columns:
         return None
-    plain = len(columns) == 1 and COLUMN.fullmatch(columns[0]) is not None and not columns[0].startswith(_METADATA)
-    why = "changes are ordered by the source's own log position, which knows no ties"
-    work.left_out.append(
-        LeftOut(
-            f"{NAMESPACE}.{_ORDERING[0]}",
-            f"{why}; where a query captured the rows, `position: {columns[0]}` orders them" if plain else why,
-        )
-    )
-    return columns[0] if plain else None
+    column = columns[0]
+    plain = len(columns) == 1 and COLUMN.fullmatch(column) and not column.startswith(_CONNECTOR_METADATA)
+    why = "Sluice orders changes by the source's log position, which has no ties"
+    if plain:
+        why += f"; for rows that a query captured, set `position: {column}`"
+    work.left_out.append(LeftOut(_ORDERING[0], why))
+    return column if plain else None
 
 
 def _rest(work: _Work) -> None:
-    """Everything else: file sizes and codecs are kept, the rest is left out by what decides it instead."""
+    """Keep the options of files' sizes and codecs, and leave out all others with the reason."""
     kept: dict[str, str] = {}
     for option in sorted(work.left):
-        namespace, _, name = option.partition(".")
-        if namespace != NAMESPACE:
-            work.left_out.append(
-                LeftOut(
-                    option,
-                    "the file that it names is read too, if it is there"
-                    if option == "include"
-                    else "no option of Hudi's: Kafka is read by Connect's sink, and Spark is sized under lanes",
-                )
-            )
-            continue
-        streamed = next((name[len(prefix) :] for prefix in _STREAMERS if name.startswith(prefix)), None)
-        owner = refusal(option)
-        if streamed is not None:
-            why = next(
-                (why for start, why in _OF_STREAMER if streamed.startswith(start)),
-                "it configures the Streamer, which doesn't run",
-            )
-        elif owner is None and name.startswith(_KEPT) and len(work.left[option]) <= 200:
+        why = _why_left_out(option, work.left[option])
+        if why is None:
             kept[option] = work.left[option].strip()
-            continue
         else:
-            why = next(
-                (why for start, why in _LEFT_OUT if name.startswith(start)),
-                owner or "not known to matter here; what a table needs beside goes under hudi",
-            )
-        work.left_out.append(LeftOut(option, why))
+            work.left_out.append(LeftOut(option, why))
     work.rule["hudi"] = kept
+
+
+def _why_left_out(option: str, value: str) -> str | None:
+    if option == "include":
+        return "the included file is read too, if it exists"
+    if not option.startswith(PREFIX):
+        return "not an option of Hudi: Connect's sink reads Kafka, and `lanes` sizes Spark"
+    streamed = next((option[len(prefix) :] for prefix in _STREAMERS if option.startswith(prefix)), None)
+    if streamed is not None:
+        return _first_match(_STREAMER_LEFT_OUT, streamed) or "it configures the Streamer, which Sluice replaces"
+    owner = refusal(option)
+    if owner is None and option.startswith(_KEPT) and len(value) <= _KEPT_LENGTH:
+        return None
+    return _first_match(_LEFT_OUT, option) or owner or "of unknown effect here; add it under hudi if the table needs it"
+
+
+def _first_match(reasons: Mapping[str, str], option: str) -> str | None:
+    return next((why for start, why in reasons.items() if option.startswith(start)), None)
+
+
+def _columns(written: str | None) -> list[str]:
+    return [part.strip() for part in (written or "").split(",") if part.strip()]
 
 
 def _shown(name: str) -> str:

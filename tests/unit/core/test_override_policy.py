@@ -2,64 +2,64 @@
 
 import pytest
 
-from sluice.config.hudi_overrides import NAMESPACE, refusal
+from sluice.config.hudi_overrides import PREFIX, refusal
 
 
 @pytest.mark.parametrize(
     "option",
     [
-        "datasource.write.recordkey.field",
-        "table.recordkey.fields",
-        "datasource.write.precombine.field",
-        "table.precombine.field",
-        "table.ordering.fields",
-        "datasource.write.partitionpath.field",
-        "datasource.write.keygenerator.class",
-        "table.keygenerator.type",
-        "write.table.version",
-        "table.version",
-        "write.auto.upgrade",
-        "timeline.timezone",
-        "table.timeline.timezone",
-        "datasource.write.payload.class",
-        "compaction.payload.class",
-        "record.merge.mode",
-        "write.record.merge.mode",
-        "index.type",
-        "index.class",
-        "simple.index.update.partition.path",
-        "datasource.write.table.type",
-        "datasource.write.operation",
-        "cleaner.hours.retained",
-        "clean.policy",
-        "clean.async.enabled",
-        "keep.max.commits",
-        "archive.automatic",
-        "compact.inline",
-        "clustering.inline",
-        "write.lock.provider",
-        "metadata.index.async",
+        "hoodie.datasource.write.recordkey.field",
+        "hoodie.table.recordkey.fields",
+        "hoodie.datasource.write.precombine.field",
+        "hoodie.table.precombine.field",
+        "hoodie.table.ordering.fields",
+        "hoodie.datasource.write.partitionpath.field",
+        "hoodie.datasource.write.keygenerator.class",
+        "hoodie.table.keygenerator.type",
+        "hoodie.write.table.version",
+        "hoodie.table.version",
+        "hoodie.write.auto.upgrade",
+        "hoodie.timeline.timezone",
+        "hoodie.table.timeline.timezone",
+        "hoodie.datasource.write.payload.class",
+        "hoodie.compaction.payload.class",
+        "hoodie.record.merge.mode",
+        "hoodie.write.record.merge.mode",
+        "hoodie.index.type",
+        "hoodie.index.class",
+        "hoodie.simple.index.update.partition.path",
+        "hoodie.datasource.write.table.type",
+        "hoodie.datasource.write.operation",
+        "hoodie.cleaner.hours.retained",
+        "hoodie.clean.policy",
+        "hoodie.clean.async.enabled",
+        "hoodie.keep.max.commits",
+        "hoodie.archive.automatic",
+        "hoodie.compact.inline",
+        "hoodie.clustering.inline",
+        "hoodie.write.lock.provider",
+        "hoodie.metadata.index.async",
     ],
 )
 def test_an_option_that_the_design_owns_is_refused_with_its_owner(option):
-    assert refusal(f"{NAMESPACE}.{option}")
+    assert refusal(option)
 
 
 @pytest.mark.parametrize(
     "option",
     [
-        "parquet.max.file.size",
-        "parquet.compression.codec",
-        "upsert.shuffle.parallelism",
-        "memory.merge.fraction",
-        "simple.index.parallelism",
-        "metadata.enable",
+        "hoodie.parquet.max.file.size",
+        "hoodie.parquet.compression.codec",
+        "hoodie.upsert.shuffle.parallelism",
+        "hoodie.memory.merge.fraction",
+        "hoodie.simple.index.parallelism",
+        "hoodie.metadata.enable",
     ],
 )
 def test_an_option_of_size_and_speed_is_allowed(option):
-    assert refusal(f"{NAMESPACE}.{option}") is None
+    assert refusal(option) is None
 
 
-@pytest.mark.parametrize("option", ["spark.executor.memory", NAMESPACE, NAMESPACE + ".", "", "fs.s3.impl"])
+@pytest.mark.parametrize("option", ["spark.executor.memory", "hoodie", PREFIX, "", "fs.s3.impl"])
 def test_what_is_no_hudi_option_is_refused(option):
     assert refusal(option)
