@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check test-all documents scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -62,8 +62,23 @@ test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judged_document --take && exit $$status
 
-lint: setup  ## validate the template
+lint: setup  ## formatting and lint of the code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+lint-template: setup  ## validate the template
 	$(BIN)/sam validate --lint
+
+types: setup  ## static types of all packages
+	$(BIN)/mypy
+
+check: lint types  ## format, lint, types, unit and emulated tests: under 90 s
+	$(BIN)/python -m pytest tests/unit tests/emulated -n 2
+
+test-all: test test-localstack-all test-job-permissions test-lane judge-all  ## everything
+
+documents: setup  ## write the generated pages of docs/
+	$(BIN)/python tools/error_codes.py
 
 SCANNERS = $(VENV)-scan
 $(SCANNERS)/.made: pyproject.toml

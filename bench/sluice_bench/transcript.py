@@ -1,4 +1,4 @@
-"""Runs the demonstration and puts its transcript, shortened, into README.md and its waterfall into docs/waterfall.svg.
+"""Runs the demonstration. Writes its transcript to docs/demo.md, an excerpt to README.md, the waterfall to docs/waterfall.svg.
 
 python -m sluice_bench.transcript [--log FILE]   # --log: of a run that was kept, whose picture is in place
 """
@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-README, PICTURE = ROOT / "README.md", ROOT / "docs" / "waterfall.svg"
-BEGINS, ENDS = "<!-- transcript: made by `make transcript` -->\n```text\n", "```\n<!-- end of transcript -->"
+README, DEMO_PAGE, PICTURE = ROOT / "README.md", ROOT / "docs" / "demo.md", ROOT / "docs" / "waterfall.svg"
+TRANSCRIPT = ("<!-- transcript: made by `make transcript` -->\n```text\n", "```\n<!-- end of transcript -->")
+EXCERPT = ("<!-- excerpt: made by `make transcript` -->\n```text\n", "```\n<!-- end of excerpt -->")
+EXCERPT_LINES = 20
 DEMO = "from sluice_cli.main import main; main()"
 # What of a run a reader can do without: where the stack is, progress, ids.
 _LEFT_OUT = re.compile(
@@ -34,10 +36,27 @@ def shortened(log: str) -> Iterator[str]:
         yield text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
 
 
-def with_transcript(readme: str, log: str) -> str:
-    """README with another transcript. Raises ValueError where it has no place for one."""
-    begin, end = readme.index(BEGINS) + len(BEGINS), readme.index(ENDS)
-    return readme[:begin] + "== " + "\n".join(shortened(log)).strip() + "\n" + readme[end:]
+def with_transcript(page: str, log: str) -> str:
+    """The page with another transcript. Raises ValueError where it has no place for one."""
+    return _between(page, TRANSCRIPT, "== " + "\n".join(shortened(log)).strip())
+
+
+def with_excerpt(readme: str, log: str) -> str:
+    """README with another excerpt: what was put, how it ended, and the proof. Raises ValueError where it has no place for one."""
+    lines = list(shortened(log))
+    kept = []
+    for number, line in enumerate(lines):
+        if line.startswith(("$ sluice put ", "$ sluice wait ")):
+            answers = [each for each in lines[number + 1 : number + 3] if each[:1].isdigit()]
+            kept += [line, *answers[:1]]
+        elif line.startswith("Proof: "):
+            kept.append(line)
+    return _between(readme, EXCERPT, "\n".join(kept[:EXCERPT_LINES]))
+
+
+def _between(page: str, marks: tuple[str, str], text: str) -> str:
+    begin, end = page.index(marks[0]) + len(marks[0]), page.index(marks[1])
+    return page[:begin] + text + "\n" + page[end:]
 
 
 def main() -> None:
@@ -58,7 +77,8 @@ def main() -> None:
         log = done.stdout
         if done.returncode:
             sys.exit(log)
-    README.write_text(with_transcript(README.read_text(encoding="utf-8"), log), encoding="utf-8")
+    README.write_text(with_excerpt(README.read_text(encoding="utf-8"), log), encoding="utf-8")
+    DEMO_PAGE.write_text(with_transcript(DEMO_PAGE.read_text(encoding="utf-8"), log), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -339,7 +339,9 @@ def test_an_access_that_is_denied_is_no_verdict_on_the_object(deployment, monkey
     assert deployment.record(id) is None
 
 
-def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others_are_not(deployment, monkeypatch, caplog):
+def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others_are_not(
+    deployment, monkeypatch, caplog
+):
     deployment.configure()
     slow, fast = deployment.land(key(1), avro()), deployment.land(key(2), avro())
     read = Objects.head_bytes

@@ -1,4 +1,4 @@
-"""README names every key of tables.yaml, every verb, and only tests and files that exist."""
+"""README names every verb, docs/configuration.md every key, and both name only tests and files that exist."""
 
 import re
 from pathlib import Path
@@ -10,10 +10,11 @@ from sluice_cli.main import app
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
 def test_every_key_of_a_rule_stands_in_the_table():
-    rows = re.findall(r"^\| (`[^|]+) \|", README, re.M)
+    rows = re.findall(r"^\| (`[^|]+) \|", CONFIGURATION, re.M)
     named = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
     assert set(Rule.model_fields) - named == set()
 
@@ -28,3 +29,23 @@ def test_every_path_and_link_leads_somewhere():
     paths = re.findall(r"`((?:tests|docs|functions|spark|cli|local|bench|events)/[^` ]*)`", README)
     assert [name for name in (*links, *paths) if name and not (ROOT / name).exists()] == []
     assert len(links) > 5 and len(paths) > 8
+
+
+def test_it_is_short_and_no_line_is_long():
+    lines = README.splitlines()
+    assert len(lines) <= 200 and max(map(len, lines)) <= 160
+
+
+def test_every_page_is_linked():
+    pages = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "docs").rglob("*.md")}
+    reached, pending = set(), [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    while pending:
+        page = pending.pop()
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            target = (page.parent / link).resolve()
+            found = [target] if target.is_file() else sorted(target.glob("*.md")) if target.is_dir() else []
+            for path in found:
+                if path.is_relative_to(ROOT / "docs") and path.suffix == ".md" and path not in reached:
+                    reached.add(path)
+                    pending.append(path)
+    assert {name for name, path in pages.items() if path not in reached} == set()

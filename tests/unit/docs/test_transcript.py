@@ -1,6 +1,6 @@
-"""README's transcript is what a run said, without what a reader can do without."""
+"""The demonstration's page holds what a run said, shortened; README holds an excerpt."""
 
-from sluice_bench.transcript import README, WIDTH, with_transcript
+from sluice_bench.transcript import DEMO_PAGE, EXCERPT, EXCERPT_LINES, README, WIDTH, with_excerpt, with_transcript
 
 LOG = (
     """Starting the emulator
@@ -22,7 +22,7 @@ local stack sluice at http://127.0.0.1:1
 
 
 def test_a_run_is_shortened_and_stands_where_the_last_one_stood():
-    before = README.read_text(encoding="utf-8")
+    before = DEMO_PAGE.read_text(encoding="utf-8")
     after = with_transcript(before, LOG)
     summary = after[after.index("```text\n") : after.index("<!-- end of transcript")].splitlines()
     assert summary[1:6] == ["== Seven tables land", "", "$ sluice put x", "37 objects  1 KiB", ""]
@@ -33,6 +33,14 @@ def test_a_run_is_shortened_and_stands_where_the_last_one_stood():
     )
 
 
-def test_the_transcript_in_readme_is_of_a_run_that_explained_everything():
-    whole = README.read_text(encoding="utf-8")
-    assert "unexplained: 0" in whole[whole.index("<!-- transcript") : whole.index("<!-- end of transcript")]
+def test_the_excerpt_is_commands_answers_and_the_proof():
+    whole = with_excerpt(README.read_text(encoding="utf-8"), LOG + "Proof: 1 object in bronze; unexplained: 0\n")
+    excerpt = whole[whole.index(EXCERPT[0]) + len(EXCERPT[0]) : whole.index(EXCERPT[1])].splitlines()
+    assert excerpt == ["$ sluice put x", "37 objects  1 KiB", "Proof: 1 object in bronze; unexplained: 0"]
+
+
+def test_the_kept_transcript_explains_every_object():
+    assert "unexplained: 0" in DEMO_PAGE.read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
+    excerpt = readme[readme.index(EXCERPT[0]) : readme.index(EXCERPT[1])]
+    assert "unexplained: 0" in excerpt and excerpt.count("\n") <= EXCERPT_LINES + 2

@@ -1,0 +1,77 @@
+"""Writes docs/errors.md, one row per error code: `make documents`. With --check, fails if the page is out of date."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sluice.errors import CommandFailed, SluiceError
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
+PACKAGES = {
+    "sluice": "Core: objects, schemas, configuration",
+    "sluice_formats": "Decoding: an object's bytes and records",
+    "sluice_aws": "AWS adapters: ledger, S3, Glue, lanes",
+    "sluice_spark": "Job: tables and runs",
+    "sluice_read": "Reading silver tables",
+    "sluice_deploy": "Building a release",
+    "sluice_local": "Local stack",
+    "sluice_cli": "Commands",
+}
+HEAD = """# Errors
+
+Every error has a stable code. It stands in logs, in the ledger, in metrics and in `--json` output. **Retry** says whether the same call can succeed
+later without anybody changing anything. Error messages name the facts: the object, the column, the limit.
+
+Objects and rows that cannot be merged are quarantined under these codes: `sluice quarantine list` shows them, `sluice quarantine retry` takes them
+back in after a fix.
+"""
+
+
+def errors_of(package: str) -> Iterator[type[SluiceError]]:
+    """The errors that `package` defines, in the order of its `errors` module; classes that only group others are left out."""
+    module = importlib.import_module(f"{package}.errors")
+    for error in vars(module).values():
+        if (
+            inspect.isclass(error)
+            and issubclass(error, SluiceError)
+            and error.__module__ == module.__name__
+            and "code" in vars(error)
+            and error not in (SluiceError, CommandFailed)
+        ):
+            yield error
+
+
+def page() -> str:
+    """The text of docs/errors.md."""
+    parts = [HEAD]
+    for package, title in PACKAGES.items():
+        rows = [
+            f"| `{error.code}` | {_cell(inspect.getdoc(error) or '')} | {_cell(error.next_step)} | {'yes' if error.retriable else 'no'} |"
+            for error in sorted(errors_of(package), key=lambda error: error.code)
+        ]
+        parts.append(
+            f"\n## {title}\n\n`{package}.errors`\n\n| code | meaning | next step | retry |\n|---|---|---|---|\n"
+            + "\n".join(rows)
+            + "\n"
+        )
+    return "".join(parts)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|") or "-"
+
+
+def main() -> None:
+    """Write the page, or with --check say whether it is current."""
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(page(), encoding="utf-8")
+    elif PAGE.read_text(encoding="utf-8") != page():
+        sys.exit(f"{PAGE.name} is out of date: run `make documents`")
+
+
+if __name__ == "__main__":
+    main()
