@@ -29,7 +29,7 @@ VERSIONS = 100  # of one row: each costs a read of a file slice
 class RowVersion:
     """The row from the commit at `instant` on.
 
-    `values` has the columns that readers see, the key included. `change` is None where the table keeps no lineage of it.
+    `values` has the columns that readers see, the key included. `change` is None where the table has no lineage.
     """
 
     instant: str

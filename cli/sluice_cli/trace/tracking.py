@@ -1,4 +1,4 @@
-"""Finds what is kept of an object: its records in the ledger, its batch's documents in S3, and the object itself."""
+"""Finds the records of an object: its items in the ledger, its batch's documents in S3, and the object itself."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import visible
-from sluice_cli.trace.objects import TraceFacts
+from sluice_cli.trace.stages import TraceFacts
 
 VERSIONS_AT_MOST = 1_000  # of one key, in bronze
-PAGES_AT_MOST = 20  # of a thousand versions, that are looked through for a key's ending
+PAGES_AT_MOST = 20  # of a thousand versions, searched for the end of a key
 KEYS_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Named:
-    """The key that was meant, and every version of it as `Tracker.versions` has them: at least one."""
+    """A key and its versions, at least one, as `Tracker.versions` gives them."""
 
     key: str
     versions: Mapping[ObjectId, ObjectRecord | None]
 
 
 class Tracker:
-    """Facts about objects of one stack."""
+    """Finds the records of one stack's objects."""
 
     def __init__(self, *, ledger: Any, objects: Objects, bronze: str, silver: str) -> None:
         self._ledger = ledger
@@ -41,16 +41,16 @@ class Tracker:
         self._silver = silver
 
     def named(self, text: str) -> Named:
-        """The object that is meant by a key, by `s3://BUCKET/KEY`, or by the end of a key that only one in bronze has, such as the name of a file.
+        """Find an object by its key, by `s3://BUCKET/KEY`, or by the end of its key if no other ends so.
 
-        Raises UsageError with what is like it.
+        Raises UsageError, with keys that are similar.
         """
         bucket, slash, rest = text.removeprefix("s3://").partition("/")
         if text.startswith("s3://") and slash and rest:
             if bucket != self._bronze:
                 raise UsageError(
                     f"{bucket!r} is not the bronze bucket of this stack",
-                    next_step=f"It is s3://{self._bronze}; --stack NAME names another stack",
+                    next_step=f"Its bucket is s3://{self._bronze}; --stack NAME chooses another stack",
                 )
             text = rest
         versions = self.versions(text)
@@ -59,15 +59,16 @@ class Tracker:
         ends, whole = self._keys_ending(f"/{text.lstrip('/')}")
         if len(ends) == 1 and whole:
             return Named(ends[0], self.versions(ends[0]))
-        like = _like("Keys that end so", ends) or _like("Keys that begin so", self._keys_like(text))
+        searched = f". Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were searched for keys that end so"
         raise UsageError(
-            f"Neither the ledger nor bronze knows the key {text!r}",
-            next_step=like
-            or f"`sluice history` lists the objects that came last{'' if whole else f'. Only the first {PAGES_AT_MOST * 1_000:,} versions in bronze were looked through for keys that end so'}",
+            f"Neither the ledger nor bronze has the key {text!r}",
+            next_step=_like("Keys that end so", ends)
+            or _like("Keys that begin so", self._keys_like(text))
+            or f"`sluice history` lists the newest objects{'' if whole else searched}",
         )
 
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
-        """Every version of a key: those that the ledger knows, oldest first, then those that bronze alone has, whose notices are on the way."""
+        """List the versions of a key: those in the ledger, oldest first, then those that only bronze has yet."""
         found: dict[ObjectId, ObjectRecord | None] = {
             record.id: record for record in self._ledger.object_versions(self._bronze, key)
         }
@@ -85,7 +86,7 @@ class Tracker:
         return list(dict.fromkeys(item.key for item in listed))
 
     def _keys_ending(self, end: str) -> tuple[list[str], bool]:
-        """Keys of bronze that end so, and whether all of bronze was looked through."""
+        """Keys of bronze that end so, and whether all of bronze was searched."""
         found: dict[str, None] = {}
         marker = None
         for _ in range(PAGES_AT_MOST):
@@ -97,7 +98,7 @@ class Tracker:
         return list(found), False
 
     def facts(self, identity: ObjectId, record: ObjectRecord | None) -> TraceFacts:
-        """All that is kept of one version: up to seven calls."""
+        """Read the records of one version, in at most seven calls."""
         put_at = self._objects.modified_at(identity)
         if record is None:
             return TraceFacts(identity, put_at)

@@ -9,8 +9,8 @@ from sluice.batch.outcome import Outcome, Stage
 from sluice.ledger.records import Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import marked_up, shortened, visible
-from sluice_cli.trace.objects import TraceFacts, described_trace, trace_of
-from sluice_cli.trace.trace import summary, svg, text_lines
+from sluice_cli.trace.stages import TraceFacts, describe_trace, trace_of
+from sluice_cli.trace.waterfall import summary, svg, text_lines
 
 T = 1_700_000_000_000
 ID = ObjectId("bronze", 'topics/crm.user/<"é"&\x07>+0+1.avro', "v1")
@@ -119,7 +119,7 @@ def test_an_outcome_without_stages_is_one_stretch():
 def test_clocks_that_disagree_make_no_negative_times():
     trace = trace_of(replace(FACTS, record=replace(RECORD, noticed_at=T + 900)))
     assert spans(trace)[0] == ("notice", 900, 0)
-    assert all(span["ms"] >= 0 for span in described_trace(trace)["spans"])
+    assert all(span["ms"] >= 0 for span in describe_trace(trace)["spans"])
 
 
 def test_the_lines_tell_every_stretch_within_the_width():

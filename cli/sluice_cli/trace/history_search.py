@@ -1,0 +1,184 @@
+"""The search for the history of objects: the newest ones of a stack, or all versions of one key, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import Outcome
+from sluice.ledger.keys import DISCARDED, LISTED_STATES
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
+from sluice.silver_keys import manifest_key, outcome_key
+from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.s3.objects import Objects
+from sluice_aws.stack import Target
+from sluice_cli.status.past import PastBatch, PastBatches
+from sluice_cli.trace.object_history import Entry, by_object, claims_of
+from sluice_cli.trace.tracking import Tracker, tracker
+
+MANIFESTS_AT_MOST = 5_000  # that one history reads
+SET_ASIDE_AT_MOST = 10_000  # objects read of one listed state
+THREADS = 16
+
+
+@dataclass(frozen=True)
+class HistoryQuery:
+    """The newest `limit` objects of a table (None: all), admitted within [since, before) (epoch ms)."""
+
+    limit: int
+    table: str | None = None
+    since: int | None = None
+    before: int | None = None
+
+    def matches(self, admitted_at: int) -> bool:
+        """Says whether an object admitted at that time belongs to the answer."""
+        return (self.since is None or admitted_at >= self.since) and (self.before is None or admitted_at < self.before)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The found objects, oldest first. `more`: there are older ones. `unread`: manifests beyond the limit."""
+
+    entries: tuple[Entry, ...]
+    batches: tuple[PastBatch, ...]
+    more: bool = False
+    unread: int = 0
+
+
+class Histories:
+    """Gathers the history of one stack's objects."""
+
+    def __init__(self, *, ledger: Any, objects: Objects, silver: str, tracker: Tracker) -> None:
+        self._ledger = ledger
+        self._objects = objects
+        self._silver = silver
+        self._tracker = tracker
+
+    def newest(self, query: HistoryQuery) -> Gathered:
+        """Gather the newest objects: claimed ones by their manifests, the others by the ledger."""
+        admitted: dict[ObjectId, int] = {}
+        batches: list[PastBatch] = []
+        past = PastBatches(self._objects, self._silver)
+        for lane in self._ledger.lanes():
+            self._add(
+                admitted,
+                query,
+                (
+                    (item.id, item.admitted_at)
+                    for item in self._ledger.pending(lane.lane, query.limit)
+                    if query.table in (None, item.table)
+                ),
+            )
+        for state in LISTED_STATES:
+            records = islice(self._ledger.objects_in_state(state, since=query.since), SET_ASIDE_AT_MOST)
+            self._add(
+                admitted,
+                query,
+                ((record.id, record.admitted_at) for record in records if query.table in (None, record.table)),
+            )
+        stopped = False
+        for batch in past.newest(table=query.table, since=query.since, at_most=MANIFESTS_AT_MOST):
+            # Nothing in a batch was admitted after its claim: once the newest are all younger than that, no older batch
+            # has one of them. Batches come in the order of S3's whole seconds.
+            if len(admitted) > query.limit and _nth_newest(admitted, query.limit) >= batch.manifest.created_at + 1_000:
+                stopped = True
+                break
+            batches.append(batch)
+            parts = [part for table, part in batch.manifest.tables.items() if query.table in (None, table)]
+            self._add(admitted, query, ((item.id, item.admitted_at) for part in parts for item in part.objects))
+        newest = sorted(admitted, key=lambda identity: (admitted[identity], identity))[-query.limit :]
+        return Gathered(
+            self._entries(newest, batches),
+            tuple(batches),
+            more=stopped or len(admitted) > len(newest),
+            unread=0 if stopped else past.unread,
+        )
+
+    def of_key(self, key: str) -> Gathered:
+        """Gather every version of one key (as `Tracker.named` takes it) and the batches that its records name.
+
+        Raises UsageError.
+        """
+        versions = self._tracker.named(key).versions
+        batches: dict[str, PastBatch] = {}
+        entries = []
+        for identity, record in versions.items():
+            decisions = tuple(self._ledger.decisions_about(identity)) if record else ()
+            named = {
+                name for name in (record.batch if record else None, *(decision.batch for decision in decisions)) if name
+            }
+            for name in sorted(named - set(batches)):
+                found = self._batch(name)
+                if found is not None:
+                    batches[name] = found
+            own = [batches[name] for name in named if name in batches]
+            entries.append(
+                Entry(
+                    identity, record, self._objects.modified_at(identity), claims_of(identity, record, own), decisions
+                )
+            )
+        return Gathered(tuple(sorted(entries, key=lambda entry: (entry.since, entry.id))), tuple(batches.values()))
+
+    def _entries(self, ids: list[ObjectId], batches: Iterable[PastBatch]) -> tuple[Entry, ...]:
+        records = self._ledger.get_objects(ids)
+        claimed = by_object(batches)
+
+        def entry(identity: ObjectId) -> Entry:
+            record: ObjectRecord | None = records.get(identity)
+            decisions = (
+                tuple(self._ledger.decisions_about(identity)) if record is not None and _decided_about(record) else ()
+            )
+            return Entry(
+                identity,
+                record,
+                self._objects.modified_at(identity),
+                claims_of(identity, record, claimed.get(identity, ())),
+                decisions,
+            )
+
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="history") as pool:
+            return tuple(sorted(pool.map(entry, ids), key=lambda found: (found.since, found.id)))
+
+    def _batch(self, name: str) -> PastBatch | None:
+        stored = self._ledger.batch(name)
+        document = self._objects.get(self._silver, manifest_key(stored["lane"], name)) if stored else None
+        if document is None:
+            return None
+        manifest = Manifest.from_json(document.data.decode("utf-8"))
+        outcomes = {table: self._objects.get(self._silver, outcome_key(name, table)) for table in manifest.tables}
+        return PastBatch(
+            manifest,
+            {
+                table: Outcome.from_json(found.data.decode("utf-8"))
+                for table, found in outcomes.items()
+                if found is not None
+            },
+        )
+
+    @staticmethod
+    def _add(admitted: dict[ObjectId, int], query: HistoryQuery, found: Iterable[tuple[ObjectId, int]]) -> None:
+        admitted.update({identity: at for identity, at in found if query.matches(at)})
+
+
+def histories(target: Target) -> Histories:
+    """The histories of a stack's objects."""
+    return Histories(
+        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
+        objects=Objects(target.client("s3")),
+        silver=target.silver,
+        tracker=tracker(target),
+    )
+
+
+def _decided_about(record: ObjectRecord) -> bool:
+    """Says whether somebody decided about the object; it spares a call for the others."""
+    return bool(record.attempt or record.discarded_rows or record.rule == DISCARDED)
+
+
+def _nth_newest(admitted: dict[ObjectId, int], n: int) -> int:
+    return sorted(admitted.values(), reverse=True)[n - 1]

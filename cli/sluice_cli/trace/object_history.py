@@ -1,0 +1,210 @@
+"""The history of objects: every claim of each with its result, and totals in which each part of a batch counts once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING, QUARANTINED, RETURNED
+from sluice.ledger.records import Decision, ObjectRecord
+from sluice.objects import ObjectId
+from sluice_cli.status.past import PastBatch
+from sluice_cli.trace.stages import UNSEEN, Moment
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One batch that claimed an object.
+
+    `state` is claimed, committed, quarantined, or returned (to pending, without effect on the table). `part` has the
+    counts of the table's whole part, in which the object was one of `part_objects`. Times are epoch ms.
+    """
+
+    batch: str
+    table: str
+    run: str
+    claimed_at: int
+    state: str
+    part_objects: int
+    part_bytes: int
+    readable_at: int | None = None
+    instant: str | None = None
+    no_change: bool = False
+    code: str | None = None
+    reason: str | None = None
+    quarantined_rows: int = 0
+    part: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One object version and what happened to it. `put_at` (epoch ms) is None where it is gone from bronze."""
+
+    id: ObjectId
+    record: ObjectRecord | None
+    put_at: int | None
+    claims: tuple[Claim, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """The ledger's state, or `unseen`."""
+        return UNSEEN if self.record is None else self.record.state
+
+    @property
+    def since(self) -> int:
+        """The sort key of histories, epoch ms: when it was admitted, or else put."""
+        return self.record.admitted_at if self.record else self.put_at or 0
+
+    @property
+    def last_claim(self) -> Claim | None:
+        """The claim that gave the object its present state."""
+        return next(
+            (claim for claim in reversed(self.claims) if self.record is not None and claim.batch == self.record.batch),
+            None,
+        )
+
+
+def claims_of(identity: ObjectId, record: ObjectRecord | None, batches: Iterable[PastBatch]) -> tuple[Claim, ...]:
+    """List the claims of an object in these batches, oldest first."""
+    found = []
+    for batch in sorted(batches, key=lambda item: (item.manifest.created_at, item.manifest.batch)):
+        for table, part in batch.manifest.tables.items():
+            if any(item.id == identity for item in part.objects):
+                found.append(_claim(identity, record, batch, table))
+    return tuple(found)
+
+
+def by_object(batches: Iterable[PastBatch]) -> dict[ObjectId, list[PastBatch]]:
+    """Group batches by the objects that they claimed."""
+    found: dict[ObjectId, list[PastBatch]] = {}
+    for batch in batches:
+        for item in batch.manifest.objects:
+            found.setdefault(item.id, []).append(batch)
+    return found
+
+
+def _claim(identity: ObjectId, record: ObjectRecord | None, batch: PastBatch, table: str) -> Claim:
+    manifest, part, outcome = batch.manifest, batch.manifest.tables[table], batch.outcomes.get(table)
+    ours = record is not None and record.batch == manifest.batch
+    claim = Claim(
+        manifest.batch,
+        table,
+        manifest.run,
+        manifest.created_at,
+        CLAIMED if ours else RETURNED,
+        part_objects=outcome.counts.get("objects", len(part.objects)) if outcome else len(part.objects),
+        part_bytes=part.bytes,
+    )
+    if outcome is None:
+        return claim
+    error = next((item for item in outcome.quarantined if item.object == identity.hash), None)
+    rows = next((item.rows for item in outcome.quarantined_rows if item.object == identity.hash), 0)
+    values = {
+        **asdict(claim),
+        "part": dict(outcome.counts),
+        "instant": outcome.instant,
+        "no_change": outcome.no_change,
+        "quarantined_rows": rows,
+    }
+    if error is not None or outcome.state == QUARANTINED:
+        return Claim(
+            **{
+                **values,
+                "state": QUARANTINED,
+                "code": error.code if error else "table_quarantined",
+                "reason": error.reason if error else outcome.reason,
+            }
+        )
+    if not ours and not _was_decided(record):
+        return Claim(**values)  # the manifest lists it, and the claim did not get it
+    return Claim(**{**values, "state": COMMITTED, "readable_at": outcome.readable_at})
+
+
+def _was_decided(record: ObjectRecord | None) -> bool:
+    """Says whether the object was taken back in after a batch had settled it: what that batch committed stays."""
+    return record is None or record.attempt > 0
+
+
+def moments(entry: Entry) -> list[Moment]:
+    """List everything that happened to an object, oldest first."""
+    found = []
+    if entry.put_at is not None:
+        found.append(Moment("put", entry.put_at))
+    record = entry.record
+    if record is not None:
+        if record.noticed_at is not None:
+            found.append(Moment("noticed", record.noticed_at, record.via or ""))
+        found.append(Moment("admitted", record.admitted_at))
+        if record.unparked_at is not None:
+            found.append(Moment("unparked", record.unparked_at))
+        if record.state in LISTED_STATES and record.listed_at and entry.last_claim is None:
+            found.append(Moment(record.state, int(record.listed_at), record.reason or record.rule or record.code or ""))
+    for claim in entry.claims:
+        found.append(Moment(CLAIMED, claim.claimed_at, claim.batch))
+        if claim.state == COMMITTED and claim.readable_at is not None:
+            found.append(Moment(COMMITTED, claim.readable_at, claim.instant or "no change"))
+        elif claim.state == QUARANTINED:
+            found.append(
+                Moment(
+                    QUARANTINED,
+                    int(record.listed_at) if record and record.listed_at else claim.claimed_at,
+                    claim.code or "",
+                )
+            )
+    found += [Moment(decision.verb, decision.at, decision.command) for decision in entry.decisions]
+    return sorted(found, key=lambda moment: moment.at)
+
+
+def totals(entries: Sequence[Entry], batches: Iterable[PastBatch]) -> dict[str, Any]:
+    """Add up objects by state, and the counts of every part (batch and table) with one of them, each part once."""
+    shown = {entry.id for entry in entries}
+    parts: dict[tuple[str, str], Mapping[str, int]] = {}
+    for batch in batches:
+        for table, outcome in batch.outcomes.items():
+            if any(item.id in shown for item in batch.manifest.tables[table].objects):
+                parts[(batch.manifest.batch, table)] = outcome.counts
+    counts: Counter[str] = Counter()
+    for part in parts.values():
+        counts.update(part)
+    return {
+        "objects": len(entries),
+        "bytes": sum(entry.record.size for entry in entries if entry.record),
+        "states": dict(Counter(entry.state for entry in entries)),
+        "batches": len({batch for batch, _ in parts}),
+        "parts": len(parts),
+        "counts": dict(counts),
+    }
+
+
+def describe_entry(entry: Entry) -> dict[str, Any]:
+    """The JSON form of an entry. Times are epoch ms."""
+    record = entry.record
+    return {
+        "bucket": entry.id.bucket,
+        "key": entry.id.key,
+        "version": entry.id.version,
+        "id": entry.id.hash,
+        "gone": entry.put_at is None,
+        "state": entry.state,
+        "table": record.table if record else None,
+        "topic": record.topic if record else None,
+        "lane": record.lane if record else None,
+        "bytes": record.size if record else None,
+        "attempt": record.attempt if record else 0,
+        "code": record.code if record else None,
+        "reason": (record.reason or record.rule) if record else None,
+        "quarantined_rows": record.quarantined_rows if record else 0,
+        "put_at": entry.put_at,
+        "noticed_at": record.noticed_at if record else None,
+        "admitted_at": record.admitted_at if record else None,
+        "moments": [asdict(moment) for moment in moments(entry)],
+        "claims": [asdict(claim) for claim in entry.claims],
+    }
+
+
+def is_waiting(entry: Entry) -> bool:
+    """Says whether the object is still on its way."""
+    return entry.state in (UNSEEN, PENDING, CLAIMED)

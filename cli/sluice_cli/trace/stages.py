@@ -1,0 +1,256 @@
+"""The stages of one object's way, from its put to its rows being readable, by the records in the ledger and S3.
+
+Each stage is a `Stretch` of time; `sluice trace` shows them as a waterfall, and docs/tracing.md explains their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sluice.batch.manifest import Manifest
+from sluice.batch.outcome import COMMIT_STAGE, SPARK_STAGE, Outcome
+from sluice.ledger.keys import CLAIMED, COMMITTED, LISTED_STATES, PENDING
+from sluice.ledger.records import RETRIED, Decision, ObjectRecord
+from sluice.objects import ObjectId
+
+UNSEEN = "unseen"  # in bronze, and not in the ledger: its notice is still on the way
+# The kinds of stretches, each drawn in its own colour.
+ARRIVAL, WAITING, SPARK, LEDGER = "arrival", "waiting", "spark", "ledger"
+# The stages of a batch, as its outcome names them, and their notes.
+BATCH_STAGES: Mapping[str, str] = {
+    SPARK_STAGE: "Spark's start",
+    "table": "read the table's timeline",
+    "schemas": "find the objects' schemas",
+    "read": "read, decode, compare with the table",
+    COMMIT_STAGE: "write files and commit",
+    "housekeeping": "clean and archive",
+}
+
+
+@dataclass(frozen=True)
+class TraceFacts:
+    """The records of one version. `batch`, `part` and `run` are the ledger's items as stored; times are epoch ms.
+
+    `put_at` is S3's LastModified, in whole seconds, or None when the version is gone.
+    """
+
+    id: ObjectId
+    put_at: int | None
+    record: ObjectRecord | None = None
+    decisions: Sequence[Decision] = ()
+    manifest: Manifest | None = None
+    outcome: Outcome | None = None
+    batch: Mapping[str, Any] | None = None
+    part: Mapping[str, Any] | None = None
+    run: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened to the object, at a time (epoch ms)."""
+
+    name: str
+    at: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of the object's way. `kind` says what the time went to; times are epoch ms."""
+
+    name: str
+    kind: str
+    began_at: int
+    ended_at: int
+    note: str = ""
+
+    @property
+    def ms(self) -> int:
+        """Its length. Never negative, although the clocks of several machines are compared."""
+        return max(0, self.ended_at - self.began_at)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The way of one version; `moments` and `spans` are sorted, oldest first.
+
+    `readable_at` is None until readers see its rows. `put_at` is as exact as the records allow (epoch ms).
+    """
+
+    id: ObjectId
+    state: str
+    moments: tuple[Moment, ...]
+    spans: tuple[Stretch, ...]
+    put_at: int | None = None
+    readable_at: int | None = None
+    table: str | None = None
+    lane: str | None = None
+    batch: str | None = None
+    run: str | None = None
+    instant: str | None = None
+    reason: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def to_readable_ms(self) -> int | None:
+        """The time from its put until readers saw its rows."""
+        return None if self.readable_at is None or self.put_at is None else max(0, self.readable_at - self.put_at)
+
+
+def trace_of(facts: TraceFacts) -> Trace:
+    """Order the records of a version by time."""
+    record, outcome, manifest = facts.record, facts.outcome, facts.manifest
+    committed = record is not None and record.state == COMMITTED and outcome is not None and outcome.state == COMMITTED
+    return Trace(
+        id=facts.id,
+        state=UNSEEN if record is None else record.state,
+        moments=tuple(sorted(_moments(facts), key=lambda moment: moment.at)),
+        spans=tuple(_spans(facts)),
+        put_at=put_time(facts),
+        readable_at=outcome.readable_at if committed and outcome is not None else None,
+        table=record.table if record else None,
+        lane=record.lane if record else None,
+        batch=record.batch if record else None,
+        run=manifest.run if manifest else None,
+        instant=outcome.instant if outcome else None,
+        reason=_reason(record),
+        counts=dict(outcome.counts) if outcome else {},
+    )
+
+
+def put_time(facts: TraceFacts) -> int | None:
+    """The time of the put: that of S3's event, in ms, or else LastModified, in whole seconds."""
+    noticed = facts.record.noticed_at if facts.record else None
+    return noticed if noticed is not None else facts.put_at
+
+
+def _moments(facts: TraceFacts) -> Iterator[Moment]:
+    record, outcome = facts.record, facts.outcome
+    if facts.put_at is not None:
+        yield Moment("put", facts.put_at, "S3's LastModified, in whole seconds")
+    if record is None:
+        return
+    if record.noticed_at is not None:
+        yield Moment(
+            "noticed", record.noticed_at, f"the time in S3's notice{f', by {record.via}' if record.via else ''}"
+        )
+    yield Moment("admitted", record.admitted_at)
+    if record.unparked_at is not None:
+        yield Moment("unparked", record.unparked_at)
+    if record.replayed_at is not None:
+        yield Moment("replayed", record.replayed_at, "its table was rebuilt")
+    for decision in facts.decisions:
+        yield Moment(
+            decision.verb,
+            decision.at,
+            f"{decision.code or decision.reason or decision.state}, by {decision.by}: {decision.command}",
+        )
+    if record.state in LISTED_STATES and record.listed_at:
+        yield Moment(record.state, int(record.listed_at), record.reason or record.rule or record.code or "")
+    if facts.manifest is not None:
+        yield Moment(CLAIMED, facts.manifest.created_at, facts.manifest.batch)
+    if outcome is not None:
+        if outcome.instant is not None:
+            yield Moment("readable", outcome.readable_at, f"instant {outcome.instant}")
+        settled = (facts.part or {}).get("settled_at")
+        yield Moment(
+            outcome.state if record.state != COMMITTED else COMMITTED,
+            settled or outcome.committed_at,
+            "no change of the table" if outcome.no_change else "",
+        )
+    announced = (facts.batch or {}).get("announced_at")
+    if announced is not None:
+        yield Moment("announced", announced)
+
+
+def _spans(facts: TraceFacts) -> Iterator[Stretch]:
+    record, manifest, outcome = facts.record, facts.manifest, facts.outcome
+    put = put_time(facts)
+    if record is None:
+        return
+    if put is not None:
+        yield Stretch("notice", ARRIVAL, put, record.admitted_at, "S3's notice, the queue, admit")
+    since = record.admitted_at
+    if record.unparked_at is not None:
+        yield Stretch("parked", WAITING, since, record.unparked_at, "no table took it")
+        since = record.unparked_at
+    if record.replayed_at is not None:
+        yield Stretch("merged before", WAITING, since, record.replayed_at, "until its table was rebuilt")
+        since = max(since, record.replayed_at)
+    retried = max((decision.at for decision in facts.decisions if decision.verb == RETRIED), default=None)
+    if retried is not None:
+        yield Stretch("set aside", WAITING, since, retried, "in quarantine")
+        since = max(since, retried)
+    if manifest is None:
+        return
+    yield from _until_claimed(since, manifest.created_at, facts.run or {})
+    if outcome is None:
+        return
+    yield from _until_committed(manifest.created_at, outcome)
+    settled = (facts.part or {}).get("settled_at")
+    if settled is not None:
+        yield Stretch("settle", LEDGER, outcome.committed_at, settled, "outcome to S3, states to the ledger")
+    closed, announced = (facts.batch or {}).get("committed_at"), (facts.batch or {}).get("announced_at")
+    if closed is not None and announced is not None:
+        yield Stretch("announce", LEDGER, closed, announced, "the event “batch committed”")
+
+
+def _until_claimed(since: int, claimed: int, run: Mapping[str, Any]) -> Iterator[Stretch]:
+    """Shows the start of a run that was asked for or still starting when the object came; a live run has none."""
+    requested, started = run.get("requested_at"), run.get("started_at")
+    if started is None or started <= since or started > claimed:
+        yield Stretch("wait", WAITING, since, claimed, "the batch before, freshness, the next look")
+        return
+    if requested is not None and requested > since:
+        yield Stretch("wait", WAITING, since, requested, "until a run was asked for")
+        since = requested
+    yield Stretch("start", WAITING, since, started, "the job run's start")
+    yield Stretch("claim", LEDGER, started, claimed, "configuration, take-over, plan")
+
+
+def _until_committed(claimed: int, outcome: Outcome) -> Iterator[Stretch]:
+    if not outcome.stages:  # an older release wrote it, or the commit was found on the timeline after a crash
+        yield Stretch("merge", SPARK, claimed, outcome.committed_at, "stages were not kept")
+        return
+    yield Stretch("open", LEDGER, claimed, outcome.stages[0].began_at, "manifest, objects claimed, tables before it")
+    for stage in outcome.stages:
+        yield Stretch(
+            stage.name,
+            WAITING if stage.name == SPARK_STAGE else SPARK,
+            stage.began_at,
+            stage.ended_at,
+            BATCH_STAGES.get(stage.name, ""),
+        )
+
+
+def _reason(record: ObjectRecord | None) -> str | None:
+    if record is None or record.state in (PENDING, CLAIMED):
+        return None
+    if record.quarantined_rows:
+        return f"{record.quarantined_rows} of its rows are in quarantine: {', '.join(sorted(record.row_codes))}"
+    return record.reason or record.rule or record.code
+
+
+def describe_trace(trace: Trace) -> dict[str, Any]:
+    """The JSON form of a trace. Times are epoch ms, durations ms."""
+    return {
+        "bucket": trace.id.bucket,
+        "key": trace.id.key,
+        "version": trace.id.version,
+        "id": trace.id.hash,
+        "state": trace.state,
+        "reason": trace.reason,
+        "table": trace.table,
+        "lane": trace.lane,
+        "batch": trace.batch,
+        "run": trace.run,
+        "instant": trace.instant,
+        "put_at": trace.put_at,
+        "readable_at": trace.readable_at,
+        "to_readable_ms": trace.to_readable_ms,
+        "counts": dict(trace.counts),
+        "moments": [asdict(moment) for moment in trace.moments],
+        "spans": [{**asdict(span), "ms": span.ms} for span in trace.spans],
+    }

@@ -1,0 +1,176 @@
+"""The waterfall of a trace: lines of text for a terminal, and an SVG picture that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich.text import Text
+
+from sluice_cli.terminal.output import marked_up, shortened, visible
+from sluice_cli.trace.stages import ARRIVAL, LEDGER, SPARK, WAITING, Stretch, Trace
+
+_BAR = "█"
+_SHORT = "▏"  # shorter than a cell
+_STYLES = {ARRIVAL: "cyan", WAITING: "bright_black", SPARK: "green", LEDGER: "blue"}
+_NAME, _NUMBER = 13, 10  # columns of text
+MIN_BAR, MAX_BAR = 20, 60
+
+_WIDTH, _ROW, _HEAD, _FOOT, _LEFT, _RIGHT = 900, 26, 74, 46, 128, 96  # pixels
+_KINDS = ((ARRIVAL, "arrives"), (WAITING, "waits"), (LEDGER, "ledger"), (SPARK, "Spark"))
+_STYLE = """
+svg{font:13px ui-sans-serif,system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+.ground{fill:#fff}.text{fill:#1b1f24}.faint{fill:#59636e}.line{stroke:#d1d9e0}
+.arrival{fill:#1b7c83}.waiting{fill:#afb8c1}.spark{fill:#1a7f37}.ledger{fill:#0969da}.mark{stroke:#1a7f37}
+@media(prefers-color-scheme:dark){.ground{fill:#0d1117}.text{fill:#e6edf3}.faint{fill:#9198a1}.line{stroke:#30363d}
+.arrival{fill:#39c5cf}.waiting{fill:#484f58}.spark{fill:#3fb950}.ledger{fill:#4493f8}.mark{stroke:#3fb950}}
+"""
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The scale of a line: `length` stands for `ms` from `origin` (epoch ms) on."""
+
+    origin: int
+    ms: int
+    length: float
+
+    def at(self, time: int) -> float:
+        return self.length * min(max(time - self.origin, 0), self.ms) / self.ms
+
+
+def text_lines(trace: Trace, width: int) -> list[Text]:
+    """Draw the waterfall in at most `width` columns: per stretch its begin and length in seconds, and its bar."""
+    scale = _scale(trace, min(max(width - _NAME - 2 * _NUMBER - 6, MIN_BAR), MAX_BAR))
+    if scale is None:
+        return []
+    lines = [_heading()]
+    for span in trace.spans:
+        first = int(scale.at(span.began_at))
+        cells = int(scale.at(span.ended_at)) - first
+        bar = " " * first + (_BAR * cells if cells else _SHORT)
+        lines.append(
+            Text.assemble(
+                (f"{visible(span.name):<{_NAME}}", "bold"),
+                f"{_seconds(span.began_at - scale.origin):>{_NUMBER}}",
+                f"{_seconds(span.ms):>{_NUMBER}}  ",
+                (bar, _STYLES.get(span.kind, "")),
+            )
+        )
+        if span.note and len(bar) + len(span.note) + _NAME + 2 * _NUMBER + 4 <= width:
+            lines[-1].append(f"  {visible(span.note)}", style="bright_black")
+    if trace.to_readable_ms is not None:
+        lines.append(
+            Text(f"{'readable':<{_NAME}}{_seconds(trace.to_readable_ms):>{_NUMBER}}  after its put", style="bold green")
+        )
+    return lines
+
+
+def svg(trace: Trace) -> str:
+    """Draw the waterfall as one SVG document without scripts or links, in the reader's light or dark colours."""
+    scale = _scale(trace, float(_WIDTH - _LEFT - _RIGHT))
+    height = _HEAD + _ROW * len(trace.spans) + _FOOT
+    title = shortened(visible(trace.id.key), 104)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'role="img" aria-label="{marked_up(summary(trace))}">',
+        f"<style>{_STYLE}</style>",
+        f'<rect class="ground" width="{_WIDTH}" height="{height}" rx="8"/>',
+        f'<text class="text" x="20" y="30" font-weight="600">{marked_up(title)}</text>',
+        f'<text class="faint" x="20" y="52">{marked_up(summary(trace))}</text>',
+    ]
+    if scale is not None:
+        parts += _grid(scale, height)
+        parts += [part for number, span in enumerate(trace.spans) for part in _bar(span, _HEAD + _ROW * number, scale)]
+        parts += _readable(trace, scale, height)
+    x = _LEFT
+    for kind, name in _KINDS:
+        parts.append(
+            f'<rect class="{kind}" x="{x}" y="{height - 20}" width="10" height="10" rx="2"/>'
+            f'<text class="faint" x="{x + 16}" y="{height - 11}">{name}</text>'
+        )
+        x += 90
+    return "".join([*parts, "</svg>\n"])
+
+
+def summary(trace: Trace) -> str:
+    """One line: the table, the state, the time until it was readable, and the put."""
+    began = (
+        datetime.fromtimestamp(trace.put_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        if trace.put_at is not None
+        else None
+    )
+    described = [trace.table or "no table", trace.state]
+    if trace.to_readable_ms is not None:
+        described.append(f"readable {_seconds(trace.to_readable_ms)} after its put")
+    if trace.reason:
+        described.append(shortened(trace.reason, 80))
+    return " · ".join([*map(visible, described), *([f"put {began}"] if began else [])])
+
+
+def _heading() -> Text:
+    return Text(f"{'':<{_NAME}}{'after put':>{_NUMBER}}{'took':>{_NUMBER}}", style="bright_black")
+
+
+def _scale(trace: Trace, length: float) -> _Scale | None:
+    if not trace.spans:
+        return None
+    origin = min(span.began_at for span in trace.spans)
+    return _Scale(origin, max(1, max(span.ended_at for span in trace.spans) - origin), length)
+
+
+def _seconds(ms: int) -> str:
+    seconds = ms / 1000
+    if abs(seconds) < 100:
+        return f"{seconds:.3f} s"
+    return f"{seconds:,.1f} s" if seconds < 3600 else f"{seconds / 3600:,.2f} h"
+
+
+def _bar(span: Stretch, y: int, scale: _Scale) -> Iterator[str]:
+    x = _LEFT + scale.at(span.began_at)
+    length = max(2.0, scale.at(span.ended_at) - scale.at(span.began_at))
+    tip = f"{span.name}: {_seconds(span.ms)}{f' ({span.note})' if span.note else ''}"
+    yield f'<text class="text" x="20" y="{y + 17}">{marked_up(shortened(span.name, 16))}</text>'
+    kind = span.kind if span.kind in _STYLES else SPARK
+    yield (
+        f'<rect class="{kind}" x="{x:.1f}" y="{y + 5}" width="{length:.1f}" height="16" rx="3">'
+        f"<title>{marked_up(tip)}</title></rect>"
+    )
+    yield f'<text class="faint" x="{_WIDTH - 20}" y="{y + 17}" text-anchor="end">{_seconds(span.ms)}</text>'
+
+
+def _grid(scale: _Scale, height: int) -> Iterator[str]:
+    step = _step(scale.ms)
+    for at in range(0, scale.ms + 1, step):
+        x = _LEFT + scale.at(scale.origin + at)
+        yield f'<line class="line" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{height - _FOOT}"/>'
+        yield (
+            f'<text class="faint" x="{x:.1f}" y="{height - _FOOT + 16}" text-anchor="middle" font-size="11">'
+            f"{_tick(at, step)}</text>"
+        )
+
+
+def _readable(trace: Trace, scale: _Scale, height: int) -> Sequence[str]:
+    if trace.readable_at is None:
+        return ()
+    x = _LEFT + scale.at(trace.readable_at)
+    return (
+        f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{height - _FOOT}" '
+        'stroke-width="2" stroke-dasharray="3 3"/>',
+        f'<text class="spark" x="{x:.1f}" y="{_HEAD - 8}" text-anchor="middle" font-size="11">readable</text>',
+    )
+
+
+def _step(ms: int) -> int:
+    """A round number of ms that makes at most seven steps."""
+    size = 1
+    while True:
+        for factor in (1, 2, 5):
+            if ms <= 7 * size * factor:
+                return size * factor
+        size *= 10
+
+
+def _tick(ms: int, step: int) -> str:
+    return f"{ms / 1000:.{0 if step >= 1000 else 1 if step >= 100 else 3}f} s"
