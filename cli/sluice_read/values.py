@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -11,6 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sluice.schema.temporal import clock_text, date_text
+from sluice.schema.values import base64_text, json_float
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # of a second's fraction
 _DAY_S = 86_400
@@ -75,7 +76,7 @@ def _dates(array: pa.Array) -> list[str | None]:
     days = array.cast(pa.date32()).cast(pa.int32())
     if _is_near(days.cast(pa.int64()), 1 / _DAY_S):
         return array.cast(pa.string()).to_pylist()
-    return [None if count is None else far_date(count) for count in days.to_pylist()]
+    return [None if count is None else date_text(count) for count in days.to_pylist()]
 
 
 def _is_near(counts: pa.Array, per_second: float) -> bool:
@@ -91,19 +92,7 @@ def far_timestamp(count: int, unit: str) -> str:
     digits = _DIGITS[unit]
     days, rest = divmod(count, _DAY_S * 10**digits)
     seconds, fraction = divmod(rest, 10**digits)
-    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}" + (
-        f".{fraction:0{digits}d}" if digits else ""
-    )
-    return f"{far_date(days)}T{clock}"
-
-
-def far_date(days: int) -> str:
-    """ISO 8601 of a count of days since 1970, in years of any length."""
-    # The calendar repeats every 400 years of 146,097 days; 1970-01-01 is day 719,163 of Python's count from year 1.
-    cycles, day = divmod(days + 719_162, 146_097)
-    within = date.fromordinal(day + 1)
-    year = within.year + 400 * cycles
-    return f"{'-' if year < 0 else ''}{abs(year):04d}-{within.month:02d}-{within.day:02d}"
+    return f"{date_text(days)}T{clock_text(seconds, f'{fraction:0{digits}d}' if digits else '')}"
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -121,7 +110,7 @@ def json_value(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        return json_float(value)
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, (datetime, date, time)):
@@ -129,7 +118,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, timedelta):
         return f"PT{format(Decimal(value // timedelta(microseconds=1)) / 1_000_000, 'f')}S"
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
+        return base64_text(value)
     if isinstance(value, dict):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, pa.MonthDayNano):

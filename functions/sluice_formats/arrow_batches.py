@@ -17,7 +17,7 @@ from sluice.changes.position import encode, of_snapshot
 from sluice.config.placeholders import Placeholders, placeholders
 from sluice.errors import ExpansionLimit, Unordered
 from sluice.schema.avro import ENVELOPE, WriterSchema
-from sluice.schema.capture_order import encode_watermark
+from sluice.schema.capture_order import encode_capture_order
 from sluice_formats.arrow_columns import (
     arrow_type,
     check_folder_texts,
@@ -135,7 +135,7 @@ def _positions(
     ordering = writer.row.column(plan.position) if plan.position is not None else None
     if ordering is not None:
         return [
-            encode_watermark(plan.generation, ordering, row[ordering.written_name], offset)
+            encode_capture_order(plan.generation, ordering, row[ordering.written_name], offset)
             for row, offset in zip(rows, offsets)
         ]
     kind, names = writer.meta.position.kind, writer.meta.position.names

@@ -5,7 +5,6 @@ Refuses values that a row can't be found or a folder be named by: keys that Hudi
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -16,16 +15,8 @@ import pyarrow.compute as pc
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.values import (
-    INFINITE_COUNTS,
-    REAL,
-    NoTime,
-    Unrepresentable,
-    days_of,
-    stored_text,
-    structured_text,
-    timestamp_text,
-)
+from sluice.schema.temporal import INFINITE_COUNTS, REAL_RANGES, NoTime, days_of, structured_text, timestamp_text
+from sluice.schema.values import Unrepresentable, base64_text, stored_text
 from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey, ValueOutOfRange
 
 # Raw means: what Avro decodes to, without the meaning of its logical type. Spark's built-ins give it
@@ -53,33 +44,18 @@ _ARROW: dict[str, pa.DataType] = {
     kinds.DURATION_MICROS: pa.int64(),
     kinds.DURATION_NANOS: pa.int64(),
 }
-_SPARK: dict[str, str] = {
-    kinds.BOOLEAN: "boolean",
-    kinds.INT: "int",
-    kinds.LONG: "bigint",
-    kinds.FLOAT: "float",
-    kinds.DOUBLE: "double",
-    kinds.STRING: "string",
-    kinds.BYTES: "binary",
-    kinds.DATE: "int",
-    kinds.TIME_MILLIS: "bigint",
-    kinds.TIME_MICROS: "bigint",
-    kinds.TIME_NANOS: "bigint",
-    kinds.TIMESTAMP_MILLIS: "bigint",
-    kinds.TIMESTAMP_MICROS: "bigint",
-    kinds.TIMESTAMP_NANOS: "bigint",
-    kinds.ZONED_TIMESTAMP: "string",
-    kinds.ISO_DATE: "string",
-    kinds.VARIABLE_DECIMAL: "string",
-    kinds.DECIMAL_TEXT: "string",
-    kinds.JSON: "string",
-    kinds.DURATION_MICROS: "bigint",
-    kinds.DURATION_NANOS: "bigint",
+_SPARK: dict[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
 }
 # Text that is made here, value by value; where one of these meets another in a batch, all that is text is made here.
 _MADE_TEXT = frozenset((kinds.VARIABLE_DECIMAL, kinds.DECIMAL_TEXT, kinds.JSON))
 _TEXT = _MADE_TEXT | {kinds.STRING}
-_COUNTED = frozenset((kinds.TIMESTAMP_MILLIS, kinds.TIMESTAMP_MICROS, kinds.TIMESTAMP_NANOS))
 _AGREED = frozenset(
     (kinds.TIMESTAMP_MICROS, kinds.ZONED_TIMESTAMP)
 )  # what timestamps of several kinds are in one batch (schema_evolution.py)
@@ -109,7 +85,7 @@ def spark_type(column: Column) -> str:
         return column.spark_type
     if column.kind == kinds.ARRAY:
         return f"array<{spark_type(_element(column))}>"
-    return _SPARK[column.kind]
+    return _SPARK[_ARROW[column.kind]]
 
 
 def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int = 2**40) -> pa.Array:
@@ -126,14 +102,14 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
             return _lists(values, written, wanted, room)
         if written.kind == kinds.STRING and wanted.kind not in kinds.TEXT_KINDS:
             return _nothing_describe(values, wanted)
-        if written.kind in _COUNTED and wanted.kind in _AGREED and written.kind != wanted.kind:
+        if written.kind in kinds.TIMESTAMP_KINDS and wanted.kind in _AGREED and written.kind != wanted.kind:
             values = _recounted(values, written, wanted)
         if wanted.kind in _TEXT and (
             written.kind in _MADE_TEXT or written.kind in kinds.TEXT_KINDS and written.kind not in _TEXT
         ):
             values = _texts(values, written, room)
         elif wanted.kind == kinds.STRING and written.kind == kinds.BYTES:  # of a key (table_rows.py)
-            values = [None if value is None else base64.b64encode(value).decode("ascii") for value in values]
+            values = [None if value is None else base64_text(value) for value in values]
         elif written.kind == kinds.ISO_DATE and wanted.kind == kinds.DATE:
             values = [None if value is None else days_of(value) for value in values]
         made = pa.array(values, type=_ARROW[wanted.kind])
@@ -302,8 +278,8 @@ def check_key_texts(key: dict[str, pa.Array], numbers: Sequence[int], *, empty_p
 def check_key_times(key: dict[str, tuple[pa.Array, str]], numbers: Sequence[int]) -> None:
     """Raises InexactRecordKey for the first of the records whose key, by column its raw values and their kind, has an infinity or digits below a microsecond."""
     for name, (values, kind) in key.items():
-        if kind in REAL:
-            low, high = REAL[kind]
+        if kind in REAL_RANGES:
+            low, high = REAL_RANGES[kind]
             inexact = pc.or_(pc.less(values, low), pc.greater(values, high))
             if kind == kinds.TIMESTAMP_NANOS:
                 inexact = pc.or_(inexact, pc.not_equal(pc.multiply(pc.divide(values, 1_000), 1_000), values))

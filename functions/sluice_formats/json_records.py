@@ -17,7 +17,7 @@ from sluice.config import placeholders as unavailable
 from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import NamedTypes, WriterSchema, read_writer_schema
-from sluice.schema.values import days_of
+from sluice.schema.temporal import days_of
 from sluice_formats import json_lines
 from sluice_formats.errors import DamagedJson, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_schema import BASE64, JSON_TEXT, METADATA, NUMBER_TEXT, Inference, avro_form

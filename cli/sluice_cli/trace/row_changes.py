@@ -19,14 +19,14 @@ from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import Column
 from sluice.schema.evolution import row_for_table, union_of
-from sluice.schema.values import REAL, time_text
+from sluice.schema.temporal import REAL_RANGES, date_text, time_text
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import decode
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed
 from sluice_formats.parquet_footer import read_footer
 from sluice_formats.read_plan import reader_plan
-from sluice_read.values import far_date, far_timestamp, rows_of
+from sluice_read.values import far_timestamp, rows_of
 
 _TIMES = frozenset((kinds.TIME_MILLIS, kinds.TIME_MICROS, kinds.TIME_NANOS))
 _UNITS: Mapping[str, str] = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIMESTAMP_NANOS: "ns"}
@@ -98,12 +98,12 @@ def stored_value(value: Any, column: Column) -> Any:
     """The value that the table stores for a raw value, in the JSON form of `sluice query --json`."""
     if value is None:
         return None
-    if column.kind in REAL and not REAL[column.kind][0] <= value <= REAL[column.kind][1]:
+    if column.kind in REAL_RANGES and not REAL_RANGES[column.kind][0] <= value <= REAL_RANGES[column.kind][1]:
         return None  # an infinity
     if column.kind == kinds.ARRAY and column.element is not None:
         return [stored_value(item, column.element) for item in value]
     if column.kind == kinds.DATE:
-        return far_date(value)
+        return date_text(value)
     if column.kind in _TIMES:
         return time_text(value, column.kind)
     if column.kind in _UNITS:

@@ -27,7 +27,7 @@ from sluice.schema.columns import (
     json_column,
     variable_decimal_column,
 )
-from sluice.schema.values import STRUCTURED
+from sluice.schema.temporal import STRUCTURED
 
 FLATTENED = "flattened"  # Debezium's ExtractNewRecordState: the row with metadata columns beside
 ENVELOPE = "envelope"  # before, after, source, op

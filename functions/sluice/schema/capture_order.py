@@ -1,45 +1,44 @@
-"""The order of rows that a query captured: by a column of theirs that grows with every change, such as `last_update`."""
+"""Positions of rows that a query captured: the table's `position` column, which grows with every change (`last_update`)."""
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from typing import Any
 
 from sluice.errors import Incompatible, Unordered
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
+from sluice.schema.temporal import NANOS, days_of_civil
 
-# Nanoseconds in one step of each kind that counts time. Numbers count themselves.
-_NANOS: dict[str, int] = {
-    kinds.DATE: 86_400 * 10**9,
-    kinds.TIMESTAMP_MILLIS: 10**6,
-    kinds.TIMESTAMP_MICROS: 10**3,
-    kinds.TIMESTAMP_NANOS: 1,
+# What one step of each kind counts for: nanoseconds for time, one for numbers.
+_STEPS: dict[str, int] = {
+    **{kind: NANOS[kind] for kind in (kinds.DATE, *kinds.TIMESTAMP_KINDS)},
     kinds.INT: 1,
     kinds.LONG: 1,
 }
 _TEXTS = (kinds.STRING, kinds.ZONED_TIMESTAMP)
-_BIAS = 10**26  # above every count of 64 bits in nanoseconds: what is stored is unsigned and of one width
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s?(Z|[+-]\d\d(?::?\d\d)?)?")
-_EPOCH = dt.date(1970, 1, 1).toordinal()
+_BIAS = 10**26  # above every count of 64 bits in nanoseconds: stored counts are unsigned and of one width
+_ISO = re.compile(
+    r"(?!0000)(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s?(Z|[+-]\d\d(?::?\d\d)?)?"
+)
+_NEXT_STEP = "Name a column in `position` that holds whole numbers, dates or timestamps"
 
 
-def check_watermark(column: Column) -> None:
-    """Raises Incompatible for a column that can't order rows: it is neither a whole number nor a point in time."""
-    if column.kind not in _NANOS and column.kind not in _TEXTS:
+def check_position_column(column: Column) -> None:
+    """Raises Incompatible for a column that can't order rows: neither a whole number nor a point in time."""
+    if column.kind not in _STEPS and column.kind not in _TEXTS:
         raise Incompatible(
             f"The position column {column.name} is {column.source_type or column.spark_type}",
             column=column.name,
             types=[column.spark_type, "a number or time"],
-            next_step="Name a column in `position` that holds whole numbers, dates or timestamps",
+            next_step=_NEXT_STEP,
         )
 
 
-def encode_watermark(generation: int, column: Column, value: Any, offset: int) -> str:
-    """The stored position of a row: its watermark's raw value as `column` has it, whatever the unit, then the Kafka offset.
+def encode_capture_order(generation: int, column: Column, value: Any, offset: int) -> str:
+    """The stored position of a row: the raw value of its position column in the column's unit, then the Kafka offset.
 
-    Raises Unordered for a null, and for text that isn't a point in time as ISO 8601 writes it (UTC where it names no zone).
+    Raises Unordered for a null, and for text that isn't a point in time in ISO 8601 (UTC where it names no zone).
     """
     if value is None:
         raise Unordered(
@@ -48,31 +47,26 @@ def encode_watermark(generation: int, column: Column, value: Any, offset: int) -
             value="null",
             next_step="Let the query leave out rows without it, or name another column in `position`",
         )
-    count = _iso_nanos(column, value) if column.kind in _TEXTS else value * _NANOS[column.kind]
+    count = _iso_nanos(column, value) if column.kind in _TEXTS else value * _STEPS[column.kind]
     if not -_BIAS < count < _BIAS:
         raise Unordered(f"The position column {column.name} is out of range", field=column.name, value=str(value)[:100])
-    return "%04d.%027d.%020d" % (generation, count + _BIAS, offset)
+    return f"{generation:04d}.{count + _BIAS:027d}.{offset:020d}"
 
 
 def _iso_nanos(column: Column, text: str) -> int:
     found = _ISO.fullmatch(text)
     try:
         if found is None:
-            raise ValueError("no ISO 8601")
-        day, hour, minute, second, fraction, zone = found.groups()
-        seconds = (
-            (dt.date.fromisoformat(day).toordinal() - _EPOCH) * 86_400
-            + int(hour or 0) * 3_600
-            + int(minute or 0) * 60
-            + int(second or 0)
-            - _east(zone)
-        )
+            raise ValueError("not ISO 8601")
+        year, month, day, hour, minute, second, fraction, zone = found.groups()
+        days = days_of_civil(int(year), int(month), int(day))
+        seconds = days * 86_400 + int(hour or 0) * 3_600 + int(minute or 0) * 60 + int(second or 0) - _east(zone)
     except ValueError as error:
         raise Unordered(
             f"The position column {column.name} holds text that is no point in time",
             field=column.name,
             value=text[:100],
-            next_step="Name a column in `position` that holds whole numbers, dates or timestamps",
+            next_step=_NEXT_STEP,
         ) from error
     return seconds * 10**9 + int((fraction or "").ljust(9, "0"))
 

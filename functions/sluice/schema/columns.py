@@ -21,6 +21,8 @@ DURATION_MICROS, DURATION_NANOS = "duration_micros", "duration_nanos"
 TIME_MILLIS, TIME_MICROS, TIME_NANOS = "time_millis", "time_micros", "time_nanos"
 TIMESTAMP_MILLIS, TIMESTAMP_MICROS, TIMESTAMP_NANOS = "timestamp_millis", "timestamp_micros", "timestamp_nanos"
 ZONED_TIMESTAMP = "zoned_timestamp"
+TIME_KINDS = (TIME_MILLIS, TIME_MICROS, TIME_NANOS)
+TIMESTAMP_KINDS = (TIMESTAMP_MILLIS, TIMESTAMP_MICROS, TIMESTAMP_NANOS)
 
 MAX_PRECISION = 38  # Spark's and Parquet's widest decimal
 # What Confluent's converter writes where the source names no precision, as with PostgreSQL's money.

@@ -21,7 +21,7 @@ from sluice.config.table import TableConfig
 from sluice.errors import Incompatible
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema
-from sluice.schema.capture_order import check_watermark
+from sluice.schema.capture_order import check_position_column
 from sluice.schema.columns import (
     ARRAY,
     BYTES,
@@ -447,7 +447,7 @@ def evolve_table(before: Mapping[str, str] | None, row: RowSchema, config: Table
                 column=config.position,
                 types=["", "absent"],
             )
-        check_watermark(column)
+        check_position_column(column)
     found = evolve(before, row, record_key=config.record_key, partition_by=config.partition_by)
     width = len(found.target.keys() - set(NAMES))
     if width > config.limits.schema_columns and len(found.target) > len(before or ()):

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from sluice.changes import hidden_columns
 from sluice.schema import columns as kinds
 from sluice.schema.columns import Column
-from sluice.schema.values import REAL
+from sluice.schema.temporal import REAL_RANGES
 from sluice_formats.read_plan import ReaderPlan
 from sluice_spark.merge.plan import stored_type
 
@@ -55,7 +55,7 @@ def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
     built_in = _BUILT_INS.get(column.kind)
     if built_in is None:
         return raw
-    return F.when(raw.between(*REAL[column.kind]), built_in(raw)) if column.kind in REAL else built_in(raw)
+    return F.when(raw.between(*REAL_RANGES[column.kind]), built_in(raw)) if column.kind in REAL_RANGES else built_in(raw)
 
 
 def quoted(name: str) -> SparkColumn:
@@ -76,7 +76,7 @@ def _item(column: Column) -> Column | None:
 def _may_be_unheld(column: Column) -> bool:
     """Whether a value of the column may have no stored form: a count without a date, or text that is none."""
     element = _item(column)
-    return column.kind in REAL or column.kind in _PARSED or element is not None and _may_be_unheld(element)
+    return column.kind in REAL_RANGES or column.kind in _PARSED or element is not None and _may_be_unheld(element)
 
 
 def _unheld(raw: SparkColumn, column: Column) -> SparkColumn:
@@ -85,7 +85,7 @@ def _unheld(raw: SparkColumn, column: Column) -> SparkColumn:
     if element is not None:
         zero = F.lit(0)
         return F.coalesce(F.aggregate(raw, zero, lambda so_far, item: so_far + _unheld(item, element)), zero)
-    lost = ~raw.between(*REAL[column.kind]) if column.kind in REAL else meaning(raw, column).isNull()
+    lost = ~raw.between(*REAL_RANGES[column.kind]) if column.kind in REAL_RANGES else meaning(raw, column).isNull()
     if column.kind == kinds.TIMESTAMP_NANOS:
         lost = lost | (F.pmod(raw, F.lit(1_000)) != 0)
     elif column.kind == kinds.ZONED_TIMESTAMP:

@@ -16,7 +16,7 @@ from sluice.changes.position import (
     of_snapshot,
 )
 from sluice.errors import Unordered
-from sluice.schema.capture_order import encode_watermark
+from sluice.schema.capture_order import encode_capture_order
 from sluice.schema.columns import plain_column
 
 
@@ -251,6 +251,6 @@ def test_a_position_that_is_a_kafka_offset_alone_is_told_from_every_other() -> N
         ("mongodb", (5, 1)),
     ]
     others_described = [encode(3, kind, parts, 7) for kind, parts in others] + [
-        encode_watermark(3, plain_column("n", "long", False, "long"), 9, 7)
+        encode_capture_order(3, plain_column("n", "long", False, "long"), 9, 7)
     ]
     assert not any(map(is_by_offset_alone, others_described))

@@ -6,7 +6,8 @@ from datetime import date, timedelta
 import pytest
 
 from sluice.schema.columns import array_column, decimal_column, json_column, plain_column, variable_decimal_column
-from sluice.schema.values import Unrepresentable, days_of, decimal_text, json_text, time_text, timestamp_text
+from sluice.schema.temporal import days_of, time_text, timestamp_text
+from sluice.schema.values import Unrepresentable, decimal_text, json_text
 
 
 def unscaled(number):

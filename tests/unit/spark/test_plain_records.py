@@ -12,14 +12,14 @@ from sluice.config.document import Configuration
 from sluice.config.table import TableConfig, TableRule, refuse_changes
 from sluice.errors import ChangeRefused, Incompatible, Unordered
 from sluice.schema.avro import read_writer_schema
-from sluice.schema.capture_order import check_watermark, encode_watermark
+from sluice.schema.capture_order import check_position_column, encode_capture_order
 from sluice.schema.columns import Column, plain_column
 from sluice_cli.config.source import ConfigurationMistakes, read_tables
 from sluice_spark.merge.plan import plan_read
 
 
 def at(kind: str, value: Any, offset: int = 0) -> str:
-    return encode_watermark(0, plain_column("w", kind, True, kind), value, offset)
+    return encode_capture_order(0, plain_column("w", kind, True, kind), value, offset)
 
 
 # A row as Confluent's JDBC source connector sends it in timestamp mode, with what InsertField adds (a static field and the topic):
@@ -111,7 +111,7 @@ def test_the_order_of_positions_is_the_order_of_watermarks(kind: str, values: li
 
 def test_equal_watermarks_go_by_the_kafka_offset_and_a_generation_goes_before_all() -> None:
     assert at("long", 5, 7) < at("long", 5, 8) < at("long", 6, 0)
-    assert at("long", 2**63 - 1) < encode_watermark(1, plain_column("w", "long", True, "long"), -5, 0)
+    assert at("long", 2**63 - 1) < encode_capture_order(1, plain_column("w", "long", True, "long"), -5, 0)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "2026-11-21T", "21.11.2026", "2026-11-21T02:41:42Zx"])
@@ -123,10 +123,10 @@ def test_text_that_is_no_point_in_time_is_no_watermark(text: str) -> None:
 def test_a_column_that_cannot_order_rows_refuses_the_schema() -> None:
     for kind in ("double", "boolean", "bytes"):
         with pytest.raises(Incompatible, match="position column"):
-            check_watermark(plain_column("w", kind, True, kind))
+            check_position_column(plain_column("w", kind, True, kind))
     array = Column("w", "array", "array<int>", element=plain_column("w", "int", True, "int"))
     with pytest.raises(Incompatible):
-        check_watermark(array)
+        check_position_column(array)
 
 
 def test_a_schema_without_the_position_column_is_refused_and_the_rest_goes_on() -> None:
