@@ -22,7 +22,7 @@ from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.table import TableRule
 from sluice.objects import ObjectId
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 
 REGION = "us-west-2"
 BRONZE, SILVER, ARTIFACTS = "sluice-bronze", "sluice-silver", "sluice-artifacts"
@@ -48,7 +48,7 @@ class Deployment:
         self.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
         self.dynamodb = SHARED.client("dynamodb")
         create_ledger_table(self.dynamodb, LEDGER)
-        self.ledger = Ledger(self.dynamodb, LEDGER)
+        self.ledger = DynamoDbLedger(self.dynamodb, LEDGER)
         self.emr = SHARED.client("emr-serverless")
         self.application = self.emr.create_application(
             name="sluice", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t"
@@ -88,7 +88,7 @@ class Deployment:
 
     def record(self, id: ObjectId) -> Any:
         """The ledger's record of an object, None when there is none."""
-        return self.ledger.get_objects([id]).get(id)
+        return self.ledger.objects.get([id]).get(id)
 
     def job_runs(self) -> list[Any]:
         """The emulator's job runs, whose `state` and `state_details` a test may set."""

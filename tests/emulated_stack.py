@@ -13,7 +13,7 @@ from ledger_table_schema import create_ledger_table
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_cli.terminal import stack as supervising
 
 REGION = "eu-central-1"
@@ -87,13 +87,13 @@ class Stack:
             "SuperviseFunction": "s-supervise",
             "DeadLetterQueueUrl": queue,
         }
-        self.ledger = Ledger(self.dynamodb, "s-ledger")
+        self.ledger = DynamoDbLedger(self.dynamodb, "s-ledger")
 
     def write(self, key, body=b"x"):
         return ObjectId("s-bronze", key, self.s3.put_object(Bucket="s-bronze", Key=key, Body=body)["VersionId"])
 
     def admit(self, identity, state=items.PENDING, table="crm.user", topic="crm.public.user", lane="main", **more):
-        self.ledger.admit(
+        self.ledger.objects.admit(
             AdmittedObject(
                 identity, state, NOW, size=1, table=table, topic=topic, lane=lane, format="avro", noticed_at=NOW, **more
             )

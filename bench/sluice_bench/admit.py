@@ -30,7 +30,7 @@ from sluice_aws.admission.admit import THREADS, Admission
 from sluice_aws.admission.heads import Heads
 from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
@@ -122,7 +122,7 @@ def emulator(calls: Calls) -> Iterator[tuple[Any, Any]]:
 
 def measure(s3: Any, dynamodb: Any, notices: Sequence[Notice], calls: Calls) -> dict[str, Any]:
     """Admit these notices, an invocation's worth at a time. Raises RuntimeError when one wasn't admitted."""
-    objects, ledger = Objects(s3), Ledger(dynamodb, LEDGER)
+    objects, ledger = Objects(s3), DynamoDbLedger(dynamodb, LEDGER)
     admission = Admission(
         ledger=ledger,
         heads=Heads(objects),

@@ -16,7 +16,7 @@ from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.start import Waker, starter_of
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
@@ -65,7 +65,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
     objects = Objects(clients.s3)
-    ledger = Ledger(clients.dynamodb, settings.ledger_table)
+    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(
         admission=Admission(

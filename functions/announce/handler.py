@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import 
 from sluice_aws.announce import Announcer
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, observed
 
@@ -43,7 +43,7 @@ def announcer_of(telemetry: Telemetry) -> Announcer:
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
     return Announcer(
-        ledger=Ledger(clients.dynamodb, settings.ledger_table),
+        batches=DynamoDbLedger(clients.dynamodb, settings.ledger_table).batches,
         events=clients.events,
         bus=settings.event_bus,
         report=telemetry,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sluice.config.document import Configuration
+from sluice.ledger.ports import Ledger
 from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import Heads
 from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, reroute, unpark
@@ -19,7 +20,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import Waker, starter_of
 from sluice_aws.lanes.supervise import Supervisor
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
@@ -96,7 +97,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
     objects = Objects(clients.s3)
-    ledger = Ledger(clients.dynamodb, settings.ledger_table)
+    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     grace_ms = settings.reconcile_grace_s * 1000
@@ -114,5 +115,5 @@ def parts_of(telemetry: Telemetry) -> Parts:
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),
         waker=waker, ledger=ledger, grace_ms=grace_ms,
-        announcer=Announcer(ledger=ledger, events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms),
+        announcer=Announcer(batches=ledger.batches, events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.errors import SluiceError
 from sluice.ledger.announcement import DETAIL_TYPE, SOURCE, announcement, batch_seconds, lane_metrics, newly_committed
+from sluice.ledger.ports import BatchLedger
 from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.telemetry import Report
@@ -21,8 +22,8 @@ FORGOTTEN_AT_ONCE = 100  # of one pass of the schedule: a few seconds
 class Announcer:
     """Announces at least once: a consumer tells a repetition by the batch id."""
 
-    def __init__(self, *, ledger: Any, events: Any, bus: str, report: Report, now: Callable[[], int]) -> None:
-        self._ledger = ledger
+    def __init__(self, *, batches: BatchLedger, events: Any, bus: str, report: Report, now: Callable[[], int]) -> None:
+        self._batches = batches
         self._events = events
         self._bus = bus
         self._report = report
@@ -46,7 +47,7 @@ class Announcer:
         The stream gives a record up after some retries. One batch that can't be announced now keeps no other waiting.
         """
         described = 0
-        for batch in islice(self._ledger.unannounced(before), most):
+        for batch in islice(self._batches.unannounced(before), most):
             try:
                 self._announce(batch["batch"], batch)
             except (SluiceError, ClientError, BotoCoreError) as error:
@@ -59,7 +60,7 @@ class Announcer:
         return described
 
     def _announce(self, name: str, batch: Mapping[str, Any]) -> None:
-        parts = self._ledger.batch_parts(name)
+        parts = self._batches.parts(name)
         detail = announcement(batch, parts)
         entry = {"Source": SOURCE, "DetailType": DETAIL_TYPE, "Detail": json.dumps(detail), "EventBusName": self._bus}
         answer = self._events.put_events(Entries=[entry])
@@ -69,7 +70,7 @@ class Announcer:
                 f"Event bus {self._bus} refused to take batch {name}", batch=name, bus=self._bus,
                 cause=refused.get("ErrorCode"), described=refused.get("ErrorMessage"),
             )  # fmt: skip
-        self._ledger.announced(name, self._now())
+        self._batches.mark_announced(name, self._now())
         self._report.event("batch_committed", **detail)
         lane = str(detail["lane"])
         for metric, n in lane_metrics(batch, parts).items():

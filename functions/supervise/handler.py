@@ -13,7 +13,7 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.start import starter_of
 from sluice_aws.lanes.supervise import Measures, Supervisor
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import Settings
@@ -60,7 +60,7 @@ def parts_of(telemetry: Telemetry) -> Parts:
     """Make the parts from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients(settings)
-    ledger = Ledger(clients.dynamodb, settings.ledger_table)
+    ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(

@@ -9,7 +9,7 @@ from typing import Any
 from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.catalog.sync import CatalogRequests, CatalogSync
 from sluice_aws.clients import Clients
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
@@ -37,5 +37,8 @@ def requests_of(telemetry: Telemetry) -> CatalogRequests:
     sync = CatalogSync(catalog=GlueCatalog(clients.glue), timelines=timelines, comments=comments, silver_bucket=silver)
     configuration = ConfigStore(Objects(clients.s3), settings.artifact_bucket)
     return CatalogRequests(
-        sync=sync, configuration=configuration, ledger=Ledger(clients.dynamodb, settings.ledger_table), report=telemetry
+        sync=sync,
+        configuration=configuration,
+        ledger=DynamoDbLedger(clients.dynamodb, settings.ledger_table),
+        report=telemetry,
     )

@@ -23,10 +23,11 @@ from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.table import TableRule
 from sluice.ledger import keys as items
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_spark.log import RunLog
 from sluice_spark.run.assembly import Ports, run_loop
 from sluice_spark.run.hold import LaneHold, RunIdentity
@@ -135,7 +136,7 @@ class SimulatedLane:
 
     def ledger_through(self, client: Any) -> Ledger:
         """The ledger as a process sees it through its own client."""
-        return Ledger(client, self._ledger_table, threads=self._threads, sleep=lambda seconds: None)
+        return DynamoDbLedger(client, self._ledger_table, threads=self._threads, sleep=lambda seconds: None)
 
     def put(self, table: str = "shop.orders", n: int = 1, wake: bool = True, topic: str = "") -> list[ObjectId]:
         """Objects arrive: admitted, and the lane woken once."""
@@ -143,7 +144,7 @@ class SimulatedLane:
         for _ in range(n):
             self._objects += 1
             identity = ObjectId("bronze", f"topics/{table}/{table}+0+{self._objects:010d}.avro", f"v{self._objects}")
-            self.ledger.admit(
+            self.ledger.objects.admit(
                 AdmittedObject(
                     identity,
                     items.PENDING,
@@ -162,15 +163,15 @@ class SimulatedLane:
             )
             arrived.append(identity)
         if wake:
-            self.ledger.wake(LANE)
+            self.ledger.lanes.wake(LANE)
         return arrived
 
     def start(self) -> RunIdentity:
         """The lane is asked for a run, and EMR Serverless starts its job run."""
         self._runs += 1
         identity = RunIdentity(LANE, f"run-{self._runs}", f"00job{self._runs}")
-        assert self.ledger.request_start(LANE, identity.run, self.clock.now_ms()) is not None
-        assert self.ledger.started(LANE, identity.run, identity.job_run_id)
+        assert self.ledger.lanes.request_start(LANE, identity.run, self.clock.now_ms()) is not None
+        assert self.ledger.lanes.started(LANE, identity.run, identity.job_run_id)
         return identity
 
     def loop(
@@ -203,16 +204,16 @@ class SimulatedLane:
 
     def lapse(self, identity: RunIdentity) -> None:
         """The job run is found terminal at EMR; whatever back-off follows is over."""
-        lane = self.ledger.lapse(LANE, identity.run, self.clock.now_ms(), job_run_id=identity.job_run_id)
+        lane = self.ledger.lanes.lapse(LANE, identity.run, self.clock.now_ms(), job_run_id=identity.job_run_id)
         if lane is not None and lane.backoff_until:
             self.clock.advance(max(0, lane.backoff_until - self.clock.now_ms()))
 
     def state_of(self, identity: ObjectId) -> str:
-        return self.ledger.get_objects([identity])[identity].state
+        return self.ledger.objects.get([identity])[identity].state
 
     def states(self, identities: list[ObjectId]) -> dict[str, int]:
         counted: dict[str, int] = {}
-        for record in self.ledger.get_objects(identities).values():
+        for record in self.ledger.objects.get(identities).values():
             counted[record.state] = counted.get(record.state, 0) + 1
         return counted
 

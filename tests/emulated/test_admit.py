@@ -38,7 +38,7 @@ from sluice_aws.admission.heads import FIRST_READ_BYTES, Heads
 from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
 from sluice_aws.errors import ConfigurationMissing
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import PUSHES
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
@@ -72,7 +72,7 @@ def test_an_announced_object_is_pending_its_lane_is_woken_and_a_run_is_started(d
         record.via,
     ) == ("pending", "public.orders", "main", TOPIC, 0, 7, "avro", "s3")
     assert record.schema == fingerprint(SCHEMA)
-    lane = deployment.ledger.lane("main")
+    lane = deployment.ledger.lanes.get("main")
     (job,) = deployment.job_runs()
     assert (lane.state, lane.arrivals, lane.job_run_id) == (STARTING, 1, job.id)
     assert job.name == lane.run_id == job.client_token
@@ -92,7 +92,7 @@ def test_until_a_release_is_set_objects_are_ledgered_and_nothing_is_started(depl
     id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
     assert deployment.record(id).state == "pending"
-    assert deployment.ledger.lane("main").state == IDLE
+    assert deployment.ledger.lanes.get("main").state == IDLE
     assert deployment.job_runs() == []
 
 
@@ -101,7 +101,7 @@ def test_an_object_announced_twice_in_one_invocation_is_one_object(deployment):
     id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id, id), s3_body(id)), context())) == []
     assert deployment.calls.count("TransactWriteItems") == 1
-    assert len(deployment.ledger.pending("main", 10)) == 1
+    assert len(deployment.ledger.pending.oldest("main", 10)) == 1
 
 
 def test_an_invocation_whose_objects_were_all_pending_already_wakes_the_lane_again(deployment):
@@ -109,7 +109,7 @@ def test_an_invocation_whose_objects_were_all_pending_already_wakes_the_lane_aga
     id = deployment.land(key(1), avro())
     handler(sqs_event(s3_body(id)), context())
     handler(sqs_event(s3_body(id)), context())
-    assert deployment.ledger.lane("main").arrivals == 2
+    assert deployment.ledger.lanes.get("main").arrivals == 2
     assert len(deployment.job_runs()) == 1
 
 
@@ -117,7 +117,7 @@ def test_a_lane_is_woken_once_for_all_objects_of_an_invocation(deployment):
     deployment.configure()
     ids = [deployment.land(key(n), avro()) for n in range(5)]
     handler(sqs_event(*[s3_body(id) for id in ids]), context())
-    assert deployment.ledger.lane("main").arrivals == 1
+    assert deployment.ledger.lanes.get("main").arrivals == 1
 
 
 def test_the_wake_comes_after_the_last_object_write(deployment):
@@ -135,7 +135,7 @@ def test_two_lanes_are_woken_each(deployment):
     )
     ids = [deployment.land(key(1, "t.x"), avro()), deployment.land(key(1, "t.y"), avro())]
     handler(sqs_event(s3_body(*ids)), context())
-    assert [(lane.lane, lane.arrivals, lane.state) for lane in deployment.ledger.lanes()] == [
+    assert [(lane.lane, lane.arrivals, lane.state) for lane in deployment.ledger.lanes.all()] == [
         ("one", 1, STARTING),
         ("two", 1, STARTING),
     ]
@@ -152,7 +152,7 @@ def test_a_topic_without_a_rule_is_parked_with_the_reason_and_wakes_nothing(depl
         "shop.public.unknown",
     )
     assert record.schema == fingerprint(SCHEMA)  # so that it can become pending later without another look
-    assert deployment.ledger.lanes() == []
+    assert deployment.ledger.lanes.all() == []
     assert metrics(capsys)["ObjectsParked"] == 1
 
 
@@ -168,7 +168,7 @@ def test_a_configuration_that_is_gone_is_not_one_that_takes_no_topic_notices_wai
 ):
     early, late = deployment.land(key(1), avro()), deployment.land(key(2), avro())
     if witness == "the ledger":
-        deployment.ledger.count(PUSHES)
+        deployment.ledger.history.count(PUSHES)
     elif witness == "the history":
         deployment.s3.put_object(Bucket=ARTIFACTS, Key="config/history/0123.json", Body=b"{}")
     else:
@@ -283,7 +283,7 @@ def test_a_redelivery_after_the_object_was_committed_and_expired_changes_nothing
 def test_messages_that_announce_nothing_are_counted_and_listed_and_leave_the_queue(deployment, capsys):
     test_event = json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": BRONZE})
     assert failed_items(handler(sqs_event(test_event, "not json", '{"a": 1}'), context())) == []
-    assert sorted((part.message_id, part.reason) for part in deployment.ledger.ignored_messages()) == [
+    assert sorted((part.message_id, part.reason) for part in deployment.ledger.history.ignored_messages()) == [
         ("m0", "test_event"),
         ("m1", "not_json"),
         ("m2", "unknown_message"),
@@ -363,7 +363,7 @@ def test_objects_that_are_unfinished_at_the_deadline_are_returned_and_the_others
     failed = [record for record in caplog.records if record.getMessage() == "message_failed"]
     assert [(record.message_id, record.code) for record in failed] == [("m0", "deadline")]
     assert deployment.record(fast).state == "pending"
-    assert deployment.ledger.lane("main").arrivals == 1
+    assert deployment.ledger.lanes.get("main").arrivals == 1
 
 
 def test_a_start_that_fails_returns_no_message_and_leaves_the_lane_to_the_schedule(deployment, capsys):
@@ -371,7 +371,7 @@ def test_a_start_that_fails_returns_no_message_and_leaves_the_lane_to_the_schedu
     deployment.environment(APPLICATION_ID="00unknown")
     id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
-    assert deployment.ledger.lane("main").state == STARTING
+    assert deployment.ledger.lanes.get("main").state == STARTING
     assert metrics(capsys)["StartsFailed"] == 1
 
 
@@ -382,7 +382,7 @@ def test_a_wake_that_fails_fails_the_invocation_because_nobody_was_told(deployme
     def refuse(self, lane):
         raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "busy"}}, "UpdateItem")
 
-    monkeypatch.setattr("sluice_aws.ledger.lanes.LaneLedger.wake", refuse)
+    monkeypatch.setattr("sluice_aws.ledger.lanes.DynamoDbLanes.wake", refuse)
     with pytest.raises(ClientError):
         handler(sqs_event(s3_body(id)), context())
     assert deployment.record(id).state == "pending"
@@ -396,7 +396,7 @@ def counted_admission(calls):
         client.meta.events.register("before-parameter-build", lambda model, **_: calls.append(model.name))
     objects = Objects(clients.s3)
     return Admission(
-        ledger=Ledger(clients.dynamodb, LEDGER),
+        ledger=DynamoDbLedger(clients.dynamodb, LEDGER),
         heads=Heads(objects),
         schemas=SchemaStore(objects, SILVER),
         fit=schema_fit(objects, SILVER, lambda: 1),
@@ -507,7 +507,7 @@ def test_forty_objects_of_one_invocation_are_admitted_each_once(deployment):
     deployment.configure()
     ids = [deployment.land(key(n), avro()) for n in range(40)]
     assert failed_items(handler(sqs_event(*[s3_body(*ids[n : n + 10]) for n in range(0, 40, 10)]), context())) == []
-    assert {item.id for item in deployment.ledger.pending("main", 1000)} == set(ids)
+    assert {item.id for item in deployment.ledger.pending.oldest("main", 1000)} == set(ids)
 
 
 def test_objects_of_a_paused_table_are_pending_and_start_nothing(deployment):
@@ -515,7 +515,7 @@ def test_objects_of_a_paused_table_are_pending_and_start_nothing(deployment):
     id = deployment.land(key(1), avro())
     assert failed_items(handler(sqs_event(s3_body(id)), context())) == []
     assert deployment.record(id).state == "pending"
-    assert (deployment.ledger.lane("main").arrivals, deployment.job_runs()) == (0, [])
+    assert (deployment.ledger.lanes.get("main").arrivals, deployment.job_runs()) == (0, [])
 
 
 def wrapped_json():

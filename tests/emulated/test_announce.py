@@ -1,6 +1,7 @@
 """announce: every committed batch is told once it is committed, with tables, instants and counts, and nothing else is."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from announce.handler import handler
@@ -159,11 +160,8 @@ def test_an_event_that_the_bus_refuses_comes_again_and_the_others_are_told(bus, 
 
 
 def test_a_refusal_names_what_the_bus_said():
-    class Ledger:
-        def batch_parts(self, batch):
-            return PARTS
-
-    announcer = Announcer(ledger=Ledger(), events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
+    batches = SimpleNamespace(parts=lambda batch: PARTS)
+    announcer = Announcer(batches=batches, events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
     with pytest.raises(AnnouncementRefused) as raised:
         announcer.tell(record(BATCH)["dynamodb"])
     assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "described": "slow"}
@@ -174,13 +172,13 @@ OBJECT = ObjectId("sluice-bronze", "topics/shop.orders/0.avro", "v1")
 
 def committed(ledger, batch="b-1", object=OBJECT, now=1_714_557_601_500):
     """A batch that a run settled and closed."""
-    ledger.admit(
+    ledger.objects.admit(
         AdmittedObject(
             object, PENDING, now, size=1, noticed_at=now, table="a.x", lane="main", topic="a.x", format="avro", via="s3"
         )
     )
-    ledger.request_start("main", "run-1", now)
-    ledger.hold("main", "run-1", "job-1", 1, now)
+    ledger.lanes.request_start("main", "run-1", now)
+    ledger.lanes.hold("main", "run-1", "job-1", 1, now)
     config = TableConfig("a.x", "a", "x", topic="a.x", record_key=("id",))
     part = TablePart(
         config.to_dict(),
@@ -189,9 +187,9 @@ def committed(ledger, batch="b-1", object=OBJECT, now=1_714_557_601_500):
     manifest = Manifest(
         batch=batch, lane="main", run="run-1", created_at=now, configuration_version="c", tables={"a.x": part}
     )
-    assert ledger.open_batch(manifest, "key", "run-1", "job-1") and ledger.claim(manifest) == [object]
-    assert ledger.settle("main", batch, Outcome(batch, "a.x", COMMITTED, now), [object], "run-1", now)
-    assert ledger.close_batch("main", batch, "run-1", now)
+    assert ledger.batches.open(manifest, "key", "run-1", "job-1") and ledger.batches.claim(manifest) == [object]
+    assert ledger.batches.settle("main", batch, Outcome(batch, "a.x", COMMITTED, now), [object], "run-1", now)
+    assert ledger.batches.close("main", batch, "run-1", now)
 
 
 def test_a_batch_that_the_stream_gave_up_is_announced_by_the_schedule_once(bus, deployment):
@@ -199,7 +197,7 @@ def test_a_batch_that_the_stream_gave_up_is_announced_by_the_schedule_once(bus, 
     committed(deployment.ledger, "b-2")
     assert reconcile({}, context(400_000))["announced"] == 1
     assert [detail["batch"] for _, detail in bus] == ["b-2"]
-    assert deployment.ledger.batch("b-2")["announced_at"]
+    assert deployment.ledger.batches.get("b-2")["announced_at"]
     assert reconcile({}, context(400_000))["announced"] == 0
 
 
@@ -207,7 +205,9 @@ def test_what_the_stream_announced_and_what_it_still_may_is_left_to_it(bus, depl
     deployment.configure()
     committed(deployment.ledger, "b-2")
     assert (
-        failed_items(handler({"Records": [record(deployment.ledger.batch("b-2"), {"state": "claimed"})]}, context()))
+        failed_items(
+            handler({"Records": [record(deployment.ledger.batches.get("b-2"), {"state": "claimed"})]}, context())
+        )
         == []
     )
     committed(deployment.ledger, "b-3", ObjectId("sluice-bronze", "other", "v1"), now=epoch_ms())
@@ -222,7 +222,7 @@ def test_a_batch_that_cannot_be_announced_now_keeps_no_other_waiting(bus, deploy
         committed(deployment.ledger, f"b-{n}", ObjectId("sluice-bronze", str(n), "v1"), now=n)
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["b-2"])))
     assert reconcile({}, context(400_000))["announced"] == 1
-    assert [batch["batch"] for batch in deployment.ledger.unannounced(before=10)] == ["b-2"]
+    assert [batch["batch"] for batch in deployment.ledger.batches.unannounced(before=10)] == ["b-2"]
 
 
 @pytest.mark.parametrize("tables", [10, 2_000, 20_000])

@@ -18,7 +18,7 @@ def moma(stack):
     )
     stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration(rules).to_json().encode())
     for table in ("moma.artists", "moma.works", "crm.user"):
-        stack.ledger.pin_table(table, {"topic": table.replace(".", ".public.")})
+        stack.ledger.tables.pin(table, {"topic": table.replace(".", ".public.")})
     put_tables(stack.s3, "s-silver")
     return stack
 

@@ -126,11 +126,11 @@ def test_a_table_that_nothing_will_be_claimed_of_ends_the_wait_at_once_with_its_
     stack, tables, capsys, text, rebuild, described_why
 ):
     if rebuild:
-        stack.ledger.pause("main")
-        stack.ledger.begin_rebuild("crm.user", "main", {"to": "aside"})
-        stack.ledger.resume("main")
+        stack.ledger.lanes.pause("main")
+        stack.ledger.rebuilds.begin("crm.user", "main", {"to": "aside"})
+        stack.ledger.lanes.resume("main")
     if text == TWO_TOPICS:
-        stack.ledger.pin_table("crm.user", {**PINNED, "topic": "db2.public.user"})
+        stack.ledger.tables.pin("crm.user", {**PINNED, "topic": "db2.public.user"})
     assert run(["config", "push", tables(text)]) == 0
     stack.admit(stack.write("topics/x.avro"))
     assert run(["wait", "--timeout", "600"]) == 1
@@ -157,12 +157,12 @@ def test_parked_and_quarantined_objects_fail_a_wait_only_when_it_is_strict(stack
 
 
 def halt(ledger, lane):
-    ledger.wake(lane)
+    ledger.lanes.wake(lane)
     for attempt in range(5):
-        state = ledger.lane(lane)
+        state = ledger.lanes.get(lane)
         now = (state.backoff_until or NOW) + 1
-        ledger.request_start(lane, f"run-{attempt}", now)
-        ledger.lapse(lane, f"run-{attempt}", now, job_run_id=None, reason="driver exited with 137")
+        ledger.lanes.request_start(lane, f"run-{attempt}", now)
+        ledger.lanes.lapse(lane, f"run-{attempt}", now, job_run_id=None, reason="driver exited with 137")
 
 
 def test_a_halted_lane_ends_the_wait_at_once_with_its_reason(stack, capsys):
@@ -176,7 +176,7 @@ def test_a_halted_lane_ends_the_wait_at_once_with_its_reason(stack, capsys):
 
 def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(stack, capsys):
     stack.admit(stack.write("a"))
-    stack.ledger.pause("main")
+    stack.ledger.lanes.pause("main")
     assert run(["wait"]) == 1
     out, err = capsys.readouterr()
     assert "pending\ta\tcrm.user" in out
@@ -189,7 +189,7 @@ def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(s
 
 
 def test_a_lane_that_is_paused_over_other_objects_delays_nothing(stack):
-    stack.ledger.pause("side")
+    stack.ledger.lanes.pause("side")
     stack.admit(stack.write("a"), items.IGNORED)
     assert run(["wait", "--timeout", "0"]) == 0
 
@@ -201,8 +201,8 @@ def test_a_lane_that_halted_over_other_objects_delays_nothing(stack):
 
 
 def claim(stack, identity):
-    stack.ledger.request_start("main", "run-1", NOW)
-    stack.ledger.hold("main", "run-1", "job-1", 1, NOW)
+    stack.ledger.lanes.request_start("main", "run-1", NOW)
+    stack.ledger.lanes.hold("main", "run-1", "job-1", 1, NOW)
     part = TablePart(
         config={},
         objects=(
@@ -214,15 +214,15 @@ def claim(stack, identity):
     manifest = Manifest(
         batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}
     )
-    assert stack.ledger.open_batch(manifest, "k", "run-1", "job-1")
-    assert stack.ledger.claim(manifest) == [identity]
+    assert stack.ledger.batches.open(manifest, "k", "run-1", "job-1")
+    assert stack.ledger.batches.claim(manifest) == [identity]
 
 
 def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):
     claim(stack, stack.admit(stack.write("claimed")))
     stack.admit(stack.write("waiting"))
     stack.admit(stack.write("side"), items.IGNORED, rule="zero_bytes")
-    stack.ledger.record_table_error("crm.user", "it broke\nwith a trace", None)
+    stack.ledger.tables.record_error("crm.user", "it broke\nwith a trace", None)
     assert run(["status", "--json"]) == 0
     document = describe(capsys)
     (lane,) = document["lanes"]
@@ -243,7 +243,7 @@ def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):
 
 def test_status_is_a_table_for_people(stack, capsys):
     stack.admit(stack.write("waiting"))
-    stack.ledger.wake("main")
+    stack.ledger.lanes.wake("main")
     stack.admit(stack.write("p"), items.PARKED, table=None, topic="new.topic", reason="no rule takes this topic")
     assert run(["status"]) == 0
     out = capsys.readouterr().out
@@ -287,21 +287,21 @@ def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, t
         "woken": ["side"],
         "warnings": [],
     }
-    records = stack.ledger.get_objects([parked, other, coded])
+    records = stack.ledger.objects.get([parked, other, coded])
     assert {identity.key: records[identity].state for identity in records} == {
         "p": "pending",
         "o": "parked",
         "r": "parked",
     }
     assert (records[parked].table, records[parked].lane) == ("shop.orders", "side")
-    assert stack.ledger.lane("side").arrivals == 1
+    assert stack.ledger.lanes.get("side").arrivals == 1
     assert invoked == [("s-supervise", "Event")]
 
 
 def test_pushing_the_same_configuration_again_changes_nothing_and_starts_nothing(stack, tables, invoked, capsys):
     assert run(["config", "push", tables()]) == 0
     stack.admit(stack.write("a"))
-    stack.ledger.wake("main")
+    stack.ledger.lanes.wake("main")
     capsys.readouterr()
     assert run(["config", "push", tables(), "--json"]) == 0
     document = describe(capsys)
@@ -310,10 +310,10 @@ def test_pushing_the_same_configuration_again_changes_nothing_and_starts_nothing
 
 def test_a_changed_configuration_wakes_the_lanes_in_which_something_waits(stack, tables, invoked, capsys):
     stack.admit(stack.write("a"))
-    stack.ledger.wake("main")
+    stack.ledger.lanes.wake("main")
     assert run(["config", "push", tables(), "--json"]) == 0
     assert describe(capsys)["woken"] == ["main"]
-    assert stack.ledger.lane("main").arrivals == 2
+    assert stack.ledger.lanes.get("main").arrivals == 2
 
 
 def test_a_wrong_file_changes_nothing_and_every_mistake_is_said(stack, tables, capsys):
@@ -336,7 +336,7 @@ def test_a_wrong_file_changes_nothing_and_every_mistake_is_said(stack, tables, c
 )
 def test_a_change_that_a_table_with_data_cannot_take_is_refused(stack, tables, capsys, text, refusal):
     assert run(["config", "push", tables()]) == 0
-    stack.ledger.pin_table("crm.user", PINNED)
+    stack.ledger.tables.pin("crm.user", PINNED)
     before = stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read()
     assert run(["config", "push", tables(text)]) == 1
     err = capsys.readouterr().err
@@ -349,9 +349,9 @@ MOVED = TABLES.replace("table: crm.user}", "table: crm.user, lane: side}")
 
 def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(stack, tables, invoked, capsys):
     assert run(["config", "push", tables()]) == 0
-    stack.ledger.pin_table("crm.user", PINNED)
+    stack.ledger.tables.pin("crm.user", PINNED)
     for lane in ("main", "side"):
-        stack.ledger.wake(lane)
+        stack.ledger.lanes.wake(lane)
     assert run(["config", "push", tables(MOVED)]) == 1
     assert "while main and side can run" in capsys.readouterr().err
     for lane in ("main", "side"):
@@ -359,8 +359,8 @@ def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(
     waiting = stack.admit(stack.write("a"))
     assert run(["config", "push", tables(MOVED)]) == 1
     assert "has objects waiting in lane main" in capsys.readouterr().err
-    claimed = stack.ledger.get_objects([waiting])[waiting]
-    assert stack.ledger.quarantine_pending(claimed, "lost_before_read", "gone", NOW)
+    claimed = stack.ledger.objects.get([waiting])[waiting]
+    assert stack.ledger.objects.quarantine_pending(claimed, "lost_before_read", "gone", NOW)
     assert run(["config", "push", tables(MOVED)]) == 0
 
 
@@ -408,7 +408,9 @@ def test_a_generation_rises_only_when_nothing_waits_or_what_waits_follows_a_log_
     )
     assert run(["config", "push", tables(RAISED)]) == 1
     assert "wait (1)" in capsys.readouterr().err
-    assert stack.ledger.quarantine_pending(stack.ledger.get_objects([old])[old], "lost_before_read", "gone", NOW)
+    assert stack.ledger.objects.quarantine_pending(
+        stack.ledger.objects.get([old])[old], "lost_before_read", "gone", NOW
+    )
     assert run(["config", "push", tables(RAISED)]) == 0
 
 
@@ -420,7 +422,7 @@ def test_what_waits_is_merged_under_a_raised_generation_where_that_is_said(stack
 
 
 def test_a_table_that_no_rule_feeds_any_more_is_warned_of(stack, tables, capsys):
-    stack.ledger.pin_table("crm.user", PINNED)
+    stack.ledger.tables.pin("crm.user", PINNED)
     without = "defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]"
     assert run(["config", "push", tables(without)]) == 0
     assert "warning: crm.user has data, and no rule takes its topic" in capsys.readouterr().err
@@ -449,7 +451,7 @@ def test_a_paused_lane_is_resumed_and_looked_at_now(stack, invoked, capsys):
 def test_a_mistyped_lane_is_not_made(stack, capsys):
     assert run(["pause", "mian"]) == 2
     assert "Lanes: main" in capsys.readouterr().err
-    assert stack.ledger.lanes() == []
+    assert stack.ledger.lanes.all() == []
 
 
 def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
@@ -463,8 +465,10 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
 def test_doctor_fails_a_batch_that_nobody_was_told_of(stack, capsys):
     identity = stack.admit(stack.write("a"))
     claim(stack, identity)
-    assert stack.ledger.settle("main", "b-1", Outcome("b-1", "crm.user", COMMITTED, NOW), [identity], "run-1", NOW)
-    assert stack.ledger.close_batch("main", "b-1", "run-1", NOW)
+    assert stack.ledger.batches.settle(
+        "main", "b-1", Outcome("b-1", "crm.user", COMMITTED, NOW), [identity], "run-1", NOW
+    )
+    assert stack.ledger.batches.close("main", "b-1", "run-1", NOW)
     assert run(["doctor"]) == 1
     assert "batch b-1 was committed over an hour ago and not announced" in capsys.readouterr().out
 
@@ -487,7 +491,7 @@ def test_taking_back_a_tables_pause_wakes_a_lane_that_nothing_woke_before(stack,
 
 def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_own(stack, tables, invoked, capsys):
     assert run(["config", "push", tables()]) == 0
-    stack.ledger.pin_table("crm.user", PINNED)
+    stack.ledger.tables.pin("crm.user", PINNED)
     stack.admit(stack.write("a"), topic="db2.public.user")
     text = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}, {topic: db2.public.user, table: db2.user}]"
     assert run(["config", "push", tables(text)]) == 0

@@ -68,14 +68,14 @@ def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
         {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, attempt) for item in objects))},
     )
     ledger = stack.ledger
-    ledger.wake("main")
+    ledger.lanes.wake("main")
     assert (
-        ledger.request_start("main", "run-1", NOW)
-        and ledger.started("main", "run-1", "job")
-        and ledger.hold("main", "run-1", "job", 1, NOW)
+        ledger.lanes.request_start("main", "run-1", NOW)
+        and ledger.lanes.started("main", "run-1", "job")
+        and ledger.lanes.hold("main", "run-1", "job", 1, NOW)
     )
-    assert ledger.open_batch(manifest, manifest_key("main", manifest.batch), "run-1", "job")
-    assert sorted(ledger.claim(manifest)) == sorted(objects)
+    assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
+    assert sorted(ledger.batches.claim(manifest)) == sorted(objects)
     kept = []
     for identity, found in rows.items():
         stack.s3.put_object(
@@ -97,10 +97,10 @@ def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
         parked=tuple(ObjectError(item.hash, LOG_RESTARTED, "the positions are of another kind") for item in parked),
         parked_generation=0 if parked else None,
     )
-    assert ledger.settle("main", manifest.batch, outcome, objects, "run-1", NOW) and ledger.close_batch(
+    assert ledger.batches.settle("main", manifest.batch, outcome, objects, "run-1", NOW) and ledger.batches.close(
         "main", manifest.batch, "run-1", NOW
     )
-    assert ledger.release("main", "run-1", ledger.lane("main").arrivals, None, NOW)
+    assert ledger.lanes.release("main", "run-1", ledger.lanes.get("main").arrivals, None, NOW)
     return manifest.batch
 
 
@@ -109,7 +109,7 @@ def a_row(record, code="null_record_key"):
 
 
 def totals(stack):
-    found = stack.ledger.table_state("crm.user").totals
+    found = stack.ledger.tables.get("crm.user").totals
     return {
         name: found.get(name, 0)
         for name in ("objects", "objects_quarantined", "objects_discarded", "quarantined_rows", "discarded_rows")
@@ -167,12 +167,12 @@ def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
 def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_before(configured, invoked, capsys):
     bad = configured.admit(put(configured, 1))
     before = settled(configured, [bad], bad=[bad])
-    arrivals = configured.ledger.lane("main").arrivals
+    arrivals = configured.ledger.lanes.get("main").arrivals
 
     assert run(["quarantine", "retry", bad.hash[:12], "--note", "release 2 reads it", "--json"]) == 0
 
     assert [entry["id"] for entry in describe(capsys)["retried"]] == [bad.hash]
-    record = configured.ledger.get_objects([bad])[bad]
+    record = configured.ledger.objects.get([bad])[bad]
     assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == (
         "pending",
         1,
@@ -181,10 +181,10 @@ def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_b
         None,
         None,
     )
-    (waiting,) = configured.ledger.pending("main", 10)
+    (waiting,) = configured.ledger.pending.oldest("main", 10)
     assert (waiting.id, waiting.attempt, waiting.table, waiting.schema) == (bad, 1, "crm.user", record.schema)
-    assert configured.ledger.lane("main").arrivals == arrivals + 1 and invoked
-    (decision,) = configured.ledger.decisions_about(bad)
+    assert configured.ledger.lanes.get("main").arrivals == arrivals + 1 and invoked
+    (decision,) = configured.ledger.quarantine.decisions_about(bad)
     assert (decision.verb, decision.batch, decision.code, decision.note) == (
         "retried",
         before,
@@ -197,7 +197,7 @@ def test_a_retried_object_is_pending_as_old_as_it_is_and_in_another_batch_than_b
     )
 
     after = settled(configured, [bad], attempt=1)
-    record = configured.ledger.get_objects([bad])[bad]
+    record = configured.ledger.objects.get([bad])[bad]
     assert (record.state, record.batch, record.code) == ("committed", after, None) and after != before
     assert totals(configured) == {
         "objects": 1,
@@ -216,9 +216,9 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
     batch = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
     assert totals(configured)["quarantined_rows"] == 2
     assert run(["quarantine", "retry", "--code", "null_record_key"]) == 0
-    record = configured.ledger.get_objects([holed])[holed]
+    record = configured.ledger.objects.get([holed])[holed]
     assert (record.state, record.quarantined_rows, record.attempt) == ("pending", 0, 1)
-    (waiting,) = configured.ledger.pending("main", 10)
+    (waiting,) = configured.ledger.pending.oldest("main", 10)
     assert (
         (waiting.merged, waiting.rows_aside)
         == (record.merged, record.rows_aside)
@@ -242,11 +242,11 @@ def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(config
     assert run(["quarantine", "retry", holed.hash]) == 0
     settled(configured, [holed], bad=[holed], attempt=1)  # the whole object this time: the same rows are still missing
     assert run(["quarantine", "retry", holed.hash]) == 0
-    record = configured.ledger.get_objects([holed])[holed]
+    record = configured.ledger.objects.get([holed])[holed]
     assert (record.merged, record.rows_aside) == (True, rows_key(first, "crm.user", holed.hash))
     third = settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=2)
     assert run(["quarantine", "retry", holed.hash]) == 0
-    assert configured.ledger.get_objects([holed])[holed].rows_aside == rows_key(third, "crm.user", holed.hash)
+    assert configured.ledger.objects.get([holed])[holed].rows_aside == rows_key(third, "crm.user", holed.hash)
 
 
 def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_were_merged_under(
@@ -268,14 +268,14 @@ def test_rows_are_retried_under_the_generation_that_the_others_of_their_object_w
     configured.s3.put_object(Bucket="s-silver", Key=manifest_key("main", batch), Body=manifest.to_json().encode())
     assert run(["quarantine", "retry", holed.hash]) == 0
 
-    record = configured.ledger.get_objects([holed])[holed]
-    (waiting,) = configured.ledger.pending("main", 10)
+    record = configured.ledger.objects.get([holed])[holed]
+    (waiting,) = configured.ledger.pending.oldest("main", 10)
     assert (record.generation, waiting.generation, waiting.id) == (1, 1, holed)
     # Another table has none of its rows: what that merges is merged as new.
-    record = configured.ledger.get_objects([other])[other]
+    record = configured.ledger.objects.get([other])[other]
     decision = Decision(other, "retried", NOW, "sluice quarantine retry", "me", record.state, batch=record.batch)
-    assert configured.ledger.retry(record, replace(record, table="crm.people", generation=1), decision)
-    (waiting,) = [item for item in configured.ledger.pending("main", 10) if item.table == "crm.people"]
+    assert configured.ledger.quarantine.retry(record, replace(record, table="crm.people", generation=1), decision)
+    (waiting,) = [item for item in configured.ledger.pending.oldest("main", 10) if item.table == "crm.people"]
     assert (waiting.merged, waiting.rows_aside, waiting.generation) == (False, None, None)
 
 
@@ -288,8 +288,8 @@ def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, i
     assert run(["quarantine", "retry", "--all", "--json"]) == 1
     left = {entry["key"]: entry["because"] for entry in describe(capsys)["left"]}
     assert set(left) == {garbage.key, lost.key} and "gone" in left[lost.key]
-    assert {record.state for record in configured.ledger.get_objects([garbage, lost]).values()} == {"quarantined"}
-    assert configured.ledger.decisions_about(garbage) == [] and not invoked
+    assert {record.state for record in configured.ledger.objects.get([garbage, lost]).values()} == {"quarantined"}
+    assert configured.ledger.quarantine.decisions_about(garbage) == [] and not invoked
 
 
 def test_what_is_discarded_is_ignored_by_that_rule_and_the_record_says_by_which_command(configured, capsys):
@@ -297,7 +297,7 @@ def test_what_is_discarded_is_ignored_by_that_rule_and_the_record_says_by_which_
     settled(configured, [bad, holed], bad=[bad], rows={holed: [a_row(0)]})
     assert run(["wait", "--strict", "--timeout", "0"]) == 1
     assert run(["quarantine", "discard", bad.hash[:12], holed.hash[:12], "--note", "a broken test wrote them"]) == 0
-    records = configured.ledger.get_objects([bad, holed])
+    records = configured.ledger.objects.get([bad, holed])
     assert (records[bad].state, records[bad].rule, records[bad].code) == ("ignored", "discarded", "corrupt_object")
     assert (records[holed].state, records[holed].quarantined_rows, records[holed].discarded_rows) == ("committed", 0, 1)
     assert totals(configured) == {
@@ -345,13 +345,13 @@ def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_hi
 
     before = totals(configured)
     assert run(["quarantine", "discard", odd.hash[:12], "--note", "not of this connector"]) == 0
-    record = configured.ledger.get_objects([odd])[odd]
+    record = configured.ledger.objects.get([odd])[odd]
     assert (record.state, record.rule, record.code) == ("ignored", "discarded", "log_restarted")
     assert totals(configured) == {**before, "objects_discarded": 1} and (
         before["objects"],
         before["objects_quarantined"],
     ) == (1, 0)
-    (decision,) = configured.ledger.decisions_about(odd)
+    (decision,) = configured.ledger.quarantine.decisions_about(odd)
     assert (decision.verb, decision.state, decision.code, decision.batch, decision.note) == (
         "discarded",
         "parked",
@@ -361,21 +361,21 @@ def test_what_is_parked_for_its_log_is_listed_and_shown_and_once_discarded_no_hi
     )
     raised = Configuration((TableRule("crm.user", ("id",), "crm.public.user", generation=1),))
     assert unpark(configured.ledger, raised, lambda: NOW + 1) == Unparked(1, frozenset({"main"}))
-    assert [item.id for item in configured.ledger.pending("main", 10)] == [behind]
+    assert [item.id for item in configured.ledger.pending.oldest("main", 10)] == [behind]
 
 
 def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, capsys):
     untaken = configured.admit(put(configured, 1), items.PARKED, None, topic="other", reason="no rule takes this topic")
     bad = configured.admit(put(configured, 2), items.QUARANTINED, code="not_avro", reason="no")
     assert run(["quarantine", "discard", "--all"]) == 0
-    assert {identity: record.state for identity, record in configured.ledger.get_objects([untaken, bad]).items()} == {
+    assert {identity: record.state for identity, record in configured.ledger.objects.get([untaken, bad]).items()} == {
         untaken: "parked",
         bad: "ignored",
     }
     assert run(["quarantine", "show", untaken.hash[:8]]) == 0
     assert "kind\tparked" in capsys.readouterr().out
     assert run(["quarantine", "discard", untaken.key]) == 0
-    assert configured.ledger.get_objects([untaken])[untaken].rule == "discarded"
+    assert configured.ledger.objects.get([untaken])[untaken].rule == "discarded"
 
 
 def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, invoked, capsys):
@@ -385,30 +385,34 @@ def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, inv
     assert run(["quarantine", "retry", restarted.hash, untaken.key, "--json"]) == 1
     left = {entry["key"]: entry["because"] for entry in describe(capsys)["left"]}
     assert "raise its table's `generation`" in left[restarted.key] and "a rule for its topic" in left[untaken.key]
-    assert {record.state for record in configured.ledger.get_objects([restarted, untaken]).values()} == {
+    assert {record.state for record in configured.ledger.objects.get([restarted, untaken]).values()} == {
         "parked"
     } and not invoked
 
 
 def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
     waiting = configured.admit(put(configured, 1), items.PARKED, None, reason="no rule takes this topic")
-    stale = configured.ledger.get_objects([waiting])[waiting]
-    assert configured.ledger.unpark(stale, CONFIG, NOW + 1)
+    stale = configured.ledger.objects.get([waiting])[waiting]
+    assert configured.ledger.objects.unpark(stale, CONFIG, NOW + 1)
     decision = Decision(waiting, "discarded", NOW, "sluice", "me", "parked")
-    assert not configured.ledger.discard(stale, decision) and not configured.ledger.retry(stale, stale, decision)
+    assert not configured.ledger.quarantine.discard(stale, decision) and not configured.ledger.quarantine.retry(
+        stale, stale, decision
+    )
     assert (
-        configured.ledger.get_objects([waiting])[waiting].state == "pending"
-        and configured.ledger.decisions_about(waiting) == []
+        configured.ledger.objects.get([waiting])[waiting].state == "pending"
+        and configured.ledger.quarantine.decisions_about(waiting) == []
     )
 
 
 def test_two_commands_about_one_entry_decide_once(configured):
     bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
-    stale = configured.ledger.get_objects([bad])[bad]
+    stale = configured.ledger.objects.get([bad])[bad]
     assert run(["quarantine", "discard", bad.key]) == 0
-    assert not configured.ledger.retry(stale, stale, Decision(bad, "retried", NOW, "sluice", "me", "quarantined"))
-    assert [decision.verb for decision in configured.ledger.decisions_about(bad)] == ["discarded"]
-    assert configured.ledger.pending("main", 10) == []
+    assert not configured.ledger.quarantine.retry(
+        stale, stale, Decision(bad, "retried", NOW, "sluice", "me", "quarantined")
+    )
+    assert [decision.verb for decision in configured.ledger.quarantine.decisions_about(bad)] == ["discarded"]
+    assert configured.ledger.pending.oldest("main", 10) == []
 
 
 @pytest.mark.parametrize("arguments", [["retry"], ["discard"], ["show", "abcdef012345"], ["retry", "ab"]])
@@ -449,7 +453,7 @@ def test_status_counts_for_a_table_what_admission_set_aside_too_and_names_its_la
     good, bad = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
     settled(configured, [good, bad], bad=[bad])
     configured.admit(put(configured, 3), items.QUARANTINED, code="not_avro", reason="no")
-    configured.ledger.pin_table("crm.user", CONFIG.pinned)
+    configured.ledger.tables.pin("crm.user", CONFIG.pinned)
     assert run(["status", "--json"]) == 0
     (table,) = describe(capsys)["tables"]
     assert (

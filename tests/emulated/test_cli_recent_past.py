@@ -59,7 +59,7 @@ def test_the_page_is_whole_in_itself_and_escapes_what_came_from_outside(stack, t
 
 def test_top_looks_once_where_nobody_watches(stack, capsys):
     stack.admit(stack.write("a"))
-    stack.ledger.wake("main")
+    stack.ledger.lanes.wake("main")
     assert run(["top", "--once"]) == 0
     out = capsys.readouterr().out
     assert "main" in out and "crm.user" in out and "1 waiting" in out
@@ -78,7 +78,7 @@ def test_top_looks_again_until_ctrl_c_and_leaves_its_last_look(stack, monkeypatc
         stack.admit(stack.write("b"))
 
     monkeypatch.setattr(top_command.time, "sleep", sleep)
-    stack.ledger.wake("main")
+    stack.ledger.lanes.wake("main")
     store = SimpleNamespace(load=lambda: None)
     top_command._watch(stack.ledger, store, top_command.look(stack.ledger, NOW, None), 2.0, console)
     assert sleeps[0] == 2.0 and len(sleeps) == 2

@@ -1,6 +1,7 @@
 """`sluice services` and what `sluice status` tells of them."""
 
 import pytest
+from builders import note_commit
 from emulated_stack import NOW, describe
 
 from sluice.batch.outcome import COMMITTED, Outcome
@@ -19,28 +20,21 @@ def served(stack):
     """A merge-on-read table with two commits."""
     rule = TableRule(TABLE, ("id",), topic="orders", table_type="mor", services=POLICY)
     stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
-    stack.ledger.wake("main")
-    stack.ledger.pin_table(TABLE, {"topic": "orders"})
-    settling = stack.ledger._settling
+    stack.ledger.lanes.wake("main")
+    stack.ledger.tables.pin(TABLE, {"topic": "orders"})
     for _ in range(2):
-        settling._table.transact(
-            [
-                settling._table_action(
-                    Outcome("b", TABLE, COMMITTED, instant="20240101", committed_at=NOW), {"commits": 1}
-                )
-            ]
-        )
+        note_commit(stack.ledger, Outcome("b", TABLE, COMMITTED, instant="20240101", committed_at=NOW), {"commits": 1})
     return stack
 
 
 def lane_does(stack, service, error=None):
     """The lane's run does what was asked for, or fails at it."""
-    stack.ledger.request_start("main", "run-1", NOW)
-    stack.ledger.hold("main", "run-1", "job1", 1, NOW)
-    begun = stack.ledger.start_service(stack.ledger.service_request("main", TABLE, service), "run-1", "job1", 2 * NOW)
+    stack.ledger.lanes.request_start("main", "run-1", NOW)
+    stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
+    begun = stack.ledger.services.start(stack.ledger.services.get("main", TABLE, service), "run-1", "job1", 2 * NOW)
     if error is not None:
-        return stack.ledger.fail_service(begun, "run-1", error, 2 * NOW)
-    return stack.ledger.finish_service(
+        return stack.ledger.services.fail(begun, "run-1", error, 2 * NOW)
+    return stack.ledger.services.finish(
         begun, "run-1", ServiceReport(4, 1, 4_096, 1_024, 10, 1_500, "20240102"), 2 * NOW
     )
 
@@ -78,7 +72,7 @@ def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsy
 
 
 def test_a_paused_lane_is_said_to_wait(served, invoked, capsys):
-    served.ledger.pause("main")
+    served.ledger.lanes.pause("main")
     assert run(["services", "run", TABLE]) == 0
     assert "waits for `sluice resume main`" in capsys.readouterr().err and invoked == []
 

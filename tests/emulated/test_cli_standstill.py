@@ -33,63 +33,67 @@ def emr(stack, monkeypatch):
 
 def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked, tmp_path):
     for lane in ("main", "big"):
-        stack.ledger.wake(lane)
-    stack.ledger.pause("big")
+        stack.ledger.lanes.wake(lane)
+    stack.ledger.lanes.pause("big")
     note = tmp_path / "note.json"
     assert run(["standstill", "begin", "--note", str(note)]) == 0
-    assert {state.lane: state.state for state in stack.ledger.lanes()} == {"main": PAUSED, "big": PAUSED}
+    assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": PAUSED, "big": PAUSED}
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STOPPED"
     assert run(["standstill", "end", "--note", str(note)]) == 0
-    assert {state.lane: state.state for state in stack.ledger.lanes()} == {"main": IDLE, "big": PAUSED}
+    assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": IDLE, "big": PAUSED}
     assert not note.exists() and invoked
 
 
 def test_what_a_deployment_that_failed_left_at_rest_goes_on_after_the_next_also_where_that_changes_nothing(
     stack, emr, invoked, tmp_path, monkeypatch
 ):
-    stack.ledger.wake("main")
+    stack.ledger.lanes.wake("main")
     note = tmp_path / "note.json"
     assert run(["standstill", "begin", "--note", str(note)]) == 0
     assert run(["standstill", "begin", "--note", str(note)]) == 0
     monkeypatch.setattr(standstill_command, "_would_change", lambda *_: False)
     assert run(["standstill", "begin", "--note", str(note), "--before-deploy", str(ROOT / "template.yaml")]) == 0
-    assert stack.ledger.lane("main").state == PAUSED
+    assert stack.ledger.lanes.get("main").state == PAUSED
     assert run(["standstill", "end", "--note", str(note)]) == 0
-    assert stack.ledger.lane("main").state == IDLE and not note.exists()
+    assert stack.ledger.lanes.get("main").state == IDLE and not note.exists()
 
 
 def test_what_one_machine_brought_to_rest_another_one_lets_go_on(stack, emr, invoked, tmp_path, monkeypatch):
-    stack.ledger.wake("main")
+    stack.ledger.lanes.wake("main")
     first, second = tmp_path / "first", tmp_path / "second"
     for machine in (first, second):
         machine.mkdir()
     monkeypatch.chdir(first)
     assert run(["standstill", "begin"]) == 0  # the deployment fails
-    assert (stack.ledger.lane("main").state, stack.ledger.resting(), list(first.iterdir())) == (PAUSED, ["main"], [])
+    assert (
+        stack.ledger.lanes.get("main").state,
+        stack.ledger.lanes.paused_for_standstill(),
+        list(first.iterdir()),
+    ) == (PAUSED, ["main"], [])
     monkeypatch.chdir(second)
     assert run(["standstill", "begin"]) == 0  # the next one, from a fresh clone
     assert run(["standstill", "end"]) == 0
-    assert (stack.ledger.lane("main").state, stack.ledger.resting()) == (IDLE, []) and invoked
-    stack.ledger.pause("main")
-    assert run(["standstill", "end"]) == 0 and stack.ledger.lane("main").state == PAUSED, "nothing of it is left"
+    assert (stack.ledger.lanes.get("main").state, stack.ledger.lanes.paused_for_standstill()) == (IDLE, []) and invoked
+    stack.ledger.lanes.pause("main")
+    assert run(["standstill", "end"]) == 0 and stack.ledger.lanes.get("main").state == PAUSED, "nothing of it is left"
 
 
 @pytest.mark.parametrize("by_hand", [["pause", "main"], ["resume", "main"]])
 def test_a_lane_that_is_paused_or_resumed_by_hand_meanwhile_is_left_as_it_is_then(stack, emr, invoked, by_hand):
     for lane in ("main", "big"):
-        stack.ledger.wake(lane)
+        stack.ledger.lanes.wake(lane)
     assert run(["standstill", "begin"]) == 0
     assert run(by_hand) == 0
-    stack.ledger.pause("main")
+    stack.ledger.lanes.pause("main")
     assert run(["standstill", "end"]) == 0
-    assert {state.lane: state.state for state in stack.ledger.lanes()} == {"main": PAUSED, "big": IDLE}
+    assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": PAUSED, "big": IDLE}
 
 
 def test_an_application_that_the_stack_was_given_goes_on_with_others_jobs_while_the_lanes_rest(
     stack, emr, invoked, tmp_path
 ):
     cloudformation().parameters = {"ApplicationId": stack.application, "MaximumCpu": "16 vCPU"}
-    stack.ledger.wake("main")
+    stack.ledger.lanes.wake("main")
     emr.start_job_run(
         applicationId=stack.application,
         clientToken="other",
@@ -113,35 +117,35 @@ def test_an_application_that_the_stack_was_given_goes_on_with_others_jobs_while_
         )
         == 0
     )
-    assert stack.ledger.lane("main").state == IDLE and not note.exists(), "no deployment changes it"
+    assert stack.ledger.lanes.get("main").state == IDLE and not note.exists(), "no deployment changes it"
     assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 0
-    assert stack.ledger.lane("main").state == PAUSED
+    assert stack.ledger.lanes.get("main").state == PAUSED
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
 
 
 def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):
     for n in range(HALT_AFTER):
-        stack.ledger.wake("main")
-        stack.ledger.request_start("main", f"run-{n}", (n + 1) * 10**9)
-        stack.ledger.lapse("main", f"run-{n}", (n + 1) * 10**9, job_run_id=None)
-    assert stack.ledger.lane("main").state == HALTED
+        stack.ledger.lanes.wake("main")
+        stack.ledger.lanes.request_start("main", f"run-{n}", (n + 1) * 10**9)
+        stack.ledger.lanes.lapse("main", f"run-{n}", (n + 1) * 10**9, job_run_id=None)
+    assert stack.ledger.lanes.get("main").state == HALTED
     note = tmp_path / "note.json"
     assert (
         run(["standstill", "begin", "--note", str(note)]) == 0 and run(["standstill", "end", "--note", str(note)]) == 0
     )
-    assert stack.ledger.lane("main").state == HALTED
+    assert stack.ledger.lanes.get("main").state == HALTED
 
 
 def test_a_run_that_does_not_end_is_told_and_the_way_back_is_open(stack, emr, invoked, tmp_path, capsys):
-    stack.ledger.wake("main")
-    stack.ledger.request_start("main", "run-1", 1)
+    stack.ledger.lanes.wake("main")
+    stack.ledger.lanes.request_start("main", "run-1", 1)
     note = tmp_path / "note.json"
     assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 1
     said = capsys.readouterr().err
     assert "Still waiting for lane main" in said and f"`sluice --stack s standstill end --note {note}`" in said
     assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
     assert run(["standstill", "end", "--note", str(note)]) == 0
-    assert not stack.ledger.lane("main").pause_requested
+    assert not stack.ledger.lanes.get("main").pause_requested
 
 
 def test_before_the_first_deployment_there_is_nothing_to_bring_to_rest(stack, tmp_path, capsys):

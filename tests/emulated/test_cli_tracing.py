@@ -47,18 +47,18 @@ class TracedStack:
         self.stack = stack
         self.at = NOW
         ledger = stack.ledger
-        ledger.wake("main")
+        ledger.lanes.wake("main")
         assert (
-            ledger.request_start("main", "run-1", NOW)
-            and ledger.started("main", "run-1", "job")
-            and ledger.hold("main", "run-1", "job", 1, NOW)
+            ledger.lanes.request_start("main", "run-1", NOW)
+            and ledger.lanes.started("main", "run-1", "job")
+            and ledger.lanes.hold("main", "run-1", "job", 1, NOW)
         )
-        ledger.run_started("run-1", "main", NOW - 5_000)
-        ledger.run_started("run-1", "main", NOW - 1_000, "job")
+        ledger.history.run_started("run-1", "main", NOW - 5_000)
+        ledger.history.run_started("run-1", "main", NOW - 1_000, "job")
 
     def put(self, key, *rows, state=items.PENDING, **more):
         identity = self.stack.write(key, lines(*rows))
-        self.stack.ledger.admit(admitted(identity, state, self.at, **more))
+        self.stack.ledger.objects.admit(admitted(identity, state, self.at, **more))
         self.at += 1_000
         return identity
 
@@ -73,7 +73,9 @@ class TracedStack:
         key = manifest_key("main", manifest.batch)
         self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=manifest.to_json().encode())
         ledger = self.stack.ledger
-        assert ledger.open_batch(manifest, key, "run-1", "job") and sorted(ledger.claim(manifest)) == sorted(objects)
+        assert ledger.batches.open(manifest, key, "run-1", "job") and sorted(ledger.batches.claim(manifest)) == sorted(
+            objects
+        )
         outcome = Outcome(
             manifest.batch,
             config.table,
@@ -87,9 +89,9 @@ class TracedStack:
         self.stack.s3.put_object(
             Bucket="s-silver", Key=outcome_key(manifest.batch, config.table), Body=outcome.to_json().encode()
         )
-        assert ledger.settle(
+        assert ledger.batches.settle(
             "main", manifest.batch, outcome, list(objects), "run-1", self.at + 950
-        ) and ledger.close_batch("main", manifest.batch, "run-1", self.at + 960)
+        ) and ledger.batches.close("main", manifest.batch, "run-1", self.at + 960)
         self.at += 10_000
         return manifest.batch
 
@@ -113,7 +115,7 @@ def admitted(identity, state, at, table="crm.user", **more):
 
 
 def in_manifest(identity, stack):
-    record = stack.ledger.get_objects([identity])[identity]
+    record = stack.ledger.objects.get([identity])[identity]
     return ManifestObject(
         identity.bucket,
         identity.key,

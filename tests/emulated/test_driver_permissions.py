@@ -67,7 +67,9 @@ def live(deployment, without=None):
     simulated.merger.before["shop.lines"].append(ValueError("the first time"))
     simulated.merger.before[TABLE].append(KeyboardInterrupt("killed"))
     driven.run()
-    simulated.ledger.request_service(LANE, TABLE, PURGE, request="q", requested_by="test", now=simulated.clock.now_ms())
+    simulated.ledger.services.request(
+        LANE, TABLE, PURGE, request="q", requested_by="test", now=simulated.clock.now_ms()
+    )
     driven.run()
     return driven
 

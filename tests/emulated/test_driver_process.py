@@ -16,7 +16,7 @@ from sluice.batch.manifest import TablePart, open_manifest
 from sluice.batch.outcome import ObjectError, Outcome
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError, UnreadableManifest
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
 from sluice_spark.engine.session import SparkProcess, required_settings, task_cores
@@ -100,7 +100,7 @@ def test_a_refused_driver_ends_well_and_never_starts_spark(monkeypatch):
         pytest.fail("Spark was started")
 
     with emulated_dynamodb() as client:
-        Ledger(client, "ledger").request_start(LANE, "run-of-another", 1)
+        DynamoDbLedger(client, "ledger").lanes.request_start(LANE, "run-of-another", 1)
         out = io.StringIO()
         status = drive(parse(TOLD), {"SERVERLESS_EMR_JOB_ID": "00abc"}, out, SparkProcess(never))
     assert status == EXIT_OK

@@ -93,7 +93,7 @@ def test_an_announced_object_is_pending_under_the_key_that_was_put(sampled, name
     event, id = landed(sampled, name, key)
     assert admit(event, context()) == NOTHING_FAILED
     assert (sampled.record(id).state, sampled.record(id).via) == ("pending", via)
-    assert len(sampled.ledger.pending("main", 10)) == 1
+    assert len(sampled.ledger.pending.oldest("main", 10)) == 1
 
 
 def test_an_object_of_a_bucket_without_versions_is_named_by_its_etag(sampled):
@@ -125,15 +125,15 @@ def test_a_side_file_is_ignored_by_its_rule(sampled):
 )
 def test_a_message_that_announces_nothing_is_listed_with_its_reason(sampled, name, reason):
     assert admit(sample(name), context()) == NOTHING_FAILED
-    assert [part.reason for part in sampled.ledger.ignored_messages()] == [reason]
+    assert [part.reason for part in sampled.ledger.history.ignored_messages()] == [reason]
 
 
 @pytest.mark.parametrize("name", ["supervise-job-run-failed", "supervise-job-run-cancelled"])
 def test_the_end_of_a_job_run_takes_the_lane_from_it(sampled, name):
     run_id = "run-main-20240501T100000Z-0a1b2c3d"
-    sampled.ledger.wake("main")
-    sampled.ledger.request_start("main", run_id, 1_714_557_600_000)
-    sampled.ledger.hold("main", run_id, JOB_RUN, 1, 1_714_557_600_000)
+    sampled.ledger.lanes.wake("main")
+    sampled.ledger.lanes.request_start("main", run_id, 1_714_557_600_000)
+    sampled.ledger.lanes.hold("main", run_id, JOB_RUN, 1, 1_714_557_600_000)
     sampled.emr.start_job_run(
         applicationId=sampled.application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r"
     )
@@ -141,7 +141,7 @@ def test_the_end_of_a_job_run_takes_the_lane_from_it(sampled, name):
     (job,) = sampled.job_runs()
     job.id, job.state = JOB_RUN, event["detail"]["state"]
     assert supervise(event, context()) == {"lanes": 1, "steps": 1}
-    assert (sampled.ledger.lane("main").state, sampled.ledger.lane("main").failures) == (IDLE, 1)
+    assert (sampled.ledger.lanes.get("main").state, sampled.ledger.lanes.get("main").failures) == (IDLE, 1)
 
 
 @pytest.mark.parametrize("name", ["supervise-job-run-success", "supervise-job-run-queued", "supervise-job-run-billed"])
@@ -151,9 +151,9 @@ def test_news_of_a_job_run_that_no_lane_has_changes_nothing(sampled, name):
 
 def test_the_schedule_looks_after_every_lane(sampled):
     assert supervise(sample("supervise-schedule"), context()) == {"lanes": 1, "steps": 0}
-    sampled.ledger.wake("main")
+    sampled.ledger.lanes.wake("main")
     assert supervise(sample("supervise-schedule"), context()) == {"lanes": 1, "steps": 1}
-    assert sampled.ledger.lane("main").state == STARTING
+    assert sampled.ledger.lanes.get("main").state == STARTING
 
 
 def test_the_schedule_of_reconcile_lists_the_bucket(sampled):

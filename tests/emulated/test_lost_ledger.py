@@ -53,12 +53,12 @@ def test_a_lost_ledger_can_be_rebuilt_from_listing_manifests_and_outcomes(simula
     )  # a part whose objects return, and go into another batch
     simulated.merger.no_change = frozenset({"shop.lines"})  # a part without a commit
     simulated.run()
-    simulated.clock.advance(simulated.ledger.lane(LANE).due_at - simulated.clock.now_ms())
+    simulated.clock.advance(simulated.ledger.lanes.get(LANE).due_at - simulated.clock.now_ms())
     simulated.run()
     assert sum(key.startswith(MANIFESTS) for key in simulated.documents.stored) == 2
     late = simulated.put("shop.orders")  # one that no run has seen
 
-    records = simulated.ledger.get_objects(listing + late)
+    records = simulated.ledger.objects.get(listing + late)
     states = {
         identity: (record.state, record.batch if record.state in ("committed", "quarantined") else None)
         for identity, record in records.items()

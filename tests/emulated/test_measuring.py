@@ -74,10 +74,10 @@ def test_a_batch_that_is_not_closed_has_an_age_though_its_objects_are_no_longer_
 def test_a_batch_that_a_run_left_open_shows_in_its_lanes_age_until_the_lane_is_paused(deployment):
     deployment.configure()
     ledger, configuration = deployment.ledger, ConfigStore(Objects(deployment.s3), "sluice-artifacts").load()
-    ledger.wake("main")
-    assert ledger.request_start("main", "run-1", NOW) and ledger.hold("main", "run-1", "job-1", 1, NOW)
+    ledger.lanes.wake("main")
+    assert ledger.lanes.request_start("main", "run-1", NOW) and ledger.lanes.hold("main", "run-1", "job-1", 1, NOW)
     part = TablePart(config={}, objects=(ManifestObject("b", "k", "v", 7, None, "avro", "t", None, None, NOW),))
-    assert ledger.open_batch(
+    assert ledger.batches.open(
         Manifest(
             batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}
         ),
@@ -90,7 +90,9 @@ def test_a_batch_that_a_run_left_open_shows_in_its_lanes_age_until_the_lane_is_p
         report = Recorder()
         Measures(
             ledger=ledger, job_runs=JobRuns(Emr(), "a"), architecture="ARM64", report=report, now=lambda: NOW + 90_000
-        ).lanes([replace(ledger.lane("main"), state=PAUSED) if paused else ledger.lane("main")], configuration)
+        ).lanes(
+            [replace(ledger.lanes.get("main"), state=PAUSED) if paused else ledger.lanes.get("main")], configuration
+        )
         found[paused] = report.metrics["OldestPendingSeconds"]
     assert found == {False: 90.0, True: 0.0}
 
@@ -110,8 +112,9 @@ class Told:
 
     def __init__(self):
         self.runs = set()
+        self.history = self
 
-    def billed(self, run_id, now):
+    def mark_billed(self, run_id, now):
         new = run_id not in self.runs
         self.runs.add(run_id)
         return new
@@ -142,7 +145,7 @@ def test_a_run_whose_bill_is_not_there_yet_is_no_cost_and_is_told_as_that():
 def test_what_a_run_cost_is_told_once_whichever_event_finds_its_bill_first(deployment):
     bill = {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
     assert ended(deployment.ledger, **bill).events == [], "a job of somebody else's on the same application"
-    deployment.ledger.run_started("run-main-1", "main", NOW)
+    deployment.ledger.history.run_started("run-main-1", "main", NOW)
     reports = [ended(deployment.ledger), ended(deployment.ledger, **bill), ended(deployment.ledger, **bill)]
     assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []] and [
         bool(report.metrics) for report in reports
@@ -160,7 +163,7 @@ def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
     CatalogRequests(
         sync=SimpleNamespace(sync=lambda *_: plan),
         configuration=SimpleNamespace(load_or_last=lambda _: None),
-        ledger=SimpleNamespace(table_state=lambda _: SimpleNamespace(pinned=None)),
+        ledger=SimpleNamespace(tables=SimpleNamespace(get=lambda _: SimpleNamespace(pinned=None))),
         report=report,
     ).answer({"table": "a.b"})
     assert summary == [("CatalogSyncs", 1, {}), ("PartitionsAdded", 2, {})]
@@ -202,25 +205,28 @@ def metrics(deployment, monkeypatch, capsys):
     missing = ObjectId(ids[0].bucket, key(9), "gone")
     assert admit(sqs_event(s3_body(*ids, missing)), context()) == {"batchItemFailures": []}
 
-    deployment.ledger.wake("other")
+    deployment.ledger.lanes.wake("other")
     for job in deployment.job_runs():
         job.state, job.state_details = "FAILED", "exceeded the maximum vCPU quota of your account"
     supervise({"detail-type": "Scheduled Event"}, context())
     for n in range(HALT_AFTER):
-        deployment.ledger.lapse(
-            "main", deployment.ledger.lane("main").run_id or "", 0, job_run_id=deployment.ledger.lane("main").job_run_id
+        deployment.ledger.lanes.lapse(
+            "main",
+            deployment.ledger.lanes.get("main").run_id or "",
+            0,
+            job_run_id=deployment.ledger.lanes.get("main").job_run_id,
         )
-        deployment.ledger.wake("main")
-        deployment.ledger.request_start("main", f"run-{n}", NOW * 2)
+        deployment.ledger.lanes.wake("main")
+        deployment.ledger.lanes.request_start("main", f"run-{n}", NOW * 2)
         job_run = deployment.emr.start_job_run(
             applicationId=deployment.application,
             clientToken=f"t{n}",
             executionRoleArn="arn:aws:iam::123456789012:role/r",
         )["jobRunId"]
-        deployment.ledger.started("main", f"run-{n}", job_run)
+        deployment.ledger.lanes.started("main", f"run-{n}", job_run)
         deployment.job_runs()[-1].state = "FAILED"
         supervise({"detail-type": "Scheduled Event"}, context())
-    assert deployment.ledger.lane("main").state == "halted"
+    assert deployment.ledger.lanes.get("main").state == "halted"
     deployment.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
     deployment.land(key(4), b"no avro either")  # and no notice told of it
     reconcile({}, context(400_000))
@@ -260,10 +266,10 @@ def metrics(deployment, monkeypatch, capsys):
     }
 
     class Batches:
-        def batch_parts(self, name):
+        def parts(self, name):
             return {"shop.orders": {"state": "committed", "counts": counts}}
 
-        def announced(self, name, now):
+        def mark_announced(self, name, now):
             return True
 
         def unannounced(self, before):
@@ -276,7 +282,7 @@ def metrics(deployment, monkeypatch, capsys):
     telemetry = telemetry_of("announce")
     telemetry.observe(
         lambda *_: Announcer(
-            ledger=Batches(), events=Bus(), bus="default", report=telemetry, now=lambda: NOW
+            batches=Batches(), events=Bus(), bus="default", report=telemetry, now=lambda: NOW
         ).tell_forgotten(NOW),
         {},
         context(),

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from builders import note_commit
 from deployment import TOPIC, Recorder, context
 from plan_services.handler import handler
 
@@ -57,28 +58,27 @@ class Looking:
         self.configuration = deployment.configure(
             TableRule("shop.orders", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
         )
-        self.ledger.pin_table("shop.orders", {"topic": TOPIC})
+        self.ledger.tables.pin("shop.orders", {"topic": TOPIC})
 
     def commit(self, times=1, table="shop.orders", **counts):
         for _ in range(times):
             outcome = Outcome(
                 f"b{self.now}", table, COMMITTED, instant=f"{self.now}", committed_at=self.now, counts=counts
             )
-            settling = self.ledger._settling
-            settling._table.transact([settling._table_action(outcome, {"commits": 1, **counts})])
+            note_commit(self.ledger, outcome, {"commits": 1, **counts})
 
     def plan(self):
         return self.planner.plan(self.configuration)
 
     def serve(self, request, error=None):
         """The lane's holder does what was asked for, or fails at it."""
-        run = self.ledger.lane("main").run_id
-        self.ledger.hold("main", run, "job1", 1, self.now)
-        asked = self.ledger.service_request("main", request["table"], request["service"])
-        begun = self.ledger.start_service(asked, run, "job1", self.now)
+        run = self.ledger.lanes.get("main").run_id
+        self.ledger.lanes.hold("main", run, "job1", 1, self.now)
+        asked = self.ledger.services.get("main", request["table"], request["service"])
+        begun = self.ledger.services.start(asked, run, "job1", self.now)
         if error is None:
-            return self.ledger.finish_service(begun, run, begun.report, self.now)
-        return self.ledger.fail_service(begun, run, error, self.now)
+            return self.ledger.services.finish(begun, run, begun.report, self.now)
+        return self.ledger.services.fail(begun, run, error, self.now)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_what_is_due_is_asked_for_once_and_the_idle_lane_is_taken_once_for_all_o
         COMPACTION,
         1,
     )
-    lane = looking.ledger.lane("main")
+    lane = looking.ledger.lanes.get("main")
     assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run["run"], None)
     assert run["job"]["ClientToken"] == run["job"]["Tags"]["sluice:run"] == run["run"]
     again = looking.plan()
@@ -112,29 +112,29 @@ def test_what_is_due_is_asked_for_once_and_the_idle_lane_is_taken_once_for_all_o
 
 
 def test_a_living_run_is_asked_and_no_other_is_started(looking):
-    looking.ledger.wake("main")
-    looking.ledger.request_start("main", "run-1", NOW)
-    looking.ledger.hold("main", "run-1", "job1", 1, NOW)
-    before = looking.ledger.lane("main").arrivals
+    looking.ledger.lanes.wake("main")
+    looking.ledger.lanes.request_start("main", "run-1", NOW)
+    looking.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
+    before = looking.ledger.lanes.get("main").arrivals
     looking.commit(2)
     plan = looking.plan()
     assert plan["runs"] == [] and len(plan["follow"]["requests"]) == 1
-    assert looking.ledger.lane("main").arrivals == before + 1, "so it can't release the lane without having looked"
+    assert looking.ledger.lanes.get("main").arrivals == before + 1, "so it can't release the lane without having looked"
 
 
 @pytest.mark.parametrize("stop", ["pause", "halt"])
 def test_a_lane_that_takes_no_run_is_asked_for_nothing(looking, stop):
     looking.commit(2)
     if stop == "pause":
-        looking.ledger.pause("main")
+        looking.ledger.lanes.pause("main")
     else:
-        looking.ledger._lanes._table.update(
+        looking.ledger.lanes._table.update(
             {"pk": "lane#main", "sk": "lane"}, {"state": "halted", "listed_as": "lane", "listed_at": "0"}
         )
     plan = looking.plan()
     assert plan["runs"] == plan["follow"]["requests"] == [] and "service_waits_for_lane" in looking.report.names()
     assert plan["syncs"], "the catalog needs no lane"
-    looking.ledger.resume("main")
+    looking.ledger.lanes.resume("main")
     assert len(looking.plan()["follow"]["requests"]) == 1
 
 
@@ -240,7 +240,7 @@ def test_without_a_release_services_are_asked_for_and_no_lane_is_taken(looking):
         ledger=looking.ledger, starter=None, report=looking.report, now=lambda: NOW, entropy=lambda: "0" * 8, pause_s=30
     )
     looking.commit(2)
-    assert looking.plan()["runs"] == [] and looking.ledger.lane("main").state == IDLE
+    assert looking.plan()["runs"] == [] and looking.ledger.lanes.get("main").state == IDLE
 
 
 def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking, monkeypatch):
@@ -249,7 +249,7 @@ def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking,
     rules = [TableRule(f"shop.{name}", ("id",), topic=name, table_type="mor", services=POLICY) for name in ("a", "b")]
     looking.configuration = looking.deployment.configure(*rules)
     for name in ("a", "b"):
-        looking.ledger.pin_table(f"shop.{name}", {"topic": name})
+        looking.ledger.tables.pin(f"shop.{name}", {"topic": name})
         looking.commit(2, table=f"shop.{name}")
     looking.deployment.dynamodb.update_item(
         TableName="sluice-ledger",
@@ -292,12 +292,12 @@ def test_the_largest_plan_fits_into_what_a_state_machine_may_carry():
 
 def test_a_table_is_first_looked_at_when_it_has_data(looking):
     looking.plan()
-    assert looking.ledger.table_state("shop.orders").services_since is None
+    assert looking.ledger.tables.get("shop.orders").services_since is None
     looking.commit()
     looking.plan()
     looking.now += MINUTE
     looking.plan()
-    assert looking.ledger.table_state("shop.orders").services_since == NOW
+    assert looking.ledger.tables.get("shop.orders").services_since == NOW
 
 
 def test_the_function_does_each_step_that_the_machine_asks_for(deployment):

@@ -13,7 +13,7 @@ from sluice.ledger import keys as items
 from sluice.schema.history import stored_key
 from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.errors import LaneNotPaused
-from sluice_aws.ledger.tables import RebuildingLedger
+from sluice_aws.ledger.tables import DynamoDbRebuilds
 from sluice_aws.s3.move_prefix import Mover
 from sluice_cli.main import run
 
@@ -47,8 +47,8 @@ class Merged:
         self.other = stack.admit(stack.write("other"), items.COMMITTED, table="crm.other", topic="crm.public.other")
         self.batch("b-1", self.old, generation=0, at=NOW)
         self.batch("b-2", self.new, generation=1, at=NOW + 1)
-        stack.ledger.pin_table(TABLE, {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": TOPIC})
-        stack.ledger.raise_purge_floor(TABLE, {0: "0000.9"})
+        stack.ledger.tables.pin(TABLE, {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": TOPIC})
+        stack.ledger.tables.raise_purge_floor(TABLE, {0: "0000.9"})
         for name in (
             "crm/user/.hoodie/hoodie.properties",
             "crm/user/a.parquet",
@@ -76,7 +76,7 @@ class Merged:
         }
 
     def record(self, identity):
-        return self.stack.ledger.get_objects([identity])[identity]
+        return self.stack.ledger.objects.get([identity])[identity]
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_rebuild_moves_the_data_aside_forgets_it_and_makes_every_object_pendin
     ledger = merged.stack.ledger
     assert push(tmp_path, key="uid") == 1
     assert "sluice rebuild table" in capsys.readouterr().err
-    ledger.pause("main")
+    ledger.lanes.pause("main")
     assert run(["rebuild", "table", TABLE]) == 2  # nobody to ask
     capsys.readouterr()
     assert run(["rebuild", "table", TABLE, "--yes", "--json"]) == 0
@@ -130,9 +130,9 @@ def test_a_rebuild_moves_the_data_aside_forgets_it_and_makes_every_object_pendin
         json.loads(merged.stack.s3.get_object(Bucket="s-silver", Key=f"{kept}rebuild.json")["Body"].read())["table"]
         == TABLE
     )
-    state = ledger.table_state(TABLE)
+    state = ledger.tables.get(TABLE)
     assert (state.pinned, state.purge_floors, state.rebuild) == (None, {}, None)
-    waiting = {item.id: item for item in ledger.pending("main", 10)}
+    waiting = {item.id: item for item in ledger.pending.oldest("main", 10)}
     assert {identity: (item.attempt, item.generation, item.admitted_at) for identity, item in waiting.items()} == {
         merged.old: (1, 0, NOW),
         merged.new: (1, 1, NOW),
@@ -151,7 +151,7 @@ def test_a_rebuild_moves_the_data_aside_forgets_it_and_makes_every_object_pendin
 def test_what_a_manifest_names_and_another_table_took_is_not_gone_and_what_the_ledger_has_lost_stands_in_the_way(
     merged, capsys
 ):
-    merged.stack.ledger.pause("main")
+    merged.stack.ledger.lanes.pause("main")
     merged.batch("b-3", merged.other, generation=1, at=NOW + 2)  # it went to crm.other between plan and claim
     capsys.readouterr()
     assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
@@ -166,8 +166,8 @@ def test_what_a_manifest_names_and_another_table_took_is_not_gone_and_what_the_l
 @pytest.mark.parametrize("dies", ["while files are moved", "while objects become pending"])
 def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_on(merged, monkeypatch, capsys, dies):
     ledger, was = merged.stack.ledger, merged.silver()
-    ledger.pause("main")
-    broken, method = (Mover, "_copy") if dies == "while files are moved" else (RebuildingLedger, "replay_objects")
+    ledger.lanes.pause("main")
+    broken, method = (Mover, "_copy") if dies == "while files are moved" else (DynamoDbRebuilds, "replay")
     with monkeypatch.context() as patched:
         patched.setattr(broken, method, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises((KeyboardInterrupt, SystemExit)):
@@ -178,28 +178,28 @@ def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_o
     assert [table["notes"] for table in describe(capsys)["tables"] if table["table"] == TABLE][0][0].startswith(
         "its data is being moved aside"
     )
-    assert not ledger.pending("main", 1) or ledger.table_state(TABLE).rebuild
+    assert not ledger.pending.oldest("main", 1) or ledger.tables.get(TABLE).rebuild
     assert run(["rebuild", "table", TABLE, "--yes"]) == 0
     assert "crm/user/a.parquet" in was and not any(key.startswith("crm/user/") for key in merged.silver())
     assert len({key.split("/")[3] for key in merged.silver() if "/replaced/" in key}) == 1  # in one place
-    assert {item.id for item in ledger.pending("main", 10)} == {
+    assert {item.id for item in ledger.pending.oldest("main", 10)} == {
         merged.old,
         merged.new,
         merged.waits,
-    } and ledger.table_state(TABLE).rebuild is None
+    } and ledger.tables.get(TABLE).rebuild is None
 
 
 def test_nothing_is_changed_where_the_lane_was_resumed_meanwhile(merged):
     ledger = merged.stack.ledger
     record = merged.record(merged.old)
     for call in (
-        lambda: ledger.begin_rebuild(TABLE, "main", {"to": "x"}),
-        lambda: ledger.replay_objects([record], "main", {}, NOW),
-        lambda: ledger.end_rebuild(TABLE, "main"),
+        lambda: ledger.rebuilds.begin(TABLE, "main", {"to": "x"}),
+        lambda: ledger.rebuilds.replay([record], "main", {}, NOW),
+        lambda: ledger.rebuilds.end(TABLE, "main"),
     ):
         with pytest.raises(LaneNotPaused):
             call()
-    assert merged.record(merged.old).state == "committed" and ledger.table_state(TABLE).pinned
+    assert merged.record(merged.old).state == "committed" and ledger.tables.get(TABLE).pinned
 
 
 def test_the_objects_of_a_rebuilt_table_are_merged_again_each_under_its_own_generation_the_lowest_first():
@@ -212,18 +212,19 @@ def test_the_objects_of_a_rebuilt_table_are_merged_again_each_under_its_own_gene
         )
         first, second, later = simulated.put(n=2), simulated.put(n=1), None
         assert simulated.run().batches == 1
-        simulated.ledger.pause(LANE)
-        records = simulated.ledger.get_objects(first + second).values()
-        simulated.ledger.begin_rebuild("shop.orders", LANE, {"to": "x"})
+        simulated.ledger.lanes.pause(LANE)
+        records = simulated.ledger.objects.get(first + second).values()
+        simulated.ledger.rebuilds.begin("shop.orders", LANE, {"to": "x"})
         assert (
-            simulated.ledger.replay_objects(list(records), LANE, dict.fromkeys(first, 0), simulated.clock.now_ms()) == 3
+            simulated.ledger.rebuilds.replay(list(records), LANE, dict.fromkeys(first, 0), simulated.clock.now_ms())
+            == 3
         )
         assert (
-            simulated.ledger.replay_objects(list(records), LANE, {}, simulated.clock.now_ms()) == 0
+            simulated.ledger.rebuilds.replay(list(records), LANE, {}, simulated.clock.now_ms()) == 0
         )  # again, it changes nothing
         later = simulated.put()
-        simulated.ledger.end_rebuild("shop.orders", LANE)
-        simulated.ledger.resume(LANE)
+        simulated.ledger.rebuilds.end("shop.orders", LANE)
+        simulated.ledger.lanes.resume(LANE)
         assert simulated.run().batches == 2
         assert simulated.states(first + second + later) == {"committed": 4}
         manifests = sorted(

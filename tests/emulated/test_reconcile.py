@@ -31,7 +31,7 @@ def test_an_object_that_no_notice_announced_is_admitted_by_the_listing_and_its_l
     assert (result["listed"], result["missing"], result["admitted"], result["complete"]) == (1, 1, 1, True)
     record = settled.record(id)
     assert (record.state, record.via, record.offset) == ("pending", "listing", 1)
-    assert settled.ledger.lane("main").state == STARTING
+    assert settled.ledger.lanes.get("main").state == STARTING
 
 
 def test_every_version_of_a_key_is_an_object_of_its_own_and_delete_markers_are_none(settled):
@@ -44,9 +44,9 @@ def test_every_version_of_a_key_is_an_object_of_its_own_and_delete_markers_are_n
 def test_what_a_notice_brought_is_not_missing(settled):
     ids = [settled.land(key(n), avro()) for n in range(3)]
     admit(sqs_event(s3_body(*ids)), context())
-    arrivals = settled.ledger.lane("main").arrivals
+    arrivals = settled.ledger.lanes.get("main").arrivals
     assert handler({}, context(LONG))["missing"] == 0
-    assert settled.ledger.lane("main").arrivals == arrivals
+    assert settled.ledger.lanes.get("main").arrivals == arrivals
 
 
 def test_the_listing_and_the_notice_name_an_object_alike_also_without_versions(settled):
@@ -77,7 +77,7 @@ def test_a_pass_goes_on_where_the_last_one_stopped(settled, monkeypatch):
     second = handler({}, context())
     assert (second["listed"], second["complete"]) == (3, True)
     assert all(settled.record(id).state == "pending" for id in ids)
-    assert settled.ledger.checkpoint(reconciler.CHECKPOINT) == {}
+    assert settled.ledger.history.checkpoint(reconciler.CHECKPOINT) == {}
 
 
 def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled, monkeypatch):
@@ -100,7 +100,7 @@ def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled
 def written(deployment, state, number, **more):
     """A record of an object in a state, and the object."""
     id = deployment.land(key(number), avro(rows=number + 1))
-    deployment.ledger.admit(
+    deployment.ledger.objects.admit(
         AdmittedObject(
             id=id,
             state="ignored" if state in ("committed", "claimed") else state,
@@ -145,7 +145,7 @@ def test_a_pending_object_whose_version_is_gone_is_lost_before_it_was_read(settl
     gone(settled, lost)
     assert handler({}, context(LONG))["lost"] == 1
     assert (settled.record(lost).state, settled.record(lost).code) == ("quarantined", "lost_before_read")
-    assert settled.ledger.pending("main", 10) == []
+    assert settled.ledger.pending.oldest("main", 10) == []
 
 
 def test_the_record_of_a_lost_object_stays_and_claimed_ones_are_the_runs_business(settled):
@@ -166,9 +166,9 @@ def test_a_parked_object_whose_version_is_gone_is_told_once_and_stays_listed_unt
         "lost_before_read",
         "the object was gone while it was parked: no rule takes this topic",
     )
-    assert [found.id for found in settled.ledger.objects_in_state("quarantined")] == [lost]
-    assert [found.id for found in settled.ledger.objects_in_state("parked")] == [kept]
-    assert settled.ledger.discard(record, Decision(lost, "discarded", 1, "sluice", "me", record.state))
+    assert [found.id for found in settled.ledger.objects.in_state("quarantined")] == [lost]
+    assert [found.id for found in settled.ledger.objects.in_state("parked")] == [kept]
+    assert settled.ledger.quarantine.discard(record, Decision(lost, "discarded", 1, "sluice", "me", record.state))
     assert handler({}, context(LONG))["forgotten"] == 1
 
 
@@ -183,7 +183,7 @@ def test_records_of_other_buckets_are_left_alone(settled):
 
 def test_a_scan_gives_object_records_only_and_goes_on_where_it_stopped(settled):
     ids = {written(settled, "committed", n) for n in range(4)}
-    settled.ledger.wake("main")
+    settled.ledger.lanes.wake("main")
     scan = ObjectScan(settled.dynamodb, LEDGER)
     found, after = set(), None
     for _ in range(10):
@@ -195,9 +195,9 @@ def test_a_scan_gives_object_records_only_and_goes_on_where_it_stopped(settled):
 
 
 def test_a_lane_past_its_due_time_is_started(settled):
-    settled.ledger.wake("main")
+    settled.ledger.lanes.wake("main")
     assert handler({}, context(LONG))["started"] == 1
-    assert settled.ledger.lane("main").state == STARTING
+    assert settled.ledger.lanes.get("main").state == STARTING
 
 
 def test_an_object_that_was_parked_by_a_configuration_that_a_push_had_just_replaced_becomes_pending(deployment):
@@ -208,7 +208,7 @@ def test_an_object_that_was_parked_by_a_configuration_that_a_push_had_just_repla
     deployment.configure()  # as if the push had looked for parked objects just before
     assert handler({}, context(LONG))["unparked"] == 1
     assert deployment.record(id).state == "pending"
-    assert deployment.ledger.lane("main").state == STARTING
+    assert deployment.ledger.lanes.get("main").state == STARTING
 
 
 ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")
@@ -231,9 +231,9 @@ def test_an_object_that_was_admitted_by_a_configuration_that_a_push_had_just_rep
         "side",
         before.admitted_at,
     )
-    assert settled.ledger.pending("main", 10) == []
-    assert [(item.id, item.table) for item in settled.ledger.pending("side", 10)] == [(id, "public.people")]
-    assert settled.ledger.lane("side").state == STARTING
+    assert settled.ledger.pending.oldest("main", 10) == []
+    assert [(item.id, item.table) for item in settled.ledger.pending.oldest("side", 10)] == [(id, "public.people")]
+    assert settled.ledger.lanes.get("side").state == STARTING
     assert handler({}, context(LONG))["rerouted"] == 0
 
 

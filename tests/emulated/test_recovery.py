@@ -16,7 +16,7 @@ from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.table import TableRule
 from sluice.ledger.recovery import Recovery
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_cli.main import run
 
 TABLES = ("shop.orders", "shop.customers", "shop.lines")
@@ -59,9 +59,9 @@ def recovery(simulated, rebuilt=None):
 def recover(simulated, ledger, listing, **how):
     found = recovery(simulated, **how)
     settled = [each for each in map(found.settled, listing) if each is not None]
-    done = ledger.recover_objects(settled, {})
+    done = ledger.recovery.restore_objects(settled, {})
     for table, known in found.tables().items():
-        ledger.recover_table(table, known, purge_floors={})
+        ledger.recovery.restore_table(table, known, purge_floors={})
     return done
 
 
@@ -72,48 +72,50 @@ def a_history(simulated):
     simulated.merger.before["shop.customers"].append(ValueError("once"))
     simulated.merger.no_change = frozenset({"shop.lines"})
     simulated.run()
-    simulated.clock.advance(simulated.ledger.lane(LANE).due_at - simulated.clock.now_ms())
+    simulated.clock.advance(simulated.ledger.lanes.get(LANE).due_at - simulated.clock.now_ms())
     simulated.run()
     return listing
 
 
 def known(ledger, listing):
-    return {identity: replace(record, **UNKNOWN) for identity, record in ledger.get_objects(listing).items()}
+    return {identity: replace(record, **UNKNOWN) for identity, record in ledger.objects.get(listing).items()}
 
 
 def test_an_empty_ledger_gets_back_what_became_of_every_object_and_what_was_known_of_every_table(simulated):
     listing = a_history(simulated)
     late = simulated.put("shop.orders")
-    lost, empty = simulated.ledger, Ledger(simulated._client, "other", threads=1)
+    lost, empty = simulated.ledger, DynamoDbLedger(simulated._client, "other", threads=1)
     done = recover(simulated, empty, listing + late)
     assert (done.added, done.corrected, done.kept, done.raced) == (7, 0, 0, 0)
     assert known(empty, listing) == known(lost, listing) and late[0] not in known(
         empty, late
     )  # the listing's own pass admits it
     for table in TABLES:
-        was, now = lost.table_state(table), empty.table_state(table)
+        was, now = lost.tables.get(table), empty.tables.get(table)
         assert now == replace(was, failures=0, backoff_until=None, services_since=was.services_since), table
-    assert [record.id for record in empty.objects_in_state("quarantined")] == [listing[1]]
+    assert [record.id for record in empty.objects.in_state("quarantined")] == [listing[1]]
     again = recover(simulated, empty, listing)
     assert (again.added, again.corrected, again.kept) == (0, 0, 7)
 
 
 def test_a_ledger_from_before_the_last_batches_is_corrected_and_what_it_knows_of_later_stays(simulated):
-    older = Ledger(simulated._client, "other", threads=1)
+    older = DynamoDbLedger(simulated._client, "other", threads=1)
     first = simulated.put(n=2)
     simulated.run()
     recover(simulated, older, first)  # the point it is restored to
     second = simulated.put(n=2)
-    for identity, record in simulated.ledger.get_objects(second).items():
-        older.admit(replace(record, state="pending"))
-    waiting = older.pending(LANE, 10)
+    for identity, record in simulated.ledger.objects.get(second).items():
+        older.objects.admit(replace(record, state="pending"))
+    waiting = older.pending.oldest(LANE, 10)
     simulated.run()
-    retried = simulated.ledger.get_objects(first)[first[0]]
+    retried = simulated.ledger.objects.get(first)[first[0]]
     assert len(waiting) == 2 and retried.state == "committed"
     done = recover(simulated, older, first + second)
     assert (done.added, done.corrected, done.kept) == (0, 2, 2)
-    assert older.pending(LANE, 10) == [] and known(older, first + second) == known(simulated.ledger, first + second)
-    assert older.table_state("shop.orders").totals == simulated.ledger.table_state("shop.orders").totals
+    assert older.pending.oldest(LANE, 10) == [] and known(older, first + second) == known(
+        simulated.ledger, first + second
+    )
+    assert older.tables.get("shop.orders").totals == simulated.ledger.tables.get("shop.orders").totals
 
 
 def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
@@ -138,9 +140,9 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
         )
         found.add(manifest, {"shop.orders": outcome})
         create_ledger_table(client, "other")
-        ledger = Ledger(client, "other", threads=1)
-        assert ledger.recover_objects([found.settled(each) for each in listing], {plain: "etag"}).added == 3
-        got = ledger.get_objects(listing)
+        ledger = DynamoDbLedger(client, "other", threads=1)
+        assert ledger.recovery.restore_objects([found.settled(each) for each in listing], {plain: "etag"}).added == 3
+        got = ledger.objects.get(listing)
         assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == (
             "committed",
             2,
@@ -148,8 +150,8 @@ def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
         )
         assert (got[parked].state, got[parked].code, got[parked].parked_generation) == ("parked", LOG_RESTARTED, 0)
         assert (got[plain].state, got[plain].etag) == ("committed", "etag")
-        assert [record.id for record in ledger.objects_with_quarantined_rows()] == [rows] and [
-            record.id for record in ledger.objects_in_state("parked")
+        assert [record.id for record in ledger.quarantine.objects_with_rows()] == [rows] and [
+            record.id for record in ledger.objects.in_state("parked")
         ] == [parked]
 
 
@@ -160,12 +162,12 @@ def test_what_was_merged_before_its_table_was_rebuilt_is_merged_again_under_the_
     simulated.clock.advance(1_000)
     after = simulated.put("shop.orders")
     simulated.run()
-    ledger = Ledger(simulated._client, "other", threads=1)
+    ledger = DynamoDbLedger(simulated._client, "other", threads=1)
     recover(simulated, ledger, before + after, rebuilt={"shop.orders": rebuilt})
-    assert {item.id: (item.attempt, item.generation) for item in ledger.pending(LANE, 10)} == dict.fromkeys(
+    assert {item.id: (item.attempt, item.generation) for item in ledger.pending.oldest(LANE, 10)} == dict.fromkeys(
         before, (1, 1)
     )
-    assert ledger.get_objects(after)[after[0]].state == "committed"
+    assert ledger.objects.get(after)[after[0]].state == "committed"
 
 
 def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merged_again(simulated):
@@ -186,15 +188,15 @@ def test_an_object_that_a_manifest_names_and_its_batch_may_not_have_had_is_merge
             )
         },
     )
-    ledger = Ledger(simulated._client, "other", threads=1)
+    ledger = DynamoDbLedger(simulated._client, "other", threads=1)
     assert recover(simulated, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
-    assert {item.id for item in ledger.pending(LANE, 10)} == set(taken + left)
+    assert {item.id for item in ledger.pending.oldest(LANE, 10)} == set(taken + left)
     assert recover(simulated, simulated.ledger, taken + left).kept == 2  # a ledger that knows which keeps it
     simulated.documents.put_manifest(elsewhere)
     simulated.documents.put_outcome(replace(outcome, batch="b-later", counts={"objects": 1}))
-    assert recover(simulated, Ledger(simulated._client, "third", threads=1), taken + left).added == 2
+    assert recover(simulated, DynamoDbLedger(simulated._client, "third", threads=1), taken + left).added == 2
     assert simulated.states(left) == {"committed": 1}
-    third = Ledger(simulated._client, "third", threads=1).get_objects(taken + left)
+    third = DynamoDbLedger(simulated._client, "third", threads=1).objects.get(taken + left)
     assert [third[identity].state for identity in taken + left] == [
         "pending",
         "committed",
@@ -237,17 +239,17 @@ def test_the_verb_gives_an_empty_ledger_back_what_it_held_and_refuses_while_a_la
         "lanes_that_may_run": ["main"],
     }
     assert run(["rebuild", "ledger", "--yes"]) == 1
-    assert "sluice pause main" in capsys.readouterr().err and stack.ledger.get_objects([merged]) == {}
+    assert "sluice pause main" in capsys.readouterr().err and stack.ledger.objects.get([merged]) == {}
     assert run(["pause", "main"]) == 0
     capsys.readouterr()
     assert run(["rebuild", "ledger", "--yes", "--json"]) == 0
     assert describe(capsys)["objects"] == {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}
-    records = stack.ledger.get_objects([merged, fresh, again])
+    records = stack.ledger.objects.get([merged, fresh, again])
     assert {identity.key: (record.state, record.batch, bool(record.etag)) for identity, record in records.items()} == {
         "merged": ("committed", "b-1", True),
         "again": ("pending", None, True),
     }
-    user, other = stack.ledger.table_state("crm.user"), stack.ledger.table_state("crm.other")
+    user, other = stack.ledger.tables.get("crm.user"), stack.ledger.tables.get("crm.other")
     assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == (
         "b-1",
         {"objects": 1, "commits": 1},

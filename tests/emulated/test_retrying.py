@@ -16,7 +16,7 @@ def simulated():
 
 
 def retried(simulated, identity):
-    record = simulated.ledger.get_objects([identity])[identity]
+    record = simulated.ledger.objects.get([identity])[identity]
     decision = Decision(
         identity,
         RETRIED,
@@ -27,8 +27,8 @@ def retried(simulated, identity):
         batch=record.batch,
         attempt=record.attempt,
     )
-    assert simulated.ledger.retry(record, record, decision)
-    simulated.ledger.wake(LANE)
+    assert simulated.ledger.quarantine.retry(record, record, decision)
+    simulated.ledger.lanes.wake(LANE)
     return record.batch
 
 
@@ -40,7 +40,7 @@ def test_an_object_that_is_taken_back_in_alone_is_merged_in_a_batch_of_its_own(s
     before = retried(simulated, bad)
     simulated.merger.quarantined = frozenset()
     simulated.run()
-    record = simulated.ledger.get_objects([bad])[bad]
+    record = simulated.ledger.objects.get([bad])[bad]
     # Its first batch had the same objects: under the same id its commit would be taken for that batch's.
     assert (record.state, record.attempt) == ("committed", 1) and record.batch != before
     assert simulated.tables.times_committed() == {bad: 1}
@@ -59,9 +59,9 @@ def test_what_fails_again_comes_back_to_quarantine_and_can_be_taken_in_again(sim
     batches.append(retried(simulated, bad))
     simulated.merger.quarantined = frozenset()
     simulated.run()
-    batches.append(simulated.ledger.get_objects([bad])[bad].batch)
+    batches.append(simulated.ledger.objects.get([bad])[bad].batch)
     assert len(set(batches)) == 3 and simulated.tables.times_committed() == {good: 1, bad: 1}
-    assert [decision.attempt for decision in simulated.ledger.decisions_about(bad)] == [0, 1]
+    assert [decision.attempt for decision in simulated.ledger.quarantine.decisions_about(bad)] == [0, 1]
 
 
 def test_an_object_whose_part_is_returned_keeps_its_attempt(simulated):
@@ -72,11 +72,11 @@ def test_an_object_whose_part_is_returned_keeps_its_attempt(simulated):
     simulated.merger.quarantined = frozenset()
     simulated.merger.before["shop.orders"].append(ValueError("once"))
     simulated.run()
-    assert [item.attempt for item in simulated.ledger.pending(LANE, 10)] == [1]
-    simulated.clock.advance(simulated.ledger.lane(LANE).due_at - simulated.clock.now_ms())
+    assert [item.attempt for item in simulated.ledger.pending.oldest(LANE, 10)] == [1]
+    simulated.clock.advance(simulated.ledger.lanes.get(LANE).due_at - simulated.clock.now_ms())
     simulated.run()
     assert simulated.state_of(bad) == "committed" and simulated.tables.times_committed() == {bad: 1}
-    record = simulated.ledger.get_objects([bad])[bad]
-    assert not simulated.ledger.retry(
+    record = simulated.ledger.objects.get([bad])[bad]
+    assert not simulated.ledger.quarantine.retry(
         record, record, Decision(bad, RETRIED, 1, "sluice quarantine retry", "me", record.state)
     ), "nothing of it is set aside"

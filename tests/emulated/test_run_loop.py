@@ -35,9 +35,9 @@ def test_a_run_merges_what_is_pending_settles_it_and_gives_the_lane_back(simulat
     assert (end.how, end.batches) == (RELEASED, 1)
     assert simulated.states(orders + customers) == {"committed": 5}
     assert [table for _, table, _ in simulated.tables.commits] == ["shop.orders", "shop.customers"]
-    lane = simulated.ledger.lane(LANE)
+    lane = simulated.ledger.lanes.get(LANE)
     assert (lane.state, lane.due_at, lane.arrivals_seen) == (IDLE, None, lane.arrivals)
-    assert simulated.ledger.run("run-1")["state"] == "released"
+    assert simulated.ledger.history.run("run-1")["state"] == "released"
 
 
 def test_a_driver_that_is_refused_exits_without_effect_and_starts_no_spark(simulated):
@@ -46,13 +46,13 @@ def test_a_driver_that_is_refused_exits_without_effect_and_starts_no_spark(simul
     end = simulated.loop(replace(identity, job_run_id="00other")).run()
     assert (end.how, end.batches) == (REFUSED, 0)
     assert simulated.merger.calls == []
-    assert simulated.ledger.lane(LANE).job_run_id == identity.job_run_id
+    assert simulated.ledger.lanes.get(LANE).job_run_id == identity.job_run_id
     assert [event["event"] for event in simulated.events("hold_refused")] == ["hold_refused"]
 
 
 def test_a_second_attempt_of_the_same_job_run_is_refused(simulated):
     identity = simulated.start()
-    assert simulated.ledger.hold(LANE, identity.run, identity.job_run_id, 1, simulated.clock.now_ms())
+    assert simulated.ledger.lanes.hold(LANE, identity.run, identity.job_run_id, 1, simulated.clock.now_ms())
     assert simulated.loop(replace(identity, attempt=2)).run().how == REFUSED
 
 
@@ -92,8 +92,8 @@ def test_an_idle_run_looks_at_pending_objects_only_when_the_lane_tells_of_someth
 
     def counting(name, port):
         if name == "ledger":
-            pending = port.pending
-            port.pending = lambda *arguments: queries.append(arguments) or pending(*arguments)
+            oldest = port.pending.oldest
+            port.pending.oldest = lambda *arguments: queries.append(arguments) or oldest(*arguments)
         return port
 
     simulated.run(around=counting)
@@ -103,14 +103,14 @@ def test_an_idle_run_looks_at_pending_objects_only_when_the_lane_tells_of_someth
 def test_an_arrival_between_the_last_look_and_the_release_is_not_lost(simulated):
     simulated.put()
     late = []
-    release = simulated.ledger.release
+    release = simulated.ledger.lanes.release
 
     def arrives_first(*arguments):
         if not late:
             late.extend(simulated.put("shop.customers"))
         return release(*arguments)
 
-    simulated.ledger.release = arrives_first
+    simulated.ledger.lanes.release = arrives_first
     end = simulated.run()
     assert end.batches == 2
     assert simulated.states(late) == {"committed": 1}
@@ -137,8 +137,8 @@ def test_a_freshness_of_hours_keeps_no_run_alive_and_the_schedule_starts_one_whe
     simulated.clock.at(10, lambda: late.extend(simulated.put()))
     assert simulated.run().how == RELEASED
     assert 60 <= simulated.clock.seconds < 75  # it lingered, and no longer
-    due_at = simulated.ledger.table_state("shop.orders").last_commit_at + 7_200_000
-    lane = simulated.ledger.lane(LANE)
+    due_at = simulated.ledger.tables.get("shop.orders").last_commit_at + 7_200_000
+    lane = simulated.ledger.lanes.get(LANE)
     assert (lane.state, lane.due_at) == (IDLE, due_at)
     assert (next_step(lane, due_at - 1).action, next_step(lane, due_at).action) == (NOTHING, START)
     simulated.clock.advance(due_at - simulated.clock.now_ms())
@@ -159,7 +159,8 @@ def test_what_comes_due_soon_keeps_the_run_alive_no_longer_than_for_itself(clien
     assert simulated.states(late) == {"committed": 1, "pending": 1}
     assert 200 <= simulated.clock.seconds < 280
     assert (
-        simulated.ledger.lane(LANE).due_at == simulated.ledger.table_state("shop.customers").last_commit_at + 7_200_000
+        simulated.ledger.lanes.get(LANE).due_at
+        == simulated.ledger.tables.get("shop.customers").last_commit_at + 7_200_000
     )
 
 
@@ -168,8 +169,8 @@ def test_a_run_at_its_maximum_age_writes_when_what_waits_is_due(client):
     simulated.put()
     simulated.clock.at(10, lambda: simulated.put())
     assert simulated.run().how == RELEASED
-    lane = simulated.ledger.lane(LANE)
-    committed_at = simulated.ledger.table_state("shop.orders").last_commit_at
+    lane = simulated.ledger.lanes.get(LANE)
+    committed_at = simulated.ledger.tables.get("shop.orders").last_commit_at
     assert (lane.state, lane.due_at) == (IDLE, committed_at + 300_000)
     assert 100 <= simulated.clock.seconds < 102
 
@@ -188,7 +189,7 @@ def test_a_run_whose_lane_gets_another_table_ends_without_claiming_for_it_and_le
 
     simulated.clock.at(10, pushed)
     assert simulated.run(scope=scope_of(before, LANE).name).how == RELEASED
-    lane = simulated.ledger.lane(LANE)
+    lane = simulated.ledger.lanes.get(LANE)
     assert (lane.state, lane.due_at, simulated.states(merged), simulated.states(late)) == (
         IDLE,
         simulated.clock.now_ms(),
@@ -222,7 +223,7 @@ def test_a_run_at_its_maximum_age_leaves_claimable_objects_due_at_once(client):
 
     simulated.merger.during["shop.orders"] = much_later
     assert simulated.run().how == RELEASED
-    lane = simulated.ledger.lane(LANE)
+    lane = simulated.ledger.lanes.get(LANE)
     assert (lane.state, lane.due_at) == (IDLE, simulated.clock.now_ms())
     assert simulated.states(late) == {"pending": 1}
 
@@ -232,13 +233,13 @@ def test_a_pause_ends_the_run_after_its_batch_and_leaves_the_rest_pending(simula
     late = []
 
     def pause():
-        simulated.ledger.pause(LANE)
+        simulated.ledger.lanes.pause(LANE)
         late.extend(simulated.put("shop.customers"))
 
     simulated.merger.during["shop.orders"] = pause
     end = simulated.run()
     assert (end.how, end.batches) == (RELEASED, 1)
-    assert simulated.ledger.lane(LANE).state == PAUSED
+    assert simulated.ledger.lanes.get(LANE).state == PAUSED
     assert simulated.states(late) == {"pending": 1}
 
 
@@ -268,8 +269,8 @@ def test_a_run_whose_lane_is_lost_before_it_gives_objects_back_gives_none_back(s
 
     def watched(name, port):
         if name == "ledger":
-            note = port.record_table_error
-            port.record_table_error = lambda *noted: (note(*noted), simulated.lapse(identity))[
+            note = port.tables.record_error
+            port.tables.record_error = lambda *noted: (note(*noted), simulated.lapse(identity))[
                 0
             ]  # behind the last check, before the first object
         return port
@@ -290,15 +291,15 @@ def test_one_table_that_fails_gives_its_objects_back_under_back_off_and_stops_no
     orders, customers = simulated.put("shop.orders", 2), simulated.put("shop.customers", 2)
     simulated.merger.before["shop.orders"].append(ValueError("a column went missing"))
     identity = simulated.start()
-    simulated.clock.at(5, lambda: simulated.ledger.pause(LANE))
+    simulated.clock.at(5, lambda: simulated.ledger.lanes.pause(LANE))
     simulated.loop(identity).run()
     assert simulated.states(customers) == {"committed": 2}
     assert simulated.states(orders) == {"pending": 2}
-    state = simulated.ledger.table_state("shop.orders")
+    state = simulated.ledger.tables.get("shop.orders")
     assert state.failures == 1 and state.last_error == "a column went missing"
     assert state.backoff_until - simulated.events("table_failed")[0]["at"] == 30_000
     assert simulated.tables.rolled_back == ["shop.orders"]
-    assert simulated.ledger.unsettled(LANE) == []
+    assert simulated.ledger.batches.unsettled(LANE) == []
 
 
 def test_a_failed_table_is_tried_again_when_its_back_off_is_over(simulated):
@@ -306,12 +307,12 @@ def test_a_failed_table_is_tried_again_when_its_back_off_is_over(simulated):
     simulated.merger.before["shop.orders"] += [ValueError("once"), ValueError("twice")]
     assert simulated.run().how == RELEASED
     assert simulated.states(orders) == {"pending": 2}
-    lane = simulated.ledger.lane(LANE)
-    assert lane.due_at == simulated.ledger.table_state("shop.orders").backoff_until  # 60 s: longer than the linger
+    lane = simulated.ledger.lanes.get(LANE)
+    assert lane.due_at == simulated.ledger.tables.get("shop.orders").backoff_until  # 60 s: longer than the linger
     simulated.clock.advance(max(0, lane.due_at - simulated.clock.now_ms()))
     simulated.run()
     assert simulated.states(orders) == {"committed": 2}
-    assert simulated.ledger.table_state("shop.orders").failures == 0
+    assert simulated.ledger.tables.get("shop.orders").failures == 0
 
 
 def test_a_write_that_raised_after_its_commit_was_there_is_settled_and_not_repeated(simulated):
@@ -343,9 +344,9 @@ def test_an_unresolved_part_is_left_to_the_next_run_with_the_lane_due_then(clien
     simulated.merger.before["shop.orders"].append(ValueError("broken"))
     simulated.merger.resolving["shop.orders"] += [ValueError("no timeline")]
     assert simulated.run().how == RELEASED
-    lane = simulated.ledger.lane(LANE)
+    lane = simulated.ledger.lanes.get(LANE)
     assert simulated.states(orders) == {"claimed": 1}
-    assert lane.due_at == simulated.ledger.table_state("shop.orders").backoff_until
+    assert lane.due_at == simulated.ledger.tables.get("shop.orders").backoff_until
     simulated.clock.advance(max(0, lane.due_at - simulated.clock.now_ms()))
     assert simulated.run().batches == 1
     assert simulated.states(orders) == {"committed": 1}
@@ -364,13 +365,13 @@ def test_a_part_without_newer_rows_is_settled_without_a_commit_and_pins_nothing(
     simulated.run()
     assert simulated.tables.commits == []
     assert simulated.states(orders) == {"committed": 1}
-    assert simulated.ledger.table_state("shop.orders").pinned is None
+    assert simulated.ledger.tables.get("shop.orders").pinned is None
 
 
 def test_a_table_is_pinned_to_what_its_first_commit_was_written_with(simulated):
     simulated.put()
     simulated.run()
-    assert simulated.ledger.table_state("shop.orders").pinned["record_key"] == ["id"]
+    assert simulated.ledger.tables.get("shop.orders").pinned["record_key"] == ["id"]
 
 
 def test_a_changed_key_of_a_table_with_data_is_refused_and_its_objects_wait(simulated):
@@ -387,9 +388,9 @@ def test_a_changed_key_of_a_table_with_data_is_refused_and_its_objects_wait(simu
     simulated.clock.at(6, lambda: late.extend(simulated.put("shop.orders") + simulated.put("shop.customers")))
     assert simulated.run().how == RELEASED
     assert simulated.states(late) == {"pending": 1, "committed": 1}
-    assert "sluice rebuild table" in simulated.ledger.table_state("shop.orders").last_error
+    assert "sluice rebuild table" in simulated.ledger.tables.get("shop.orders").last_error
     assert len(simulated.events("table_refused")) == 1
-    assert simulated.ledger.lane(LANE).due_at is None
+    assert simulated.ledger.lanes.get(LANE).due_at is None
 
 
 def test_objects_of_a_second_topic_that_a_rule_gives_a_table_wait_and_are_told_while_the_table_goes_on(simulated):
@@ -403,9 +404,9 @@ def test_objects_of_a_second_topic_that_a_rule_gives_a_table_wait_and_are_told_w
     assert (simulated.states(first + more), simulated.states(other)) == ({"committed": 2}, {"pending": 1})
     assert (
         "archive.orders wait for shop.orders, which topic shop.orders feeds"
-        in simulated.ledger.table_state("shop.orders").last_error
+        in simulated.ledger.tables.get("shop.orders").last_error
     )
-    assert simulated.ledger.lane(LANE).due_at is None
+    assert simulated.ledger.lanes.get(LANE).due_at is None
 
 
 def test_a_changed_configuration_is_used_by_the_next_batch(simulated):
@@ -487,8 +488,8 @@ def test_the_end_of_spark_ends_the_run_and_blames_no_table(simulated, end):
     dying = simulated.start()
     with pytest.raises(type(end)):
         simulated.loop(dying).run()
-    assert simulated.ledger.table_state("shop.orders").failures == 0
-    assert simulated.ledger.lane(LANE).state == RUNNING
+    assert simulated.ledger.tables.get("shop.orders").failures == 0
+    assert simulated.ledger.lanes.get(LANE).state == RUNNING
     simulated.lapse(dying)
     simulated.run()
     assert simulated.states(orders) == {"committed": 1}

@@ -36,7 +36,7 @@ from sluice.services.requests import (
     withdraw,
 )
 from sluice.silver_keys import manifest_key
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 
 NOW, MINUTE = 1_700_000_000_000, 60_000
 LANE, TABLE = "main", "shop.orders"
@@ -192,70 +192,70 @@ class TestTurns:
 @pytest.fixture
 def ledger(emulated):
     create_ledger_table(emulated, "ledger")
-    yield Ledger(emulated, "ledger", sleep=lambda _: None)
+    yield DynamoDbLedger(emulated, "ledger", sleep=lambda _: None)
     emulated.delete_table(TableName="ledger")
 
 
 def asked(ledger, request="q-1", now=NOW, **more):
-    return ledger.request_service(LANE, TABLE, COMPACTION, request=request, requested_by="schedule", now=now, **more)
+    return ledger.services.request(LANE, TABLE, COMPACTION, request=request, requested_by="schedule", now=now, **more)
 
 
 def held(ledger, run="run-1"):
-    ledger.request_start(LANE, run, NOW)
-    ledger.started(LANE, run, f"job-{run}")
-    assert ledger.hold(LANE, run, f"job-{run}", 1, NOW)
+    ledger.lanes.request_start(LANE, run, NOW)
+    ledger.lanes.started(LANE, run, f"job-{run}")
+    assert ledger.lanes.hold(LANE, run, f"job-{run}", 1, NOW)
 
 
 class TestLedger:
     def test_a_request_wakes_its_lane_once_and_a_second_finds_it_open(self, ledger):
         first, again, other = asked(ledger), asked(ledger), asked(ledger, "q-2")
         assert first.new and not again.new and not other.new and first.request == again.request == other.request
-        assert ledger.lane(LANE).arrivals == 1 and ledger.open_services(LANE) == [first.request] == [
-            ledger.service_request(LANE, TABLE, COMPACTION)
+        assert ledger.lanes.get(LANE).arrivals == 1 and ledger.services.open_of_lane(LANE) == [first.request] == [
+            ledger.services.get(LANE, TABLE, COMPACTION)
         ]
 
     def test_only_the_holder_of_the_lane_begins_a_request(self, ledger):
         request = asked(ledger).request
-        assert ledger.start_service(request, "run-1", "job-run-1", NOW) is None
+        assert ledger.services.start(request, "run-1", "job-run-1", NOW) is None
         held(ledger)
-        assert ledger.start_service(request, "run-1", "another", NOW) is None
-        assert ledger.start_service(request, "run-1", "job-run-1", NOW).state == RUNNING
+        assert ledger.services.start(request, "run-1", "another", NOW) is None
+        assert ledger.services.start(request, "run-1", "job-run-1", NOW).state == RUNNING
 
     def test_a_request_goes_through_its_slices_to_its_end_and_the_table_remembers_it(self, ledger):
         held(ledger)
         settle_one(ledger)
-        request = ledger.start_service(asked(ledger).request, "run-1", "job-run-1", NOW)
+        request = ledger.services.start(asked(ledger).request, "run-1", "job-run-1", NOW)
         settle_one(ledger, 1)  # what is committed between two slices is the next compaction's
-        waits = ledger.service_slice_done(request, "run-1", ServiceReport(rows=2, ms=1_200), NOW + 1)
-        assert (waits.slices, waits.state) == (1, REQUESTED) and ledger.open_services(LANE) == [waits]
-        request = ledger.start_service(waits, "run-1", "job-run-1", NOW + 1)
-        done = ledger.finish_service(request, "run-1", ServiceReport(rows=1, instant="i9"), NOW + 2)
-        assert (done.state, done.report.rows, done.slices) == (DONE, 3, 2) and ledger.open_services(LANE) == []
-        assert ledger.service_requests(LANE) == [done] == [ledger.service_request(LANE, TABLE, COMPACTION)]
-        found = since(ledger.table_state(TABLE), COMPACTION)
+        waits = ledger.services.slice_done(request, "run-1", ServiceReport(rows=2, ms=1_200), NOW + 1)
+        assert (waits.slices, waits.state) == (1, REQUESTED) and ledger.services.open_of_lane(LANE) == [waits]
+        request = ledger.services.start(waits, "run-1", "job-run-1", NOW + 1)
+        done = ledger.services.finish(request, "run-1", ServiceReport(rows=1, instant="i9"), NOW + 2)
+        assert (done.state, done.report.rows, done.slices) == (DONE, 3, 2) and ledger.services.open_of_lane(LANE) == []
+        assert ledger.services.of_lane(LANE) == [done] == [ledger.services.get(LANE, TABLE, COMPACTION)]
+        found = since(ledger.tables.get(TABLE), COMPACTION)
         assert (found.commits, found.bytes_written, found.at, found.instant) == (1, 50, NOW + 2, "i9")
         assert asked(ledger, "q-2", NOW + 3).new
 
     def test_a_failure_stays_with_the_request_and_a_run_that_lost_it_changes_nothing(self, ledger):
         held(ledger)
-        request = ledger.start_service(asked(ledger).request, "run-1", "job-run-1", NOW)
-        failed = ledger.fail_service(request, "run-1", PASSING, NOW)
+        request = ledger.services.start(asked(ledger).request, "run-1", "job-run-1", NOW)
+        failed = ledger.services.fail(request, "run-1", PASSING, NOW)
         assert (
             (failed.state, failed.error)
             == (REQUESTED, PASSING)
-            == (ledger.service_request(LANE, TABLE, COMPACTION).state, PASSING)
+            == (ledger.services.get(LANE, TABLE, COMPACTION).state, PASSING)
         )
-        assert ledger.start_service(request, "run-1", "job-run-1", NOW) is None, "it backs off"
-        assert ledger.finish_service(request, "run-2", ServiceReport(), NOW) is None
-        again = ledger.start_service(request, "run-1", "job-run-1", failed.not_before)
-        assert ledger.interrupt_service(again, "run-2", NOW).error.code == "run_died"
-        assert ledger.withdraw_service(request, LASTING, NOW).state == FAILED
-        assert ledger.withdraw_service(request, LASTING, NOW) is None
+        assert ledger.services.start(request, "run-1", "job-run-1", NOW) is None, "it backs off"
+        assert ledger.services.finish(request, "run-2", ServiceReport(), NOW) is None
+        again = ledger.services.start(request, "run-1", "job-run-1", failed.not_before)
+        assert ledger.services.interrupt(again, "run-2", NOW).error.code == "run_died"
+        assert ledger.services.withdraw(request, LASTING, NOW).state == FAILED
+        assert ledger.services.withdraw(request, LASTING, NOW) is None
 
     def test_a_purge_floor_only_rises_and_is_kept_by_generation(self, ledger):
-        ledger.raise_purge_floor(TABLE, {0: "0000.5", 1: "0001.2"})
-        ledger.raise_purge_floor(TABLE, {0: "0000.3", 1: "0001.9"})
-        assert ledger.table_state(TABLE).purge_floors == {"0": "0000.5", "1": "0001.9"}
+        ledger.tables.raise_purge_floor(TABLE, {0: "0000.5", 1: "0001.2"})
+        ledger.tables.raise_purge_floor(TABLE, {0: "0000.3", 1: "0001.9"})
+        assert ledger.tables.get(TABLE).purge_floors == {"0": "0000.5", "1": "0001.9"}
 
     def test_its_items_lie_where_they_are_said_to(self, ledger, emulated):
         asked(ledger)
@@ -282,11 +282,11 @@ def settle_one(ledger, n=0):
         format="avro",
         size=1,
     )
-    ledger.admit(one)
+    ledger.objects.admit(one)
     found = ManifestObject(one.id.bucket, one.id.key, one.id.version, 1, None, "avro", TABLE, None, None, NOW)
     manifest: Manifest = open_manifest(LANE, "run-1", NOW, "c", {TABLE: TablePart(config().to_dict(), (found,))})
-    assert ledger.open_batch(manifest, manifest_key(LANE, manifest.batch), "run-1", "job-run-1")
-    ledger.claim(manifest)
+    assert ledger.batches.open(manifest, manifest_key(LANE, manifest.batch), "run-1", "job-run-1")
+    ledger.batches.claim(manifest)
     outcome = Outcome(manifest.batch, TABLE, COMMITTED, committed_at=NOW, instant=f"i{n}", counts={"bytes_written": 50})
-    assert ledger.settle(LANE, manifest.batch, outcome, [one.id], "run-1", NOW)
-    ledger.close_batch(LANE, manifest.batch, "run-1", NOW)
+    assert ledger.batches.settle(LANE, manifest.batch, outcome, [one.id], "run-1", NOW)
+    ledger.batches.close(LANE, manifest.batch, "run-1", NOW)

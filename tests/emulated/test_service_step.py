@@ -28,7 +28,7 @@ def simulated():
 
 def ask(simulated, table=ORDERS, service=COMPACTION, *, wait_s=86_400, request=None):
     request = request or f"q-{table}-{service}-{simulated.clock.seconds}"
-    return simulated.ledger.request_service(
+    return simulated.ledger.services.request(
         LANE,
         table,
         service,
@@ -41,7 +41,7 @@ def ask(simulated, table=ORDERS, service=COMPACTION, *, wait_s=86_400, request=N
 
 
 def state(simulated, table=ORDERS, service=COMPACTION):
-    return simulated.ledger.service_request(LANE, table, service)
+    return simulated.ledger.services.get(LANE, table, service)
 
 
 def worked(simulated):
@@ -62,8 +62,8 @@ def test_a_run_does_a_requested_service_slice_by_slice_and_reports_it(simulated)
         "3",
     )
     assert worked(simulated) == [f"serve {ORDERS} compaction"] * 3
-    assert simulated.ledger.table_state(ORDERS).services[COMPACTION]["commits"] == 1
-    assert simulated.ledger.lane(LANE).due_at is None
+    assert simulated.ledger.tables.get(ORDERS).services[COMPACTION]["commits"] == 1
+    assert simulated.ledger.lanes.get(LANE).due_at is None
 
 
 def test_claimable_work_goes_before_a_service_and_between_its_slices(simulated):
@@ -102,14 +102,14 @@ def test_a_service_that_has_waited_its_longest_takes_turns_with_ingest_that_neve
 
 def test_a_request_wakes_a_run_that_lingers_and_keeps_it_from_releasing(simulated):
     simulated.put(CUSTOMERS)
-    release = simulated.ledger.release
+    release = simulated.ledger.lanes.release
 
     def asked_first(*arguments):
         if state(simulated) is None:
             ask(simulated)
         return release(*arguments)
 
-    simulated.ledger.release = asked_first
+    simulated.ledger.lanes.release = asked_first
     simulated.run()
     assert state(simulated).state == DONE and len(simulated.events("release_refused")) == 1
 
@@ -119,7 +119,7 @@ def test_what_a_run_leaves_of_its_services_at_its_end_is_due_to_the_next_run_at_
     ask(simulated)
     simulated.merger.slices[ORDERS] = 2
     simulated.run()
-    lane = simulated.ledger.lane(LANE)
+    lane = simulated.ledger.lanes.get(LANE)
     assert (
         (state(simulated).state, state(simulated).slices) == (REQUESTED, 1)
         and lane.due_at is not None
@@ -151,7 +151,10 @@ def test_a_lane_with_a_service_in_back_off_is_released_and_due_when_it_is_over(s
     simulated.run()
     waiting = state(simulated)
     assert (waiting.state, waiting.error.code) == (REQUESTED, "service_failed") and "dead" in waiting.error.message
-    assert (simulated.ledger.lane(LANE).state, simulated.ledger.lane(LANE).due_at) == (IDLE, waiting.not_before)
+    assert (simulated.ledger.lanes.get(LANE).state, simulated.ledger.lanes.get(LANE).due_at) == (
+        IDLE,
+        waiting.not_before,
+    )
 
 
 def test_a_service_that_no_repetition_helps_is_given_up_and_ingest_goes_on(simulated):
@@ -172,23 +175,25 @@ def test_a_purge_that_dies_behind_its_floor_has_it_in_the_ledger(simulated):
     ask(simulated, service=PURGE)
     simulated.merger.serving[ORDERS] = [RuntimeError("a task died")]
     simulated.run()
-    assert simulated.ledger.table_state(ORDERS).purge_floors == {"0": "0000.1"} and simulated.events("service_failed")
+    assert simulated.ledger.tables.get(ORDERS).purge_floors == {"0": "0000.1"} and simulated.events("service_failed")
 
 
 def test_a_service_waits_while_its_table_is_paused_and_is_given_up_where_the_table_is_not_the_lanes(simulated):
     ask(simulated)
     ask(simulated, table="shop.never_committed")
-    simulated.ledger.set_table_paused(ORDERS, True)
+    simulated.ledger.tables.set_paused(ORDERS, True)
     simulated.run()
     assert (
-        state(simulated).state == REQUESTED and simulated.ledger.lane(LANE).due_at is None and worked(simulated) == []
+        state(simulated).state == REQUESTED
+        and simulated.ledger.lanes.get(LANE).due_at is None
+        and worked(simulated) == []
     )
     assert (state(simulated, "shop.never_committed").state, state(simulated, "shop.never_committed").error.code) == (
         FAILED,
         "no_data",
     )
-    simulated.ledger.set_table_paused(ORDERS, False)
-    simulated.ledger.wake(LANE)
+    simulated.ledger.tables.set_paused(ORDERS, False)
+    simulated.ledger.lanes.wake(LANE)
     simulated.run()
     assert state(simulated).state == DONE
 
@@ -218,7 +223,7 @@ def test_a_service_in_which_runs_keep_dying_does_not_halt_the_lane(simulated):
             simulated.lapse(identity)
         else:
             simulated.clock.advance(900_000)
-            simulated.ledger.wake(LANE)
+            simulated.ledger.lanes.wake(LANE)
         simulated.merger.serving[ORDERS].clear()
     assert deaths < HALT_AFTER and state(simulated).error.code == "run_died"
     arrived = simulated.put(ORDERS)
@@ -253,7 +258,7 @@ def test_wherever_a_run_dies_its_services_are_done_by_a_later_one_and_nothing_is
         simulated.run()
         simulated.clock.advance(60_000)
         if state(simulated).open:
-            simulated.ledger.wake(LANE)
+            simulated.ledger.lanes.wake(LANE)
             simulated.run()
         assert state(simulated).state == DONE, f"died behind step {dies_at}"
         assert simulated.states(arrived) == {"committed": 1}

@@ -73,20 +73,20 @@ def supervise(supervised):
 
 def running(supervised, lane="main"):
     """A lane whose run holds it; gives the job run."""
-    supervised.ledger.wake(lane)
+    supervised.ledger.lanes.wake(lane)
     run_id = supervised.starter.start(lane, None)
     job = supervised.job_runs()[-1]
     job.state = "RUNNING"
-    assert supervised.ledger.hold(lane, run_id, job.id, 1, supervised.clock())
+    assert supervised.ledger.lanes.hold(lane, run_id, job.id, 1, supervised.clock())
     return job
 
 
 def test_an_idle_lane_with_an_arrival_that_no_run_looked_at_is_started(supervised):
-    supervised.ledger.wake("main")
+    supervised.ledger.lanes.wake("main")
     assert supervise(supervised) == 1
-    assert supervised.ledger.lane("main").state == STARTING
+    assert supervised.ledger.lanes.get("main").state == STARTING
     (job,) = supervised.job_runs()
-    assert job.name == supervised.ledger.lane("main").run_id
+    assert job.name == supervised.ledger.lanes.get("main").run_id
 
 
 def test_an_idle_lane_that_nothing_waits_for_is_left_alone(supervised):
@@ -96,7 +96,7 @@ def test_an_idle_lane_that_nothing_waits_for_is_left_alone(supervised):
 
 def test_a_lane_past_its_due_time_is_started_and_not_before(supervised):
     job = running(supervised)
-    assert supervised.ledger.release("main", job.name, 1, NOW + 60_000, NOW)
+    assert supervised.ledger.lanes.release("main", job.name, 1, NOW + 60_000, NOW)
     assert supervise(supervised) == 0
     supervised.clock.now = NOW + 60_000
     assert supervise(supervised) == 1
@@ -107,7 +107,7 @@ def test_a_run_that_lives_or_waits_keeps_its_lane(supervised, state):
     running(supervised).state = state
     supervised.clock.now = NOW + 24 * 3_600_000
     supervise(supervised)
-    assert supervised.ledger.lane("main").state == RUNNING
+    assert supervised.ledger.lanes.get("main").state == RUNNING
     assert len(supervised.job_runs()) == 1
 
 
@@ -116,23 +116,23 @@ def test_a_run_that_ended_without_releasing_loses_its_lane_and_the_next_waits_fo
     job = running(supervised)
     job.state, job.state_details = state, "ExitCode 1"
     supervise(supervised)
-    lane = supervised.ledger.lane("main")
+    lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures, lane.backoff_until, lane.last_run_id) == (IDLE, 1, NOW + BACKOFF_MS, job.name)
     assert lane.reason == f"job run {state}: ExitCode 1"
-    assert supervised.ledger.run(job.name)["state"] == "lapsed"
+    assert supervised.ledger.history.run(job.name)["state"] == "lapsed"
     assert len(supervised.job_runs()) == 1
     supervised.clock.now = NOW + BACKOFF_MS
     supervise(supervised)
-    assert supervised.ledger.lane("main").state == STARTING
+    assert supervised.ledger.lanes.get("main").state == STARTING
     assert len(supervised.job_runs()) == 2
 
 
 def test_after_a_run_that_had_closed_a_batch_the_next_one_starts_at_once(supervised):
     job = running(supervised)
-    assert supervised.ledger.progressed("main", job.name)
+    assert supervised.ledger.lanes.progressed("main", job.name)
     job.state = "FAILED"
     supervise(supervised)
-    lane = supervised.ledger.lane("main")
+    lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures) == (STARTING, 0)
     assert lane.run_id != job.name
 
@@ -141,12 +141,12 @@ def test_after_several_runs_without_progress_the_lane_halts_and_says_so(supervis
     for _ in range(HALT_AFTER):
         supervised.clock.now += 3_600_000
         supervise(supervised)
-        if supervised.ledger.lane("main").state == IDLE:
-            supervised.ledger.wake("main")
+        if supervised.ledger.lanes.get("main").state == IDLE:
+            supervised.ledger.lanes.wake("main")
             supervise(supervised)
         supervised.job_runs()[-1].state = "FAILED"
         supervise(supervised)
-    lane = supervised.ledger.lane("main")
+    lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures) == (HALTED, HALT_AFTER)
     assert supervised.report.metrics["LanesHalted"] >= 1
     supervised.clock.now += 24 * 3_600_000
@@ -157,7 +157,7 @@ def test_after_several_runs_without_progress_the_lane_halts_and_says_so(supervis
 
 
 def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):
-    supervised.ledger.wake("main")
+    supervised.ledger.lanes.wake("main")
     for _ in range(HALT_AFTER + 3):
         supervised.clock.now += 3_600_000
         supervise(supervised)
@@ -167,7 +167,7 @@ def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):
             "Worker could not be allocated as the application has exceeded maximumCapacity settings",
         )
         supervise(supervised)
-    lane = supervised.ledger.lane("main")
+    lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, HALT_AFTER + 3)
     assert lane.backoff_until > supervised.clock.now
     assert supervised.report.metrics["CapacityFailures"] == HALT_AFTER + 3
@@ -176,8 +176,8 @@ def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):
 def requested(supervised):
     """A lane whose start was asked of the ledger, and nobody knows of EMR."""
     run_id = new_run_id("main", NOW, "deadbeef")
-    supervised.ledger.wake("main")
-    assert supervised.ledger.request_start("main", run_id, NOW)
+    supervised.ledger.lanes.wake("main")
+    assert supervised.ledger.lanes.request_start("main", run_id, NOW)
     return run_id
 
 
@@ -187,7 +187,7 @@ def test_a_start_that_never_happened_is_repeated_under_the_same_token(supervised
     supervise(supervised)
     (job,) = supervised.job_runs()
     assert (job.name, job.client_token) == (run_id, run_id)
-    assert supervised.ledger.lane("main").job_run_id == job.id
+    assert supervised.ledger.lanes.get("main").job_run_id == job.id
 
 
 def test_after_five_minutes_a_start_is_looked_up_by_name_and_adopted(supervised):
@@ -196,7 +196,7 @@ def test_after_five_minutes_a_start_is_looked_up_by_name_and_adopted(supervised)
     supervised.job_runs()[-1].state = "RUNNING"
     supervised.clock.now = NOW + TOKEN_REPEAT_MS
     supervise(supervised)
-    lane = supervised.ledger.lane("main")
+    lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run_id, job_run_id)
     assert len(supervised.job_runs()) == 1
 
@@ -211,7 +211,7 @@ def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(supervised):
     )
     supervised.clock.now = NOW + TOKEN_REPEAT_MS
     supervise(supervised)
-    lane = supervised.ledger.lane("main")
+    lane = supervised.ledger.lanes.get("main")
     assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == (
         IDLE,
         0,
@@ -230,13 +230,13 @@ def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(sup
     )
     for hour in range(HALT_AFTER + 1):
         supervised.clock.now += 3_600_000
-        supervised.ledger.wake("main")
-        assert supervised.ledger.request_start(
+        supervised.ledger.lanes.wake("main")
+        assert supervised.ledger.lanes.request_start(
             "main", new_run_id("main", supervised.clock.now, "deadbeef"), supervised.clock.now
         )
         supervised.clock.now += TOKEN_REPEAT_MS
         supervise(supervised)
-        lane = supervised.ledger.lane("main")
+        lane = supervised.ledger.lanes.get("main")
         assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, hour + 1)
 
 
@@ -247,7 +247,7 @@ def test_a_job_run_that_emr_has_forgotten_is_over(supervised):
     )
     supervised.job_runs().remove(job)
     supervise(supervised)
-    assert supervised.ledger.lane("main").state == IDLE
+    assert supervised.ledger.lanes.get("main").state == IDLE
 
 
 def test_of_two_job_runs_of_one_name_the_one_that_lives_is_adopted(supervised):
@@ -266,7 +266,7 @@ def test_of_two_job_runs_of_one_name_the_one_that_lives_is_adopted(supervised):
 
 def test_one_lane_that_fails_keeps_no_other_waiting(supervised, monkeypatch):
     running(supervised, "a")
-    supervised.ledger.wake("b")
+    supervised.ledger.lanes.wake("b")
 
     def refuse(job_run_id):
         raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow"}}, "GetJobRun")
@@ -275,7 +275,7 @@ def test_one_lane_that_fails_keeps_no_other_waiting(supervised, monkeypatch):
     with pytest.raises(LanesFailed) as raised:
         supervise(supervised)
     assert raised.value.facts["lanes"] == ["a"]
-    assert supervised.ledger.lane("b").state == STARTING
+    assert supervised.ledger.lanes.get("b").state == STARTING
 
 
 def test_while_no_release_is_set_dead_runs_lose_their_lane_and_none_is_started(supervised):
@@ -286,7 +286,7 @@ def test_while_no_release_is_set_dead_runs_lose_their_lane_and_none_is_started(s
     )
     supervised.clock.now += 3_600_000
     supervisor.supervise(supervisor.lanes(None), None)
-    assert supervised.ledger.lane("main").state == IDLE
+    assert supervised.ledger.lanes.get("main").state == IDLE
     assert len(supervised.job_runs()) == 1
 
 
@@ -295,15 +295,15 @@ def test_a_lane_that_work_was_written_for_and_nobody_woke_is_found_and_woken(sup
     supervised.environment(RELEASE="none")
     id = supervised.land(key(1), avro())
     admit(sqs_event(s3_body(id)), context())
-    assert supervised.ledger.lane("main").arrivals == 1
-    supervised.ledger._lanes._table.update(
+    assert supervised.ledger.lanes.get("main").arrivals == 1
+    supervised.ledger.lanes._table.update(
         {"pk": "lane#main", "sk": "lane"}, {"arrivals_seen": 1}
     )  # as if the wake had never been
-    idle = [supervised.ledger.lane("main")]
+    idle = [supervised.ledger.lanes.get("main")]
     assert supervised.supervisor.start_due(idle, configuration) == 0
     assert supervised.supervisor.wake_forgotten(idle, configuration) == ("main",)
-    assert supervised.supervisor.wake_forgotten([supervised.ledger.lane("main")], configuration) == ()
-    assert supervised.supervisor.start_due([supervised.ledger.lane("main")], configuration) == 1
+    assert supervised.supervisor.wake_forgotten([supervised.ledger.lanes.get("main")], configuration) == ()
+    assert supervised.supervisor.start_due([supervised.ledger.lanes.get("main")], configuration) == 1
 
 
 def test_pending_work_of_a_paused_table_wakes_nothing(supervised):
@@ -311,7 +311,7 @@ def test_pending_work_of_a_paused_table_wakes_nothing(supervised):
     supervised.environment(RELEASE="none")
     admit(sqs_event(s3_body(supervised.land(key(1), avro()))), context())
     paused = replace(configuration, rules=tuple(replace(rule, paused=True) for rule in configuration.rules))
-    lane = replace(supervised.ledger.lane("main"), arrivals_seen=1)
+    lane = replace(supervised.ledger.lanes.get("main"), arrivals_seen=1)
     assert supervised.supervisor.wake_forgotten([lane], configuration) == ("main",)
     assert supervised.supervisor.wake_forgotten([lane], paused) == ()
 
@@ -319,13 +319,13 @@ def test_pending_work_of_a_paused_table_wakes_nothing(supervised):
 def test_a_state_change_looks_after_the_lane_of_its_job_run_only(deployment):
     deployment.configure()
     for lane in ("a", "b"):
-        deployment.ledger.wake(lane)
+        deployment.ledger.lanes.wake(lane)
     assert handler(SCHEDULE, context()) == {"lanes": 3, "steps": 2}  # main is configured and idle
-    of_a = deployment.ledger.lane("a")
+    of_a = deployment.ledger.lanes.get("a")
     for job in deployment.job_runs():
         job.state = "FAILED"
     assert handler(state_change(of_a.job_run_id, "FAILED"), context())["lanes"] == 1
-    assert (deployment.ledger.lane("a").state, deployment.ledger.lane("b").state) == (IDLE, STARTING)
+    assert (deployment.ledger.lanes.get("a").state, deployment.ledger.lanes.get("b").state) == (IDLE, STARTING)
 
 
 def test_a_state_change_to_a_state_that_is_no_end_does_nothing(deployment):
@@ -335,12 +335,12 @@ def test_a_state_change_to_a_state_that_is_no_end_does_nothing(deployment):
 
 def test_a_configuration_that_cannot_be_read_keeps_no_dead_runs_lane(deployment):
     deployment.configure()
-    deployment.ledger.wake("main")
+    deployment.ledger.lanes.wake("main")
     handler(SCHEDULE, context())
     deployment.job_runs()[0].state = "FAILED"
     deployment.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
     handler(SCHEDULE, context())
-    assert deployment.ledger.lane("main").state == IDLE
+    assert deployment.ledger.lanes.get("main").state == IDLE
 
 
 def test_pending_work_that_no_run_would_claim_wakes_nothing(supervised):
@@ -349,10 +349,10 @@ def test_pending_work_that_no_run_would_claim_wakes_nothing(supervised):
     supervised.environment(RELEASE="none")
     admit(sqs_event(s3_body(supervised.land(key(1), avro()))), context())
     (rule,) = configuration.rules
-    lane = replace(supervised.ledger.lane("main"), arrivals_seen=1)
+    lane = replace(supervised.ledger.lanes.get("main"), arrivals_seen=1)
     for changed in (replace(rule, table="public.renamed"), replace(rule, lane="side"), replace(rule, topic="another")):
         assert supervised.supervisor.wake_forgotten([lane], replace(configuration, rules=(changed,))) == ()
-    supervised.ledger.pin_table(
+    supervised.ledger.tables.pin(
         "public.orders", {"record_key": ["another"], "partition_by": [], "table_type": "cow", "topic": TOPIC}
     )
     assert supervised.supervisor.wake_forgotten([lane], configuration) == ()

@@ -40,7 +40,7 @@ def test_a_table_that_spark_wrote_is_in_the_catalog_with_all_its_partitions_and_
 def test_the_topic_of_a_table_that_a_pattern_makes_is_found_in_the_ledger(moma):
     with pytest.raises(NotConfigured):
         handler({"table": "moma.works"}, context())
-    moma.ledger.pin_table("moma.works", {"topic": "moma.public.works"})
+    moma.ledger.tables.pin("moma.works", {"topic": "moma.public.works"})
     assert [table["name"] for table in handler({"table": "moma.works"}, context())["tables"]] == [
         "works_all_ro",
         "works_all_rt",

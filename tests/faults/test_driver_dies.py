@@ -68,7 +68,7 @@ def live(simulated, mortality, executor=None):
 def live_on(simulated):
     """Runs are started as the schedule would, until nothing wants one."""
     for _ in range(MOST_RUNS):
-        at = wanted_at(simulated.ledger.lane(LANE))
+        at = wanted_at(simulated.ledger.lanes.get(LANE))
         if at is None:
             return
         simulated.clock.advance(max(0, at - simulated.clock.now_ms()))
@@ -81,13 +81,13 @@ def check(simulated):
     assert simulated.states(simulated.good) == {"committed": len(simulated.good)}
     assert simulated.states(simulated.bad) == {"quarantined": len(simulated.bad)}
     assert simulated.tables.times_committed() == {identity: 1 for identity in simulated.good}
-    records = simulated.ledger.get_objects(simulated.good)
+    records = simulated.ledger.objects.get(simulated.good)
     for batch, table, objects in simulated.tables.commits:
         assert {records[identity].batch for identity in objects} == {batch}
         assert simulated.documents.outcome(batch, table) is not None, outcome_key(batch, table)
-    assert simulated.ledger.unsettled(LANE) == []
-    assert simulated.ledger.pending(LANE, 100) == []
-    assert simulated.ledger.lane(LANE).state == IDLE
+    assert simulated.ledger.batches.unsettled(LANE) == []
+    assert simulated.ledger.pending.oldest(LANE, 100) == []
+    assert simulated.ledger.lanes.get(LANE).state == IDLE
     assert simulated.tables.unfinished == []
 
 
@@ -125,13 +125,13 @@ def test_runs_that_die_one_after_the_other_lose_nothing_and_double_nothing(new_w
         simulated = new_world()
         deaths = [chances.randint(1, 90) for _ in range(3)]
         for dies_at in deaths:
-            at = wanted_at(simulated.ledger.lane(LANE))
+            at = wanted_at(simulated.ledger.lanes.get(LANE))
             if at is None:
                 break
             simulated.clock.advance(max(0, at - simulated.clock.now_ms()))
             live(simulated, Mortality(dies_at))
-        if simulated.ledger.lane(LANE).state != IDLE:
-            simulated.ledger.resume(LANE)
+        if simulated.ledger.lanes.get(LANE).state != IDLE:
+            simulated.ledger.lanes.resume(LANE)
         live_on(simulated)
         try:
             check(simulated)

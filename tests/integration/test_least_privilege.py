@@ -6,6 +6,7 @@ import pytest
 from admit.handler import handler as admit
 from announce.handler import handler as announce
 from botocore.exceptions import ClientError
+from builders import note_commit
 from deployment import (
     ARTIFACTS,
     BRONZE,
@@ -78,19 +79,19 @@ def names(deployment):
 
 def lapsed(deployment):
     """A lane whose job run is over, and one that is due: supervise asks, takes back, starts."""
-    deployment.ledger.wake("main")
-    deployment.ledger.request_start("main", "run-1", 1)
+    deployment.ledger.lanes.wake("main")
+    deployment.ledger.lanes.request_start("main", "run-1", 1)
     job_run = deployment.emr.start_job_run(
         applicationId=deployment.application,
         clientToken="t",
         name="run-1",
         executionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/r",
     )["jobRunId"]
-    deployment.ledger.started("main", "run-1", job_run)
+    deployment.ledger.lanes.started("main", "run-1", job_run)
     deployment.job_runs()[-1].state = "FAILED"
-    deployment.ledger.wake("lost")  # a start whose job run nobody knows any more is looked up by its name
-    deployment.ledger.request_start("lost", "run-2", 1)
-    deployment.ledger.wake("due")
+    deployment.ledger.lanes.wake("lost")  # a start whose job run nobody knows any more is looked up by its name
+    deployment.ledger.lanes.request_start("lost", "run-2", 1)
+    deployment.ledger.lanes.wake("due")
 
 
 def committed():
@@ -122,7 +123,7 @@ def committed():
 def table_that_changes(deployment):
     """A table of a rule with a pattern, and the syncs of its life: made, given a partition, changed in type and robbed of one, met again after its history was archived, and after a user dropped its view."""
     deployment.configure(TableRule("moma.{1}", ("artist_id",), topic="moma.public.*", partition_by=("nationality",)))
-    deployment.ledger.pin_table("moma.artists", {"topic": "moma.public.artists"})
+    deployment.ledger.tables.pin("moma.artists", {"topic": "moma.public.artists"})
     config = artists()
     named = SchemaStore(Objects(deployment.s3), SILVER).keep(
         {"type": "record", "name": "Value", "fields": [{"name": "artist_id", "type": "long", "doc": "who"}]}
@@ -160,11 +161,8 @@ def busy_table(deployment):
     deployment.configure(
         TableRule("shop.orders", ("id",), topic="shop.public.orders", table_type="mor", services=policy)
     )
-    deployment.ledger.pin_table("shop.orders", {"topic": "shop.public.orders"})
-    settling = deployment.ledger._settling
-    settling._table.transact(
-        [settling._table_action(Outcome("b", "shop.orders", COMMITTED, instant="1", committed_at=1), {"commits": 1})]
-    )
+    deployment.ledger.tables.pin("shop.orders", {"topic": "shop.public.orders"})
+    note_commit(deployment.ledger, Outcome("b", "shop.orders", COMMITTED, instant="1", committed_at=1), {"commits": 1})
 
 
 def services_looked_after():
@@ -202,7 +200,7 @@ def story_of(name, deployment):
             (NOTHING, lambda: admit(sqs_event(s3_body(*first), "no json"), context())),
             (NOTHING, lambda: admit(sqs_event(s3_body(again, unversioned)), context())),
         ]
-    deployment.ledger.wake("due")
+    deployment.ledger.lanes.wake("due")
     admit(sqs_event(s3_body(gone)), context())
     batch = {
         "pk": "batch#b",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from judging.running_stack import RunningStack
 
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_bench.ledger_times import await_until
 from sluice_read.reading import read_table
 
@@ -46,9 +46,9 @@ def test_a_table_gets_another_type_and_other_partitions_by_being_merged_again_fr
     assert rows(stack, table) == ROWS
 
     stack.sluice("pause", "main")
-    ledger = Ledger(stack.target.client("dynamodb"), stack.target.ledger_table)
+    ledger = DynamoDbLedger(stack.target.client("dynamodb"), stack.target.ledger_table)
     await_until(
-        lambda: ledger.lane("main").state == "paused", timeout_s=120, what="the end of the run before the pause"
+        lambda: ledger.lanes.get("main").state == "paused", timeout_s=120, what="the end of the run before the pause"
     )
     stack.sluice("rebuild", "table", table, "--yes")
     assert not any(key.startswith(table.replace(".", "/")) for key in silver(stack))

@@ -10,7 +10,7 @@ from judging.patience import patient
 from judging.running_stack import RunningStack
 
 from sluice.services.requests import COMPACTION, DONE, FAILED
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_bench.ledger_times import await_until, lane_item
 from sluice_bench.stack import table_rules
 from sluice_bench.tickit import Dataset, change_object
@@ -77,10 +77,10 @@ class Venues:
 
     def done(self, *, not_before: int) -> Callable[[], bool]:
         """Whether a compaction that was asked for since then has ended well."""
-        ledger = Ledger(self.stack.target.client("dynamodb"), self.stack.target.ledger_table)
+        ledger = DynamoDbLedger(self.stack.target.client("dynamodb"), self.stack.target.ledger_table)
 
         def found() -> bool:
-            request = ledger.service_request(LANE, self.table, COMPACTION)
+            request = ledger.services.get(LANE, self.table, COMPACTION)
             assert request is None or request.state != FAILED, request
             return request is not None and request.state == DONE and request.requested_at >= not_before
 

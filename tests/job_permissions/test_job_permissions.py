@@ -27,7 +27,7 @@ from sluice.lane.job_request import JobEnvironment, start_job_run
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject
 from sluice.objects import ObjectId
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_bench.ledger_times import await_until
 from sluice_deploy.release import build_release, source_root, upload_release
 from sluice_deploy.wheels import this_host
@@ -66,7 +66,7 @@ class Deployment:
             self.s3.create_bucket(Bucket=bucket)
         self.s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
         create_ledger_table(self.dynamodb, LEDGER)
-        self.ledger = Ledger(self.dynamodb, LEDGER)
+        self.ledger = DynamoDbLedger(self.dynamodb, LEDGER)
         self.jars = ensure_jars()
         self.image = build_image(home / "image", find_java(os.environ), self.jars)
         self.release = build_release(ROOT, (this_host(),), cache_directory(os.environ))
@@ -97,7 +97,7 @@ class Deployment:
             BRONZE, key, self.s3.put_object(Bucket=BRONZE, Key=key, Body=OBJECT.read_bytes())["VersionId"]
         )
         now = int(time.time() * 1000)
-        self.ledger.admit(
+        self.ledger.objects.admit(
             AdmittedObject(
                 landed,
                 items.PENDING,
@@ -113,10 +113,10 @@ class Deployment:
                 via="s3",
             )
         )
-        self.ledger.wake(lane)
+        self.ledger.lanes.wake(lane)
         found = self._driven(lane, run, configuration, refused, now)
         return SimpleNamespace(
-            **found, record=self.ledger.get_objects([landed])[landed], table=self.ledger.table_state(table)
+            **found, record=self.ledger.objects.get([landed])[landed], table=self.ledger.tables.get(table)
         )
 
     def _driven(
@@ -151,7 +151,7 @@ class Deployment:
             application = emr.create_application(name="p", releaseLabel="emr-7.14.0", type="SPARK", clientToken="p")[
                 "applicationId"
             ]
-            assert self.ledger.request_start(lane, run, now) is not None
+            assert self.ledger.lanes.request_start(lane, run, now) is not None
             job_run = emr.start_job_run(**{**request, "applicationId": application})["jobRunId"]
 
             def ended_as() -> str | None:

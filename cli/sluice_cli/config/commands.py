@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sluice.config.document import Configuration
 from sluice.errors import ChangeRefused, CommandFailed, UsageError
+from sluice.ledger.ports import Ledger
 from sluice_aws.admission.reassign import Unparked, unpark
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import CONFIGURATION_KEY, HISTORY_PREFIX, PUSHES, ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -95,14 +96,14 @@ def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, s
     configuration = _read(file)
     target = chosen_target(stack)
     objects = Objects(target.client("s3"))
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     before = _in_force(objects, target, ledger)
     raised = () if with_waiting else raised_generations(ledger, before, configuration)
     found = review(
         configuration,
-        ledger.tables(),
+        ledger.tables.all(),
         known_tables(ledger, before),
-        {lane.lane: lane for lane in ledger.lanes()},
+        {lane.lane: lane for lane in ledger.lanes.all()},
         raised,
     )
     for warning in found.warnings:
@@ -180,17 +181,17 @@ def _in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration
 
 def _store(objects: Objects, bucket: str, configuration: Configuration, ledger: Ledger) -> None:
     """The history and the count first, so that what is in force can always be looked up by its version, and is missed once it is gone."""
-    ledger.count(PUSHES)
+    ledger.history.count(PUSHES)
     data = configuration.to_json().encode("utf-8")
     objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
     objects.put(bucket, CONFIGURATION_KEY, data, content_type="application/json")
 
 
-def _wake(target: Target, ledger: Any, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:
+def _wake(target: Target, ledger: Ledger, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:
     """Wake the lanes that have something to look at: what was unparked, and what a change of `changed` lanes may have made claimable."""
-    lanes = set(unparked.lanes) | {lane for lane in changed if ledger.pending(lane, 1)}
+    lanes = set(unparked.lanes) | {lane for lane in changed if ledger.pending.oldest(lane, 1)}
     for lane in sorted(lanes):
-        ledger.wake(lane)
+        ledger.lanes.wake(lane)
     if lanes:
         supervise_now(target)
     return frozenset(lanes)

@@ -23,7 +23,7 @@ from sluice.errors import FAILED, UsageError
 from sluice.names import COLUMN, NAME
 from sluice.onboarding.discovery import Proposal, TopicSample, propose
 from sluice.onboarding.keys import Choice
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_cli.config.source import read_tables
 from sluice_cli.config.topics import sample_topics, waiting_topics
@@ -85,7 +85,7 @@ def discover(
     chosen = _chosen(key, partition, table, database)
     before = _configuration(file)
     target = chosen_target(stack)
-    waiting = waiting_topics(Ledger(target.client("dynamodb"), target.ledger_table))
+    waiting = waiting_topics(DynamoDbLedger(target.client("dynamodb"), target.ledger_table))
     if waiting.more:
         say("warning: more objects wait than were looked at: topics may be missing here. Discover again after the push")
     if waiting.unnamed:

@@ -10,8 +10,8 @@ import typer
 
 from sluice.config.table import COW, MOR
 from sluice.errors import FAILED, UsageError
-from sluice.names import TOPIC
 from sluice.hudi.java_properties import parse_properties
+from sluice.names import TOPIC
 from sluice.onboarding.hudi_streamer import Translation, translate
 from sluice_cli.config.discover import add_rules, columns_value, comment, scalar
 from sluice_cli.terminal.output import Json, print_json, say

@@ -14,6 +14,7 @@ from sluice.config.pinned_topic import pinned_topic
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused
 from sluice.lane.machine import PAUSED, LaneState
+from sluice.ledger.ports import Ledger
 
 MOST_WAITING = 100_000  # objects of one table looked at: those of a log that ended are the oldest
 
@@ -142,7 +143,7 @@ def _generation_refusal(table: RaisedGeneration) -> str:
 
 
 def raised_generations(
-    ledger: Any, before: Configuration | None, configuration: Configuration
+    ledger: Ledger, before: Configuration | None, configuration: Configuration
 ) -> tuple[RaisedGeneration, ...]:
     """The tables whose generation rises while objects wait for it.
 
@@ -151,7 +152,7 @@ def raised_generations(
     """
     found = []
     for lane in lane_names(ledger, before) if before else ():
-        for topic, table in sorted({(item.topic, item.table) for item in ledger.pending(lane, 1)}):
+        for topic, table in sorted({(item.topic, item.table) for item in ledger.pending.oldest(lane, 1)}):
             old, new = before.table_for_topic(topic) if before else None, configuration.table_for_topic(topic)
             if (
                 old is None
@@ -161,8 +162,8 @@ def raised_generations(
                 or new.generation <= old.generation
             ):
                 continue
-            marks = KafkaWatch.from_dict(ledger.table_state(table).watch).marks
-            listed = ledger.pending_of(lane, {table: MOST_WAITING})  # the oldest first
+            marks = KafkaWatch.from_dict(ledger.tables.get(table).watch).marks
+            listed = ledger.pending.oldest_of(lane, {table: MOST_WAITING})  # the oldest first
             waiting = [
                 item
                 for item in listed
@@ -174,25 +175,25 @@ def raised_generations(
     return tuple(found)
 
 
-def known_tables(ledger: Any, before: Configuration | None) -> tuple[KnownTable, ...]:
+def known_tables(ledger: Ledger, before: Configuration | None) -> tuple[KnownTable, ...]:
     """The tables that a lane has, or had until now, by backlogs, unsettled batches and the configuration in force."""
     found: dict[tuple[str, str], KnownTable] = {}
-    topics = {state.table: topic for state in ledger.tables() if (topic := pinned_topic(state.pinned)) is not None}
+    topics = {state.table: topic for state in ledger.tables.all() if (topic := pinned_topic(state.pinned)) is not None}
     for table, topic in topics.items():
         config = before.table_for_topic(topic) if before else None
         if config is not None:
             found[(table, config.lane)] = KnownTable(table, topic, config.lane, busy=False)
     for lane in lane_names(ledger, before):
-        for item in ledger.pending(lane, 1):
+        for item in ledger.pending.oldest(lane, 1):
             found[(item.table, lane)] = KnownTable(item.table, item.topic, lane, busy=True)
-        for pointer in ledger.unsettled(lane):
+        for pointer in ledger.batches.unsettled(lane):
             for table in set(pointer.tables) - set(pointer.settled_tables):
                 if table in topics:
                     found[(table, lane)] = KnownTable(table, topics[table], lane, busy=True)
     return tuple(found.values())
 
 
-def lane_names(ledger: Any, *configurations: Configuration | None) -> tuple[str, ...]:
+def lane_names(ledger: Ledger, *configurations: Configuration | None) -> tuple[str, ...]:
     """Every lane that may hold something: what arrives for a paused table wakes no lane, so the ledger alone doesn't know them all."""
     configured = {name for configuration in configurations if configuration for name in configuration.lane_names()}
-    return tuple(sorted({lane.lane for lane in ledger.lanes()} | configured))
+    return tuple(sorted({lane.lane for lane in ledger.lanes.all()} | configured))

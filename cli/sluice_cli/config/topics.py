@@ -19,6 +19,7 @@ from sluice.admission.routing import AVRO, JSON
 from sluice.config.limits import DEFAULTS
 from sluice.errors import SluiceError
 from sluice.ledger.keys import PARKED
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.names import TOPIC
 from sluice.objects import ObjectId
@@ -57,11 +58,11 @@ class _Read:
     problem: str | None
 
 
-def waiting_topics(ledger: Any) -> Waiting:
+def waiting_topics(ledger: Ledger) -> Waiting:
     """What is parked for want of a rule. Objects parked for another reason carry a code and aren't among these."""
     topics: dict[str, list[ObjectRecord]] = {}
     unnamed = 0
-    found = iter(ledger.objects_in_state(PARKED))
+    found = iter(ledger.objects.in_state(PARKED))
     for record in islice(found, LOOKED_AT):
         if record.code is not None:
             continue

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from sluice.ledger.ports import Ledger
 from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import Heads
 from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
@@ -137,7 +138,7 @@ def show(
             {
                 **describe(record),
                 "rows_shown": kept,
-                "decisions": [describe_decision(item) for item in ledger.decisions_about(record.id)],
+                "decisions": [describe_decision(item) for item in ledger.quarantine.decisions_about(record.id)],
             }
         )
     if as_json:
@@ -200,7 +201,7 @@ def retry(
     )
     lanes = {item.lane for item in decided if item.done and item.lane}
     for lane in sorted(lanes):
-        ledger.wake(lane)
+        ledger.lanes.wake(lane)
     if lanes:
         supervise_now(target)
     _print(decided, "retried", as_json)
@@ -239,7 +240,7 @@ def _value(value: Any) -> str:
 
 def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     return (
         Quarantine(ledger=ledger, objects=Objects(target.client("s3")), silver_bucket=target.silver, now=epoch_ms),
         ledger,
@@ -247,9 +248,11 @@ def _opened(stack: str | None) -> tuple[Quarantine, Ledger, Target]:
     )
 
 
-def _list_decided(ledger: Any, choice: Choice, limit: int, as_json: bool) -> None:
+def _list_decided(ledger: Ledger, choice: Choice, limit: int, as_json: bool) -> None:
     found = (
-        item for item in ledger.decisions() if choice.table in (None, item.table) and choice.code in (None, item.code)
+        item
+        for item in ledger.quarantine.decisions()
+        if choice.table in (None, item.table) and choice.code in (None, item.code)
     )
     shown = list(islice(found, limit))
     more = next(found, None) is not None

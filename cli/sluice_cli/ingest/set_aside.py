@@ -15,6 +15,7 @@ from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
 from sluice.errors import UsageError
 from sluice.ledger.keys import PARKED, PENDING, QUARANTINED
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.silver_keys import manifest_key, rows_key
 from sluice_aws.admission.admit import Admission
@@ -70,7 +71,7 @@ class Decided:
 class Quarantine:
     """The quarantine of one stack."""
 
-    def __init__(self, *, ledger: Any, objects: Objects, silver_bucket: str, now: Callable[[], int]) -> None:
+    def __init__(self, *, ledger: Ledger, objects: Objects, silver_bucket: str, now: Callable[[], int]) -> None:
         self._ledger = ledger
         self._objects = objects
         self._silver = silver_bucket
@@ -81,9 +82,9 @@ class Quarantine:
         quarantined = (
             ()
             if choice.parked
-            else chain(self._ledger.objects_in_state(QUARANTINED), self._ledger.objects_with_quarantined_rows())
+            else chain(self._ledger.objects.in_state(QUARANTINED), self._ledger.quarantine.objects_with_rows())
         )
-        parked = self._ledger.objects_in_state(PARKED) if choice.about_parked else ()
+        parked = self._ledger.objects.in_state(PARKED) if choice.about_parked else ()
         return filter(choice.takes, chain(quarantined, parked))
 
     def chosen(self, choice: Choice) -> list[ObjectRecord]:
@@ -157,7 +158,7 @@ class Quarantine:
             paused = verdict.config is not None and verdict.config.paused
             return self._written(
                 record,
-                self._ledger.retry(record, routed, self._decision(record, RETRIED, command, by, note)),
+                self._ledger.quarantine.retry(record, routed, self._decision(record, RETRIED, command, by, note)),
                 None if paused else verdict.lane,
             )
 
@@ -168,7 +169,9 @@ class Quarantine:
         """Give up what is in quarantine or parked; that, by which command and by whom stays on the record."""
         return [
             self._written(
-                record, self._ledger.discard(record, self._decision(record, DISCARDED, command, by, note)), None
+                record,
+                self._ledger.quarantine.discard(record, self._decision(record, DISCARDED, command, by, note)),
+                None,
             )
             for record in records
         ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.batch.claim import TableState, claimable_at, fed_by
 from sluice.config.document import Configuration
@@ -16,6 +15,7 @@ from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.errors import TwoTopics
 from sluice.lane.machine import HALTED, IDLE, PAUSED, RUNNING, STARTING, LaneState, wants_run
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice_cli.terminal.output import counted, human_age
@@ -180,7 +180,7 @@ class StandingTable:
 
 
 def standing_tables(
-    records: Iterable[ObjectRecord], configuration: Callable[[], Configuration | None], ledger: Any
+    records: Iterable[ObjectRecord], configuration: Callable[[], Configuration | None], ledger: Ledger
 ) -> tuple[StandingTable, ...]:
     """The tables of these objects that stand still, by name. The configuration in force and the ledger are asked only while something is pending."""
     waiting: dict[tuple[str, str, str], int] = defaultdict(int)
@@ -190,7 +190,7 @@ def standing_tables(
     if not waiting:
         return ()
     in_force = configuration()
-    states = ledger.table_states(sorted({table for table, _, _ in waiting}))
+    states = ledger.tables.get_many(sorted({table for table, _, _ in waiting}))
     found = (
         _standing(table, lane, topic, count, in_force, states[table])
         for (table, lane, topic), count in sorted(waiting.items())

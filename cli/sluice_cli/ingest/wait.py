@@ -13,11 +13,12 @@ import typer
 from sluice.config.document import Configuration
 from sluice.ledger.keys import COMMITTED, IGNORED, PENDING
 from sluice.ledger.keys import SUPERSEDED as SUPERSEDED_STATE
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.ingest.survey import (
@@ -67,7 +68,7 @@ def wait(
     target = chosen_target(stack)
     objects = Objects(target.client("s3"))
     ledger, bronze, store = (
-        Ledger(target.client("dynamodb"), target.ledger_table),
+        DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
         Bronze(objects, target.bronze),
         ConfigStore(objects, target.artifacts),
     )
@@ -129,7 +130,7 @@ class Waiter:
 
     def __init__(
         self,
-        ledger: Any,
+        ledger: Ledger,
         bronze: Any,
         *,
         show: Callable[[str], None],
@@ -154,8 +155,8 @@ class Waiter:
         while True:
             polled_at = self._clock()
             # Lanes first: a lane that is read after its objects could have settled them and halted over others in between.
-            lanes = self._ledger.lanes()
-            records = self._ledger.get_objects([identity for identity in listed if identity not in final])
+            lanes = self._ledger.lanes.all()
+            records = self._ledger.objects.get([identity for identity in listed if identity not in final])
             final.update({identity: record for identity, record in records.items() if record.state in _FINAL})
             found = survey(listed, {**final, **records}, lanes)
             seconds = self._clock() - began
@@ -174,7 +175,7 @@ class Waiter:
                 return Outcome(found, seconds, standing)
             # Where nothing is on its way, something holds it: that is looked up then only.
             held = (
-                describe_tables(found, self._ledger.tables(), self._configuration(), self._now())
+                describe_tables(found, self._ledger.tables.all(), self._configuration(), self._now())
                 if all(item.state == PENDING for item in found.waiting)
                 else ()
             )

@@ -25,7 +25,7 @@ from sluice.admission.routing import classify
 from sluice.cost import AS_OF, REGION, Assumptions, spark_usd
 from sluice.errors import UsageError
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import local_target
 from sluice_cli.config.source import read_tables
@@ -196,16 +196,18 @@ class Story:
 
     def _cost(self) -> str:
         target = local_target(self._home.file)
-        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         found = list(PastBatches(Objects(target.client("s3")), target.silver).newest())
-        started = [(ledger.run(run) or {}).get("started_at") for run in sorted({batch.manifest.run for batch in found})]
+        started = [
+            (ledger.history.run(run) or {}).get("started_at") for run in sorted({batch.manifest.run for batch in found})
+        ]
         return cost_line(found, [(epoch_ms() - at) / 1000 for at in started if at is not None])
 
     def _survey(self) -> Survey:
         target = local_target(self._home.file)
-        ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         listed = Bronze(Objects(target.client("s3")), target.bronze).identities()
-        return survey(listed, ledger.get_objects(listed), ledger.lanes())
+        return survey(listed, ledger.objects.get(listed), ledger.lanes.all())
 
     def _row_query(self, number: int) -> str:
         return f"select {SALE_KEY}, listid, qtysold, pricepaid from {SALE} where {SALE_KEY} = {number}"

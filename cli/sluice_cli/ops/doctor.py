@@ -13,7 +13,7 @@ from sluice.errors import SluiceError
 from sluice.lane.machine import HALTED, PAUSED
 from sluice.ledger.keys import QUARANTINED
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.settings import NO_RELEASE
@@ -219,7 +219,7 @@ def _configuration(target: Target) -> Iterator[Finding]:
 
 
 def _lanes(target: Target) -> Iterator[Finding]:
-    for lane in Ledger(target.client("dynamodb"), target.ledger_table).lanes():
+    for lane in DynamoDbLedger(target.client("dynamodb"), target.ledger_table).lanes.all():
         result = (
             FAIL
             if lane.state == HALTED
@@ -238,7 +238,7 @@ def _lanes(target: Target) -> Iterator[Finding]:
 
 
 def _tables(target: Target) -> Iterator[Finding]:
-    for table in Ledger(target.client("dynamodb"), target.ledger_table).tables():
+    for table in DynamoDbLedger(target.client("dynamodb"), target.ledger_table).tables.all():
         if table.last_error:
             yield Finding(
                 f"table {table.table}",
@@ -249,7 +249,7 @@ def _tables(target: Target) -> Iterator[Finding]:
 
 
 def _set_aside(target: Target) -> Iterator[Finding]:
-    if next(Ledger(target.client("dynamodb"), target.ledger_table).objects_in_state(QUARANTINED), None) is None:
+    if next(DynamoDbLedger(target.client("dynamodb"), target.ledger_table).objects.in_state(QUARANTINED), None) is None:
         yield Finding("quarantine", OK, "empty")
     else:
         yield Finding(
@@ -278,7 +278,9 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
 
 
 def _announcements(target: Target) -> Iterator[Finding]:
-    owed = Ledger(target.client("dynamodb"), target.ledger_table).unannounced(epoch_ms() - ANNOUNCED_WITHIN_MS)
+    owed = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).batches.unannounced(
+        epoch_ms() - ANNOUNCED_WITHIN_MS
+    )
     oldest = next(owed, None)
     if oldest is None:
         yield Finding("announcements", OK, "no committed batch waits for one")

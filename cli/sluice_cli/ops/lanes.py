@@ -8,9 +8,10 @@ import typer
 
 from sluice.errors import CommandFailed, UsageError
 from sluice.lane.machine import HALTED, LaneState
+from sluice.ledger.ports import Ledger
 from sluice.names import LANE
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -32,7 +33,7 @@ def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     """
     ledger = _known(chosen_target(stack), lane)
     _decided_by_hand(ledger, lane)
-    _print(ledger.pause(lane), as_json)
+    _print(ledger.lanes.pause(lane), as_json)
 
 
 def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
@@ -46,30 +47,32 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     """
     target = chosen_target(stack)
     ledger = _known(target, lane)
-    moving = [table.table for table in ledger.tables() if table.rebuild and table.rebuild.get("lane") == lane]
+    moving = [table.table for table in ledger.tables.all() if table.rebuild and table.rebuild.get("lane") == lane]
     if moving:
         raise CommandFailed(
             f"{moving[0]} is being rebuilt, and its data half moved",
             next_step=f"`sluice rebuild table {moving[0]}` goes on with it; then resume",
         )
     _decided_by_hand(ledger, lane)
-    state = ledger.resume(lane)
+    state = ledger.lanes.resume(lane)
     supervise_now(target)
     _print(state, as_json)
 
 
 def _decided_by_hand(ledger: Ledger, lane: str) -> None:
     """The end of a standstill no longer touches the lane, paused or not."""
-    resting = ledger.resting()
+    resting = ledger.lanes.paused_for_standstill()
     if lane in resting:
-        ledger.note_resting([each for each in resting if each != lane])
+        ledger.lanes.note_standstill([each for each in resting if each != lane])
 
 
 def _known(target: Target, lane: str) -> Ledger:
     """The ledger, once it is sure that the lane is one: a mistyped name would make a new item."""
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
-    names = {state.lane for state in ledger.lanes()} | set(configuration.lane_names() if configuration else ("main",))
+    names = {state.lane for state in ledger.lanes.all()} | set(
+        configuration.lane_names() if configuration else ("main",)
+    )
     if lane not in names:
         like = "" if LANE.fullmatch(lane) else " (names are lower-case letters, digits and -)"
         raise UsageError(f"There is no lane {lane!r}{like}", next_step=f"Lanes: {', '.join(sorted(names))}")

@@ -13,7 +13,8 @@ import typer
 
 from sluice.errors import NoTarget
 from sluice.lane.machine import HALTED, IDLE, PAUSED
-from sluice_aws.ledger.ledger import Ledger
+from sluice.ledger.ports import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.stack import Target
 from sluice_cli.errors import NotAtRest
 from sluice_cli.terminal.output import Stack, chosen_target, say
@@ -87,20 +88,20 @@ def begin(
     ):
         say("The application stays as it is: runs go on")
         return
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     working = [
-        state.lane for state in ledger.lanes() if state.state not in (PAUSED, HALTED) and not state.pause_requested
+        state.lane for state in ledger.lanes.all() if state.state not in (PAUSED, HALTED) and not state.pause_requested
     ]
     _write(note, ledger, target, list(dict.fromkeys([*_noted(note, ledger), *working])))
     for lane in working:
-        ledger.pause(lane)
+        ledger.lanes.pause(lane)
         say(f"{lane}: paused")
     deadline = time.monotonic() + timeout
     back = f"sluice --stack {target.stack} standstill end" + (f" --note {note}" if note else "")
     _wait(
         lambda: [
             f"lane {state.lane} ({state.state})"
-            for state in ledger.lanes()
+            for state in ledger.lanes.all()
             if state.state not in (IDLE, PAUSED, HALTED)
         ],
         deadline,
@@ -147,30 +148,30 @@ def end(note: Note = None, stack: Stack = None) -> None:
     except NoTarget as missing:
         say(f"{missing}: nothing rests")
         return
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     lanes = _noted(note, ledger)
     for lane in lanes:
-        ledger.resume(lane)
+        ledger.lanes.resume(lane)
         say(f"{lane}: goes on")
     if lanes:
         supervise_now(target)
     if note is not None:
         note.unlink(missing_ok=True)
     elif lanes:
-        ledger.note_resting([])
+        ledger.lanes.note_standstill([])
 
 
 def _noted(note: Path | None, ledger: Ledger) -> list[str]:
     """The lanes that were paused and have not been let go on."""
     if note is None:
-        return list(ledger.resting())
+        return list(ledger.lanes.paused_for_standstill())
     return list(json_module.loads(note.read_text())["lanes"]) if note.is_file() else []
 
 
 def _write(note: Path | None, ledger: Ledger, target: Target, lanes: list[str]) -> None:
     """Before any of them is paused: what is cut off is taken back, too."""
     if note is None:
-        ledger.note_resting(lanes)
+        ledger.lanes.note_standstill(lanes)
         return
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(json_module.dumps({"stack": target.stack, "lanes": lanes}))

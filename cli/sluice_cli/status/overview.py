@@ -15,6 +15,7 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.lane.machine import LaneState
 from sluice.ledger.keys import CLAIMED, IGNORED, PARKED, QUARANTINED, SUPERSEDED
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord, PendingCount
 from sluice.services.planning import by_table, due_tables
 from sluice.services.policy import CATALOG
@@ -26,16 +27,16 @@ COUNTED_AT_MOST = 10_000  # objects of one listed state that are looked at; more
 EXAMPLES = 3
 
 
-def gather(ledger: Any, now: int, configured: Callable[[], Configuration | None]) -> dict[str, Any]:
+def gather(ledger: Ledger, now: int, configured: Callable[[], Configuration | None]) -> dict[str, Any]:
     """Everything that `status` shows. `now` is epoch ms; ages and sizes are in milliseconds and bytes.
 
     `configured` reads the configuration, once the ledger has answered. Without one no lane is known that never had work, and nothing is due.
     """
-    states = list(ledger.tables())
+    states = list(ledger.tables.all())
     configuration = configured()
     lanes, tables = lanes_and_tables(ledger, now, configuration)
-    requests = [request for lane in lanes for request in ledger.service_requests(lane["lane"])]
-    aside = {state: _aside(ledger.objects_in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
+    requests = [request for lane in lanes for request in ledger.services.of_lane(lane["lane"])]
+    aside = {state: _aside(ledger.objects.in_state(state)) for state in (PARKED, QUARANTINED, IGNORED, SUPERSEDED)}
     for table in tables:  # a table's totals are of its batches: what admission set aside came into none
         table["quarantined"]["objects"] += aside[QUARANTINED]["at_admission"].get(table["table"], 0)
     return {
@@ -44,37 +45,39 @@ def gather(ledger: Any, now: int, configured: Callable[[], Configuration | None]
         "services": service_entries(states, requests),
         "services_due": due_entries(configuration, states, requests, now),
         "set_aside": aside,
-        "quarantined_rows": _rows(ledger.objects_with_quarantined_rows()),
-        "ignored_messages": _messages(ledger.ignored_messages()),
+        "quarantined_rows": _rows(ledger.quarantine.objects_with_rows()),
+        "ignored_messages": _messages(ledger.history.ignored_messages()),
     }
 
 
 def lanes_and_tables(
-    ledger: Any, now: int, configuration: Configuration | None = None
+    ledger: Ledger, now: int, configuration: Configuration | None = None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What every lane and every table is doing, without what was set aside. A table is in the lane where its objects are, else in the one that its topic's rule names.
 
     Lanes that are configured and that the ledger has no item of are told when something waits in them: for paused tables none is woken.
     """
     tables: dict[str, dict[str, Any]] = {
-        state.table: _table(state, now, _lane_of(state, configuration)) for state in ledger.tables()
+        state.table: _table(state, now, _lane_of(state, configuration)) for state in ledger.tables.all()
     }
-    known = list(ledger.lanes())
+    known = list(ledger.lanes.all())
     configured = set(configuration.lane_names()) if configuration else set()
     known += [
-        ledger.lane(name) for name in sorted(configured - {lane.lane for lane in known}) if ledger.pending(name, 1)
+        ledger.lanes.get(name)
+        for name in sorted(configured - {lane.lane for lane in known})
+        if ledger.pending.oldest(name, 1)
     ]
     lanes = []
     for lane in known:
-        pending = ledger.pending_counts(lane.lane)
-        unsettled = ledger.unsettled(lane.lane)
+        pending = ledger.pending.counts(lane.lane)
+        unsettled = ledger.batches.unsettled(lane.lane)
         lanes.append(_lane(lane, pending, [pointer.batch for pointer in unsettled], now))
         for name, count in pending.items():
             table = tables.setdefault(name, _table(TableState(name), now))
             table["lane"] = lane.lane
             table["pending"] = {"objects": count.objects, "bytes": count.bytes, "oldest_ms": max(0, now - count.oldest)}
         for pointer in unsettled:
-            for name, part in ledger.batch_parts(pointer.batch).items():
+            for name, part in ledger.batches.parts(pointer.batch).items():
                 if part["state"] == CLAIMED:
                     table = tables.setdefault(name, _table(TableState(name), now))
                     table["lane"] = lane.lane

@@ -11,9 +11,10 @@ import typer
 from sluice.admission.notices import TEST_EVENT
 from sluice.config.document import Configuration
 from sluice.errors import UsageError
+from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
 from sluice_aws.errors import ConfigurationUnreadable
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -75,7 +76,7 @@ def status(
     """
     target = chosen_target(stack)
     now = epoch_ms()
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     document = gather(ledger, now, lambda: configuration_in_force(target))
     if html is not None:
         _write_page(target, ledger, document, now, point_in_time(since, now), html)
@@ -94,13 +95,15 @@ def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now
     with stderr_console().status("Reading manifests"):
         batches = list(past.newest(since=since, at_most=PAGE_MANIFESTS))
         waiting = [
-            item.admitted_at for lane in document["lanes"] for item in ledger.pending(lane["lane"], PAGE_WAITING)
+            item.admitted_at for lane in document["lanes"] for item in ledger.pending.oldest(lane["lane"], PAGE_WAITING)
         ]
         named = [batch.manifest.run for batch in batches[:PAGE_RUNS]] + [
             lane[which] for lane in document["lanes"] for which in ("run", "last_run") if lane[which]
         ]
         items = {
-            name: item for name, item in ((name, ledger.run(name)) for name in dict.fromkeys(named)) if item is not None
+            name: item
+            for name, item in ((name, ledger.history.run(name)) for name in dict.fromkeys(named))
+            if item is not None
         }
     window = shown_window(since, now, batches)
     text = page(

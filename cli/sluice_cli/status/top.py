@@ -18,8 +18,9 @@ from rich.text import Text
 
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_pinned_topic
+from sluice.ledger.ports import Ledger
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.overview import lanes_and_tables
@@ -51,7 +52,7 @@ def top(
     """
     target = chosen_target(stack)
     ledger, store = (
-        Ledger(target.client("dynamodb"), target.ledger_table),
+        DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
         ConfigStore(Objects(target.client("s3")), target.artifacts),
     )
     document = look(ledger, epoch_ms(), store.load())
@@ -92,12 +93,12 @@ LATE = 2  # times its freshness is how old a table's oldest waiting object may b
 
 
 def look(
-    ledger: Any, now: int, configuration: Configuration | None, before: Mapping[str, Any] | None = None
+    ledger: Ledger, now: int, configuration: Configuration | None, before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """One look, as plain JSON values; `before` is the last one, for rates. Times are epoch ms, ages and waits ms."""
     lanes, tables = lanes_and_tables(ledger, now, configuration)
     runs = [
-        _run(name, ledger.run(name), now)
+        _run(name, ledger.history.run(name), now)
         for lane in lanes
         for name in dict.fromkeys((lane["run"], lane["last_run"]))
         if name
@@ -110,9 +111,9 @@ def look(
     return document
 
 
-def _freshness(ledger: Any, table: str, configuration: Configuration | None) -> int | None:
+def _freshness(ledger: Ledger, table: str, configuration: Configuration | None) -> int | None:
     """Seconds, by the rule that takes the table's topic now; None for a table without data or without a rule."""
-    config = config_by_pinned_topic(configuration, table, ledger.table_state(table).pinned)
+    config = config_by_pinned_topic(configuration, table, ledger.tables.get(table).pinned)
     return config.freshness_s if config else None
 
 

@@ -14,9 +14,10 @@ from sluice.catalog.tables import VIEW, Wish, names_of
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import FAILED, SluiceError
+from sluice.ledger.ports import Ledger
 from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.catalog.sync import CatalogSync
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import CommentStore
@@ -71,7 +72,7 @@ def sync(
     catalog = _catalog(target)
     done: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
-    listed = tables or [state.table for state in _ledger(target).tables() if state.pinned]
+    listed = tables or [state.table for state in _ledger(target).tables.all() if state.pinned]
     with stderr_console().status("Looking at the catalog") as status:
         for number, table in enumerate(listed, 1):
             status.update(f"{table} ({number} of {len(listed)})")
@@ -196,12 +197,12 @@ def _catalog(target: Target) -> CatalogSync:
 
 
 def _ledger(target: Target) -> Ledger:
-    return Ledger(target.client("dynamodb"), target.ledger_table)
+    return DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
 
 
 def _config(target: Target, table: str) -> TableConfig:
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
-    return config_in_force(configuration, table, _ledger(target).table_state(table).pinned)
+    return config_in_force(configuration, table, _ledger(target).tables.get(table).pinned)
 
 
 def _print_done(done: Sequence[Mapping[str, Any]]) -> None:

@@ -24,12 +24,13 @@ from sluice.errors import CommandFailed, NotConfigured, UsageError
 from sluice.hudi.options import PROPERTIES_FILE
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice.schema.history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import Objects
@@ -135,10 +136,10 @@ class Rebuild:
         self._target = target
         self._table = table
         self._objects = Objects(target.client("s3"))
-        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
         self._mover = Mover(target.client("s3"), target.silver)
         configuration = ConfigStore(self._objects, target.artifacts, ledger=self._ledger).load()
-        self._begun = dict(self._ledger.table_state(table).rebuild or {})
+        self._begun = dict(self._ledger.tables.get(table).rebuild or {})
         config = self._config(configuration)
         self.lane: str = self._begun.get("lane", config.lane)
         self.to: str = self._begun.get("to", replaced_prefix(table, epoch_ms()))
@@ -180,7 +181,7 @@ class Rebuild:
             "by": operator_of(self._target),
             "without_gone": bool(plan.gone),
         }
-        mark = self._ledger.begin_rebuild(self._table, self.lane, mark)
+        mark = self._ledger.rebuilds.begin(self._table, self.lane, mark)
         self.lane, self.to = mark["lane"], mark["to"]
         # Beside the old data: what batches before this say of the table is about that.
         self._objects.put_json(
@@ -201,10 +202,10 @@ class Rebuild:
         replayed = 0
         for start in range(0, len(plan.replay), AT_ONCE):
             chunk: list[ObjectRecord] = list(plan.replay[start : start + AT_ONCE])
-            replayed += self._ledger.replay_objects(chunk, self.lane, plan.generations, epoch_ms())
+            replayed += self._ledger.rebuilds.replay(chunk, self.lane, plan.generations, epoch_ms())
             advance("Objects pending again", start + len(chunk), len(plan.replay))
         self._objects.put_json(self._target.silver, f"{self.to}{FINISHED}", {"at": epoch_ms()})
-        self._ledger.end_rebuild(self._table, self.lane)
+        self._ledger.rebuilds.end(self._table, self.lane)
         return replayed
 
     def describe(self, plan: ReplayPlan, silver: int) -> dict[str, Any]:
@@ -235,7 +236,7 @@ class Rebuild:
                 f"No rule of the configuration in force makes {self._table} of topic {topic}, of which its rebuild was begun",
                 table=self._table,
             )
-        return config_in_force(configuration, self._table, self._ledger.table_state(self._table).pinned)
+        return config_in_force(configuration, self._table, self._ledger.tables.get(self._table).pinned)
 
 
 def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
@@ -337,7 +338,7 @@ def pages_of_bronze(objects: Objects, bucket: str) -> Iterator[list[ObjectId]]:
 def plan_replay(
     table: str,
     *,
-    ledger: Any,
+    ledger: Ledger,
     pages: Iterator[list[ObjectId]],
     past: PastBatches,
     exists: Callable[[ObjectId], bool],
@@ -349,7 +350,7 @@ def plan_replay(
     for page in pages:
         looked_at += len(page)
         found.update(
-            {identity: record for identity, record in ledger.get_objects(page).items() if record.table == table}
+            {identity: record for identity, record in ledger.objects.get(page).items() if record.table == table}
         )
         tick("Versions in bronze", looked_at)
     generations: dict[ObjectId, int] = {}
@@ -369,7 +370,7 @@ def plan_replay(
             identity for identity, is_there in zip(candidates, pool.map(exists, candidates), strict=True) if is_there
         ]
     gone -= set(there)
-    elsewhere = ledger.get_objects(there)
+    elsewhere = ledger.objects.get(there)
     by_state: dict[str, list[ObjectRecord]] = {}
     for record in sorted(found.values(), key=lambda record: (record.admitted_at, record.id)):
         by_state.setdefault(record.state, []).append(record)
@@ -403,17 +404,19 @@ def _only_copies(records: Sequence[ObjectRecord] | Any) -> list[ObjectRecord]:
     ]
 
 
-def obstacles(table: str, lane: str, *, ledger: Any, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
+def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
     """Why the table can't be rebuilt now, each with what to do; none: it can."""
     found = []
-    states = {state.lane: state for state in ledger.lanes()}
+    states = {state.lane: state for state in ledger.lanes.all()}
     if lane not in states or states[lane].state != PAUSED:
         state = "idle" if lane not in states else states[lane].state
         found.append(
             f"lane {lane} is {state}, and a run could write the table: `sluice pause {lane}`, until `sluice status` says paused"
         )
     for name in states:
-        if any(table in set(pointer.tables) - set(pointer.settled_tables) for pointer in ledger.unsettled(name)):
+        if any(
+            table in set(pointer.tables) - set(pointer.settled_tables) for pointer in ledger.batches.unsettled(name)
+        ):
             found.append(
                 f"a batch of {table} in lane {name} is unfinished: `sluice resume {name}`, `sluice wait`, `sluice pause {name}`"
             )

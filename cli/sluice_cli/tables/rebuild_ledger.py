@@ -11,11 +11,10 @@ import typer
 from sluice.changes.position import generation_of
 from sluice.hudi.table_properties import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
-from sluice.ledger.recovery import Recovery
+from sluice.ledger.recovery import Recovered, Recovery
 from sluice.objects import ObjectId, identify
 from sluice.silver_keys import BEGUN, FINISHED, REPLACED
-from sluice_aws.ledger.ledger import Ledger
-from sluice_aws.ledger.recovery import Recovered
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.silver_files import SilverBucket
@@ -89,12 +88,12 @@ class Recovering:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._objects = Objects(target.client("s3"))
-        self._ledger = Ledger(target.client("dynamodb"), target.ledger_table)
+        self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
 
     def lanes_that_may_run(self) -> tuple[str, ...]:
         """The lanes, known or configured, that aren't paused."""
         configuration = ConfigStore(self._objects, self._target.artifacts).load()
-        paused = {lane.lane for lane in self._ledger.lanes() if lane.state == PAUSED}
+        paused = {lane.lane for lane in self._ledger.lanes.all() if lane.state == PAUSED}
         return tuple(name for name in lane_names(self._ledger, configuration) if name not in paused)
 
     def read(self, tick: Callable[[str, int], None]) -> Recovery:
@@ -112,8 +111,8 @@ class Recovering:
         for page in self._pages():
             settled = [found for found in map(recovery.settled, page) if found is not None]
             untold = [identity for identity in page if recovery.settled(identity) is None]
-            unknown += len(untold) - len(self._ledger.get_objects(untold))
-            done = done.plus(self._ledger.recover_objects(settled, page, dry_run=dry_run))
+            unknown += len(untold) - len(self._ledger.objects.get(untold))
+            done = done.plus(self._ledger.recovery.restore_objects(settled, page, dry_run=dry_run))
             listed += len(page)
             tick("Versions in bronze", listed)
         unfinished = tuple(sorted(table for table, marks in self._begun.items() if not self._is_finished(max(marks))))
@@ -122,11 +121,11 @@ class Recovering:
             tables = {
                 name: known
                 for name, known in tables.items()
-                if self._ledger.recover_table(name, known, purge_floors=self._purge_floors(name))
+                if self._ledger.recovery.restore_table(name, known, purge_floors=self._purge_floors(name))
             }
             for table in unfinished:
                 newest = self._begun[table][max(self._begun[table])]
-                self._ledger.begin_rebuild(
+                self._ledger.rebuilds.begin(
                     table,
                     newest["lane"],
                     {name: value for name, value in newest.items() if name not in ("table", "gone")},

@@ -17,7 +17,7 @@ from sluice.schema.avro import read_writer_schema
 from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_table, refused, row_with_types
 from sluice.schema.history import SeenSchema, seen
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
@@ -135,7 +135,9 @@ def diff(
     first, second = old or STORED, new or found[-1].fingerprint
     changes = compare(_types(store, table, found, first), _types(store, table, found, second))
     if as_json:
-        print_json({"table": table, "old": first, "new": second, "changes": [_with_alias(vars(change)) for change in changes]})
+        print_json(
+            {"table": table, "old": first, "new": second, "changes": [_with_alias(vars(change)) for change in changes]}
+        )
         return
     _print_changes(changes, f" between {_named(first)} and {_named(second)}")
 
@@ -275,5 +277,5 @@ def _document(objects: Objects, target: Target, store: SchemaHistory, table: str
 
 def _config(target: Target, objects: Objects, table: str) -> TableConfig:
     configuration = ConfigStore(objects, target.artifacts).load()
-    pinned = Ledger(target.client("dynamodb"), target.ledger_table).table_state(table).pinned
+    pinned = DynamoDbLedger(target.client("dynamodb"), target.ledger_table).tables.get(table).pinned
     return config_in_force(configuration, table, pinned)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,11 +15,12 @@ from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, UsageError
 from sluice.lane.machine import HALTED, PAUSED
+from sluice.ledger.ports import Ledger
 from sluice.services.planning import new_request_id
 from sluice.services.policy import concerns
 from sluice.services.requests import FAILED, SERVICES, ServiceRequest
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -64,18 +65,18 @@ def list_services(
     """
     target = chosen_target(stack)
     ledger, configuration, now = (
-        Ledger(target.client("dynamodb"), target.ledger_table),
+        DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
         _configuration(target),
         epoch_ms(),
     )
-    states = [state for state in ledger.tables() if table in (None, state.table)]
+    states = [state for state in ledger.tables.all() if table in (None, state.table)]
     if table is not None and not states:
         raise _no_table(table)
     known = {state.table for state in states}
     requests = [
         request
         for lane in _lanes(ledger, configuration)
-        for request in ledger.service_requests(lane)
+        for request in ledger.services.of_lane(lane)
         if request.table in known
     ]
     entries = service_entries(states, requests)
@@ -124,8 +125,8 @@ def run_services(
       sluice services run moma.artworks --service compaction --wait 300
     """
     target = chosen_target(stack)
-    ledger = Ledger(target.client("dynamodb"), target.ledger_table)
-    state = ledger.table_state(table)
+    ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
+    state = ledger.tables.get(table)
     configuration = _configuration(target)
     config = config_by_pinned_topic(configuration, table, state.pinned)
     if config is None:
@@ -134,7 +135,7 @@ def run_services(
     if state.last_instant is None:
         raise CommandFailed(f"{table} has no data yet", next_step="Services begin with the first commit")
     requests = _ask(ledger, state, config, wanted)
-    lane = ledger.lane(config.lane)
+    lane = ledger.lanes.get(config.lane)
     if lane.state in (HALTED, PAUSED):
         say(f"The lane {config.lane} is {lane.state}: what was asked for waits for `sluice resume {config.lane}`")
     elif wait_s or requests:
@@ -170,11 +171,11 @@ _WHY_NOT = {
 }
 
 
-def _ask(ledger: Any, state: TableState, config: TableConfig, wanted: Sequence[str]) -> list[ServiceRequest]:
+def _ask(ledger: Ledger, state: TableState, config: TableConfig, wanted: Sequence[str]) -> list[ServiceRequest]:
     now = epoch_ms()
     asked = []
     for name in wanted:
-        answer = ledger.request_service(
+        answer = ledger.services.request(
             config.lane,
             state.table,
             name,
@@ -192,7 +193,7 @@ def _ask(ledger: Any, state: TableState, config: TableConfig, wanted: Sequence[s
     return asked
 
 
-def _await(ledger: Any, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
+def _await(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
     """The requests as they are at their end, or after so many seconds."""
     deadline = time.monotonic() + seconds
     with stderr_console().status("Waiting") as shown:
@@ -205,13 +206,15 @@ def _await(ledger: Any, requests: Sequence[ServiceRequest], seconds: int) -> lis
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
 
-def _found(ledger: Any, request: ServiceRequest) -> ServiceRequest:
-    found = ledger.service_request(request.lane, request.table, request.service)
+def _found(ledger: Ledger, request: ServiceRequest) -> ServiceRequest:
+    found = ledger.services.get(request.lane, request.table, request.service)
     return found if found is not None and found.request == request.request else request
 
 
-def _lanes(ledger: Any, configuration: Configuration | None) -> list[str]:
-    return sorted({state.lane for state in ledger.lanes()} | set(configuration.lane_names() if configuration else ()))
+def _lanes(ledger: Ledger, configuration: Configuration | None) -> list[str]:
+    return sorted(
+        {state.lane for state in ledger.lanes.all()} | set(configuration.lane_names() if configuration else ())
+    )
 
 
 def _configuration(target: Target) -> Configuration | None:

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.ledger.keys import DISCARDED, LISTED_STATES
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.status.past import PastBatch, PastBatches
@@ -53,7 +53,7 @@ class Gathered:
 class Histories:
     """Gathers the history of one stack's objects."""
 
-    def __init__(self, *, ledger: Any, objects: Objects, silver: str, tracker: Tracker) -> None:
+    def __init__(self, *, ledger: Ledger, objects: Objects, silver: str, tracker: Tracker) -> None:
         self._ledger = ledger
         self._objects = objects
         self._silver = silver
@@ -64,18 +64,18 @@ class Histories:
         admitted: dict[ObjectId, int] = {}
         batches: list[PastBatch] = []
         past = PastBatches(self._objects, self._silver)
-        for lane in self._ledger.lanes():
+        for lane in self._ledger.lanes.all():
             self._add(
                 admitted,
                 query,
                 (
                     (item.id, item.admitted_at)
-                    for item in self._ledger.pending(lane.lane, query.limit)
+                    for item in self._ledger.pending.oldest(lane.lane, query.limit)
                     if query.table in (None, item.table)
                 ),
             )
         for state in LISTED_STATES:
-            records = islice(self._ledger.objects_in_state(state, since=query.since), SET_ASIDE_AT_MOST)
+            records = islice(self._ledger.objects.in_state(state, since=query.since), SET_ASIDE_AT_MOST)
             self._add(
                 admitted,
                 query,
@@ -108,7 +108,7 @@ class Histories:
         batches: dict[str, PastBatch] = {}
         entries = []
         for identity, record in versions.items():
-            decisions = tuple(self._ledger.decisions_about(identity)) if record else ()
+            decisions = tuple(self._ledger.quarantine.decisions_about(identity)) if record else ()
             named = {
                 name for name in (record.batch if record else None, *(decision.batch for decision in decisions)) if name
             }
@@ -125,13 +125,15 @@ class Histories:
         return Gathered(tuple(sorted(entries, key=lambda entry: (entry.since, entry.id))), tuple(batches.values()))
 
     def _entries(self, ids: list[ObjectId], batches: Iterable[PastBatch]) -> tuple[Entry, ...]:
-        records = self._ledger.get_objects(ids)
+        records = self._ledger.objects.get(ids)
         claimed = by_object(batches)
 
         def entry(identity: ObjectId) -> Entry:
             record: ObjectRecord | None = records.get(identity)
             decisions = (
-                tuple(self._ledger.decisions_about(identity)) if record is not None and _decided_about(record) else ()
+                tuple(self._ledger.quarantine.decisions_about(identity))
+                if record is not None and _decided_about(record)
+                else ()
             )
             return Entry(
                 identity,
@@ -145,7 +147,7 @@ class Histories:
             return tuple(sorted(pool.map(entry, ids), key=lambda found: (found.since, found.id)))
 
     def _batch(self, name: str) -> PastBatch | None:
-        stored = self._ledger.batch(name)
+        stored = self._ledger.batches.get(name)
         document = self._objects.get(self._silver, manifest_key(stored["lane"], name)) if stored else None
         if document is None:
             return None
@@ -168,7 +170,7 @@ class Histories:
 def histories(target: Target) -> Histories:
     """The histories of a stack's objects."""
     return Histories(
-        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
+        ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
         objects=Objects(target.client("s3")),
         silver=target.silver,
         tracker=tracker(target),

@@ -12,7 +12,7 @@ import typer
 from sluice.changes.row_history import Row
 from sluice.config.table import HARD, IGNORE, TableConfig
 from sluice_aws.clock import epoch_ms
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_cli.terminal.output import (
@@ -110,7 +110,7 @@ def row(
             )
 
         found = RowSearch(
-            ledger=Ledger(target.client("dynamodb"), target.ledger_table),
+            ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
             objects=objects,
             silver=target.silver,
             configuration=ConfigStore(objects, target.artifacts).load(),

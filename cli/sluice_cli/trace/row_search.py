@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import ManifestObject
@@ -17,6 +16,7 @@ from sluice.batch.outcome import COMMITTED, Outcome, RowError
 from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError
+from sluice.ledger.ports import Ledger
 from sluice_aws.errors import ObjectGone
 from sluice_aws.s3.objects import Objects
 from sluice_cli.status.past import PastBatch, PastBatches
@@ -85,7 +85,7 @@ class RowSearch:
     def __init__(
         self,
         *,
-        ledger: Any,
+        ledger: Ledger,
         objects: Objects,
         silver: str,
         configuration: Configuration | None,
@@ -111,8 +111,8 @@ class RowSearch:
         ]
         waiting = [
             item
-            for lane in self._ledger.lanes()
-            for item in self._ledger.pending(lane.lane, bounds.objects)
+            for lane in self._ledger.lanes.all()
+            for item in self._ledger.pending.oldest(lane.lane, bounds.objects)
             if item.table == table
         ]
         config = self._config(table, merged, waiting)
@@ -189,7 +189,7 @@ class RowSearch:
     def _merged_here(self, batch: PastBatch, items: Sequence[ManifestObject], outcome: Outcome) -> list[ManifestObject]:
         """Leaves out objects that were set aside whole, and those that another batch merged in place of this one."""
         aside = {error.object for error in outcome.quarantined}
-        records = self._ledger.get_objects([item.id for item in items])
+        records = self._ledger.objects.get([item.id for item in items])
         taken = []
         for item in items:
             record = records.get(item.id)

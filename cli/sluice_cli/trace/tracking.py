@@ -9,10 +9,11 @@ from typing import Any
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import Outcome
 from sluice.errors import UsageError
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice.silver_keys import manifest_key, outcome_key
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.terminal.output import visible
@@ -34,7 +35,7 @@ class Named:
 class Tracker:
     """Finds the records of one stack's objects."""
 
-    def __init__(self, *, ledger: Any, objects: Objects, bronze: str, silver: str) -> None:
+    def __init__(self, *, ledger: Ledger, objects: Objects, bronze: str, silver: str) -> None:
         self._ledger = ledger
         self._objects = objects
         self._bronze = bronze
@@ -70,7 +71,7 @@ class Tracker:
     def versions(self, key: str) -> dict[ObjectId, ObjectRecord | None]:
         """List the versions of a key: those in the ledger, oldest first, then those that only bronze has yet."""
         found: dict[ObjectId, ObjectRecord | None] = {
-            record.id: record for record in self._ledger.object_versions(self._bronze, key)
+            record.id: record for record in self._ledger.objects.versions(self._bronze, key)
         }
         versioned = self._objects.is_versioned(self._bronze)
         listed = self._objects.version_page(self._bronze, prefix=key, page_size=VERSIONS_AT_MOST).versions
@@ -102,10 +103,10 @@ class Tracker:
         put_at = self._objects.modified_at(identity)
         if record is None:
             return TraceFacts(identity, put_at)
-        decisions = self._ledger.decisions_about(identity)
+        decisions = self._ledger.quarantine.decisions_about(identity)
         if record.batch is None or record.table is None:
             return TraceFacts(identity, put_at, record, decisions)
-        batch: Mapping[str, Any] = self._ledger.batch(record.batch) or {}
+        batch: Mapping[str, Any] = self._ledger.batches.get(record.batch) or {}
         manifest = self._manifest(batch.get("lane") or record.lane or "", record.batch)
         return TraceFacts(
             identity,
@@ -115,8 +116,8 @@ class Tracker:
             manifest=manifest,
             outcome=self._outcome(record.batch, record.table),
             batch=batch,
-            part=self._ledger.batch_parts(record.batch).get(record.table),
-            run=self._ledger.run(manifest.run) if manifest else None,
+            part=self._ledger.batches.parts(record.batch).get(record.table),
+            run=self._ledger.history.run(manifest.run) if manifest else None,
         )
 
     def _manifest(self, lane: str, batch: str) -> Manifest | None:
@@ -139,7 +140,7 @@ def _listed(keys: list[str]) -> str:
 def tracker(target: Target) -> Tracker:
     """The tracker of a stack."""
     return Tracker(
-        ledger=Ledger(target.client("dynamodb"), target.ledger_table),
+        ledger=DynamoDbLedger(target.client("dynamodb"), target.ledger_table),
         objects=Objects(target.client("s3")),
         bronze=target.bronze,
         silver=target.silver,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sluice.ledger.keys import PENDING
 from sluice.objects import ObjectId
+from sluice.services.requests import ServiceRequest
 
 #: What `admit` answers: new, superseded, or "already_" and the state that the ledger holds.
 NEW, SUPERSEDED = "new", "superseded"
@@ -118,3 +119,22 @@ class PendingCount:
     objects: int
     bytes: int
     oldest: int
+
+
+@dataclass(frozen=True)
+class IgnoredPart:
+    """The n-th part of a queue message that named no object: why, and how it began. `ignored_at` is epoch ms."""
+
+    message_id: str
+    n: int
+    reason: str
+    excerpt: str
+    ignored_at: int
+
+
+@dataclass(frozen=True)
+class Requested:
+    """The answer to asking for a service: the request that is open now, and if this call made it (and woke the lane)."""
+
+    request: ServiceRequest
+    new: bool

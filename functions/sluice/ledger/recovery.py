@@ -98,6 +98,22 @@ class KnownTable:
         )
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """How many objects a restore added, corrected and kept; those that `raced` changed meanwhile, and the next call looks again."""
+
+    added: int = 0
+    corrected: int = 0
+    kept: int = 0
+    raced: int = 0
+
+    def plus(self, other: Recovered) -> Recovered:
+        """The sum of both."""
+        return Recovered(
+            self.added + other.added, self.corrected + other.corrected, self.kept + other.kept, self.raced + other.raced
+        )
+
+
 class Recovery:
     """Takes batches in any order, and knows then what the ledger held. `rebuilt` is when tables were rebuilt last (epoch ms): what was claimed before is merged again."""
 

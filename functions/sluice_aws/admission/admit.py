@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Callable
 
 from sluice.admission.notices import Notice
 from sluice.admission.partial_batch_response import Unfinished
@@ -19,6 +19,7 @@ from sluice.config.document import Configuration
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import Incompatible, SluiceError, UnsupportedType, UnusableSchema
 from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ALREADY, NEW, AdmittedObject, wakes
 from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
@@ -72,7 +73,7 @@ class Admission:
     """
 
     def __init__(
-        self, *, ledger: Any, heads: Heads, schemas: SchemaStore, fit: SchemaFit, now: Callable[[], int]
+        self, *, ledger: Ledger, heads: Heads, schemas: SchemaStore, fit: SchemaFit, now: Callable[[], int]
     ) -> None:
         self._ledger = ledger
         self._heads = heads
@@ -131,7 +132,7 @@ class Admission:
             code=verdict.code,
         )
         paused = verdict.config is not None and verdict.config.paused
-        return Admitted(written, self._ledger.admit(written), paused=paused)
+        return Admitted(written, self._ledger.objects.admit(written), paused=paused)
 
     def judge(
         self, id: ObjectId, size: int | None, configuration: Configuration | None

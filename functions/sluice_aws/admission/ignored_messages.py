@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.admission.inbox import Message
 from sluice.admission.partial_batch_response import Unfinished
 from sluice.errors import SluiceError
+from sluice.ledger.ports import Ledger
 from sluice_aws.admission.failures import unfinished
 from sluice_aws.telemetry import Report
 
@@ -18,7 +19,7 @@ from sluice_aws.telemetry import Report
 class IgnoredMessages:
     """Writes each ignored part, with its reason and its beginning, to the ledger, the log and a metric."""
 
-    def __init__(self, *, ledger: Any, report: Report, now: Callable[[], int]) -> None:
+    def __init__(self, *, ledger: Ledger, report: Report, now: Callable[[], int]) -> None:
         self._ledger = ledger
         self._report = report
         self._now = now
@@ -30,7 +31,7 @@ class IgnoredMessages:
         for message in messages:
             try:
                 for n, ignored in enumerate(message.ignored):
-                    self._ledger.ignore_message(message.id, n, ignored.reason, ignored.excerpt, self._now())
+                    self._ledger.history.ignore_message(message.id, n, ignored.reason, ignored.excerpt, self._now())
                     self._report.event("message_ignored", message_id=message.id, part=n, reason=ignored.reason)
                     reasons[ignored.reason] += 1
             except (ClientError, BotoCoreError, SluiceError) as error:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Callable
 
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig
 from sluice.ledger.keys import PARKED
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 
 # An admit that read the configuration just before a push parks by the old one just after it. The push can't
@@ -28,7 +29,9 @@ class Unparked:
     lanes: frozenset[str]
 
 
-def unpark(ledger: Any, configuration: Configuration, now: Callable[[], int], *, since: int | None = None) -> Unparked:
+def unpark(
+    ledger: Ledger, configuration: Configuration, now: Callable[[], int], *, since: int | None = None
+) -> Unparked:
     """Move every parked object whose topic has a table now to pending; those parked from `since` (epoch ms) on.
 
     Objects that were parked because their source's log began again wait for a higher generation of their table;
@@ -36,12 +39,12 @@ def unpark(ledger: Any, configuration: Configuration, now: Callable[[], int], *,
     """
     moved = 0
     lanes: set[str] = set()
-    for record in ledger.objects_in_state(PARKED, since=since):
+    for record in ledger.objects.in_state(PARKED, since=since):
         config = configuration.table_for_topic(record.topic) if record.topic is not None else None
         if config is None or not _free(record, config):
             continue
         lanes.add(config.lane)  # also when it was moved already: whoever did may have died before the wake
-        moved += ledger.unpark(record, config, now())
+        moved += ledger.objects.unpark(record, config, now())
     return Unparked(moved, frozenset(lanes))
 
 
@@ -63,7 +66,7 @@ class Rerouted:
 
 
 def reroute(
-    ledger: Any, configuration: Configuration, lanes: Iterable[str], *, before: int, now: Callable[[], int]
+    ledger: Ledger, configuration: Configuration, lanes: Iterable[str], *, before: int, now: Callable[[], int]
 ) -> Rerouted:
     """Move what was admitted before that time (epoch ms) by a configuration that a push had just replaced.
 
@@ -75,15 +78,15 @@ def reroute(
     moved = 0
     woken: set[str] = set()
     for lane in lanes:
-        for item in ledger.pending(lane, PER_TABLE):
+        for item in ledger.pending.oldest(lane, PER_TABLE):
             config = configuration.table_for_topic(item.topic)
             if config is None or item.admitted_at >= before or (config.table, config.lane) == (item.table, lane):
                 continue
-            record = ledger.get_objects([item.id]).get(item.id)
+            record = ledger.objects.get([item.id]).get(item.id)
             if (
                 record is not None
                 and (record.table, record.lane) == (item.table, lane)
-                and ledger.reroute(record, config, now())
+                and ledger.objects.reroute(record, config, now())
             ):
                 moved += 1
                 woken.add(config.lane)

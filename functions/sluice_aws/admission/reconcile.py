@@ -17,6 +17,7 @@ from sluice.admission.verdict import MAX_REASON
 from sluice.config.document import Configuration
 from sluice.errors import UnidentifiedObject
 from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 from sluice.objects import ObjectId, identify
 from sluice_aws.admission.admit import Admission, report_admissions
@@ -48,7 +49,7 @@ class Reconciler:
     def __init__(
         self,
         *,
-        ledger: Any,
+        ledger: Ledger,
         objects: Objects,
         admission: Admission,
         waker: Waker,
@@ -74,7 +75,7 @@ class Reconciler:
         when the next pass comes by.
         """
         versioned = self._objects.is_versioned(self._bucket)
-        marker = _marker(self._ledger.checkpoint(CHECKPOINT))
+        marker = _marker(self._ledger.history.checkpoint(CHECKPOINT))
         listed = missing = admitted = failed = 0
         while seconds_left() > 0:
             page = self._objects.version_page(self._bucket, marker)
@@ -88,7 +89,7 @@ class Reconciler:
             listed += len(page.versions)
             missing += len(lost)
             marker = page.next_marker
-            self._ledger.put_checkpoint(
+            self._ledger.history.put_checkpoint(
                 {"key": marker[0], "version": marker[1]} if marker else {}, self._now(), CHECKPOINT
             )
             if marker is None:
@@ -103,7 +104,7 @@ class Reconciler:
                 notice = self._notice(version, versioned)
                 if notice is not None:
                     due[notice.id] = notice
-        known = self._ledger.get_objects(due) if due else {}
+        known = self._ledger.objects.get(due) if due else {}
         return [notice for id, notice in due.items() if id not in known]
 
     def _notice(self, version: ListedVersion, versioned: bool) -> Notice | None:
@@ -171,7 +172,7 @@ class Sweeper:
     def __init__(
         self,
         *,
-        ledger: Any,
+        ledger: Ledger,
         scan: ObjectScan,
         objects: Objects,
         report: Report,
@@ -191,7 +192,7 @@ class Sweeper:
 
     def run(self) -> Sweep:
         """Go through one page of the ledger."""
-        records, after = self._scan.page(self._ledger.checkpoint(SWEEP_CHECKPOINT) or None)
+        records, after = self._scan.page(self._ledger.history.checkpoint(SWEEP_CHECKPOINT) or None)
         due = [record for record in records if self._due(record)]
         with ThreadPoolExecutor(THREADS, thread_name_prefix="sweep") as pool:
             answers = list(pool.map(self._ask, due))
@@ -214,7 +215,7 @@ class Sweeper:
         for record in gone:
             if record.state in (PENDING, PARKED):
                 lost += self._lose(record)
-            elif self._ledger.forget(record):
+            elif self._ledger.objects.forget(record):
                 forgotten += 1
                 self._report.event(
                     "record_forgotten",
@@ -224,7 +225,7 @@ class Sweeper:
                     state=record.state,
                     batch=record.batch,
                 )
-        self._ledger.put_checkpoint(after or {}, self._now(), SWEEP_CHECKPOINT)
+        self._ledger.history.put_checkpoint(after or {}, self._now(), SWEEP_CHECKPOINT)
         if lost:
             self._report.count("ObjectsLostBeforeRead", lost)
         if forgotten:
@@ -252,11 +253,11 @@ class Sweeper:
     def _lose(self, record: ObjectRecord) -> bool:
         """Quarantine it: so it stays listed, and is told once."""
         if record.state == PARKED:
-            lost = self._ledger.quarantine_parked(
+            lost = self._ledger.objects.quarantine_parked(
                 record, LOST, f"the object was gone while it was parked: {record.reason}"[:MAX_REASON], self._now()
             )
         else:
-            lost = self._ledger.quarantine_pending(
+            lost = self._ledger.objects.quarantine_pending(
                 record, LOST, "the object was gone before it could be read", self._now()
             )
         if lost:

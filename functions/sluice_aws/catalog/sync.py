@@ -20,9 +20,9 @@ from sluice.config.catalog import CatalogNames
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import Commit, Instant, Timeline
+from sluice.ledger.ports import Ledger
 from sluice_aws.catalog.glue import GlueCatalog
 from sluice_aws.errors import CatalogRaced, UnusableCatalogRequest
-from sluice_aws.ledger.ledger import Ledger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.schemas import CommentStore
 from sluice_aws.s3.timelines import TimelineReader
@@ -273,7 +273,7 @@ class CatalogRequests:
         if not isinstance(table, str) or not table or not (instant is None or isinstance(instant, str)):
             raise UnusableCatalogRequest("The request names no table", found=str(dict(request))[:200])
         configuration = self._configuration.load_or_last(self._report)
-        config = config_in_force(configuration, table, self._ledger.table_state(table).pinned)
+        config = config_in_force(configuration, table, self._ledger.tables.get(table).pinned)
         plan = self._sync.sync(config, instant)
         report = plan.to_dict()
         self._report.event("catalog_synced" if report["changed"] else "catalog_is_current", **report)

@@ -18,6 +18,7 @@ from sluice.lane.job_policy import scope_of
 from sluice.lane.job_request import JobEnvironment, start_job_run
 from sluice.lane.machine import LaneState, wants_run
 from sluice.lane.supervision import new_run_id
+from sluice.ledger.ports import Ledger
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.job_runs import JobRuns
@@ -31,7 +32,7 @@ class Starter:
     def __init__(
         self,
         *,
-        ledger: Any,
+        ledger: Ledger,
         job_runs: JobRuns,
         environment: JobEnvironment,
         report: Any,
@@ -66,10 +67,10 @@ class Starter:
         now = self._now()
         run_id = new_run_id(lane, now, self._entropy())
         request = self._request(lane, run_id, configuration)
-        if self._ledger.request_start(lane, run_id, now) is None:
+        if self._ledger.lanes.request_start(lane, run_id, now) is None:
             self._report.event("start_not_needed", lane=lane)
             return None
-        self._ledger.run_started(run_id, lane, now)
+        self._ledger.history.run_started(run_id, lane, now)
         return request
 
     def repeat(self, state: LaneState, configuration: Configuration | None) -> None:
@@ -80,7 +81,7 @@ class Starter:
 
     def _request(self, lane: str, run_id: str, configuration: Configuration | None) -> Any:
         """The run may write the lane's tables, and those of batches that it will have to finish."""
-        unfinished = {table for pointer in self._ledger.unsettled(lane) for table in pointer.tables}
+        unfinished = {table for pointer in self._ledger.batches.unsettled(lane) for table in pointer.tables}
         return start_job_run(
             self._environment, lane_config(configuration, lane), run_id, scope_of(configuration, lane, unfinished)
         )
@@ -92,12 +93,12 @@ class Starter:
             self._report.warn("start_failed", lane=lane, run=run_id, error=str(error)[:500])
             self._report.count("StartsFailed", 1, lane=lane)
             return
-        known = self._ledger.started(lane, run_id, job_run_id)
+        known = self._ledger.lanes.started(lane, run_id, job_run_id)
         self._report.event("run_started", lane=lane, run=run_id, job_run=job_run_id, first_answer=known)
         self._report.count("RunsStarted", 1, lane=lane)
 
 
-def starter_of(settings: Settings, clients: Clients, *, ledger: Any, report: Any) -> Starter | None:
+def starter_of(settings: Settings, clients: Clients, *, ledger: Ledger, report: Any) -> Starter | None:
     """What starts runs in a deployment; None while no release of the Spark code is set: lanes are woken then, and none is started."""
     if not settings.starts_runs:
         return None
@@ -125,7 +126,7 @@ def lane_config(configuration: Configuration | None, lane: str) -> LaneConfig:
 class Waker:
     """One wake per lane; a failure to wake is the caller's failure, a failure to start is the schedule's business."""
 
-    def __init__(self, *, ledger: Any, starter: Starter | None, report: Report, now: Callable[[], int]) -> None:
+    def __init__(self, *, ledger: Ledger, starter: Starter | None, report: Report, now: Callable[[], int]) -> None:
         """`starter` is None while no release of the Spark code is set: lanes are woken and none is started."""
         self._ledger = ledger
         self._starter = starter
@@ -138,7 +139,7 @@ class Waker:
         Raises what the ledger raises: then the objects are written and nobody was told, so whoever
         announced them must come again.
         """
-        woken = [self._ledger.wake(lane) for lane in sorted(lanes)]
+        woken = [self._ledger.lanes.wake(lane) for lane in sorted(lanes)]
         for state in woken:
             self._report.event("lane_woken", lane=state.lane, state=state.state, arrivals=state.arrivals)
             if wants_run(state, self._now()):

@@ -26,6 +26,7 @@ from sluice.lane.supervision import (
     lapse_reason,
     next_step,
 )
+from sluice.ledger.ports import Ledger
 from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.lanes.start import Starter
@@ -41,7 +42,7 @@ class Supervisor:
     """One pass over lanes. Everything it writes is conditional on the lane still being what was read."""
 
     def __init__(
-        self, *, ledger: Any, job_runs: JobRuns, starter: Starter | None, report: Any, now: Callable[[], int]
+        self, *, ledger: Ledger, job_runs: JobRuns, starter: Starter | None, report: Any, now: Callable[[], int]
     ) -> None:
         """`starter` is None while no release of the Spark code is set: lanes are looked after and none is started."""
         self._ledger = ledger
@@ -52,10 +53,10 @@ class Supervisor:
 
     def lanes(self, configuration: Configuration | None) -> tuple[LaneState, ...]:
         """Every lane there is: those that the ledger has an item of, and those that are only configured yet."""
-        known = list(self._ledger.lanes())
+        known = list(self._ledger.lanes.all())
         names = {state.lane for state in known}
         configured = () if configuration is None else configuration.lane_names()
-        return tuple(known) + tuple(self._ledger.lane(name) for name in configured if name not in names)
+        return tuple(known) + tuple(self._ledger.lanes.get(name) for name in configured if name not in names)
 
     def supervise(self, lanes: Sequence[LaneState], configuration: Configuration | None) -> int:
         """Look after each lane; returns how many steps were taken.
@@ -90,8 +91,8 @@ class Supervisor:
         for state in lanes:
             if state.state != IDLE or wants_run(state, self._now()) or (state.due_at or 0) > self._now():
                 continue
-            if self._ledger.unsettled(state.lane) or self._claimable_tables(state.lane, configuration):
-                self._ledger.wake(state.lane)
+            if self._ledger.batches.unsettled(state.lane) or self._claimable_tables(state.lane, configuration):
+                self._ledger.lanes.wake(state.lane)
                 self._report.warn("lane_was_forgotten", lane=state.lane)
                 self._report.count("LanesForgotten", 1, lane=state.lane)
                 woken.append(state.lane)
@@ -100,8 +101,8 @@ class Supervisor:
     def _claimable_tables(self, lane: str, configuration: Configuration | None) -> tuple[str, ...]:
         if configuration is None:
             return ()
-        pending = self._ledger.pending(lane, 1)
-        states = self._ledger.table_states(sorted({item.table for item in pending}))
+        pending = self._ledger.pending.oldest(lane, 1)
+        states = self._ledger.tables.get_many(sorted({item.table for item in pending}))
         return claimable_tables(configuration, lane, pending, states, self._now())
 
     def _look_after(self, state: LaneState, configuration: Configuration | None) -> int:
@@ -117,7 +118,7 @@ class Supervisor:
                 return taken
             if not self._take(step, state, configuration):
                 return taken + 1
-            state = self._ledger.lane(state.lane)
+            state = self._ledger.lanes.get(state.lane)
         return MAX_STEPS
 
     def _take(self, step: Step, state: LaneState, configuration: Configuration | None) -> bool:
@@ -148,14 +149,14 @@ class Supervisor:
         if run is None:
             return self._lapse(state, None)
         self._report.event("run_adopted", lane=state.lane, run=state.run_id, job_run=run.job_run_id, state=run.state)
-        return bool(self._ledger.started(state.lane, state.run_id, run.job_run_id))
+        return bool(self._ledger.lanes.started(state.lane, state.run_id, run.job_run_id))
 
     def _lapse(self, state: LaneState, run: JobRun | None) -> bool:
         """Take the lane back from a job run that is over (None: that never came to be)."""
         capacity = run is not None and lacks_capacity(run.state, run.details)
         reason = "the job run was never started" if run is None else lapse_reason(run.state, run.details)
         now = self._now()
-        left = self._ledger.lapse(
+        left = self._ledger.lanes.lapse(
             # A run that never came to be says nothing of the lane's work and costs nothing: the lane goes on by itself when EMR Serverless takes starts again.
             state.lane,
             state.run_id,
@@ -167,7 +168,9 @@ class Supervisor:
         )
         if left is None:  # released, held or lapsed by someone else in the meantime
             return True
-        self._ledger.run_ended(state.run_id, "lapsed", reason, _batches(self._ledger.run(state.run_id)), now)
+        self._ledger.history.run_ended(
+            state.run_id, "lapsed", reason, _batches(self._ledger.history.run(state.run_id)), now
+        )
         self._report.warn(
             "run_lapsed",
             lane=state.lane,
@@ -198,7 +201,7 @@ class Measures:
     """Gauges by lane and over all lanes, and the cost of runs. A failure here keeps nothing else from being done."""
 
     def __init__(
-        self, *, ledger: Any, job_runs: JobRuns, architecture: str, report: Report, now: Callable[[], int]
+        self, *, ledger: Ledger, job_runs: JobRuns, architecture: str, report: Report, now: Callable[[], int]
     ) -> None:
         self._ledger = ledger
         self._job_runs = job_runs
@@ -221,7 +224,7 @@ class Measures:
             if billed is None:
                 self._report.event("cost_unknown", job_run=job_run_id)
                 return
-            if not self._ledger.billed(billed.name, self._now()):
+            if not self._ledger.history.mark_billed(billed.name, self._now()):
                 return
         except (ClientError, BotoCoreError, SluiceError) as error:
             self._report.warn("cost_unknown", job_run=job_run_id, error=str(error)[:500])
@@ -244,13 +247,13 @@ class Measures:
 
     def _of(self, state: LaneState, configuration: Configuration | None) -> Backlog | None:
         try:
-            pending = self._ledger.pending(state.lane, COUNTED_PER_TABLE)
-            states = self._ledger.table_states(sorted({item.table for item in pending}))
+            pending = self._ledger.pending.oldest(state.lane, COUNTED_PER_TABLE)
+            states = self._ledger.tables.get_many(sorted({item.table for item in pending}))
             # A batch whose table can't be read, or whose run hangs, is left open: nothing of it is pending any more.
             opened = (
                 ()
                 if state.state == PAUSED
-                else tuple(pointer.created_at for pointer in self._ledger.unsettled(state.lane))
+                else tuple(pointer.created_at for pointer in self._ledger.batches.unsettled(state.lane))
             )
         except (ClientError, BotoCoreError, SluiceError) as error:
             self._report.warn("lane_not_measured", lane=state.lane, error=str(error)[:500])

@@ -1,25 +1,22 @@
-"""Batches: opening one under the lane, claiming its objects in an order that a crash can't break, finding unsettled ones.
-
-Settling: what became of each part of a batch, written once per (batch, table), and the batch closed behind the last.
-"""
+"""Batch items: open a batch under the lane, claim its objects, settle each part once, and close the batch."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sluice.batch.manifest import Manifest
-from sluice.batch.outcome import QUARANTINED, Outcome
+from sluice.batch.outcome import Outcome
 from sluice.ledger import keys as items
 from sluice.ledger.records import ManifestPointer
-from sluice.ledger.recovery import Verdict, counts_of, verdicts
+from sluice.ledger.recovery import counts_of, verdicts
 from sluice.objects import ObjectId
 from sluice_aws.errors import BatchTaken, ForeignObjects, UnsettledParts
 from sluice_aws.ledger.expressions import NEW_ITEM, when
-from sluice_aws.ledger.lanes import held_by
-from sluice_aws.ledger.objects import ObjectLedger, listing_fields, pending_item
+from sluice_aws.ledger.lanes import DynamoDbLanes, held_by
+from sluice_aws.ledger.objects import DynamoDbObjects, pending_item
+from sluice_aws.ledger.settlement import object_fields, part_fields, table_fields, totals
 from sluice_aws.ledger.table import (
     ACTIONS_LIMIT,
     GuardRefused,
@@ -37,13 +34,15 @@ class _LaneLost(Exception):
     """The lane isn't held by whoever writes."""
 
 
-class BatchLedger:
+class DynamoDbBatches:
     """The batches of one ledger."""
 
-    def __init__(self, table: LedgerTable) -> None:
+    def __init__(self, table: LedgerTable, objects: DynamoDbObjects, lanes: DynamoDbLanes) -> None:
         self._table = table
+        self._objects = objects
+        self._lanes = lanes
 
-    def open_batch(self, manifest: Manifest, manifest_s3_key: str, run_id: str, job_run_id: str) -> bool:
+    def open(self, manifest: Manifest, manifest_s3_key: str, run_id: str, job_run_id: str) -> bool:
         """Note that the manifest, which lies in S3 by now, is unsettled; False when the lane isn't held any more.
 
         One transaction conditional on holding the lane. A batch of more than 97 tables writes parts
@@ -155,23 +154,23 @@ class BatchLedger:
                 created_at=stored["created_at"],
                 tables=tuple(stored["tables"]),
                 settled_tables=frozenset(
-                    table for table, part in self.batch_parts(stored["batch"]).items() if part["state"] != items.CLAIMED
+                    table for table, part in self.parts(stored["batch"]).items() if part["state"] != items.CLAIMED
                 ),
             )
             for stored in pointers
         ]
         return sorted(found, key=lambda pointer: (pointer.created_at, pointer.batch))
 
-    def batch_parts(self, batch: str) -> dict[str, Values]:
+    def parts(self, batch: str) -> dict[str, Values]:
         """A batch's parts by table, as stored."""
         pages = self._table.query(items.batch_partition(batch), prefix=items.PART_PREFIX)
         return {stored["table"]: stored for page in pages for stored in page}
 
-    def batch(self, batch: str) -> Values | None:
+    def get(self, batch: str) -> Values | None:
         """A batch's own item, as stored."""
         return self._table.get(items.batch_key(batch))
 
-    def announced(self, batch: str, now: int) -> bool:
+    def mark_announced(self, batch: str, now: int) -> bool:
         """Note that a committed batch was announced; False when that was noted before, or there is no such batch."""
         done = {"announced_at": now, "listed_as": None, "listed_at": None}
         return (
@@ -188,23 +187,6 @@ class BatchLedger:
                 if stored["committed_at"] < before and stored.get("listed_as") == items.UNANNOUNCED:
                     yield stored
 
-
-def _is_of(batch: str, found: Mapping[str, Any] | None) -> bool:
-    return found is not None and found.get("batch") == batch and found["state"] != items.PENDING
-
-
-COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-TOTAL_PREFIX = "total_"
-
-
-class SettlingLedger:
-    """Settling in one ledger."""
-
-    def __init__(self, table: LedgerTable, objects: ObjectLedger, batches: BatchLedger) -> None:
-        self._table = table
-        self._objects = objects
-        self._batches = batches
-
     def settle(
         self, lane: str, batch: str, outcome: Outcome, objects: Sequence[ObjectId], run_id: str, now: int
     ) -> bool:
@@ -215,7 +197,7 @@ class SettlingLedger:
         Raises ForeignObjects when an object isn't this batch's.
         """
         found = verdicts(outcome, objects)
-        changes = [verdict_fields(found[identity], identity, now) for identity in objects]
+        changes = [object_fields(found[identity], identity, now) for identity in objects]
         groups = [
             [
                 self._table.update_action(
@@ -225,24 +207,31 @@ class SettlingLedger:
             for identity, change in zip(objects, changes)
         ]
         _refuse_foreign(batch, objects, changes, write_groups(self._table, groups))
-        counts = _named_counts(counts_of(outcome, found))
+        part = self._table.update_action(
+            items.part_key(outcome.batch, outcome.table),
+            part_fields(lane, outcome, run_id, now),
+            condition=when(state=items.CLAIMED),
+        )
+        table = self._table.update_action(
+            items.table_key(outcome.table), table_fields(outcome), add=totals(counts_of(outcome, found))
+        )
         try:
-            self._table.transact([self._part_action(lane, outcome, run_id, now), self._table_action(outcome, counts)])
+            self._table.transact([part, table])
         except TransactionRefused as answer:
-            found = answer.refusals[0].found if 0 in answer.refusals else None
-            if found is None or found["state"] == items.CLAIMED:
+            stored = answer.refusals[0].found if 0 in answer.refusals else None
+            if stored is None or stored["state"] == items.CLAIMED:
                 raise
             return False
         return True
 
-    def close_batch(self, lane: str, batch: str, run_id: str, now: int) -> bool:
+    def close(self, lane: str, batch: str, run_id: str, now: int) -> bool:
         """claimed -> committed for the batch and its pointer dropped; False when it was closed before.
 
         A committed batch is listed as unannounced until somebody was told of it; one whose objects all
         returned to pending ends as returned, which nobody announces.
         Raises UnsettledParts while a part is claimed.
         """
-        parts = self._batches.batch_parts(batch)
+        parts = self.parts(batch)
         waiting = sorted(table for table, part in parts.items() if part["state"] == items.CLAIMED)
         if waiting:
             raise UnsettledParts(f"Batch {batch} has unsettled parts", batch=batch, tables=waiting)
@@ -257,8 +246,11 @@ class SettlingLedger:
         try:
             self._table.transact([close, pointer])
         except TransactionRefused:
-            return False
-        return True
+            closed = False
+        else:
+            closed = True
+        self._lanes.progressed(lane, run_id)
+        return closed
 
     def return_to_pending(
         self,
@@ -277,7 +269,7 @@ class SettlingLedger:
         They keep the time they were admitted at, and the `generation` that they were claimed under, whatever their table's is by then. The part ends as returned, so the batch can be
         closed; what waits now is of the lane's holder's own knowledge, so nothing is woken.
         """
-        records = self._objects.get_objects(objects)
+        records = self._objects.get(objects)
         kept: Values = {} if generation is None else {"generation": generation}
         groups = [
             [
@@ -301,77 +293,9 @@ class SettlingLedger:
             return None
         return [identity for position, identity in enumerate(objects) if position not in refused]
 
-    def _part_action(self, lane: str, outcome: Outcome, run_id: str, now: int) -> Values:
-        return self._table.update_action(
-            items.part_key(outcome.batch, outcome.table),
-            {
-                "state": outcome.state,
-                "instant": outcome.instant,
-                "no_change": outcome.no_change,
-                "counts": dict(outcome.counts),
-                "run": run_id,
-                "lane": lane,
-                "committed_at": outcome.committed_at,
-                "settled_at": now,
-                "reason": outcome.reason,
-                "notes": list(outcome.notes) or None,
-            },
-            condition=when(state=items.CLAIMED),
-        )
 
-    def _table_action(self, outcome: Outcome, counts: Mapping[str, int]) -> Values:
-        changes: dict[str, Any] = {
-            "table": outcome.table,
-            "listed_as": items.TABLES_LISTED_AS,
-            "listed_at": items.listed_at(0),
-        }
-        if outcome.state == QUARANTINED:
-            changes["last_error"] = outcome.reason
-        else:
-            changes.update(
-                last_commit_at=outcome.committed_at,
-                last_batch=outcome.batch,
-                last_error=None,
-                failures=0,
-                backoff_until=None,
-            )
-            if outcome.instant is not None:
-                changes["last_instant"] = outcome.instant
-            if outcome.notes or outcome.instant is not None:
-                changes["notes"] = list(outcome.notes) or None
-            if outcome.watch:
-                changes["watch"] = dict(outcome.watch)
-        add = {TOTAL_PREFIX + name: number for name, number in counts.items() if number}
-        return self._table.update_action(items.table_key(outcome.table), changes, add=add)
-
-
-def verdict_fields(verdict: Verdict, identity: ObjectId, now: int) -> Values:
-    """What a verdict writes into an object's item."""
-    if verdict.state == items.COMMITTED:
-        if not verdict.rows:
-            return {"state": items.COMMITTED}
-        return {
-            "state": items.COMMITTED,
-            "quarantined_rows": verdict.rows,
-            "row_codes": dict(verdict.row_codes),
-            **listing_fields(items.ROWS, identity, now),
-        }
-    parked = {"parked_generation": verdict.parked_generation} if verdict.state == items.PARKED else {}
-    return {
-        "state": verdict.state,
-        "code": verdict.code,
-        "reason": verdict.reason,
-        **parked,
-        **listing_fields(verdict.state, identity, now),
-    }
-
-
-def _named_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """The counts under names that can be fields; a name that can't is a mistake of whoever counted."""
-    wrong = [name for name in counts if not COUNT_NAME.fullmatch(name)]
-    if wrong:
-        raise ValueError(f"A count's name is lower-case letters, digits and _, not {wrong[0]!r}")
-    return dict(counts)
+def _is_of(batch: str, found: Mapping[str, Any] | None) -> bool:
+    return found is not None and found.get("batch") == batch and found["state"] != items.PENDING
 
 
 def _refuse_foreign(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from sluice.ledger import keys as items
+from sluice.ledger.records import IgnoredPart
 from sluice_aws.ledger.expressions import NEW_ITEM, when
 from sluice_aws.ledger.table import LedgerTable, Values
 
@@ -16,18 +16,7 @@ RUN_DAYS = 90
 EXCERPT_CHARACTERS = 1_000
 
 
-@dataclass(frozen=True)
-class IgnoredPart:
-    """A part of a queue message that named no object: why, and how it began."""
-
-    message_id: str
-    n: int
-    reason: str
-    excerpt: str
-    ignored_at: int
-
-
-class HistoryLedger:
+class DynamoDbHistory:
     """The history of one ledger."""
 
     def __init__(self, table: LedgerTable) -> None:
@@ -55,7 +44,7 @@ class HistoryLedger:
             },
         )
 
-    def billed(self, run_id: str, now: int) -> bool:
+    def mark_billed(self, run_id: str, now: int) -> bool:
         """Note that a run's cost was told; False when it was before, or when this is no run of this ledger: an application may have others' jobs, too."""
         return (
             self._table.update(items.run_key(run_id), {"billed_at": now}, condition=when(run=run_id, billed_at=None))[1]

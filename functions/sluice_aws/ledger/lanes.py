@@ -18,7 +18,7 @@ LISTED = {"listed_as": LANES_LISTED_AS, "listed_at": listed_at(0)}  # so that th
 ATTEMPTS = 50  # a lane has one writer besides arrivals; each failed attempt means that another transition got through
 
 
-class LaneLedger:
+class DynamoDbLanes:
     """The lanes of one ledger.
 
     `revision` is raised by every transition but a wake, which only adds to `arrivals`: a transition
@@ -34,11 +34,11 @@ class LaneLedger:
         stored, _ = self._table.update(lane_key(lane), LISTED, add={"arrivals": 1})
         return _state(lane, stored)
 
-    def lane(self, lane: str) -> LaneState:
+    def get(self, lane: str) -> LaneState:
         """The lane as it is, strongly consistent; one that nothing ever reached is idle."""
         return _state(lane, self._table.get(lane_key(lane)) or {})
 
-    def lanes(self) -> list[LaneState]:
+    def all(self) -> list[LaneState]:
         """Every lane that was ever woken or changed: names from the index, states strongly consistent."""
         keys = [key for page in self._table.query_index(LANES_LISTED_AS) for key in page]
         found = [_state(stored["pk"].partition("#")[2], stored) for stored in self._table.get_many(keys)]
@@ -58,7 +58,7 @@ class LaneLedger:
 
     def holds(self, lane: str, run_id: str, job_run_id: str) -> bool:
         """Whether this job run still holds the lane: one strongly consistent read."""
-        return machine.holds(self.lane(lane), run_id, job_run_id)
+        return machine.holds(self.get(lane), run_id, job_run_id)
 
     def progressed(self, lane: str, run_id: str) -> bool:
         """The holder closed a batch; False when it no longer is the holder."""
@@ -102,11 +102,11 @@ class LaneLedger:
         """Take back a pause or a halt; counts as an arrival."""
         return _whichever(self._apply(lane, machine.resume))
 
-    def resting(self) -> list[str]:
+    def paused_for_standstill(self) -> list[str]:
         """The lanes that were paused for a standstill and not let go on since."""
         return list((self._table.get(standstill_key()) or {}).get("lanes", ()))
 
-    def note_resting(self, lanes: Sequence[str]) -> None:
+    def note_standstill(self, lanes: Sequence[str]) -> None:
         """Remember these, and no others."""
         self._table.update(standstill_key(), {"lanes": list(lanes) or None})
 

@@ -17,7 +17,7 @@ FIELDS = tuple(item.name for item in fields(ObjectRecord) if item.name != "id")
 READ_AHEAD = 400  # keys of the index looked up at once
 
 
-class ObjectLedger:
+class DynamoDbObjects:
     """The objects of one ledger."""
 
     def __init__(self, table: LedgerTable) -> None:
@@ -43,20 +43,20 @@ class ObjectLedger:
             return ALREADY + found["state"]
         return SUPERSEDED if admitted.state == items.SUPERSEDED else NEW
 
-    def get_objects(self, ids: Iterable[ObjectId]) -> dict[ObjectId, ObjectRecord]:
+    def get(self, ids: Iterable[ObjectId]) -> dict[ObjectId, ObjectRecord]:
         """The records there are of these objects, strongly consistent."""
         keys = [items.object_key(identity) for identity in dict.fromkeys(ids)]
         found = (record_of(stored) for stored in self._table.get_many(keys))
         return {record.id: record for record in found}
 
-    def object_versions(self, bucket: str, key: str) -> list[ObjectRecord]:
+    def versions(self, bucket: str, key: str) -> list[ObjectRecord]:
         """The records of every version of one key, oldest first; strongly consistent."""
         found = [
             record_of(stored) for page in self._table.query(items.object_partition(bucket, key)) for stored in page
         ]
         return sorted(found, key=lambda record: (record.admitted_at, record.id))
 
-    def objects_in_state(self, state: str, *, since: int | None = None) -> Iterator[ObjectRecord]:
+    def in_state(self, state: str, *, since: int | None = None) -> Iterator[ObjectRecord]:
         """Every object in a listed state (quarantined, parked, superseded, ignored), oldest first within each shard.
 
         Keys come from the index, which may lag by a second; the records are read strongly

@@ -15,13 +15,13 @@ from sluice_aws.ledger.table import LedgerTable
 DEVIATIONS = 6  # that a shard's share may be above its mean: hashes spread objects evenly, and an older one that is missed is in the next batch
 
 
-class PendingLedger:
+class DynamoDbPending:
     """The pending objects of one ledger."""
 
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def pending(self, lane: str, per_table: int) -> list[PendingObject]:
+    def oldest(self, lane: str, per_table: int) -> list[PendingObject]:
         """Up to about `per_table` of the oldest pending objects of every table of a lane, oldest first.
 
         Strongly consistent: what was admitted before the call is seen, and a table that has any
@@ -36,7 +36,7 @@ class PendingLedger:
                 listed.append(item)
         return sorted((item for listed in by_table.values() for item in listed), key=lambda item: item.age_order)
 
-    def pending_of(self, lane: str, wanted: Mapping[str, int]) -> list[PendingObject]:
+    def oldest_of(self, lane: str, wanted: Mapping[str, int]) -> list[PendingObject]:
         """Up to about as many of the oldest pending objects of each of these tables as are wanted, oldest first. Strongly consistent, nothing else is read."""
         asked = [(table, shard) for table in wanted for shard in range(items.SHARDS)]
         found: dict[str, list[PendingObject]] = {table: [] for table in wanted}
@@ -52,7 +52,7 @@ class PendingLedger:
         ]
         return sorted(oldest, key=lambda item: item.age_order)
 
-    def pending_counts(self, lane: str) -> dict[str, PendingCount]:
+    def counts(self, lane: str) -> dict[str, PendingCount]:
         """Every table's backlog. Reads the whole of it: for people, not for decisions."""
         counts: dict[str, PendingCount] = {}
         for shard in self._table.map(lambda shard: self._count(lane, shard), range(items.SHARDS)):

@@ -10,21 +10,21 @@ from sluice.ledger import keys as items
 from sluice.ledger.records import DISCARDED, RETRIED, Decision, ObjectRecord
 from sluice.objects import ObjectId
 from sluice.silver_keys import rows_key
-from sluice_aws.ledger.batches import TOTAL_PREFIX
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.objects import READ_AHEAD, listing_fields, pending_item, record_of
+from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, TransactionRefused, Values
 
 _FIELDS = tuple(item.name for item in fields(Decision) if item.name != "id")
 
 
-class QuarantineLedger:
+class DynamoDbQuarantine:
     """Decisions about what one ledger holds in quarantine, or parked. Each is written in one transaction with what it changes."""
 
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def objects_with_quarantined_rows(self) -> Iterator[ObjectRecord]:
+    def objects_with_rows(self) -> Iterator[ObjectRecord]:
         """Every committed object of which rows are quarantined."""
         for partition in items.listed_partitions(items.ROWS):
             for page in self._table.query_index(partition):

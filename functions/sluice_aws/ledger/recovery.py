@@ -3,52 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from sluice.ledger import keys as items
 from sluice.ledger.records import AdmittedObject, ObjectRecord
-from sluice.ledger.recovery import KnownTable, Settled
+from sluice.ledger.recovery import KnownTable, Recovered, Settled
 from sluice.objects import ObjectId
-from sluice_aws.ledger.batches import TOTAL_PREFIX
 from sluice_aws.ledger.expressions import NEW_ITEM, when
-from sluice_aws.ledger.objects import ObjectLedger, listing_fields, object_item, pending_item
+from sluice_aws.ledger.objects import DynamoDbObjects, listing_fields, object_item, pending_item
+from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import LedgerTable, Values, write_groups
 
 ADMITTED = tuple(item.name for item in fields(AdmittedObject))
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """What a call did with how many objects: `raced` were changed meanwhile, and are looked at again by the next call."""
-
-    added: int = 0
-    corrected: int = 0
-    kept: int = 0
-    raced: int = 0
-
-    def plus(self, other: Recovered) -> Recovered:
-        """Both together."""
-        return Recovered(
-            self.added + other.added, self.corrected + other.corrected, self.kept + other.kept, self.raced + other.raced
-        )
-
-
-class RecoveringLedger:
+class DynamoDbRecovery:
     """Recovery into one ledger. Every write is conditional on what was there when it was decided, so it may be repeated and cut off anywhere."""
 
-    def __init__(self, table: LedgerTable, objects: ObjectLedger) -> None:
+    def __init__(self, table: LedgerTable, objects: DynamoDbObjects) -> None:
         self._table = table
         self._objects = objects
 
-    def recover_objects(
+    def restore_objects(
         self, found: Sequence[Settled], etags: Mapping[ObjectId, str | None], *, dry_run: bool = False
     ) -> Recovered:
         """Write what the ledger lacks, and correct what it has from before an object's last batch.
 
         Claimed objects are left: their manifest is unsettled in this ledger, and the next run's take-over settles it by the same outcome.
         """
-        there = self._objects.get_objects([settled.record.id for settled in found])
+        there = self._objects.get([settled.record.id for settled in found])
         groups: list[list[Values]] = []
         added = 0
         for settled in found:
@@ -64,7 +48,7 @@ class RecoveringLedger:
         raced = len(write_groups(self._table, groups))
         return Recovered(added, len(groups) - added - raced, len(found) - len(groups), raced)
 
-    def recover_table(self, name: str, known: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:
+    def restore_table(self, name: str, known: KnownTable, *, purge_floors: Mapping[str, str]) -> bool:
         """Write what outcomes tell of a table, unless the ledger knows of a later commit; whether it did."""
         key = items.table_key(name)
         stored = self._table.get(key) or {}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Callable
 
 from sluice.ledger import keys as items
+from sluice.ledger.records import Requested
 from sluice.services import requests as machine
 from sluice.services.policy import TOTALS
 from sluice.services.requests import Refused, Result, ServiceError, ServiceReport, ServiceRequest
@@ -20,15 +21,7 @@ _FIELDS = tuple(item.name for item in fields(ServiceRequest))
 ATTEMPTS = 20  # two who ask at once, and the holder: each failed attempt means that another transition got through
 
 
-@dataclass(frozen=True)
-class Requested:
-    """What asking came to: the request that is open now, and whether this call made it. The lane was woken if it did."""
-
-    request: ServiceRequest
-    new: bool
-
-
-class ServiceLedger:
+class DynamoDbServices:
     """The service requests of one ledger. `revision` is raised by every transition of a request."""
 
     def __init__(self, table: LedgerTable) -> None:
@@ -83,11 +76,11 @@ class ServiceLedger:
             return Requested(after, True)
         raise LedgerBusy("The service request kept changing", operation="request", cause=f"{table}#{service}")
 
-    def read(self, lane: str, table: str, service: str) -> ServiceRequest | None:
+    def get(self, lane: str, table: str, service: str) -> ServiceRequest | None:
         """The open or last request, strongly consistent; None when there never was one."""
         return _request(self._table.get(items.service_key(lane, table, service)))
 
-    def all_of_lane(self, lane: str) -> list[ServiceRequest]:
+    def of_lane(self, lane: str) -> list[ServiceRequest]:
         """Every open and last request of a lane, strongly consistent, oldest first."""
         pages = self._table.query(items.services_partition(lane))
         found = [_known(stored) for page in pages for stored in page]
@@ -95,7 +88,7 @@ class ServiceLedger:
 
     def open_of_lane(self, lane: str) -> list[ServiceRequest]:
         """Those that count as work of the lane."""
-        return [request for request in self.all_of_lane(lane) if request.open]
+        return [request for request in self.of_lane(lane) if request.open]
 
     def start(self, request: ServiceRequest, run_id: str, job_run_id: str, now: int) -> ServiceRequest | None:
         """requested -> running, for one slice; None when the lane isn't held or the request can't begin."""

@@ -14,12 +14,13 @@ from sluice.lane.machine import PAUSED
 from sluice.ledger import keys as items
 from sluice.ledger.keys import TABLES_LISTED_AS, listed_at, table_key
 from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
 from sluice.services.policy import CATALOG
 from sluice.services.requests import SERVICES
 from sluice_aws.errors import LaneNotPaused, LedgerBusy
-from sluice_aws.ledger.batches import TOTAL_PREFIX
 from sluice_aws.ledger.expressions import when
 from sluice_aws.ledger.objects import pending_item
+from sluice_aws.ledger.settlement import TOTAL_PREFIX
 from sluice_aws.ledger.table import GuardRefused, LedgerTable, TransactionRefused, Values, write_groups
 
 LISTED = {"listed_as": TABLES_LISTED_AS, "listed_at": listed_at(0)}
@@ -43,36 +44,36 @@ PLAIN = (
 )
 
 
-class TableLedger:
+class DynamoDbTables:
     """The tables of one ledger."""
 
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def table_state(self, table: str) -> TableState:
+    def get(self, table: str) -> TableState:
         """One table, strongly consistent; one never seen is empty."""
         return _state(table, self._table.get(table_key(table)) or {})
 
-    def table_states(self, tables: Iterable[str]) -> dict[str, TableState]:
+    def get_many(self, tables: Iterable[str]) -> dict[str, TableState]:
         """Every named table, strongly consistent."""
         named = list(dict.fromkeys(tables))
         stored = {found["pk"]: found for found in self._table.get_many([table_key(table) for table in named])}
         return {table: _state(table, stored.get(table_key(table)["pk"], {})) for table in named}
 
-    def tables(self) -> list[TableState]:
+    def all(self) -> list[TableState]:
         """Every table that the ledger knows anything of, by name."""
         keys = [key for page in self._table.query_index(TABLES_LISTED_AS) for key in page]
         return sorted(
-            self.table_states(key["pk"].partition("#")[2] for key in keys).values(), key=lambda state: state.table
+            self.get_many(key["pk"].partition("#")[2] for key in keys).values(), key=lambda state: state.table
         )
 
-    def record_table_error(self, table: str, error: str, backoff_until: int | None) -> TableState:
+    def record_error(self, table: str, error: str, backoff_until: int | None) -> TableState:
         """Count a failure and keep the table from being claimed until `backoff_until` (epoch ms)."""
         changes = {"last_error": error[:ERROR_CHARACTERS], "backoff_until": backoff_until, **LISTED}
         stored, _ = self._table.update(table_key(table), changes, add={"failures": 1})
         return _state(table, stored)
 
-    def pin_table(self, table: str, pinned: Mapping[str, Any]) -> bool:
+    def pin(self, table: str, pinned: Mapping[str, Any]) -> bool:
         """Remember what a table's data is written with, before its first commit; False when it was written with something else."""
         condition = when(pinned=None) | when(pinned=dict(pinned))
         return self._table.update(table_key(table), {"pinned": dict(pinned), **LISTED}, condition=condition)[1] is None
@@ -97,12 +98,12 @@ class TableLedger:
                 return
         raise LedgerBusy("The table's purge floors kept changing", operation="raise_purge_floor", cause=table)
 
-    def set_table_paused(self, table: str, paused: bool) -> TableState:
+    def set_paused(self, table: str, paused: bool) -> TableState:
         """Leave a table's objects pending, or no longer; taking a pause back needs a wake of its lane."""
         stored, _ = self._table.update(table_key(table), {"paused": paused, **LISTED})
         return _state(table, stored)
 
-    def watch_table(self, table: str, now: int) -> None:
+    def note_first_check(self, table: str, now: int) -> None:
         """Remember when a table was first looked at for services; later calls change nothing."""
         self._table.update(table_key(table), {"services_since": now}, condition=when(services_since=None))
 
@@ -132,13 +133,13 @@ KEPT = frozenset(
 )  # of a table's item; all else is about the data that is moved away
 
 
-class RebuildingLedger:
+class DynamoDbRebuilds:
     """Rebuilds in one ledger. Every write is conditional on the lane being paused: a table has one writer, and here it is the operator."""
 
     def __init__(self, table: LedgerTable) -> None:
         self._table = table
 
-    def begin_rebuild(self, table: str, lane: str, mark: Mapping[str, Any]) -> dict[str, Any]:
+    def begin(self, table: str, lane: str, mark: Mapping[str, Any]) -> dict[str, Any]:
         """Forget what the ledger knows of the table's data and mark it as being rebuilt; gives the mark.
 
         Of a rebuild that was begun before, it is that one's mark, and nothing is changed. Raises LaneNotPaused.
@@ -158,9 +159,7 @@ class RebuildingLedger:
         self._guarded(table, lane, [self._table.update_action(key, changes)])
         return dict(mark)
 
-    def replay_objects(
-        self, records: Sequence[ObjectRecord], lane: str, generations: Mapping[Any, int], now: int
-    ) -> int:
+    def replay(self, records: Sequence[ObjectRecord], lane: str, generations: Mapping[ObjectId, int], now: int) -> int:
         """committed or superseded -> pending in `lane`, as old as they are and of another attempt; gives how many. Repeatable.
 
         `generations` are those that objects were merged under (by ObjectId): positions depend on it, and it is kept with the object.
@@ -175,7 +174,7 @@ class RebuildingLedger:
             raise _not_paused(records[0].table or "", lane) from error
         return len(groups) - len(refused)
 
-    def end_rebuild(self, table: str, lane: str) -> None:
+    def end(self, table: str, lane: str) -> None:
         """Take the mark away: from now on the table's objects are claimable. Repeatable. Raises LaneNotPaused."""
         self._guarded(table, lane, [self._table.update_action(items.table_key(table), {"rebuild": None})])
 

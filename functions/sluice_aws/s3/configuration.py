@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 from sluice.config.document import Configuration
 from sluice.errors import InvalidConfiguration
+from sluice.ledger.ports import Ledger
 from sluice_aws.errors import ConfigurationMissing, ConfigurationUnreadable, Unchanged
 from sluice_aws.s3.objects import Objects
 
@@ -18,12 +19,14 @@ MAX_CONFIGURATION_BYTES = 4 * 1024 * 1024
 class ConfigStore:
     """The one reader of the configuration; keeps what it read last, with its ETag."""
 
-    def __init__(self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY, *, ledger: Any = None) -> None:
+    def __init__(
+        self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY, *, ledger: Ledger | None = None
+    ) -> None:
         """`ledger` counts the pushes: where it is given, an artifact bucket that was emptied is told from one that never held a configuration."""
         self._objects = objects
         self._bucket = bucket
         self._key = key
-        self._pushes: Callable[[], int] = (lambda: 0) if ledger is None else (lambda: ledger.counter(PUSHES))
+        self._pushes: Callable[[], int] = (lambda: 0) if ledger is None else (lambda: ledger.history.counter(PUSHES))
         self._etag: str | None = None
         self._loaded: Configuration | None = None
 

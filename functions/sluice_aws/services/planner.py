@@ -9,6 +9,7 @@ from typing import Any, Callable
 from sluice.config.document import Configuration
 from sluice.lane.job_request import state_machine_parameters
 from sluice.lane.machine import HALTED, PAUSED, wants_run
+from sluice.ledger.ports import Ledger
 from sluice.services.planning import Asked, DueTable, by_table, due_tables, new_request_id, next_pause_s
 from sluice.services.policy import CATALOG
 from sluice.services.requests import DONE, FAILED
@@ -28,7 +29,7 @@ class ServicePlanner:
     def __init__(
         self,
         *,
-        ledger: Any,
+        ledger: Ledger,
         starter: Starter | None,
         report: Report,
         now: Callable[[], int],
@@ -46,7 +47,7 @@ class ServicePlanner:
     def gather(self) -> Values:
         """Whether this caller is the one that looks for all that commit now, and how long it waits before it does."""
         now = self._now()
-        return {"go": self._ledger.gather_until(now, now + self._pause_s * 1000), "wait_s": self._pause_s}
+        return {"go": self._ledger.history.gather_until(now, now + self._pause_s * 1000), "wait_s": self._pause_s}
 
     def plan(self, configuration: Configuration | None) -> Values:
         """Ask for what is due, and take the idle lanes that have to do it.
@@ -83,7 +84,7 @@ class ServicePlanner:
             [
                 found
                 for lane in sorted({each.lane for each in requests})
-                for found in self._ledger.service_requests(lane)
+                for found in self._ledger.services.of_lane(lane)
             ]
         )
         done, failed = followed["done"], followed["failed"]
@@ -118,18 +119,18 @@ class ServicePlanner:
 
     def _due(self, configuration: Configuration, now: int) -> tuple[DueTable, ...]:
         states = []
-        for state in self._ledger.tables():
+        for state in self._ledger.tables.all():
             if state.services_since is None and state.last_instant is not None:
-                self._ledger.watch_table(state.table, now)
+                self._ledger.tables.note_first_check(state.table, now)
                 state = replace(state, services_since=now)
             states.append(state)
-        requests = [request for lane in configuration.lane_names() for request in self._ledger.service_requests(lane)]
+        requests = [request for lane in configuration.lane_names() for request in self._ledger.services.of_lane(lane)]
         return due_tables(configuration, states, by_table(requests), now)
 
     def _ask(self, found: tuple[DueTable, ...], now: int) -> list[Asked]:
         asked: list[Asked] = []
         closed: set[str] = {
-            state.lane for state in self._ledger.lanes() if state.state in (HALTED, PAUSED) or state.pause_requested
+            state.lane for state in self._ledger.lanes.all() if state.state in (HALTED, PAUSED) or state.pause_requested
         }
         for table in found:
             config, policy = table.config, table.config.services
@@ -144,7 +145,7 @@ class ServicePlanner:
                 if len(asked) >= ASKED_AT_ONCE:
                     self._report.warn("services_left_for_next_look", asked=len(asked))
                     return asked
-                answer = self._ledger.request_service(
+                answer = self._ledger.services.request(
                     config.lane,
                     each.table,
                     each.service,
@@ -172,7 +173,7 @@ class ServicePlanner:
         for lane in sorted(lanes):
             if len(runs) >= STARTED_AT_ONCE:
                 break  # supervise starts the others: they were woken
-            if self._starter is None or not wants_run(self._ledger.lane(lane), self._now()):
+            if self._starter is None or not wants_run(self._ledger.lanes.get(lane), self._now()):
                 continue
             request = self._starter.take(lane, configuration)
             if request is not None:

@@ -22,7 +22,7 @@ from botocore.config import Config
 from sluice.admission.notices import parse_body
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_deploy.release import source_root
 from sluice_local.stack.overlay import read_template
 
@@ -43,11 +43,11 @@ def set_up(clients: Clients, name: str, root: Path) -> dict[str, Any]:
     _buckets(clients("s3"))
     _ledger(clients("dynamodb"), root)
     clients("s3").put_object(Bucket=ARTIFACTS, Key="config/tables.json", Body=Configuration((RULE,)).to_json().encode())
-    ledger = Ledger(clients("dynamodb"), LEDGER)
+    ledger = DynamoDbLedger(clients("dynamodb"), LEDGER)
     if name in ("supervise-job-run-failed", "supervise-job-run-cancelled"):
-        ledger.wake("main")
-        ledger.request_start("main", RUN, 1_714_557_600_000)
-        ledger.hold("main", RUN, event["detail"]["jobRunId"], 1, 1_714_557_600_000)
+        ledger.lanes.wake("main")
+        ledger.lanes.request_start("main", RUN, 1_714_557_600_000)
+        ledger.lanes.hold("main", RUN, event["detail"]["jobRunId"], 1, 1_714_557_600_000)
     return _with_object(clients("s3"), event)
 
 

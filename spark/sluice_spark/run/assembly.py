@@ -5,7 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from sluice_spark.ports import Clock, Configurations, Ledger, Log, Manifests, Merger
+from sluice.ledger.ports import Ledger
+from sluice_spark.ports import Clock, Configurations, Log, Manifests, Merger
 from sluice_spark.run.batch import BatchStep, TableParts
 from sluice_spark.run.claim import ClaimStep, ConfigurationInForce
 from sluice_spark.run.hold import LaneHold

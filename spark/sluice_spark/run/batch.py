@@ -13,10 +13,11 @@ from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import COMMITTED, Outcome
 from sluice.errors import SluiceError
 from sluice.lane.machine import backoff_ms
+from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice_spark.errors import ENDS_RUN, LaneLost
 from sluice_spark.log import Profile, describe
-from sluice_spark.ports import Clock, Ledger, Log, Manifests, Merger
+from sluice_spark.ports import Clock, Log, Manifests, Merger
 from sluice_spark.run.hold import LaneHold
 
 SETTLED = "settled"
@@ -124,7 +125,7 @@ class TableParts:
         me = self._hold.identity
         generation = manifest.tables[table].table_config.generation
         if (
-            self._ledger.return_to_pending(
+            self._ledger.batches.return_to_pending(
                 manifest.batch, table, sorted(claimed), manifest.lane, me.run, me.job_run_id, generation
             )
             is None
@@ -140,9 +141,9 @@ class TableParts:
         return PartEnd(table, UNRESOLVED, retry_at=self._back_off(table, failure))
 
     def _back_off(self, table: str, failure: Exception) -> int:
-        failures = self._ledger.table_state(table).failures + 1
+        failures = self._ledger.tables.get(table).failures + 1
         retry_at = self._clock.now_ms() + backoff_ms(failures)
-        self._ledger.record_table_error(table, describe(failure), retry_at)
+        self._ledger.tables.record_error(table, describe(failure), retry_at)
         return retry_at
 
     def _settle(
@@ -154,7 +155,7 @@ class TableParts:
             self._manifests.put_outcome(outcome)
         with profile.stage("settle"):
             self._pin(manifest, table, outcome)
-            self._ledger.settle(
+            self._ledger.batches.settle(
                 manifest.lane, manifest.batch, outcome, sorted(claimed), self._hold.identity.run, self._clock.now_ms()
             )
         self._log.event(
@@ -173,7 +174,7 @@ class TableParts:
         """Remember, once there is data, what it was written with (rule 18). Not before: an empty table may still change."""
         if outcome.instant is None or table in self._pinned:
             return
-        if self._ledger.pin_table(table, manifest.tables[table].table_config.pinned):
+        if self._ledger.tables.pin(table, manifest.tables[table].table_config.pinned):
             self._pinned.add(table)
         else:
             self._log.event("pinned_differently", level="error", table=table, batch=manifest.batch)
@@ -243,7 +244,7 @@ class BatchStep:
         unresolved = {end.table: end.retry_at or began for end in ends if end.end == UNRESOLVED}
         if not unresolved:
             with profile.stage("close"):
-                self._ledger.close_batch(manifest.lane, manifest.batch, self._hold.identity.run, self._clock.now_ms())
+                self._ledger.batches.close(manifest.lane, manifest.batch, self._hold.identity.run, self._clock.now_ms())
         end = BatchEnd(manifest.batch, tuple(ends), unresolved)
         self._log.event(
             "batch_ended",

@@ -30,10 +30,11 @@ from sluice.config.lane import LaneConfig
 from sluice.config.table import TableConfig, refuse_changes
 from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.lane.job_policy import scope_of
+from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
 from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile, describe
-from sluice_spark.ports import Clock, Configurations, Ledger, Log, Manifests
+from sluice_spark.ports import Clock, Configurations, Log, Manifests
 from sluice_spark.run.hold import LaneHold
 
 FIRST_LOOK = 100  # pending objects of each table: all there are, nearly always
@@ -91,14 +92,14 @@ class ClaimStep:
         with profile.stage("pending"):
             refreshed = self._background.submit(self._configuration.refresh)
             lane = self._configuration.current.lane(lane_name)
-            pending = self._ledger.pending(lane_name, min(FIRST_LOOK, lane.batch_objects))
+            pending = self._ledger.pending.oldest(lane_name, min(FIRST_LOOK, lane.batch_objects))
             configuration = refreshed.result()
         pending = [item for item in pending if item.table not in unresolved]
         if not pending:
             return NothingClaimable(None, None)
         with profile.stage("plan"):
             configs = configured_tables(configuration, lane_name, pending)
-            states = self._ledger.table_states(sorted(configs))
+            states = self._ledger.tables.get_many(sorted(configs))
             configs = self._without_refused(fed_by(configuration, lane_name, configs, states), states)
             now = self._clock.now_ms()
         with profile.stage("pending"):
@@ -134,7 +135,7 @@ class ClaimStep:
                 return [item for listed in by_table.values() for item in listed]
             asked.update(wanted)
             by_table.update({table: [] for table in wanted})
-            for item in self._ledger.pending_of(self._hold.identity.lane, wanted):
+            for item in self._ledger.pending.oldest_of(self._hold.identity.lane, wanted):
                 by_table[item.table].append(item)
 
     def _open(
@@ -160,7 +161,7 @@ class ClaimStep:
         with profile.stage("manifest"):
             key = self._manifests.put_manifest(manifest)
         with profile.stage("open"):
-            opened = self._ledger.open_batch(manifest, key, me.run, me.job_run_id)
+            opened = self._ledger.batches.open(manifest, key, me.run, me.job_run_id)
         if not opened:
             self._hold.lose()
             raise LaneLost(
@@ -170,7 +171,7 @@ class ClaimStep:
                 batch=manifest.batch,
             )
         with profile.stage("claim"):
-            claimed = frozenset(self._ledger.claim(manifest))
+            claimed = frozenset(self._ledger.batches.claim(manifest))
         self._log.event(
             "claimed",
             batch=manifest.batch,
@@ -222,7 +223,7 @@ class ClaimStep:
             self._refusals.add((table, refusal.message))
             self._log.failure("table_refused", refusal, table=table)
             # No back-off: a corrected configuration counts as an arrival, and nothing else can help.
-            self._ledger.record_table_error(table, str(refusal), self._clock.now_ms())
+            self._ledger.tables.record_error(table, str(refusal), self._clock.now_ms())
 
 
 def budget_of(lane: LaneConfig) -> Budget:

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from sluice_aws.clients import Clients
 from sluice_aws.clock import WallClock
-from sluice_aws.ledger.ledger import Ledger
+from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.manifests import ManifestStore
 from sluice_aws.s3.objects import Objects
@@ -59,7 +59,7 @@ def _run(
         job_run_id = job_run_id_of_application(spark.session().result().sparkContext.applicationId)
     log.event("run_began", job_run=job_run_id, attempt=given.attempt)
     clients = Clients(settings_of(given, environment), read_timeout_s=READ_TIMEOUT_S)
-    ledger = Ledger(clients.dynamodb, given.ledger)
+    ledger = DynamoDbLedger(clients.dynamodb, given.ledger)
     objects = Objects(clients.s3)
     services = MergeServices(
         objects=objects,

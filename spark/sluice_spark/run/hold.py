@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sluice.lane.machine import LaneState, holds
+from sluice.ledger.ports import Ledger
 from sluice_spark.errors import LaneLost, UnknownJobRun
-from sluice_spark.ports import Clock, Ledger
+from sluice_spark.ports import Clock
 
 
 class LaneHold:
@@ -27,12 +28,12 @@ class LaneHold:
     def take(self) -> LaneState | None:
         """Write this job run and attempt into the lane (rule 3). None: refused, another one holds it."""
         me = self.identity
-        return self._ledger.hold(me.lane, me.run, me.job_run_id, me.attempt, self._clock.now_ms())
+        return self._ledger.lanes.hold(me.lane, me.run, me.job_run_id, me.attempt, self._clock.now_ms())
 
     def read(self) -> LaneState:
         """The lane as it is now. Raises LaneLost when it is not this job run's."""
         self.check()
-        state = self._ledger.lane(self.identity.lane)
+        state = self._ledger.lanes.get(self.identity.lane)
         if not holds(state, self.identity.run, self.identity.job_run_id):
             self.lose()
             self.check()
@@ -42,7 +43,7 @@ class LaneHold:
         """Whether this driver holds the lane now: asked right before every commit (rule 3)."""
         if self._lost.is_set():
             return False
-        if not self._ledger.holds(self.identity.lane, self.identity.run, self.identity.job_run_id):
+        if not self._ledger.lanes.holds(self.identity.lane, self.identity.run, self.identity.job_run_id):
             self.lose()
             return False
         return True
@@ -63,7 +64,7 @@ class LaneHold:
     def release(self, arrivals_seen: int, due_at: int | None) -> bool:
         """Give the lane back. False: something arrived since `arrivals_seen` was read, so the run goes on."""
         me = self.identity
-        return self._ledger.release(me.lane, me.run, arrivals_seen, due_at, self._clock.now_ms())
+        return self._ledger.lanes.release(me.lane, me.run, arrivals_seen, due_at, self._clock.now_ms())
 
 
 # EMR Serverless documents no way for a driver to learn its job run's id. Two are in use: the environment

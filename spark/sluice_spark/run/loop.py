@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.lane.machine import LaneState
+from sluice.ledger.ports import Ledger
 from sluice.services.requests import ServiceRequest
 from sluice_spark.errors import LaneLost
-from sluice_spark.ports import Clock, Ledger, Log, Merger
+from sluice_spark.ports import Clock, Log, Merger
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import Claimed, ClaimStep, ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
@@ -78,7 +79,7 @@ class RunLoop:
         me = self._hold.identity
         self._log.event("held", arrivals=held.arrivals)
         self._merger.prepare()  # Spark starts while the lane is looked at; a refused run never starts it
-        self._ledger.run_started(me.run, me.lane, self._clock.now_ms(), me.job_run_id)
+        self._ledger.history.run_started(me.run, me.lane, self._clock.now_ms(), me.job_run_id)
         try:
             self._work()
         except LaneLost as lost:
@@ -86,7 +87,7 @@ class RunLoop:
             self._merger.abandon()
             self._log.failure("lane_lost", lost)
             return RunEnd(LOST, self._closed)
-        self._ledger.run_ended(me.run, RELEASED, None, self._closed, self._clock.now_ms())
+        self._ledger.history.run_ended(me.run, RELEASED, None, self._closed, self._clock.now_ms())
         self._log.event("released", batches=self._closed, seconds=(self._clock.now_ms() - self._began) / 1000)
         return RunEnd(RELEASED, self._closed)
 

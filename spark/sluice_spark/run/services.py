@@ -5,11 +5,12 @@ from __future__ import annotations
 from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
+from sluice.ledger.ports import Ledger
 from sluice.services.planning import ServicePlan, executable_at, impossible, plan_services
 from sluice.services.requests import RUNNING, ServiceError, ServiceRequest
 from sluice_spark.errors import ENDS_RUN, LaneLost
 from sluice_spark.log import describe
-from sluice_spark.ports import Clock, Ledger, Log, Merger
+from sluice_spark.ports import Clock, Log, Merger
 from sluice_spark.run.claim import ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
 
@@ -45,11 +46,11 @@ class ServiceStep:
         """
         me = self._hold.identity
         self._looked_at = self._clock.now_ms()
-        requests = [self._settled(request) for request in self._ledger.open_services(me.lane)]
+        requests = [self._settled(request) for request in self._ledger.services.open_of_lane(me.lane)]
         waiting = [request for request in requests if request is not None and request.open]
         if not waiting:
             return ServicePlan()
-        states = self._ledger.table_states(sorted({request.table for request in waiting}))
+        states = self._ledger.tables.get_many(sorted({request.table for request in waiting}))
         executable: dict[tuple[str, str], int | None] = {}
         for request in waiting:
             state = states[request.table]
@@ -76,7 +77,7 @@ class ServiceStep:
     def serve(self, request: ServiceRequest) -> None:
         """Do a slice. Raises LaneLost and what ends a run; the service's own failure is written to the request."""
         me, began = self._hold.identity, self._clock.now_ms()
-        started = self._ledger.start_service(request, me.run, me.job_run_id, began)
+        started = self._ledger.services.start(request, me.run, me.job_run_id, began)
         if started is None:
             if not self._hold.still_held():
                 self._hold.check()
@@ -95,8 +96,8 @@ class ServiceStep:
                 request.service,
                 self._hold.still_held,
                 slice_s,
-                lambda positions: self._ledger.raise_purge_floor(request.table, positions),
-                self._ledger.table_state(request.table).watch,
+                lambda positions: self._ledger.tables.raise_purge_floor(request.table, positions),
+                self._ledger.tables.get(request.table).watch,
             )
         except (LaneLost, *ENDS_RUN) as ended:
             if isinstance(ended, LaneLost):
@@ -107,9 +108,9 @@ class ServiceStep:
         ) as failure:  # whatever Spark or Hudi made of it: ingest goes on, and the request says what it was
             self._failed(started, failure)
             return
-        end = self._ledger.service_slice_done if done.more else self._ledger.finish_service
+        end = self._ledger.services.slice_done if done.more else self._ledger.services.finish
         after = end(started, me.run, done.report, self._clock.now_ms())
-        self._ledger.progressed(me.lane, me.run)
+        self._ledger.lanes.progressed(me.lane, me.run)
         self._log.event(
             "service_slice_done" if done.more else "service_done",
             table=request.table,
@@ -124,7 +125,7 @@ class ServiceStep:
         error = ServiceError(
             code, describe(failure), retriable=failure.retriable if isinstance(failure, SluiceError) else True
         )
-        after = self._ledger.fail_service(started, self._hold.identity.run, error, self._clock.now_ms())
+        after = self._ledger.services.fail(started, self._hold.identity.run, error, self._clock.now_ms())
         self._log.failure(
             "service_failed",
             failure,
@@ -147,10 +148,10 @@ class ServiceStep:
             request=request.request,
             from_run=request.run,
         )
-        return self._ledger.interrupt_service(request, me.run, self._clock.now_ms())
+        return self._ledger.services.interrupt(request, me.run, self._clock.now_ms())
 
     def _withdraw(self, request: ServiceRequest, error: ServiceError) -> None:
-        self._ledger.withdraw_service(request, error, self._clock.now_ms())
+        self._ledger.services.withdraw(request, error, self._clock.now_ms())
         self._log.event(
             "service_withdrawn",
             level="warning",

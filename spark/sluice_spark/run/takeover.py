@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Callable
 
+from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ManifestPointer
 from sluice_spark.errors import ManifestMissing
 from sluice_spark.log import Profile
-from sluice_spark.ports import Ledger, Log, Manifests
+from sluice_spark.ports import Log, Manifests
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import restricted
 from sluice_spark.run.hold import LaneHold
@@ -48,7 +49,7 @@ class Takeover:
         closed = 0
         left: dict[tuple[str, str], int] = {}
         lane = self._hold.identity.lane
-        for pointer in sorted(self._ledger.unsettled(lane), key=lambda item: (item.created_at, item.batch)):
+        for pointer in sorted(self._ledger.batches.unsettled(lane), key=lambda item: (item.created_at, item.batch)):
             self._hold.check()
             end = self._finish(pointer)
             closed += end.closed
@@ -71,7 +72,7 @@ class Takeover:
             tables={table: part for table, part in manifest.tables.items() if table not in pointer.settled_tables},
         )
         with profile.stage("claim"):
-            claimed = frozenset(self._ledger.claim(manifest))  # its author may have died between two objects
+            claimed = frozenset(self._ledger.batches.claim(manifest))  # its author may have died between two objects
         self._log.event(
             "taking_over",
             batch=manifest.batch,

@@ -1,5 +1,7 @@
 """How `sluice wait` goes on, with a ledger and a bucket that change under it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from sluice.batch.claim import TableState
@@ -39,11 +41,17 @@ class SteppingStack:
     def identities(self):
         return tuple(self.listed)
 
+    @property
+    def ledger(self):
+        """The parts of the ledger that the waiter reads."""
+        return SimpleNamespace(
+            lanes=SimpleNamespace(all=self.lanes),
+            tables=SimpleNamespace(all=lambda: self.known, get_many=self.table_states),
+            objects=SimpleNamespace(get=self.get_objects),
+        )
+
     def lanes(self):
         return [LaneState("main", "starting", run_id="r", job_run_id="j", start_requested_at=NOW - 4000)]
-
-    def tables(self):
-        return self.known
 
     def table_states(self, tables):
         return {**{table: TableState(table) for table in tables}, **{state.table: state for state in self.known}}
@@ -60,7 +68,7 @@ class SteppingStack:
 
     def wait(self, timeout=60.0):
         return Waiter(
-            self,
+            self.ledger,
             self,
             show=self.shown.append,
             configuration=lambda: CONFIGURATION,

@@ -37,7 +37,7 @@ PROJECT = set(ALLOWED) - {"handlers", "spark_entry", "localstack_executor"} | {"
 FLOORS = {
     "sluice": (
         "errors names silver_keys cost", "changes objects", "config", "schema", "hudi batch", "lane",
-        "ledger services catalog onboarding", "admission",
+        "services", "ledger catalog onboarding", "admission",
     ),
     "sluice_aws": (
         "errors clock", "settings", "telemetry clients", "s3", "ledger stack", "catalog announce", "lanes", "admission services",

@@ -14,7 +14,7 @@ from sluice.config.document import Configuration
 from sluice.config.lane import LaneConfig
 from sluice.config.table import TableRule
 from sluice.ledger import keys as items
-from sluice_aws.ledger.pending import PendingLedger
+from sluice_aws.ledger.pending import DynamoDbPending
 from sluice_spark.run.claim import Claimed, ClaimStep, NothingClaimable
 
 LANE, BATCH = "main", 800
@@ -76,14 +76,13 @@ def taken(backlog, states=()):
         (TableRule(table="shop.{1}", record_key=("id",), topic="shop.*"),), (LaneConfig(LANE, batch_objects=BATCH),)
     )
     counting = CountingTable(backlog)
-    pending = PendingLedger(counting)
     known = {state.table: state for state in states}
     ledger = SimpleNamespace(
-        pending=pending.pending,
-        pending_of=pending.pending_of,
-        table_states=lambda tables: {table: known.get(table, TableState(table)) for table in tables},
-        open_batch=lambda *_: True,
-        claim=lambda manifest: [item.id for item in manifest.objects],
+        pending=DynamoDbPending(counting),
+        tables=SimpleNamespace(
+            get_many=lambda tables: {table: known.get(table, TableState(table)) for table in tables}
+        ),
+        batches=SimpleNamespace(open=lambda *_: True, claim=lambda manifest: [item.id for item in manifest.objects]),
     )
     step = ClaimStep(
         ledger=ledger,
