@@ -1,7 +1,7 @@
 """Spark and Hudi under the job's role, on an emulator that enforces policies: one driver for each action that the JVM asks for, which is then refused.
 
 The role is a user's here, with the run's own executionIamPolicy as its boundary: what a session's policy leaves of a role is what a boundary leaves.
-`make test-job-permissions` runs it; what the driver's Python calls is tried in seconds by tests/emulated/test_driver_permissions.py.
+`make test-job-permissions` runs it; what the driver's Python calls is tried in seconds by tests/emulated/run/test_driver_permissions.py.
 """
 
 import json

@@ -27,9 +27,7 @@ def waiting(n, table, size):
 
 
 @given(backlogs, st.integers(1, 12), st.integers(1, 40), st.sets(tables))
-def test_any_plan_keeps_its_budget_takes_the_oldest_and_says_now_while_it_leaves_something(
-    backlog, objects, size, busy
-):
+def test_a_plan_keeps_its_budget_takes_the_oldest_and_asks_again_while_some_remain(backlog, objects, size, busy):
     pending = [waiting(n, table, weight) for n, (table, weight) in enumerate(backlog)]
     states = {table: TableState(table, last_commit_at=NOW - 1_000) for table in busy}
     plan = plan_claim(

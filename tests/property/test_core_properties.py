@@ -41,7 +41,7 @@ def test_the_order_of_postgres_positions_is_the_order_of_their_parts(first, seco
 
 
 @given(MYSQL, MYSQL, st.integers(0, 4))
-def test_the_order_of_mysql_positions_is_the_order_of_their_parts_with_the_binlog_by_number(first, second, shared):
+def test_mysql_positions_are_ordered_by_their_parts_with_the_binlog_as_a_number(first, second, shared):
     second = first[:shared] + second[shared:]
     by_number = [(g, int(file.rpartition(".")[2]), pos, row, offset) for g, file, pos, row, offset in (first, second)]
     assert (
@@ -144,7 +144,7 @@ def test_no_body_breaks_the_parser(body):
     | KEYS,
     st.none() | st.integers(0, 10),
 )
-def test_every_key_is_routed_to_a_kafka_topic_or_ignored_by_a_rule_or_reported_with_a_reason(key, size):
+def test_every_key_is_routed_ignored_by_a_rule_or_reported_with_a_reason(key, size):
     route = classify(key, size)
     if route.kind == CHANGE_FILE:
         assert TOPIC.fullmatch(route.topic) and route.format

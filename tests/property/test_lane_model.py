@@ -114,12 +114,12 @@ def test_it_holds_within_larger_bounds_and_by_a_second_schedule(name):
 ZOMBIE = Scenario(ONE, ((0,),), Left(zombies=1, ticks=1, supervisions=2))
 
 
-def test_a_check_between_beginning_and_completing_a_commit_fences_even_a_process_that_outlives_its_job_run():
+def test_a_check_before_completing_a_commit_fences_a_process_outliving_its_job_run():
     seen = explore(replace(ZOMBIE, check_at=CHECK_BEFORE_COMPLETE))
     assert not seen.violations, describe(seen)
 
 
-def test_a_check_before_beginning_leaves_one_window_which_is_a_process_that_outlives_its_job_run_and_sleeps_through_a_take_over():
+def test_a_check_before_beginning_leaves_only_the_window_of_a_sleeping_process():
     seen = explore(ZOMBIE, stop_at_first=False)
     assert seen.violations
     for found in seen.violations:

@@ -128,7 +128,7 @@ def test_what_a_row_is_does_not_depend_on_how_its_changes_were_batched(seed: int
 
 @settings(max_examples=500, deadline=None)
 @given(SEEDS)
-def test_where_deletes_are_ignored_no_row_with_values_ever_goes_and_positions_only_grow(seed: int) -> None:
+def test_when_deletes_are_ignored_no_row_disappears_and_positions_only_grow(seed: int) -> None:
     table, draw = Table(ignore_deletes=True), random.Random(seed)
     for objects in deliveries(draw, history(draw)):
         before = dict(table.rows)
@@ -137,7 +137,7 @@ def test_where_deletes_are_ignored_no_row_with_values_ever_goes_and_positions_on
             assert table.rows[key].position >= row.position and (row.deleted or not table.rows[key].deleted)
 
 
-def test_a_change_that_an_ignored_delete_came_before_loses_and_one_is_taken_where_nothing_was_known() -> None:
+def test_a_change_older_than_an_ignored_delete_loses_and_an_unknown_key_is_taken() -> None:
     def write(number: str, name: str) -> Change:
         return Change(number, "u", False, {"name": name})
 

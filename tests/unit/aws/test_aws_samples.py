@@ -200,7 +200,7 @@ def refused(operation, value, *, answer=False):
     return [*(report.generate_report().splitlines() if report.has_errors() else ()), *beyond(shape, value)]
 
 
-def test_the_last_bill_of_a_job_run_is_told_by_the_sample_and_by_no_update_before_it_nor_a_change_of_state():
+def test_only_the_final_resource_update_of_a_job_run_reports_its_bill():
     event = sample("emr-job-resource-utilization-update.documented")
     assert finally_billed(event) == "00f1cbn5g4bb0c01" and read_event(event) is None
     assert finally_billed({**event, "detail": {**event["detail"], "resourceUtilizationFinal": False}}) is None
@@ -208,7 +208,7 @@ def test_the_last_bill_of_a_job_run_is_told_by_the_sample_and_by_no_update_befor
 
 
 @pytest.mark.parametrize("state, details", [("RUNNING", ""), ("FAILED", "the driver ended with status 1" * 40)])
-def test_what_the_stand_in_says_of_applications_and_runs_is_what_the_services_model_has(state, details):
+def test_the_stand_ins_answers_fit_the_service_model(state, details):
     emulated, application, _ = service()
     run = emulated.start_job_run(application, {**REQUEST, "applicationId": application})
     assert refused("StartJobRun", run, answer=True) == []
@@ -247,7 +247,7 @@ def settings(request):
     }
 
 
-def test_start_job_run_has_every_member_and_setting_of_the_sample_and_nothing_that_the_model_refuses():
+def test_start_job_run_has_every_member_of_the_sample_and_fits_the_service_model():
     wanted = sample("start-job-run-request.derived")
     assert names(wanted) - names(REQUEST) == set() and settings(wanted) - settings(REQUEST) == set()
     assert names(REQUEST) - names(wanted) == {"executionIamPolicy", "executionIamPolicy.policy"}

@@ -34,7 +34,7 @@ class Report:
         self.metrics[(metric, *dimensions.values())] = n
 
 
-def test_a_message_that_cannot_be_recorded_is_returned_with_its_cause_and_stops_no_other():
+def test_a_message_that_cannot_be_recorded_is_returned_with_its_cause():
     note = IgnoredMessage("test_event", "{}")
     ledger, report = Ledger(refused="m1"), Report()
     messages = [Message("m1", (), (note,)), Message("m2", (), (note, note))]

@@ -25,7 +25,7 @@ def test_batches_have_their_shares_of_rows_that_live_and_none_twice():
     assert positions == sorted(positions)
 
 
-def test_what_is_new_or_changed_counts_by_its_kind_and_another_file_of_a_group_as_rewritten(tmp_path):
+def test_new_and_changed_files_count_by_kind_and_a_groups_next_file_as_rewritten(tmp_path):
     def write(path, size):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(b"x" * size)

@@ -30,7 +30,7 @@ def test_the_pairwise_subset_is_no_larger_than_it_must_be():
     assert len(pairwise()) == 12
 
 
-def test_a_case_renames_the_topic_in_the_folder_and_in_the_files_name_and_nothing_else():
+def test_a_case_renames_the_topic_only_in_the_folder_and_the_file_name():
     case = Case("moma_keys", "shuffled", "one_go", "cow", run="a1")
     key = "topics/momac283.public.artists/tombstone/momac283.public.artists+0+0000000541.keys.avro"
     renamed = "judged_moma_keys_shuffled_one_go_cow_a1.momac283.public.artists"

@@ -31,7 +31,7 @@ def test_the_full_size_is_that_of_the_published_sample():
     assert sum(piece.count for piece in pieces(Dataset(Sizes.scaled(1.0)))) == 424_319
 
 
-def test_the_same_seed_gives_the_same_bytes_but_for_the_sync_marker_and_another_seed_does_not():
+def test_only_the_same_seed_gives_the_same_bytes_except_the_sync_marker():
     assert snapshot_of(SMALL, "listing") == snapshot_of(SMALL, "listing")
     assert snapshot_of(SMALL, "listing") != snapshot_of(Dataset(SMALL.sizes, seed=1, rows_per_object=100), "listing")
 
@@ -81,7 +81,7 @@ def test_a_delete_carries_only_the_key_with_defaults_where_null_is_not_allowed()
     )
 
 
-def test_a_change_object_has_the_next_offset_in_its_key_and_a_prefix_makes_another_topic():
+def test_a_change_objects_key_has_the_next_offset_and_a_prefix_renames_the_topic():
     key, _ = change_object(SMALL, "venue", 1, change=1, ts_ms=1)
     assert key == "topics/tickit.ems.venue/year=2026/month=11/day=21/tickit.ems.venue+0+%010d.avro" % SMALL.sizes.venue
     other, _ = change_object(Dataset(SMALL.sizes, prefix="run1."), "venue", 1, change=1, ts_ms=1)

@@ -97,13 +97,15 @@ def test_what_is_not_proven_on_aws_is_said_in_at_most_fifteen_lines() -> None:
 def test_a_test_that_is_gone_is_found() -> None:
     here = "tests/unit/docs/test_invariants_are_tested.py"
     assert not missing(f"{here}::test_a_test_that_is_gone_is_found") and not missing("tests/unit")
-    assert not missing("tests/unit/core/test_lane.py::TestHolding::test_a_driver_holds_before_its_start_was_noted")
+    assert not missing(
+        "tests/unit/core/lane/test_machine.py::TestHolding::test_a_driver_holds_before_its_start_was_noted"
+    )
     assert all(
         missing(name)
         for name in (
             f"{here}::test_nothing",
             f"{here}::sections",
-            "tests/unit/core/test_lane.py::TestHolding::test_nothing",
+            "tests/unit/core/lane/test_machine.py::TestHolding::test_nothing",
             "tests/unit/test_nothing.py",
             "tests/nothing",
             "tests/unit::test_nothing",

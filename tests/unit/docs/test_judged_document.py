@@ -32,7 +32,7 @@ def test_equal_different_and_missing_cases_are_told_apart_by_set_and_reader():
     assert "| tickit_small | 2 | 1 | 2, 2 | 2, 1 |" in written
 
 
-def test_a_case_is_judged_once_on_whatever_machine_and_a_newer_result_takes_the_olders_place(tmp_path):
+def test_a_case_has_one_result_over_all_machines_and_a_newer_one_replaces_it(tmp_path):
     first, second, *_ = all_cases()
     file = tmp_path / "judged.json"
     judged_results.keep([judged(result(first.id, False))], file)

@@ -23,7 +23,7 @@ def actions(statement: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("role", ["JobRole", "AdmitRole", "ReconcileRole"])
-def test_whoever_reads_bronze_may_list_it_since_s3_answers_403_for_a_gone_object_otherwise(role: str) -> None:
+def test_every_role_that_reads_bronze_may_list_it_to_distinguish_404_from_403(role: str) -> None:
     reads = next(one for one in statements(role) if "s3:GetObjectVersion" in actions(one))
     bronze = reads["Resource"]["Fn::Sub"][1]
     assert any(
@@ -35,7 +35,7 @@ def test_whoever_reads_bronze_may_list_it_since_s3_answers_403_for_a_gone_object
 
 
 @pytest.mark.parametrize("role", ["AdmitRole", "ReconcileRole"])
-def test_whoever_admits_reads_what_is_remembered_of_schemas_and_can_tell_that_there_is_nothing(role: str) -> None:
+def test_every_role_that_admits_may_read_and_list_schema_histories(role: str) -> None:
     keeps = next(one for one in statements(role) if "s3:PutObject" in actions(one))
     assert "s3:GetObject" in actions(keeps) and keeps["Resource"]["Fn::Sub"][0].endswith("/_sluice/schemas/*")
     silver = keeps["Resource"]["Fn::Sub"][1]

@@ -76,7 +76,7 @@ def test_no_statement_allows_every_action_of_a_service_but_the_keys_own() -> Non
     ] == [("DataKey", "PoliciesOfTheAccountDecide")]
 
 
-def test_whoever_is_let_in_from_another_service_is_let_in_for_this_account_or_one_source() -> None:
+def test_every_service_principal_is_limited_to_this_account_or_one_source() -> None:
     open_doors = []
     for name, statement in allowed():
         if "Service" in statement.get("Principal", {}):

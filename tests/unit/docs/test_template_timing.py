@@ -30,7 +30,7 @@ def test_a_message_stays_hidden_for_six_timeouts_and_the_window() -> None:
     assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS[source[0]]["Timeout"] + LONGEST_WINDOW_S
 
 
-def test_a_message_that_always_fails_ends_in_a_queue_that_keeps_it_as_long_as_its_own_did() -> None:
+def test_a_dead_letter_queue_keeps_messages_as_long_as_its_source_does() -> None:
     read = {source["Queue"]["Fn::GetAtt"][0] for _, source in SOURCES if "Queue" in source}
     for name in read:
         redrive = QUEUES[name]["RedrivePolicy"]
@@ -42,7 +42,7 @@ def test_a_message_that_always_fails_ends_in_a_queue_that_keeps_it_as_long_as_it
 
 
 @pytest.mark.parametrize("name", QUEUES)
-def test_every_queue_has_an_alarm_a_source_on_its_age_the_others_on_holding_anything(name: str) -> None:
+def test_every_source_queue_alarms_on_age_and_every_other_queue_on_any_message(name: str) -> None:
     metric = (
         "ApproximateAgeOfOldestMessage" if "RedrivePolicy" in QUEUES[name] else "ApproximateNumberOfMessagesVisible"
     )
@@ -55,7 +55,7 @@ def test_every_queue_has_an_alarm_a_source_on_its_age_the_others_on_holding_anyt
     assert metric in [alarm["MetricName"] for alarm in watched]
 
 
-def test_a_notices_age_is_an_alarm_before_it_is_lost_and_after_its_receives_are_used_up() -> None:
+def test_the_alarm_on_a_notices_age_follows_its_last_receive_and_precedes_its_loss() -> None:
     alarm, queue = RESOURCES["NoticesAgeAlarm"]["Properties"], QUEUES["Notices"]
     assert (
         queue["VisibilityTimeout"] * queue["RedrivePolicy"]["maxReceiveCount"]

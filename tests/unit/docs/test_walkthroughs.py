@@ -42,7 +42,7 @@ def test_one_of_each_emulator_is_kept() -> None:
     assert [file.stem for file in KEPT] == sorted(Kind)
 
 
-def test_of_what_sam_says_at_length_its_length_is_kept_and_names_of_this_machine_are_replaced() -> None:
+def test_long_output_of_sam_is_shortened_and_names_of_the_machine_are_replaced() -> None:
     transcript = Transcript([("/scratch/clone", ".")])
     transcript.say(
         "Changes\n"

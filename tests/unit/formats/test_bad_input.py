@@ -212,7 +212,7 @@ def test_an_object_that_is_gone_before_it_was_read_is_lost() -> None:
 
 
 @pytest.mark.parametrize("ending", ["avro", "json", "parquet"])
-def test_an_object_in_an_archive_is_set_aside_until_it_is_restored_and_stops_no_other(ending: str) -> None:
+def test_an_archived_object_is_set_aside_until_restored_and_stops_no_other(ending: str) -> None:
     assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.{ending}", 10, None, Objects(Archive())) == (
         "quarantined",
         "object_archived",

@@ -69,7 +69,7 @@ def test_many_small_blocks_share_one_budget() -> None:
     assert len(decode(container("deflate", *[block] * 3), ITEM, plan(Limits(decoded_bytes=8 * MIB))).batches) == 1
 
 
-def test_a_block_that_says_more_records_than_the_limit_is_refused_before_they_are_made() -> None:
+def test_a_block_that_declares_too_many_records_is_refused_before_they_are_decoded() -> None:
     with pytest.raises(ExpansionLimit):
         decode(container("null", (2**62, record(1, b"x"))), ITEM, plan())
 
@@ -113,7 +113,7 @@ DECIMAL = {
 }
 
 
-def test_numbers_of_some_bytes_and_very_many_digits_are_refused_while_they_are_made_text() -> None:
+def test_short_encoded_numbers_with_too_many_digits_are_refused_while_rendered() -> None:
     schema = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "int"}, {"name": "n", "type": DECIMAL}]}
     one = encoded_long(1) + encoded_long(131_072) + encoded_long(1) + b"\x01"
     tracemalloc.start()

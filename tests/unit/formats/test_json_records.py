@@ -274,7 +274,7 @@ def test_an_object_of_truncates_alone_needs_no_columns_where_the_table_has_them(
     assert [first.verdicts[writer.fingerprint].verdict for writer in writers] == ["same", "new_table"]
 
 
-def test_a_row_without_a_place_in_the_log_was_read_by_a_snapshot_where_no_operation_is_told() -> None:
+def test_a_row_without_position_or_operation_counts_as_a_snapshot_row() -> None:
     rows = json_rows(lines(*({"id": n, "__deleted": "false", "__lsn": lsn} for n, lsn in enumerate((None, 7)))))
     assert picked(rows, "_sluice_op", "_sluice_position") == [
         (None, "0000.00000000000000000000.00000000000000000500"),

@@ -131,7 +131,7 @@ def test_a_uuid_is_text() -> None:
     assert picked(rows_of(body.getvalue()), "v") == [(str(value),), (None,)]
 
 
-def test_what_arrows_own_schema_in_a_file_makes_of_its_columns_is_read_as_parquet_has_it() -> None:
+def test_columns_are_read_as_parquet_stores_them_despite_arrows_embedded_schema() -> None:
     """pandas and pyarrow leave it in the footer (`ARROW:schema`): other types then come out of a file than its own."""
     named = pa.array([b"A" * 16], pa.binary(16))
     nested = pa.StructArray.from_arrays(
@@ -242,7 +242,7 @@ AVRO: dict[str, Any] = {
 }
 
 
-def test_the_connectors_semantic_types_come_from_the_schema_that_the_sink_leaves_in_the_footer() -> None:
+def test_semantic_types_of_the_connector_come_from_the_schema_in_the_footer() -> None:
     fields = [
         KEY,
         pa.field("day", pa.int32()),

@@ -48,7 +48,7 @@ def test_localstacks_python_is_the_one_that_answers_as_3_13_wherever_it_lies(tmp
     assert find_python313(home) == installed / "python"
 
 
-def test_a_python_that_does_not_say_its_version_in_time_is_not_taken_and_the_next_is_looked_at(tmp_path, monkeypatch):
+def test_a_python_that_does_not_print_its_version_in_time_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(localstack_pythons, "_ANSWER_SECONDS", 0.01)
     silent = python(tmp_path, "silent")
     silent.write_text("#!/bin/sh\nexec /bin/sleep 60\n")

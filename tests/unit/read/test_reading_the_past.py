@@ -236,7 +236,7 @@ def test_archived_commits_are_read_like_active_ones(own):
         assert {moment: names(read_table(place, name, span=Span(as_of=moment))) for moment in before} == before
 
 
-def test_among_archived_commits_a_moment_with_a_write_that_was_undone_later_is_refused(own):
+def test_a_moment_in_archived_commits_with_a_later_rollback_is_refused(own):
     place, folder = own
     timeline = folder / "moma/works/.hoodie"
     for moment in (LOADED, MOVED):

@@ -58,7 +58,7 @@ def address(key: int, district: str, last_update: int | None) -> dict[str, Any]:
     }
 
 
-def test_rows_of_a_query_are_ordered_by_their_watermark_and_keep_static_and_renamed_fields() -> None:
+def test_rows_of_a_query_are_ordered_by_capture_and_keep_static_and_renamed_fields() -> None:
     table = config("address_id", position="last_update")
     late, early = json_rows(lines(address(1, "new", 1_613_000_000_000), address(1, "old", 1_612_000_000_000)), table)
     assert late["_sluice_position"] > early["_sluice_position"]
@@ -228,7 +228,7 @@ def test_what_is_wrong_with_them_is_said(keys: str, message: str) -> None:
     assert message in str(refused.value)
 
 
-def test_rows_that_carry_their_kafka_coordinates_are_known_by_them_whatever_object_brings_them() -> None:
+def test_rows_with_kafka_coordinates_are_identified_by_them_in_any_object() -> None:
     config = append(coordinates=("p", "o"))
     bad: list[RowError] = []
     first = json_rows(lines({"a": 1, "p": 0, "o": 41}, {"a": 2, "p": 0, "o": 44}, {"a": 3, "p": 0}), config, bad=bad)

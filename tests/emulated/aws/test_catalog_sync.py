@@ -1,0 +1,653 @@
+"""Catalog sync: what Glue says afterwards, by how many calls, and what of a user's own survives."""
+
+import json
+import time
+
+import pytest
+from botocore.exceptions import ClientError
+from emulated_catalog import ARTIST, SILVER, artists
+
+from sluice.catalog.partitions import CREATE_BATCH
+from sluice.catalog.tables import source_comments
+from sluice.catalog.views import decoded
+from sluice.config.catalog import CatalogRule
+from sluice.config.table import MOR
+from sluice.errors import NameTaken, PartitionKeysDiffer
+from sluice_aws.catalog.glue import GlueCatalog
+from sluice_aws.errors import CatalogDenied
+
+DEMONSTRATION = CatalogRule(tables="{table}", views=None)  # names the tables as the published demonstration has them
+
+
+def spark_fields(table):
+    parameters = table["Parameters"]
+    text = "".join(
+        parameters[f"spark.sql.sources.schema.part.{number}"]
+        for number in range(int(parameters["spark.sql.sources.schema.numParts"]))
+    )
+    return {field["name"]: (field["type"], field["nullable"]) for field in json.loads(text)["fields"]}
+
+
+def test_the_real_time_table_has_the_properties_that_hudis_own_sync_writes(catalog):
+    config = artists(MOR, catalog=DEMONSTRATION)
+    instant = catalog.commit(config, 1, partitions=["nationality=German", "nationality=American"])
+    catalog.sync.sync(config)
+    assert catalog.names("moma") == ["artists_ro", "artists_rt"]
+    table = catalog.table("moma", "artists_rt")
+    storage, parameters = table["StorageDescriptor"], table["Parameters"]
+    assert table["TableType"] == "EXTERNAL_TABLE" and parameters["EXTERNAL"] == "TRUE"
+    assert storage["Location"] == f"s3://{SILVER}/moma/artists"
+    assert storage["InputFormat"] == "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
+    assert storage["OutputFormat"] == "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+    assert storage["SerdeInfo"]["SerializationLibrary"] == "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+    assert storage["SerdeInfo"]["Parameters"] == {
+        "hoodie.query.as.ro.table": "false",
+        "path": f"s3://{SILVER}/moma/artists",
+        "serialization.format": "1",
+    }
+    assert {
+        name: parameters[name]
+        for name in (
+            "last_commit_time_sync",
+            "spark.sql.sources.provider",
+            "spark.sql.partitionProvider",
+            "spark.sql.sources.schema.numParts",
+            "spark.sql.sources.schema.numPartCols",
+            "spark.sql.sources.schema.partCol.0",
+        )
+    } == {
+        "last_commit_time_sync": instant,
+        "spark.sql.sources.provider": "hudi",
+        "spark.sql.partitionProvider": "catalog",
+        "spark.sql.sources.schema.numParts": "1",
+        "spark.sql.sources.schema.numPartCols": "1",
+        "spark.sql.sources.schema.partCol.0": "nationality",
+    }
+    fields = spark_fields(table)
+    assert list(fields)[:7] == [
+        "_hoodie_commit_time",
+        "_hoodie_commit_seqno",
+        "_hoodie_record_key",
+        "_hoodie_partition_path",
+        "_hoodie_file_name",
+        "artist_id",
+        "name",
+    ]
+    assert (
+        list(fields)[-1] == "nationality"
+        and fields["artist_id"] == ("integer", True)
+        and fields["__deleted"] == ("boolean", False)
+    )
+    assert table["PartitionKeys"] == [{"Name": "nationality", "Type": "string"}]
+    assert "nationality" not in [column["Name"] for column in storage["Columns"]]
+    optimized = catalog.table("moma", "artists_ro")["StorageDescriptor"]
+    assert optimized["InputFormat"] == "org.apache.hudi.hadoop.HoodieParquetInputFormat"
+    assert optimized["SerdeInfo"]["Parameters"]["hoodie.query.as.ro.table"] == "true"
+    for name in ("artists_ro", "artists_rt"):
+        assert catalog.partitions("moma", name) == {
+            ("German",): f"s3://{SILVER}/moma/artists/nationality=German",
+            ("American",): f"s3://{SILVER}/moma/artists/nationality=American",
+        }
+
+
+def test_the_names_are_those_of_the_design_unless_told(catalog):
+    for kind, expected in (
+        ("cow", ["artists", "artists_all"]),
+        (MOR, ["artists_all_ro", "artists_all_rt", "artists_ro", "artists_rt"]),
+    ):
+        config = artists(kind, partition_by=(), catalog=CatalogRule(database=f"lake_{kind}_{{database}}"))
+        catalog.commit(config, 1, action="commit")
+        catalog.process().sync(config)
+        assert catalog.names(f"lake_{kind}_moma") == expected
+
+
+def test_a_view_shows_the_living_rows_and_the_sources_own_columns_in_trinos_types(catalog):
+    config = artists(MOR)
+    micros, decimal = (
+        {"type": "long", "logicalType": "timestamp-micros"},
+        {"type": "fixed", "name": "d", "size": 5, "logicalType": "decimal", "precision": 10, "scale": 2},
+    )
+    columns = [
+        *ARTIST,
+        ("born", {"type": "int", "logicalType": "date"}),
+        ("Seen", micros),
+        ("worth", decimal),
+        ("tags", {"type": "array", "items": ["null", "string"]}),
+        ("raw", "bytes"),
+        ("odd", "float"),
+    ]
+    catalog.commit(config, 1, columns, ["nationality=German"])
+    catalog.sync.sync(config)
+    view = catalog.table("moma", "artists_ro")
+    assert (view["TableType"], view["Parameters"]["presto_view"], view["ViewExpandedText"]) == (
+        "VIRTUAL_VIEW",
+        "true",
+        "/* Presto View */",
+    )
+    document = decoded(view["ViewOriginalText"])
+    assert {column["name"]: column["type"] for column in document["columns"]} == {
+        "artist_id": "integer",
+        "name": "varchar",
+        "nationality": "varchar",
+        "birth_year": "integer",
+        "born": "date",
+        "seen": "timestamp(3)",
+        "worth": "decimal(10,2)",
+        "tags": "array(varchar)",
+        "raw": "varbinary",
+        "odd": "real",
+    }
+    assert (document["catalog"], document["schema"]) == ("awsdatacatalog", "moma")
+    assert document["originalSql"].endswith(
+        'CAST("seen" AS timestamp(3)) AS "seen", "worth", "tags", "raw", "odd" FROM "moma"."artists_all_ro" WHERE NOT coalesce("__deleted", false)'
+    )
+    real_time = decoded(catalog.table("moma", "artists_rt")["ViewOriginalText"])
+    assert (
+        """date_add('millisecond', "seen" / 1000, TIMESTAMP '1970-01-01 00:00:00.000') AS "seen\""""
+        in real_time["originalSql"]
+    )
+    assert real_time["columns"] == document["columns"]
+    types = {
+        name: {
+            column["Name"]: column["Type"]
+            for column in catalog.table("moma", f"artists_all_{name}")["StorageDescriptor"]["Columns"]
+        }
+        for name in ("ro", "rt")
+    }
+    assert (types["ro"]["seen"], types["rt"]["seen"], types["ro"]["tags"]) == ("timestamp", "bigint", "array<string>")
+
+
+def test_two_thousand_partitions_take_thirty_calls_and_no_change_takes_two(catalog):
+    config = artists()
+    catalog.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
+    catalog.glue.create_database(
+        DatabaseInput={"Name": "moma"}
+    )  # with it missing there is one call less: it is made, and no name is asked for alone
+    catalog.counting()
+    catalog.sync.sync(config)
+    added = {
+        tuple(one["Values"])
+        for name, sent in catalog.sent
+        if name == "BatchCreatePartition"
+        for one in sent["PartitionInputList"]
+    }
+    assert len(added) == 2000
+    first = catalog.counting()
+    assert first["BatchCreatePartition"] == 20 and sum(first.values()) <= 30, first
+    again = catalog.process()
+    catalog.counting()
+    began = time.perf_counter()
+    assert again.sync(config).nothing
+    assert time.perf_counter() - began < 1
+    assert catalog.counting() == {"GetTables": 1, "ListObjectsV2": 1}
+
+
+def test_each_merge_on_read_table_takes_at_most_thirty_calls_and_no_change_two(catalog):
+    config = artists(MOR)
+    catalog.commit(config, 1, partitions=[f"nationality=n{number:04d}" for number in range(2000)])
+    catalog.glue.create_database(DatabaseInput={"Name": "moma"})
+    catalog.counting()
+    catalog.sync.sync(config)
+    added = {
+        table: {
+            tuple(one["Values"])
+            for name, sent in catalog.sent
+            if name == "BatchCreatePartition" and sent["TableName"] == table
+            for one in sent["PartitionInputList"]
+        }
+        for table in ("artists_all_ro", "artists_all_rt")
+    }
+    assert [len(values) for values in added.values()] == [2000, 2000]
+    first = catalog.counting()
+    assert first["BatchCreatePartition"] == 2 * 2000 / CREATE_BATCH, "Glue takes so many to a call"
+    assert sum(first.values()) <= 53 and sum(first.values()) / 2 <= 30, first
+    again = catalog.process()
+    catalog.counting()
+    assert again.sync(config).nothing
+    assert catalog.counting() == {"GetTables": 1, "ListObjectsV2": 1}
+
+
+def test_a_view_that_no_listing_told_of_is_found_when_it_is_to_be_made(catalog, monkeypatch):
+    config = artists(partition_by=())
+    catalog.commit(config, 1)
+    catalog.sync.sync(config)
+    catalog.glue.delete_table(DatabaseName="moma", Name="artists_all")
+    monkeypatch.setattr(
+        catalog.glue,
+        "get_paginator",
+        lambda name, made=catalog.glue.get_paginator: Nothing() if name == "get_tables" else made(name),
+    )
+    assert catalog.sync.sync(config).nothing, "the first attempt made the table, met the view, and looked again"
+    assert (
+        catalog.names("moma") == ["artists", "artists_all"]
+        and catalog.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
+    )
+
+
+class Nothing:
+    """An answer without tables."""
+
+    def paginate(self, **asked):
+        return [{"TableList": []}]
+
+
+def test_a_commit_in_known_partitions_changes_what_was_synced_and_nothing_else(catalog):
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    second = catalog.commit(config, 2, partitions=["nationality=German"])
+    catalog.counting()
+    plan = catalog.sync.sync(config)
+    assert catalog.counting() == {
+        "GetTables": 1,
+        "ListObjectsV2": 1,
+        "GetObject": 1,
+        "BatchGetPartition": 1,
+        "UpdateTable": 1,
+    }
+    assert plan.instant == second == catalog.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"]
+    assert [len(change.described) for change in (plan.tables[0].change,)] == [1] and plan.views == ()
+
+
+def test_partitions_are_added_and_emptied_ones_dropped_by_what_commits_say(catalog):
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German", "nationality=Dutch"])
+    catalog.sync.sync(config)
+    catalog.commit(config, 2, partitions=["nationality=C%2FD é"])
+    catalog.commit(
+        config,
+        3,
+        partitions=["nationality=German"],
+        operation="INSERT_OVERWRITE_TABLE",
+        replaced={"nationality=German": ["f"], "nationality=Dutch": ["f"], "nationality=C%2FD é": ["f"]},
+    )
+    catalog.commit(config, 4, partitions=["nationality=__HIVE_DEFAULT_PARTITION__", "nationality=Dutch"])
+    catalog.counting()
+    catalog.sync.sync(config)
+    assert not catalog.counting()["GetPartitions"]
+    assert set(catalog.partitions("moma", "artists_all")) == {("German",), ("Dutch",), ("__HIVE_DEFAULT_PARTITION__",)}
+    catalog.commit(config, 5, partitions=["nationality=C%2FD é"])
+    catalog.commit(config, 6, partitions=[], operation="DELETE_PARTITION", replaced={"nationality=Dutch": ["f"]})
+    catalog.sync.sync(config)
+    assert catalog.partitions("moma", "artists_all")[("C/D é",)] == f"s3://{SILVER}/moma/artists/nationality=C%2FD é"
+    assert ("Dutch",) not in catalog.partitions("moma", "artists_all")
+
+
+def test_a_sync_that_is_behind_the_active_timeline_lists_the_folders(catalog):
+    config = artists()
+    first = catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    catalog.archive(config, catalog.commit(config, 2, partitions=["nationality=Dutch"]))
+    catalog.archive(config, first)
+    catalog.commit(config, 3, partitions=["nationality=Danish"])
+    catalog.glue.batch_create_partition(
+        DatabaseName="moma",
+        TableName="artists_all",
+        PartitionInputList=[{"Values": ["Gone"], "StorageDescriptor": {"Location": "s3://x"}}],
+    )
+    catalog.sync.sync(config)
+    assert set(catalog.partitions("moma", "artists_all")) == {("German",), ("Dutch",), ("Danish",)}
+
+
+def test_a_partition_with_a_wrong_location_is_corrected_and_keeps_its_properties(catalog):
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    (partition,) = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
+    elsewhere = {
+        "Values": ["German"],
+        "Parameters": {"mine": "1"},
+        "StorageDescriptor": {**partition["StorageDescriptor"], "Location": "s3://elsewhere"},
+    }
+    catalog.glue.batch_update_partition(
+        DatabaseName="moma",
+        TableName="artists_all",
+        Entries=[{"PartitionValueList": ["German"], "PartitionInput": elsewhere}],
+    )
+    catalog.commit(config, 2, partitions=["nationality=German"])
+    assert catalog.sync.sync(config).to_dict()["tables"][0]["partitions"]["corrected"] == 1
+    (mended,) = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
+    assert (mended["StorageDescriptor"], mended["Parameters"]) == (partition["StorageDescriptor"], {"mine": "1"})
+
+
+def test_columns_are_added_and_widened_and_partitions_get_the_new_types(catalog):
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    catalog.commit(config, 2, [("artist_id", "long"), *ARTIST[1:], ("died", "int")], ["nationality=Dutch"])
+    plan = catalog.sync.sync(config)
+    assert {"artist_id int becomes bigint", "adds died int"} <= set(plan.tables[0].change.described)
+    columns = {
+        column["Name"]: column["Type"]
+        for column in catalog.table("moma", "artists_all")["StorageDescriptor"]["Columns"]
+    }
+    assert (columns["artist_id"], columns["died"]) == ("bigint", "int")
+    partitions = catalog.glue.get_partitions(DatabaseName="moma", TableName="artists_all")["Partitions"]
+    assert [
+        {column["Name"]: column["Type"] for column in one["StorageDescriptor"]["Columns"]}["artist_id"]
+        for one in partitions
+    ] == ["bigint"] * 2
+    assert {
+        column["name"]: column["type"]
+        for column in decoded(catalog.table("moma", "artists")["ViewOriginalText"])["columns"]
+    }["artist_id"] == "bigint"
+    assert catalog.process().sync(config).nothing
+
+
+def test_what_the_catalog_tells_as_empty_text_is_not_sent_back_to_it(catalog, monkeypatch):
+    config, whole = artists(), GlueCatalog.tables
+    monkeypatch.setattr(
+        GlueCatalog,
+        "tables",
+        lambda self, database, names, **more: (
+            {
+                name: {**table, "Owner": "", "Description": ""}
+                for name, table in (whole(self, database, names, **more) or {}).items()
+            }
+            or None
+        ),
+    )
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    newest = catalog.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"])
+    assert catalog.sync.sync(config).tables[0].change.described
+    assert catalog.table("moma", "artists_all")["Parameters"]["last_commit_time_sync"] == newest
+
+
+def test_a_users_properties_comments_columns_and_description_survive_every_change(catalog):
+    config = artists()
+    catalog.commit(
+        config,
+        1,
+        partitions=["nationality=German"],
+        docs={"name": "as the source has it\nin two lines", "birth_year": "y" * 300},
+    )
+    catalog.sync.sync(config)
+    comments = {
+        column["Name"]: column.get("Comment")
+        for column in catalog.table("moma", "artists_all")["StorageDescriptor"]["Columns"]
+    }
+    assert (comments["name"], len(comments["birth_year"]), comments["__deleted"]) == (
+        "as the source has it in two lines",
+        255,
+        "Whether the source deleted the row",
+    )
+    catalog.edit(
+        "moma",
+        "artists_all",
+        parameters={"owner_team": "art", "hudi.metadata-listing-enabled": "FALSE"},
+        description="Our artists",
+        comments={"name": "The name"},
+        columns=[{"Name": "mine", "Type": "int"}],
+    )
+    catalog.edit(
+        "moma",
+        "artists",
+        parameters={"comment": "Living artists"},
+        description="Ask us",
+        comments={"name": "As painted"},
+    )
+    catalog.commit(config, 2, [*ARTIST, ("died", "int")], ["nationality=German"], docs={"name": "another"})
+    catalog.sync.sync(config)
+    table, view = catalog.table("moma", "artists_all"), catalog.table("moma", "artists")
+    columns = {column["Name"]: column for column in table["StorageDescriptor"]["Columns"]}
+    assert (columns["name"]["Comment"], columns["mine"]["Type"], columns["died"]["Type"], table["Description"]) == (
+        "The name",
+        "int",
+        "int",
+        "Our artists",
+    )
+    assert {"owner_team": "art", "hudi.metadata-listing-enabled": "FALSE"}.items() <= table["Parameters"].items()
+    assert (view["Description"], view["Parameters"]["comment"]) == ("Ask us", "Living artists")
+    assert {column["Name"]: column.get("Comment") for column in view["StorageDescriptor"]["Columns"]}[
+        "name"
+    ] == "As painted"
+    catalog.counting()
+    assert catalog.process().sync(config).nothing
+    assert not {"UpdateTable", "CreateTable"} & set(catalog.counting())
+
+
+def test_the_sources_comments_are_told_with_the_columns_and_not_looked_for_again(catalog):
+    config = artists()
+    schema = {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {
+                "name": "before",
+                "type": [
+                    "null",
+                    {
+                        "type": "record",
+                        "name": "Value",
+                        "fields": [
+                            {"name": "artist_id", "type": {"type": "int", "connect.doc": "Who it is"}},
+                            {"name": "name", "type": ["null", "string"], "doc": "As signed"},
+                        ],
+                    },
+                ],
+            },
+            {"name": "after", "type": ["null", "Value"]},
+            {"name": "op", "type": "string"},
+            {"name": "source", "type": "string"},
+        ],
+    }
+    named = catalog.keep_schema(config, schema)
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    for name in ("artists_all", "artists"):
+        comments = {
+            column["Name"]: column.get("Comment")
+            for column in catalog.table("moma", name)["StorageDescriptor"]["Columns"]
+        }
+        assert (comments["artist_id"], comments["name"], comments["birth_year"]) == ("Who it is", "As signed", None)
+    catalog.commit(config, 2, partitions=["nationality=German"])
+    catalog.counting()
+    catalog.sync.sync(config)
+    assert catalog.counting()["GetObject"] == 1 and named
+
+
+def test_what_was_changed_by_hand_of_what_the_sync_keeps_is_put_right(catalog):
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    catalog.edit(
+        "moma",
+        "artists_all",
+        parameters={"spark.sql.sources.provider": "parquet", "spark.sql.sources.schema.part.7": "}"},
+        types={"birth_year": "string"},
+    )
+    described = set(catalog.sync.sync(config).tables[0].change.described)
+    assert {
+        "birth_year string becomes int",
+        "spark.sql.sources.provider: parquet becomes hudi",
+        "spark.sql.sources.schema.part.7 goes",
+    } <= described
+    table = catalog.table("moma", "artists_all")
+    assert "spark.sql.sources.schema.part.7" not in table["Parameters"]
+    assert catalog.process().sync(config).nothing
+
+
+def test_a_table_that_hudis_own_sync_made_is_taken_over_with_what_it_has(catalog):
+    config = artists(catalog=DEMONSTRATION)
+    first = catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.glue.create_database(DatabaseInput={"Name": "moma"})
+    catalog.glue.create_table(
+        DatabaseName="moma",
+        TableInput={
+            "Name": "artists",
+            "TableType": "EXTERNAL_TABLE",
+            "Parameters": {
+                "EXTERNAL": "TRUE",
+                "last_commit_time_sync": first,
+                "spark.sql.create.version": "3.5.1",
+                "mine": "1",
+            },
+            "PartitionKeys": [{"Name": "nationality", "Type": "string", "Comment": ""}],
+            "StorageDescriptor": {
+                "Columns": [{"Name": "artist_id", "Type": "int", "Comment": ""}],
+                "Location": f"s3a://{SILVER}/moma/artists/",
+                "SerdeInfo": {"Parameters": {"path": "x", "mine": "2"}},
+            },
+        },
+    )
+    catalog.sync.sync(config)
+    table = catalog.table("moma", "artists")
+    assert {"spark.sql.create.version": "3.5.1", "mine": "1", "last_commit_time_sync": first}.items() <= table[
+        "Parameters"
+    ].items()
+    assert table["StorageDescriptor"]["SerdeInfo"]["Parameters"]["mine"] == "2"
+    assert catalog.process().sync(config).nothing
+
+
+def test_a_name_that_something_else_has_is_refused_and_left_as_it_is(catalog):
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.glue.create_database(DatabaseInput={"Name": "moma"})
+    catalog.glue.create_table(
+        DatabaseName="moma",
+        TableInput={"Name": "artists", "TableType": "EXTERNAL_TABLE", "StorageDescriptor": {"Location": "s3://theirs"}},
+    )
+    with pytest.raises(NameTaken, match="artists"):
+        catalog.sync.sync(config)
+    assert catalog.names("moma") == ["artists"]
+    with pytest.raises(NameTaken):
+        catalog.sync.sync(artists(catalog=DEMONSTRATION))
+
+
+def test_other_partition_keys_in_the_catalog_are_refused(catalog):
+    config = artists(partition_by=())
+    catalog.commit(config, 1)
+    catalog.sync.sync(config)
+    catalog.commit(config, 2, partitions=["nationality=German"])
+    with pytest.raises(PartitionKeysDiffer):
+        catalog.sync.sync(artists())
+
+
+def test_another_configuration_is_put_into_effect_without_a_new_commit(catalog):
+    catalog.commit(artists(), 1, partitions=["nationality=German"])
+    catalog.sync.sync(artists(catalog=CatalogRule(views=None)))
+    assert catalog.names("moma") == ["artists_all"]
+    catalog.sync.sync(artists())
+    assert catalog.names("moma") == ["artists", "artists_all"]
+
+
+def test_a_table_that_is_kept_out_or_has_no_commit_changes_nothing(catalog):
+    assert catalog.sync.sync(artists()).nothing
+    catalog.commit(artists(), 1, partitions=["nationality=German"])
+    catalog.counting()
+    assert catalog.sync.sync(artists(catalog=CatalogRule(sync=False))).nothing
+    assert catalog.counting() == {}
+
+
+def test_a_plan_tells_everything_and_does_nothing(catalog):
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    described = catalog.sync.plan(config).to_dict()
+    assert (
+        described["changed"],
+        described["creates_database"],
+        [table["does"] for table in described["tables"]],
+        [view["name"] for view in described["views"]],
+    ) == (True, True, ["create"], ["artists"])
+    assert described["tables"][0]["partitions"] == {
+        "added": 1,
+        "dropped": 0,
+        "corrected": 0,
+        "first": ["+ nationality=German"],
+    }
+    assert catalog.glue.get_databases()["DatabaseList"] == []
+
+
+def test_an_instant_that_the_catalog_shows_already_is_not_looked_for_in_s3(catalog):
+    config = artists()
+    first = catalog.commit(config, 1, partitions=["nationality=German"])
+    catalog.sync.sync(config)
+    catalog.counting()
+    assert catalog.sync.sync(config, first).nothing
+    assert catalog.counting() == {"GetTables": 1}
+    second = catalog.commit(config, 2, partitions=["nationality=German"])
+    assert catalog.sync.sync(config, second).instant == second
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        ("create_table", "AlreadyExistsException"),
+        ("update_table", "ConcurrentModificationException"),
+        ("batch_create_partition", "EntityNotFoundException"),
+    ],
+)
+def test_what_somebody_else_changes_meanwhile_is_looked_at_again(catalog, monkeypatch, operation, code):
+    config = artists()
+    catalog.commit(config, 1, partitions=["nationality=German"])
+    real, failures = getattr(catalog.glue, operation), [code]
+
+    def crossed(**arguments):
+        if failures:
+            raise ClientError({"Error": {"Code": failures.pop(), "Message": "meanwhile"}}, operation)
+        return real(**arguments)
+
+    monkeypatch.setattr(catalog.glue, operation, crossed)
+    catalog.sync.sync(config)
+    assert not failures
+    assert catalog.partitions("moma", "artists_all") and catalog.process().sync(config).nothing
+
+
+def test_what_is_not_allowed_is_said_with_what_to_do(catalog, monkeypatch):
+    catalog.commit(artists(), 1, partitions=["nationality=German"])
+
+    def denied(**_):
+        raise ClientError(
+            {
+                "Error": {
+                    "Code": "AccessDeniedException",
+                    "Message": "Insufficient Lake Formation permission(s): Required Create Table on moma",
+                }
+            },
+            "CreateTable",
+        )
+
+    monkeypatch.setattr(catalog.glue, "create_table", denied)
+    with pytest.raises(
+        CatalogDenied, match=r"artists_all can't be kept in the catalog: Insufficient Lake Formation .*docs/catalog.md"
+    ):
+        catalog.sync.sync(artists())
+
+
+def test_a_long_schema_comes_in_parts_of_four_thousand_characters(catalog):
+    config = artists(partition_by=())
+    catalog.commit(config, 1, [("artist_id", "int"), *((f"column_{number:03d}", "string") for number in range(200))])
+    catalog.sync.sync(config)
+    table = catalog.table("moma", "artists_all")
+    parts = int(table["Parameters"]["spark.sql.sources.schema.numParts"])
+    assert parts > 3 and {
+        len(table["Parameters"][f"spark.sql.sources.schema.part.{number}"]) for number in range(parts - 1)
+    } == {4000}
+    assert len(spark_fields(table)) == 5 + 201 + 3
+    catalog.commit(config, 2, [("artist_id", "int")])
+    assert catalog.sync.sync(config).tables[0].change is not None
+    assert f"spark.sql.sources.schema.part.{parts - 1}" not in catalog.table("moma", "artists_all")["Parameters"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        {"type": "string"},
+        {"type": "record", "name": "r", "fields": [{"name": "a", "type": "Nowhere"}]},
+        {"type": "record", "name": "r", "fields": [7]},
+        {
+            "type": "record",
+            "name": "r",
+            "fields": [
+                {"name": "op", "type": "string"},
+                {"name": "source", "type": "string"},
+                {"name": "after", "type": "string"},
+            ],
+        },
+    ],
+)
+def test_a_schema_that_cannot_be_understood_has_no_comments(schema):
+    assert source_comments(schema) == {}

@@ -1,0 +1,719 @@
+"""The ledger on an emulated DynamoDB: admission, the lane, claiming and settling, and what races do to them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from botocore.exceptions import ClientError
+from ledger_table_schema import create_ledger_table
+
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, QUARANTINED, ObjectError, Outcome
+from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig, TableRule
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject, Decision, wakes
+from sluice.objects import ObjectId
+from sluice.silver_keys import manifest_key
+from sluice_aws.admission.reassign import Unparked, unpark
+from sluice_aws.errors import BatchTaken, ForeignObjects, LedgerBusy, UnsettledParts
+from sluice_aws.ledger.ledger import DynamoDbLedger
+
+NOW = 1_700_000_000_000
+LANE = "main"
+
+
+class CountedClient:
+    """A client that counts its calls, and fails the next ones as told: {operation: [errors]}.
+
+    One call at a time, because the emulator copies its tables while others write: calls of several
+    threads interleave as on DynamoDB, each whole.
+    """
+
+    def __init__(self, client):
+        self._client = client
+        self._one_at_a_time = threading.Lock()
+        self.calls = Counter()
+        self.failures = {}
+
+    def __getattr__(self, operation):
+        call = getattr(self._client, operation)
+
+        def counted(**arguments):
+            with self._one_at_a_time:
+                self.calls[operation] += 1
+                if self.failures.get(operation):
+                    raise self.failures[operation].pop(0)
+                return call(**arguments)
+
+        return counted
+
+
+@pytest.fixture
+def client(emulated):
+    create_ledger_table(emulated, "ledger")
+    yield CountedClient(emulated)
+    emulated.delete_table(TableName="ledger")
+
+
+@pytest.fixture
+def waits():
+    return []
+
+
+@pytest.fixture
+def ledger(client, waits):
+    return DynamoDbLedger(client, "ledger", sleep=waits.append)
+
+
+def an_object(n=0, table="shop.orders", state=items.PENDING, version=None, **more):
+    identity = ObjectId("bronze", f"topics/{table}/part-{n:05d}.avro", version or f"v{n}")
+    named = {"lane": LANE, "table": table, "topic": table, "format": "avro", "size": 10 + n, "etag": f"e{n}", **more}
+    return AdmittedObject(identity, state, NOW + n, noticed_at=NOW, via="s3", **named)
+
+
+def a_manifest(admitted, run="run-1", created_at=NOW):
+    parts = {}
+    for one in admitted:
+        found = ManifestObject(
+            one.id.bucket,
+            one.id.key,
+            one.id.version,
+            one.size,
+            one.schema,
+            one.format,
+            one.topic,
+            one.kafka_partition,
+            one.offset,
+            one.admitted_at,
+        )
+        parts.setdefault(one.table, []).append(found)
+    tables = {
+        table: TablePart(TableConfig(table, *table.split("."), topic=table, record_key=("id",)).to_dict(), tuple(found))
+        for table, found in parts.items()
+    }
+    return open_manifest(LANE, run, created_at, "c1", tables)
+
+
+def opened(ledger, manifest, run="run-1", job="job-1"):
+    return ledger.batches.open(manifest, manifest_key(LANE, manifest.batch), run, job)
+
+
+def held(ledger, run="run-1", job="job-1"):
+    ledger.lanes.request_start(LANE, run, NOW)
+    ledger.lanes.started(LANE, run, job)
+    return ledger.lanes.hold(LANE, run, job, 1, NOW)
+
+
+def claimed(ledger, admitted, run="run-1"):
+    for one in admitted:
+        ledger.objects.admit(one)
+    held(ledger, run)
+    manifest = a_manifest(admitted, run)
+    assert opened(ledger, manifest, run)
+    ledger.batches.claim(manifest)
+    return manifest
+
+
+def committed(manifest, table="shop.orders", **more):
+    return Outcome(
+        manifest.batch,
+        table,
+        COMMITTED,
+        committed_at=NOW + 5,
+        instant="20260101000000000",
+        counts={"read": 3, "written": 2},
+        **more,
+    )
+
+
+def settle_all(ledger, manifest, run="run-1"):
+    for table, part in manifest.tables.items():
+        ledger.batches.settle(
+            LANE, manifest.batch, committed(manifest, table), [one.id for one in part.objects], run, NOW
+        )
+    return ledger.batches.close(LANE, manifest.batch, run, NOW + 6)
+
+
+class TestAdmission:
+    def test_a_new_object_is_written_with_its_listing_in_two_calls(self, ledger, client):
+        assert ledger.objects.admit(an_object()) == "new"
+        assert client.calls == {"query": 1, "transact_write_items": 1}
+        (waiting,) = ledger.pending.oldest(LANE, 10)
+        assert (waiting.id, waiting.table, waiting.size) == (an_object().id, "shop.orders", 10)
+        record = ledger.objects.get([an_object().id])[an_object().id]
+        assert replace(record, batch=None) == type(record)(
+            **{name: getattr(an_object(), name) for name in an_object().__dataclass_fields__}
+        )
+
+    def test_a_redelivered_object_is_recognized_and_wakes_only_while_pending(self, ledger):
+        one = an_object()
+        answers = [ledger.objects.admit(one), ledger.objects.admit(one)]
+        assert answers == ["new", "already_pending"] and all(wakes(answer) for answer in answers)
+        claimed(ledger, [one])
+        assert ledger.objects.admit(one) == "already_claimed" and not wakes("already_claimed")
+
+    def test_concurrent_notices_of_one_object_admit_it_once(self, ledger):
+        with ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(ledger.objects.admit, [an_object()] * 16))
+        assert Counter(answers) == {"new": 1, "already_pending": 15}
+        assert len(ledger.pending.oldest(LANE, 100)) == 1
+
+    def test_a_lost_race_for_the_item_answers_the_state_that_won(self, ledger, client, monkeypatch):
+        one = an_object()
+        ledger.objects.admit(one)
+        monkeypatch.setattr(client, "query", lambda **arguments: {"Items": []}, raising=False)
+        assert ledger.objects.admit(one) == "already_pending"
+
+    def test_the_bytes_of_a_committed_version_of_the_key_are_superseded(self, ledger):
+        manifest = claimed(ledger, [an_object(0)])
+        again = an_object(0, version="later")
+        assert ledger.objects.admit(replace(again, id=replace(again.id, version="while-claimed"))) == "new"
+        settle_all(ledger, manifest)
+        assert ledger.objects.admit(again) == "superseded"
+        assert ledger.objects.admit(again) == "already_superseded"
+        assert ledger.objects.admit(replace(again, id=replace(again.id, version="other"), etag="other")) == "new"
+        assert [record.id for record in ledger.objects.in_state("superseded")] == [again.id]
+
+    @pytest.mark.parametrize("state", ["parked", "quarantined", "ignored"])
+    def test_an_object_that_is_not_merged_is_listed_with_its_reason(self, ledger, state):
+        one = an_object(state=state, reason="because")
+        assert ledger.objects.admit(one) == "new"
+        assert ledger.objects.admit(replace(one, state=items.PENDING)) == f"already_{state}"
+        (record,) = ledger.objects.in_state(state)
+        assert (record.id, record.reason) == (one.id, "because")
+        assert ledger.pending.oldest(LANE, 10) == []
+
+    def test_an_object_of_a_restarted_log_waits_for_a_higher_generation(self, ledger):
+        one, two = an_object(0), an_object(1)
+        manifest = claimed(ledger, [one, two])
+        watch = {
+            "marks": {"0": {"generation": 3, "offset": 7, "kind": "postgres", "highest": "0003.1.1", "restarted_at": 5}}
+        }
+        outcome = committed(
+            manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3, watch=watch
+        )
+        assert ledger.batches.settle(LANE, manifest.batch, outcome, [one.id, two.id], "run-1", NOW)
+        ledger.batches.close(LANE, manifest.batch, "run-1", NOW + 6)
+        record = ledger.objects.get([two.id])[two.id]
+        assert (record.state, record.code, record.reason, record.parked_generation) == (
+            "parked",
+            LOG_RESTARTED,
+            "fell",
+            3,
+        )
+        state = ledger.tables.get("shop.orders")
+        assert state.watch == watch and (state.totals["objects"], state.totals.get("objects_quarantined", 0)) == (1, 0)
+        for generation, moved in ((3, 0), (4, 1), (4, 0)):
+            configuration = Configuration(
+                (TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=generation),)
+            )
+            assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(moved, frozenset({LANE} if moved else ()))
+        (waiting,) = ledger.pending.oldest(LANE, 10)
+        freed = ledger.objects.get([two.id])[two.id]
+        assert (waiting.id, waiting.attempt) == (two.id, 1) and (
+            freed.attempt,
+            freed.batch,
+            freed.code,
+            freed.parked_generation,
+        ) == (1, None, None, None)
+
+    def test_a_deleted_object_of_a_restarted_log_is_quarantined_outside_any_batch(self, ledger):
+        one, two = an_object(0), an_object(1)
+        manifest = claimed(ledger, [one, two])
+        assert ledger.batches.settle(
+            LANE,
+            manifest.batch,
+            committed(manifest, parked=(ObjectError(two.id.hash, LOG_RESTARTED, "fell"),), parked_generation=3),
+            [one.id, two.id],
+            "run-1",
+            NOW,
+        )
+        record = ledger.objects.get([two.id])[two.id]
+        assert ledger.objects.quarantine_parked(
+            record, "lost_before_read", "gone", NOW + 7
+        ) and not ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
+        raised = Configuration((TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=4),))
+        assert unpark(ledger, raised, lambda: NOW + 9) == Unparked(0, frozenset())
+        found = ledger.objects.get([two.id])[two.id]
+        assert (found.state, found.code, found.batch, found.parked_generation) == (
+            "quarantined",
+            "lost_before_read",
+            None,
+            None,
+        )
+        totals = ledger.tables.get("shop.orders").totals
+        assert ledger.quarantine.discard(found, Decision(two.id, "discarded", NOW + 10, "sluice", "me", "quarantined"))
+        assert ledger.tables.get("shop.orders").totals == totals
+
+    def test_an_unparked_object_waits_under_the_table_that_takes_it_now(self, ledger):
+        ledger.objects.admit(an_object(state=items.PARKED, table="shop.orders", reason="no rule"))
+        (record,) = ledger.objects.in_state("parked")
+        config = TableConfig("shop.sold", "shop", "sold", topic="shop.orders", record_key=("id",), lane="big")
+        assert ledger.objects.unpark(record, config, NOW + 9)
+        assert not ledger.objects.unpark(record, config, NOW + 9)
+        assert [one.table for one in ledger.pending.oldest("big", 10)] == ["shop.sold"]
+        assert list(ledger.objects.in_state("parked")) == []
+
+    def test_a_pending_object_that_is_gone_is_quarantined_and_no_longer_waits(self, ledger):
+        ledger.objects.admit(an_object())
+        record = ledger.objects.get([an_object().id])[an_object().id]
+        assert ledger.objects.quarantine_pending(record, "lost_before_read", "the version is gone", NOW)
+        assert ledger.pending.oldest(LANE, 10) == []
+        assert [found.code for found in ledger.objects.in_state("quarantined")] == ["lost_before_read"]
+
+    def test_a_record_is_forgotten_only_when_nothing_waits_for_it(self, ledger):
+        ledger.objects.admit(an_object(0))
+        ledger.objects.admit(an_object(1, state=items.IGNORED))
+        records = ledger.objects.get([an_object(0).id, an_object(1).id])
+        assert not ledger.objects.forget(records[an_object(0).id])
+        assert ledger.objects.forget(records[an_object(1).id])
+        assert list(ledger.objects.get([an_object(0).id, an_object(1).id])) == [an_object(0).id]
+
+
+class TestPending:
+    def test_a_long_backlog_of_one_table_hides_no_other_table(self, ledger):
+        for n in range(40):
+            ledger.objects.admit(an_object(n, "shop.many"))
+        for n, table in enumerate(["shop.a", "shop.man", "shop.many_more", "shop.z"]):
+            ledger.objects.admit(an_object(500 + n, table))
+        found = Counter(one.table for one in ledger.pending.oldest(LANE, 5))
+        assert found == {"shop.many": 5, "shop.a": 1, "shop.man": 1, "shop.many_more": 1, "shop.z": 1}
+
+    def test_pending_objects_come_oldest_first_and_are_all_seen_when_few(self, ledger):
+        for n in reversed(range(30)):
+            ledger.objects.admit(an_object(n, f"shop.t{n % 3}"))
+        assert [one.admitted_at for one in ledger.pending.oldest(LANE, 100)] == [NOW + n for n in range(30)]
+
+    def test_another_lane_is_not_read(self, ledger):
+        ledger.objects.admit(an_object(lane="other"))
+        assert ledger.pending.oldest(LANE, 10) == [] and len(ledger.pending.oldest("other", 10)) == 1
+
+    def test_a_backlog_is_counted_by_table(self, ledger):
+        for n in range(20):
+            ledger.objects.admit(an_object(n, "shop.a" if n % 2 else "shop.b"))
+        counts = ledger.pending.counts(LANE)
+        assert (counts["shop.a"].objects, counts["shop.a"].bytes, counts["shop.a"].oldest) == (
+            10,
+            sum(10 + n for n in range(1, 20, 2)),
+            NOW + 1,
+        )
+        assert counts["shop.b"].objects == 10
+
+
+class TestLane:
+    def test_a_lane_nobody_reached_is_idle(self, ledger):
+        assert ledger.lanes.get(LANE).state == "idle" and ledger.lanes.all() == []
+
+    def test_a_wake_counts_and_answers_the_state_in_one_call(self, ledger, client):
+        ledger.lanes.wake(LANE)
+        client.calls.clear()
+        assert ledger.lanes.wake(LANE).arrivals == 2
+        assert client.calls == {"update_item": 1}
+        assert [state.lane for state in ledger.lanes.all()] == [LANE]
+
+    def test_of_many_who_want_to_start_an_idle_lane_one_does(self, ledger):
+        ledger.lanes.wake(LANE)
+        with ThreadPoolExecutor(8) as threads:
+            answers = list(threads.map(lambda n: ledger.lanes.request_start(LANE, f"run-{n}", NOW), range(8)))
+        (won,) = [answer for answer in answers if answer is not None]
+        assert ledger.lanes.get(LANE).run_id == won.run_id
+
+    def test_of_two_job_runs_under_one_run_id_one_holds_and_repeats_itself(self, ledger):
+        ledger.lanes.request_start(LANE, "run-1", NOW)
+        assert ledger.lanes.hold(LANE, "run-1", "job-1", 1, NOW) is not None
+        assert ledger.lanes.hold(LANE, "run-1", "job-2", 1, NOW) is None
+        assert ledger.lanes.hold(LANE, "run-1", "job-1", 2, NOW) is None
+        assert ledger.lanes.hold(LANE, "run-1", "job-1", 1, NOW + 1) is not None
+        assert not ledger.lanes.started(LANE, "run-1", "job-2")
+        assert ledger.lanes.holds(LANE, "run-1", "job-1") and not ledger.lanes.holds(LANE, "run-1", "job-2")
+
+    def test_an_arrival_between_looking_and_releasing_refuses_the_release(self, ledger):
+        held(ledger)
+        seen = ledger.lanes.get(LANE).arrivals
+        ledger.lanes.wake(LANE)
+        assert not ledger.lanes.release(LANE, "run-1", seen, None, NOW)
+        assert ledger.lanes.release(LANE, "run-1", seen + 1, NOW + 60, NOW)
+        state = ledger.lanes.get(LANE)
+        assert (state.state, state.due_at, state.arrivals_seen, state.run_id, state.last_run_id) == (
+            "idle",
+            NOW + 60,
+            1,
+            None,
+            "run-1",
+        )
+
+    def test_releases_racing_wakes_lose_none(self, ledger):
+        held(ledger)
+        woken = threading.Barrier(2)
+
+        def wake_once():
+            woken.wait()
+            return ledger.lanes.wake(LANE)
+
+        with ThreadPoolExecutor(1) as threads:
+            for n in range(2, 22):
+                seen = ledger.lanes.get(LANE).arrivals
+                woke = threads.submit(wake_once)
+                woken.wait()
+                released = ledger.lanes.release(LANE, f"run-{n - 1}", seen, None, NOW)
+                answer = woke.result()
+                state = ledger.lanes.get(LANE)
+                if not released:
+                    assert state.state == "running" and state.arrivals > seen
+                    assert ledger.lanes.release(LANE, f"run-{n - 1}", state.arrivals, None, NOW)
+                else:
+                    assert answer.state == "idle" and state.arrivals > state.arrivals_seen
+                ledger.lanes.request_start(LANE, f"run-{n}", NOW)
+                ledger.lanes.hold(LANE, f"run-{n}", f"job-{n}", 1, NOW)
+
+    def test_a_transition_goes_through_while_arrivals_pour_in(self, ledger):
+        stop = threading.Event()
+
+        def pour():
+            while not stop.wait(
+                0.001
+            ):  # the client's lock lets nobody in who is not waiting for it at the right moment
+                ledger.lanes.wake(LANE)
+
+        with ThreadPoolExecutor(1) as threads:
+            pouring = threads.submit(pour)
+            try:
+                assert held(ledger) is not None
+                assert ledger.lanes.progressed(LANE, "run-1")
+            finally:
+                stop.set()
+            pouring.result()
+
+    def test_a_lapse_names_the_job_run_that_was_seen_dead(self, ledger):
+        held(ledger)
+        assert ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id=None) is None
+        assert ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-2") is None
+        after = ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1", reason="killed")
+        assert (after.state, after.failures, after.backoff_until, after.arrivals) == ("idle", 1, NOW + 30_000, 1)
+        assert ledger.lanes.request_start(LANE, "run-2", NOW + 29_999) is None
+        assert ledger.lanes.request_start(LANE, "run-2", NOW + 30_000) is not None
+
+    def test_pausing_a_running_lane_asks_it_to_end_and_resuming_counts_as_an_arrival(self, ledger):
+        held(ledger)
+        assert ledger.lanes.pause(LANE).pause_requested
+        assert ledger.lanes.release(LANE, "run-1", 0, None, NOW)
+        assert ledger.lanes.get(LANE).state == "paused"
+        assert ledger.lanes.pause(LANE).state == "paused"
+        resumed = ledger.lanes.resume(LANE)
+        assert (resumed.state, resumed.arrivals) == ("idle", 1)
+
+
+class TestClaiming:
+    def test_a_batch_is_opened_only_by_the_lanes_holder(self, ledger):
+        manifest = a_manifest([an_object()])
+        assert not opened(ledger, manifest)
+        held(ledger)
+        assert not opened(ledger, manifest, job="job-2")
+        assert opened(ledger, manifest) and opened(ledger, manifest)
+        (pointer,) = ledger.batches.unsettled(LANE)
+        assert (pointer.batch, pointer.s3_key, pointer.tables, pointer.settled_tables) == (
+            manifest.batch,
+            manifest_key(LANE, manifest.batch),
+            ("shop.orders",),
+            frozenset(),
+        )
+
+    def test_a_claim_takes_objects_out_of_pending_and_repeats_harmlessly(self, ledger, client):
+        admitted = [an_object(n, f"shop.t{n % 2}") for n in range(52)]
+        manifest = claimed(ledger, admitted)
+        assert ledger.pending.oldest(LANE, 1000) == []
+        assert sorted(ledger.batches.claim(manifest)) == sorted(one.id for one in admitted)
+        assert {record.batch for record in ledger.objects.get(one.id for one in admitted).values()} == {manifest.batch}
+
+    def test_a_claim_that_died_half_way_is_finished_by_repeating_it(self, ledger):
+        admitted = [an_object(n) for n in range(52)]
+        manifest = claimed(ledger, admitted[:26])
+        whole = Manifest(manifest.batch, LANE, "run-1", NOW, "c1", a_manifest(admitted).tables)
+        for one in admitted[26:]:
+            ledger.objects.admit(one)
+        assert len(ledger.batches.claim(whole)) == 52
+        assert ledger.pending.oldest(LANE, 1000) == []
+
+    def test_an_object_is_claimed_by_one_batch_however_many_threads_try(self, ledger):
+        admitted = [an_object(n) for n in range(30)]
+        for one in admitted:
+            ledger.objects.admit(one)
+        held(ledger)
+        manifests = [a_manifest(admitted[start : start + 20]) for start in (0, 5, 10)]
+        with ThreadPoolExecutor(3) as threads:
+            taken = list(threads.map(ledger.batches.claim, manifests))
+        assert Counter(identity for ids in taken for identity in ids) == {one.id: 1 for one in admitted}
+        for manifest, ids in zip(manifests, taken):
+            assert {ledger.objects.get([identity])[identity].batch for identity in ids} <= {manifest.batch}
+
+    @pytest.mark.parametrize("table", ["shop.people", "shop.orders"])
+    def test_an_object_moved_to_another_table_or_lane_is_left_out_of_a_claim(self, ledger, table):
+        gone, stays = an_object(1), an_object(2)
+        for one in (gone, stays):
+            ledger.objects.admit(one)
+        held(ledger)
+        manifest = a_manifest([gone, stays])
+        assert opened(ledger, manifest)
+        other = TableConfig(table, *table.split("."), topic="shop.orders", record_key=("id",), lane="side")
+        gone_before = ledger.objects.get([gone.id])[gone.id]
+        assert ledger.objects.reroute(gone_before, other, NOW)
+        assert ledger.batches.claim(manifest) == [stays.id]
+        assert [(item.id, item.table, item.admitted_at) for item in ledger.pending.oldest("side", 10)] == [
+            (gone.id, table, gone.admitted_at)
+        ]
+        assert ledger.pending.oldest(LANE, 10) == []
+        assert not ledger.objects.reroute(ledger.objects.get([stays.id])[stays.id], other, NOW)
+        assert not ledger.objects.quarantine_pending(gone_before, "lost_before_read", "gone", NOW)
+        assert ledger.pending.oldest("side", 10)[1:] == []
+
+    def test_a_batch_that_is_there_already_is_told_from_a_lane_that_is_lost(self, ledger):
+        manifest = claimed(ledger, [an_object()])
+        assert settle_all(ledger, manifest)
+        with pytest.raises(BatchTaken) as raised:
+            opened(ledger, manifest)
+        assert raised.value.facts == {"batch": manifest.batch, "state": "committed", "run": "run-1"}
+        ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
+        assert not opened(ledger, manifest)
+
+    def test_a_batch_of_more_tables_than_one_transaction_takes_is_opened(self, ledger):
+        manifest = a_manifest([an_object(n, f"shop.t{n}") for n in range(150)])
+        held(ledger)
+        assert opened(ledger, manifest)
+        assert len(ledger.batches.parts(manifest.batch)) == 150
+        assert len(ledger.batches.unsettled(LANE)[0].tables) == 150
+
+
+class TestSettling:
+    def test_a_settled_part_commits_its_objects_and_tells_the_table(self, ledger):
+        admitted = [an_object(n) for n in range(3)]
+        manifest = claimed(ledger, admitted)
+        assert ledger.batches.settle(
+            LANE, manifest.batch, committed(manifest), [one.id for one in admitted], "run-1", NOW
+        )
+        assert {record.state for record in ledger.objects.get(one.id for one in admitted).values()} == {"committed"}
+        state = ledger.tables.get("shop.orders")
+        assert (state.last_commit_at, state.last_instant, state.last_batch) == (
+            NOW + 5,
+            "20260101000000000",
+            manifest.batch,
+        )
+        assert state.totals == {"read": 3, "written": 2, "objects": 3, "commits": 1}
+        assert ledger.batches.unsettled(LANE)[0].settled_tables == {"shop.orders"}
+
+    def test_settling_again_changes_and_counts_nothing(self, ledger):
+        admitted = [an_object(n) for n in range(3)]
+        manifest = claimed(ledger, admitted)
+        ids = [one.id for one in admitted]
+        with ThreadPoolExecutor(4) as threads:
+            answers = list(
+                threads.map(
+                    lambda _: ledger.batches.settle(LANE, manifest.batch, committed(manifest), ids, "run-1", NOW),
+                    range(4),
+                )
+            )
+        assert sorted(answers) == [False, False, False, True]
+        assert ledger.tables.get("shop.orders").totals["objects"] == 3
+
+    def test_settling_that_died_behind_the_objects_is_finished(self, ledger, client):
+        admitted = [an_object(n) for n in range(3)]
+        manifest = claimed(ledger, admitted)
+        client._client.update_item(
+            TableName="ledger",
+            Key={name: {"S": value} for name, value in items.object_key(admitted[0].id).items()},
+            UpdateExpression="SET #s = :s",
+            ExpressionAttributeNames={"#s": "state"},
+            ExpressionAttributeValues={":s": {"S": "committed"}},
+        )
+        assert ledger.batches.settle(
+            LANE, manifest.batch, committed(manifest), [one.id for one in admitted], "run-2", NOW
+        )
+
+    def test_one_bad_object_is_quarantined_and_the_others_commit(self, ledger):
+        admitted = [an_object(n) for n in range(3)]
+        manifest = claimed(ledger, admitted)
+        outcome = committed(manifest, quarantined=(ObjectError(admitted[1].id.hash, "corrupt", "a block ends early"),))
+        ledger.batches.settle(LANE, manifest.batch, outcome, [one.id for one in admitted], "run-1", NOW)
+        (bad,) = ledger.objects.in_state("quarantined")
+        assert (bad.id, bad.code, bad.reason, bad.batch) == (
+            admitted[1].id,
+            "corrupt",
+            "a block ends early",
+            manifest.batch,
+        )
+        assert ledger.tables.get("shop.orders").totals["objects_quarantined"] == 1
+
+    def test_a_part_quarantined_whole_leaves_the_tables_pace_alone(self, ledger):
+        manifest = claimed(ledger, [an_object()])
+        outcome = Outcome(manifest.batch, "shop.orders", QUARANTINED, committed_at=NOW, reason="no common type")
+        ledger.batches.settle(LANE, manifest.batch, outcome, [an_object().id], "run-1", NOW)
+        state = ledger.tables.get("shop.orders")
+        assert (state.last_commit_at, state.last_error) == (None, "no common type")
+        assert ledger.batches.close(LANE, manifest.batch, "run-1", NOW)
+
+    def test_objects_of_another_batch_are_not_settled(self, ledger):
+        manifest = claimed(ledger, [an_object(0)])
+        ledger.objects.admit(an_object(1))
+        with pytest.raises(ForeignObjects):
+            ledger.batches.settle(
+                LANE, manifest.batch, committed(manifest), [an_object(0).id, an_object(1).id], "run-1", NOW
+            )
+
+    def test_a_batch_closes_behind_its_last_part_and_its_pointer_goes(self, ledger):
+        manifest = claimed(ledger, [an_object(0, "shop.a"), an_object(1, "shop.b")])
+        with pytest.raises(UnsettledParts):
+            ledger.batches.close(LANE, manifest.batch, "run-1", NOW)
+        assert settle_all(ledger, manifest)
+        assert not ledger.batches.close(LANE, manifest.batch, "run-1", NOW)
+        assert ledger.batches.unsettled(LANE) == []
+        assert ledger.batches.get(manifest.batch)["state"] == "committed"
+        assert ledger.lanes.get(LANE).progressed
+
+    def test_a_run_without_its_lane_returns_nothing_and_the_next_finishes_its_batch(self, ledger):
+        admitted = [an_object(n) for n in range(60)]
+        manifest = claimed(ledger, admitted)
+        ids = [one.id for one in admitted]
+        ledger.lanes.lapse(LANE, "run-1", NOW, job_run_id="job-1")
+        assert ledger.lanes.request_start(LANE, "run-2", NOW + 60_000) and ledger.lanes.hold(
+            LANE, "run-2", "job-2", 1, NOW
+        )
+        assert ledger.batches.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1") is None
+        assert {record.state for record in ledger.objects.get(ids).values()} == {"claimed"}
+        assert ledger.batches.parts(manifest.batch)["shop.orders"]["state"] == "claimed"
+        assert ledger.pending.oldest(LANE, 100) == []
+        assert ledger.batches.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-2", "job-2") == ids
+
+    def test_what_a_split_part_returns_keeps_the_generation_that_it_was_claimed_under(self, ledger):
+        admitted = [an_object(n) for n in range(2)]
+        manifest = claimed(ledger, admitted)
+        ids = [one.id for one in admitted]
+        assert ledger.batches.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1", 3) == ids
+        assert (
+            {item.generation for item in ledger.pending.oldest(LANE, 10)}
+            == {record.generation for record in ledger.objects.get(ids).values()}
+            == {3}
+        )
+
+    def test_a_split_part_returns_its_objects_with_their_age_and_can_be_claimed_again(self, ledger):
+        admitted = [an_object(n) for n in range(3)]
+        before = None
+        for one in admitted:
+            ledger.objects.admit(one)
+        before = ledger.pending.oldest(LANE, 10)
+        manifest = claimed(ledger, admitted)
+        ids = [one.id for one in admitted]
+        assert ledger.batches.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1") == ids
+        assert ledger.batches.return_to_pending(manifest.batch, "shop.orders", ids, LANE, "run-1", "job-1") == []
+        assert ledger.pending.oldest(LANE, 10) == before
+        assert ledger.batches.close(LANE, manifest.batch, "run-1", NOW)
+        assert ledger.batches.get(manifest.batch)["state"] == "returned"
+        assert opened(ledger, manifest)
+        assert sorted(ledger.batches.claim(manifest)) == sorted(ids)
+        assert settle_all(ledger, manifest)
+
+
+class TestTables:
+    def test_failures_back_a_table_off_until_it_commits(self, ledger):
+        ledger.tables.record_error("shop.orders", "boom", NOW + 1)
+        state = ledger.tables.record_error("shop.orders", "boom", NOW + 2)
+        assert (state.failures, state.backoff_until, state.last_error) == (2, NOW + 2, "boom")
+        settle_all(ledger, claimed(ledger, [an_object()]))
+        state = ledger.tables.get("shop.orders")
+        assert (state.failures, state.backoff_until, state.last_error) == (0, None, None)
+        assert [found.table for found in ledger.tables.all()] == ["shop.orders"]
+
+    def test_what_a_table_was_written_with_is_pinned_once(self, ledger):
+        pinned = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "t"}
+        assert ledger.tables.pin("shop.orders", pinned) and ledger.tables.pin("shop.orders", pinned)
+        assert not ledger.tables.pin("shop.orders", {**pinned, "table_type": "mor"})
+        assert ledger.tables.get_many(["shop.orders", "shop.unknown"])["shop.orders"].pinned == pinned
+
+
+class TestHistory:
+    def test_ignored_parts_of_messages_are_listed_once_with_bounded_excerpts(self, ledger):
+        assert ledger.history.ignore_message("m1", 0, "unknown", "x" * 5000, NOW)
+        assert not ledger.history.ignore_message("m1", 0, "unknown", "x" * 5000, NOW)
+        (part,) = ledger.history.ignored_messages()
+        assert (part.message_id, part.reason, len(part.excerpt)) == ("m1", "unknown", 1000)
+
+    def test_counters_add_up_and_checkpoints_come_back(self, ledger):
+        assert [
+            ledger.history.count("ignored"),
+            ledger.history.count("ignored", 4),
+            ledger.history.counter("ignored"),
+            ledger.history.counter("none"),
+        ] == [1, 5, 5, 0]
+        assert ledger.history.checkpoint() is None
+        ledger.history.put_checkpoint({"bucket": "bronze", "key": "a b"}, NOW)
+        assert ledger.history.checkpoint() == {"bucket": "bronze", "key": "a b"}
+
+    def test_a_runs_item_keeps_when_it_was_asked_for_held_and_ended(self, ledger):
+        ledger.history.run_started("run-1", LANE, NOW)
+        ledger.history.run_started("run-1", LANE, NOW + 1, "job-1")
+        ledger.history.run_ended("run-1", "released", None, 3, NOW + 2)
+        run = ledger.history.run("run-1")
+        assert (run["requested_at"], run["started_at"], run["ended_at"], run["batches"], run["state"]) == (
+            NOW,
+            NOW + 1,
+            NOW + 2,
+            3,
+            "released",
+        )
+
+
+class TestTrouble:
+    @staticmethod
+    def cancelled(*codes):
+        return ClientError(
+            {
+                "Error": {"Code": "TransactionCanceledException", "Message": ""},
+                "CancellationReasons": [{"Code": code} for code in codes],
+            },
+            "TransactWriteItems",
+        )
+
+    def test_conflicts_and_throttling_of_a_transaction_are_waited_out(self, ledger, client, waits):
+        client.failures["transact_write_items"] = [
+            self.cancelled("TransactionConflict", "None"),
+            self.cancelled("ThrottlingError", "None"),
+        ]
+        assert ledger.objects.admit(an_object()) == "new"
+        assert len(waits) == 2
+
+    def test_a_transaction_that_stays_busy_is_an_error_that_a_retry_helps(self, ledger, client, waits):
+        client.failures["transact_write_items"] = [self.cancelled("TransactionConflict", "None")] * 20
+        with pytest.raises(LedgerBusy) as raised:
+            ledger.objects.admit(an_object())
+        assert raised.value.retriable and len(waits) == 8
+
+    def test_a_transaction_cancelled_for_any_other_reason_is_raised_as_it_is(self, ledger, client):
+        client.failures["transact_write_items"] = [self.cancelled("ValidationError", "None")]
+        with pytest.raises(ClientError):
+            ledger.objects.admit(an_object())
+
+    def test_a_wake_that_meets_a_transaction_is_repeated(self, ledger, client):
+        client.failures["update_item"] = [
+            ClientError({"Error": {"Code": "TransactionConflictException", "Message": ""}}, "UpdateItem")
+        ]
+        assert ledger.lanes.wake(LANE).arrivals == 1
+
+    def test_keys_left_unread_are_read_again(self, ledger, client, monkeypatch):
+        for n in range(3):
+            ledger.objects.admit(an_object(n))
+        real = client._client.batch_get_item
+        answers = []
+
+        def partial(**arguments):
+            keys = arguments["RequestItems"]["ledger"]["Keys"]
+            answer = real(RequestItems={"ledger": {"Keys": keys[:1], "ConsistentRead": True}})
+            answer["UnprocessedKeys"] = {"ledger": {"Keys": keys[1:], "ConsistentRead": True}} if keys[1:] else {}
+            answers.append(answer)
+            return answer
+
+        monkeypatch.setattr(client, "batch_get_item", partial, raising=False)
+        assert len(ledger.objects.get(an_object(n).id for n in range(3))) == 3 and len(answers) == 3

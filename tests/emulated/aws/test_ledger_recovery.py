@@ -1,0 +1,270 @@
+"""A lost ledger, and one that was restored to an older point, are made what they were from bronze, manifests and outcomes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from emulated_stack import describe
+from ledger_table_schema import create_ledger_table
+
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import ObjectError, Outcome, RowErrorCount
+from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.config.table import TableRule
+from sluice.ledger.recovery import Recovery
+from sluice.silver_keys import manifest_key, outcome_key
+from sluice_aws.ledger.ledger import DynamoDbLedger
+from sluice_cli.main import run
+
+TABLES = ("shop.orders", "shop.customers", "shop.lines")
+# What only notices and people knew; and the generation that a part was claimed under which returned: the manifest of the batch that merged it has it.
+UNKNOWN = {
+    "noticed_at": None,
+    "via": None,
+    "sequencer": None,
+    "etag": None,
+    "unparked_at": None,
+    "replayed_at": None,
+    "listed_at": None,
+    "generation": None,
+}
+
+
+@pytest.fixture
+def simulated():
+    with emulated_dynamodb() as client:
+        create_ledger_table(client, "other")
+        create_ledger_table(client, "third")
+        yield SimulatedLane(
+            client,
+            configuration(
+                linger_s=2,
+                rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)],
+            ),
+        )
+
+
+def recovery(simulated, rebuilt=None):
+    found = Recovery(rebuilt or {})
+    for text in (text for key, text in simulated.documents.stored.items() if "/manifests/" in key):
+        manifest = Manifest.from_json(text)
+        outcomes = {table: simulated.documents.outcome(manifest.batch, table) for table in manifest.tables}
+        found.add(manifest, {table: outcome for table, outcome in outcomes.items() if outcome is not None})
+    return found
+
+
+def recover(simulated, ledger, listing, **how):
+    found = recovery(simulated, **how)
+    settled = [each for each in map(found.settled, listing) if each is not None]
+    done = ledger.recovery.restore_objects(settled, {})
+    for table, known in found.tables().items():
+        ledger.recovery.restore_table(table, known, purge_floors={})
+    return done
+
+
+def a_history(simulated):
+    """Parts that committed, that changed nothing, that failed once and returned, and a bad object; then one that nobody has merged."""
+    listing = simulated.put("shop.orders", 3) + simulated.put("shop.customers", 2) + simulated.put("shop.lines", 2)
+    simulated.merger.quarantined = frozenset({listing[1]})
+    simulated.merger.before["shop.customers"].append(ValueError("once"))
+    simulated.merger.no_change = frozenset({"shop.lines"})
+    simulated.run()
+    simulated.clock.advance(simulated.ledger.lanes.get(LANE).due_at - simulated.clock.now_ms())
+    simulated.run()
+    return listing
+
+
+def known(ledger, listing):
+    return {identity: replace(record, **UNKNOWN) for identity, record in ledger.objects.get(listing).items()}
+
+
+def test_an_empty_ledger_recovers_the_state_of_every_object_and_table(simulated):
+    listing = a_history(simulated)
+    late = simulated.put("shop.orders")
+    lost, empty = simulated.ledger, DynamoDbLedger(simulated._client, "other", threads=1)
+    done = recover(simulated, empty, listing + late)
+    assert (done.added, done.corrected, done.kept, done.raced) == (7, 0, 0, 0)
+    assert known(empty, listing) == known(lost, listing) and late[0] not in known(
+        empty, late
+    )  # the listing's own pass admits it
+    for table in TABLES:
+        was, now = lost.tables.get(table), empty.tables.get(table)
+        assert now == replace(was, failures=0, backoff_until=None, services_since=was.services_since), table
+    assert [record.id for record in empty.objects.in_state("quarantined")] == [listing[1]]
+    again = recover(simulated, empty, listing)
+    assert (again.added, again.corrected, again.kept) == (0, 0, 7)
+
+
+def test_an_older_ledger_is_corrected_and_keeps_its_later_records(simulated):
+    older = DynamoDbLedger(simulated._client, "other", threads=1)
+    first = simulated.put(n=2)
+    simulated.run()
+    recover(simulated, older, first)  # the point it is restored to
+    second = simulated.put(n=2)
+    for identity, record in simulated.ledger.objects.get(second).items():
+        older.objects.admit(replace(record, state="pending"))
+    waiting = older.pending.oldest(LANE, 10)
+    simulated.run()
+    retried = simulated.ledger.objects.get(first)[first[0]]
+    assert len(waiting) == 2 and retried.state == "committed"
+    done = recover(simulated, older, first + second)
+    assert (done.added, done.corrected, done.kept) == (0, 2, 2)
+    assert older.pending.oldest(LANE, 10) == [] and known(older, first + second) == known(
+        simulated.ledger, first + second
+    )
+    assert older.tables.get("shop.orders").totals == simulated.ledger.tables.get("shop.orders").totals
+
+
+def test_rows_and_objects_that_were_set_aside_or_parked_are_so_again():
+    found = Recovery({})
+    with emulated_dynamodb() as client:
+        simulated = SimulatedLane(client, configuration())
+        listing = simulated.put(n=3)
+        simulated.run()
+        (text,) = (text for key, text in simulated.documents.stored.items() if "/manifests/" in key)
+        manifest = Manifest.from_json(text)
+        rows, parked, plain = listing
+        outcome = Outcome(
+            manifest.batch,
+            "shop.orders",
+            "committed",
+            5,
+            instant="1",
+            counts={"objects": 3},
+            parked=(ObjectError(parked.hash, LOG_RESTARTED, "fell"),),
+            parked_generation=0,
+            quarantined_rows=(RowErrorCount(rows.hash, 2, {"null_record_key": 2}),),
+        )
+        found.add(manifest, {"shop.orders": outcome})
+        create_ledger_table(client, "other")
+        ledger = DynamoDbLedger(client, "other", threads=1)
+        assert ledger.recovery.restore_objects([found.settled(each) for each in listing], {plain: "etag"}).added == 3
+        got = ledger.objects.get(listing)
+        assert (got[rows].state, got[rows].quarantined_rows, got[rows].row_codes) == (
+            "committed",
+            2,
+            {"null_record_key": 2},
+        )
+        assert (got[parked].state, got[parked].code, got[parked].parked_generation) == ("parked", LOG_RESTARTED, 0)
+        assert (got[plain].state, got[plain].etag) == ("committed", "etag")
+        assert [record.id for record in ledger.quarantine.objects_with_rows()] == [rows] and [
+            record.id for record in ledger.objects.in_state("parked")
+        ] == [parked]
+
+
+def test_objects_merged_before_a_rebuild_are_merged_again_under_their_generation(simulated):
+    before = simulated.put("shop.orders", 2)
+    simulated.run()
+    rebuilt = simulated.clock.now_ms()
+    simulated.clock.advance(1_000)
+    after = simulated.put("shop.orders")
+    simulated.run()
+    ledger = DynamoDbLedger(simulated._client, "other", threads=1)
+    recover(simulated, ledger, before + after, rebuilt={"shop.orders": rebuilt})
+    assert {item.id: (item.attempt, item.generation) for item in ledger.pending.oldest(LANE, 10)} == dict.fromkeys(
+        before, (1, 1)
+    )
+    assert ledger.objects.get(after)[after[0]].state == "committed"
+
+
+def test_an_object_that_its_batch_may_not_have_merged_is_merged_again(simulated):
+    taken, left = simulated.put("shop.orders"), simulated.put("shop.orders")
+    simulated.run()
+    ((key, text),) = [(key, text) for key, text in simulated.documents.stored.items() if "/manifests/" in key]
+    manifest = Manifest.from_json(text)
+    outcome = simulated.documents.outcome(manifest.batch, "shop.orders")
+    simulated.documents.put_outcome(
+        replace(outcome, counts={"objects": 1})
+    )  # one of the two was gone elsewhere between plan and claim
+    elsewhere = Manifest.from_json(text.replace(manifest.batch, "b-later"))
+    elsewhere = replace(
+        elsewhere,
+        tables={
+            "shop.orders": replace(
+                elsewhere.tables["shop.orders"], objects=tuple(item for item in elsewhere.objects if item.id in left)
+            )
+        },
+    )
+    ledger = DynamoDbLedger(simulated._client, "other", threads=1)
+    assert recover(simulated, ledger, taken + left).added == 2 and key == manifest_key(LANE, manifest.batch)
+    assert {item.id for item in ledger.pending.oldest(LANE, 10)} == set(taken + left)
+    assert recover(simulated, simulated.ledger, taken + left).kept == 2  # a ledger that knows which keeps it
+    simulated.documents.put_manifest(elsewhere)
+    simulated.documents.put_outcome(replace(outcome, batch="b-later", counts={"objects": 1}))
+    assert recover(simulated, DynamoDbLedger(simulated._client, "third", threads=1), taken + left).added == 2
+    assert simulated.states(left) == {"committed": 1}
+    third = DynamoDbLedger(simulated._client, "third", threads=1).objects.get(taken + left)
+    assert [third[identity].state for identity in taken + left] == [
+        "pending",
+        "committed",
+    ]  # the one that another batch surely had
+
+
+def test_the_command_refills_an_empty_ledger_and_refuses_while_a_lane_may_run(stack, invoked, tmp_path, capsys):
+    (tmp_path / "tables.yaml").write_text("tables: [{topic: crm.public.user, table: crm.user, record_key: id}]")
+    assert run(["config", "push", str(tmp_path / "tables.yaml")]) == 0
+    merged, fresh, again = stack.write("merged"), stack.write("fresh"), stack.write("again")
+    batch(stack, "b-1", "crm.user", (merged,), at=10)
+    batch(stack, "b-2", "crm.other", (again,), at=10)
+    stack.s3.put_object(
+        Bucket="s-silver", Key="crm/user/.hoodie/hoodie.properties", Body=b"sluice.purged_below=0002.7\n"
+    )
+    stack.s3.put_object(
+        Bucket="s-silver",
+        Key="_sluice/replaced/crm.other/0000000000020/rebuild.json",
+        Body=json.dumps(
+            {
+                "at": 20,
+                "lane": "main",
+                "to": "_sluice/replaced/crm.other/0000000000020/",
+                "topic": "t",
+                "table": "crm.other",
+                "gone": [],
+            }
+        ).encode(),
+    )
+    capsys.readouterr()
+    assert run(["rebuild", "ledger", "--dry-run", "--json"]) == 0
+    document = describe(capsys)
+    assert document == {
+        "changed": False,
+        "objects": {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0},
+        "tables": ["crm.user"],
+        "rebuilds_unfinished": ["crm.other"],
+        "lanes_that_may_run": ["main"],
+    }
+    assert run(["rebuild", "ledger", "--yes"]) == 1
+    assert "sluice pause main" in capsys.readouterr().err and stack.ledger.objects.get([merged]) == {}
+    assert run(["pause", "main"]) == 0
+    capsys.readouterr()
+    assert run(["rebuild", "ledger", "--yes", "--json"]) == 0
+    assert describe(capsys)["objects"] == {"missing": 2, "older": 0, "right": 0, "unknown": 1, "raced": 0}
+    records = stack.ledger.objects.get([merged, fresh, again])
+    assert {identity.key: (record.state, record.batch, bool(record.etag)) for identity, record in records.items()} == {
+        "merged": ("committed", "b-1", True),
+        "again": ("pending", None, True),
+    }
+    user, other = stack.ledger.tables.get("crm.user"), stack.ledger.tables.get("crm.other")
+    assert (user.last_batch, user.totals, user.purge_floors, user.pinned["record_key"]) == (
+        "b-1",
+        {"objects": 1, "commits": 1},
+        {"2": "0002.7"},
+        ["id"],
+    )
+    assert (
+        other.rebuild["to"] == "_sluice/replaced/crm.other/0000000000020/"
+    )  # half moved: nothing claims it before it was finished
+
+
+def batch(stack, name, table, objects, *, at):
+    config = TableRule(table=table, record_key=("id",), topic="t").apply("t")
+    listed = tuple(
+        ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", "t", 0, 0, at) for item in objects
+    )
+    manifest = Manifest(name, "main", "r", at, "v", {table: TablePart(config.to_dict(), listed)})
+    outcome = Outcome(name, table, "committed", at, instant="1", counts={"objects": len(objects)})
+    for key, text in ((manifest_key("main", name), manifest.to_json()), (outcome_key(name, table), outcome.to_json())):
+        stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())

@@ -1,0 +1,91 @@
+"""`sluice adopt-bucket` on an emulated stack: the bucket's own notifications stay."""
+
+import json
+
+import pytest
+from botocore.exceptions import ClientError
+from emulated_stack import SHARED, cloudformation, describe
+
+from sluice_cli.main import run
+
+TOPIC = {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
+
+
+def test_the_buckets_own_configuration_is_read_added_to_and_written_back(stack, capsys):
+    queue = SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"]
+    cloudformation().outputs = {**cloudformation().outputs, "QueueUrl": queue}
+    stack.s3.put_bucket_notification_configuration(
+        Bucket="s-bronze", NotificationConfiguration={"TopicConfigurations": [TOPIC]}, SkipDestinationValidation=True
+    )
+    assert run(["adopt-bucket", "--via", "queue", "--dry-run"]) == 0
+    planned = json.loads(capsys.readouterr().out)["configuration"]
+    assert "QueueConfigurations" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
+    assert [one["TopicArn"] for one in planned["TopicConfigurations"]] == ["arn:aws:sns:eu-central-1:123456789012:t"]
+    assert run(["adopt-bucket", "--json"]) == 0
+    assert describe(capsys)["changed"]
+    found = stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
+    assert (
+        "EventBridgeConfiguration" in found
+        and found["TopicConfigurations"][0]["TopicArn"] == "arn:aws:sns:eu-central-1:123456789012:t"
+    )
+
+
+DEAD = {
+    "Id": "old",
+    "QueueArn": "arn:aws:sqs:eu-central-1:123456789012:s-Notices-deleted",
+    "Events": ["s3:ObjectCreated:*"],
+}
+
+
+def notices(capsys):
+    """What doctor says of them."""
+    run(["doctor", "--json"])
+    (found,) = [item for item in describe(capsys) if item["about"] == "bronze notices"]
+    return found["result"], found.get("advice")
+
+
+def test_a_bucket_left_by_a_deleted_stack_notifies_the_new_stack(stack, capsys):
+    cloudformation().outputs = {
+        **cloudformation().outputs,
+        "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
+    }
+    cloudformation().parameters = {"BronzeBucketName": "s-bronze"}
+    stack.s3.put_bucket_notification_configuration(
+        Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}, SkipDestinationValidation=True
+    )
+    with pytest.raises(ClientError):  # as S3 answers whoever writes back what is there
+        stack.s3.put_bucket_notification_configuration(
+            Bucket="s-bronze", NotificationConfiguration={"QueueConfigurations": [DEAD]}
+        )
+    assert notices(capsys) == ("warn", "`sluice adopt-bucket`")
+    assert run(["adopt-bucket"]) == 0
+    capsys.readouterr()
+    assert notices(capsys)[0] == "ok"
+    assert DEAD["QueueArn"] in [
+        one["QueueArn"]
+        for one in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")["QueueConfigurations"]
+    ]
+
+
+def test_the_stacks_own_bucket_has_no_eventbridge_rule(stack, capsys):
+    cloudformation().outputs = {
+        **cloudformation().outputs,
+        "QueueUrl": SHARED.client("sqs").create_queue(QueueName="notices")["QueueUrl"],
+    }
+    stack.s3.put_bucket_notification_configuration(
+        Bucket="s-bronze", NotificationConfiguration={"EventBridgeConfiguration": {}}
+    )
+    assert notices(capsys) == ("warn", "`sluice adopt-bucket --via queue`")
+    assert run(["adopt-bucket", "--via", "queue"]) == 0
+    capsys.readouterr()
+    assert notices(capsys)[0] == "ok"
+
+
+def test_adopting_fails_without_a_queue_and_tries_no_other_way(stack, capsys):
+    assert run(["adopt-bucket", "--via", "queue"]) == 1
+    assert "no output QueueUrl" in capsys.readouterr().err
+    assert "EventBridgeConfiguration" not in stack.s3.get_bucket_notification_configuration(Bucket="s-bronze")
+
+
+def test_another_way_than_the_two_is_a_wrong_command_line(stack):
+    assert run(["adopt-bucket", "--via", "pigeon"]) == 2

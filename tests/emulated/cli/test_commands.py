@@ -1,0 +1,508 @@
+"""The verbs on an emulated stack: S3, DynamoDB and CloudFormation."""
+
+import pytest
+from emulated_stack import NOW, REGION, describe
+
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.ledger import keys as items
+from sluice_cli.main import run
+
+TABLES = """
+defaults: {record_key: [id]}
+tables:
+  - {topic: "crm.public.user", table: crm.user}
+  - {topic: "shop.*", table: "shop.{1}", lane: side}
+lanes: {side: {}}
+"""
+
+
+@pytest.fixture
+def tables(tmp_path):
+    def written(text=TABLES):
+        path = tmp_path / "tables.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return written
+
+
+def test_the_first_line_on_stderr_says_which_stack(stack, capsys):
+    assert run(["status"]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == f"stack s in {REGION}"
+
+
+@pytest.mark.parametrize("arguments", [["--stack", "s", "status"], ["status", "--stack", "s"]])
+def test_a_stack_is_named_before_or_after_the_verb(stack, monkeypatch, arguments):
+    monkeypatch.delenv("SLUICE_STACK")
+    assert run(arguments) == 0
+
+
+def test_without_any_stack_the_next_step_is_said(stack, monkeypatch, capsys):
+    monkeypatch.delenv("SLUICE_STACK")
+    assert run(["status"]) == 1
+    assert (
+        capsys.readouterr().err
+        == "error: No stack to work on. Start one with `sluice local up`, or name a deployed one with --stack NAME or SLUICE_STACK\n"
+    )
+
+
+def test_a_stack_that_is_not_there_is_said_in_one_line(stack, capsys):
+    assert run(["status", "--stack", "nobody"]) == 1
+    assert capsys.readouterr().err.startswith("error: There is no stack nobody in eu-central-1")
+
+
+def test_put_keeps_paths_inside_a_folder_and_the_name_of_a_file(stack, tmp_path, capsys):
+    (tmp_path / "in" / "a b").mkdir(parents=True)
+    (tmp_path / "in" / "a b" / "x+0+1.avro").write_bytes(b"12")
+    (tmp_path / "in" / "é.avro").write_bytes(b"3")
+    (tmp_path / "one.avro").write_bytes(b"4")
+    assert run(["put", "in", "one.avro", "--prefix", "topics/", "--json"]) == 0
+    objects = {item["key"]: item for item in describe(capsys)["objects"]}
+    assert set(objects) == {"topics/a b/x+0+1.avro", "topics/é.avro", "topics/one.avro"}
+    found = stack.s3.get_object(
+        Bucket="s-bronze", Key="topics/a b/x+0+1.avro", VersionId=objects["topics/a b/x+0+1.avro"]["versionId"]
+    )
+    assert found["Body"].read() == b"12"
+
+
+def test_put_refuses_two_files_of_one_key_before_it_copies_anything(stack, tmp_path, capsys):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x").write_bytes(b"1")
+    assert run(["put", "a", "b"]) == 2
+    assert "the same key x" in capsys.readouterr().err
+    assert "Contents" not in stack.s3.list_objects_v2(Bucket="s-bronze")
+
+
+@pytest.mark.parametrize("arguments", [["put", "missing"], ["put", "empty"]])
+def test_put_of_nothing_is_a_wrong_command_line(stack, tmp_path, arguments):
+    (tmp_path / "empty").mkdir()
+    assert run(arguments) == 2
+
+
+def test_wait_is_done_when_nothing_is_pending_claimed_or_unseen(stack, capsys):
+    stack.admit(stack.write("a"), items.IGNORED, rule="marker")
+    assert run(["wait", "--json", "--timeout", "0"]) == 0
+    assert describe(capsys)["objects"] == {"ignored": 1}
+
+
+@pytest.mark.parametrize("state", [None, items.PENDING])
+def test_wait_that_runs_out_of_time_fails_with_the_keys(stack, capsys, state):
+    identity = stack.write("topics/x.avro")
+    if state:
+        stack.admit(identity, state)
+    assert run(["wait", "--timeout", "0"]) == 1
+    out, err = capsys.readouterr()
+    assert f"{state or 'unseen'}\ttopics/x.avro" in out
+    assert "not settled within 0 s" in err
+
+
+PINNED = {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": "crm.public.user"}
+TWO_TOPICS = (
+    "defaults: {record_key: [id]}\ntables: [{topic_regex: '[a-z0-9]+[.]public[.](?P<t>user)', table: 'crm.{t}'}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rebuild", "described_why"),
+    [
+        (
+            TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"),
+            False,
+            "crm.user is paused, and 1 object will wait. Take `paused` out",
+        ),
+        (TABLES.replace("crm.public.user", "crm.public.people"), False, "which no rule takes any more"),
+        (TABLES, True, "crm.user is being rebuilt, and 1 object will wait. `sluice rebuild table crm.user` goes on"),
+        (
+            TWO_TOPICS,
+            False,
+            "crm.user is fed by topic db2.public.user, and these are of crm.public.user, and 1 object will wait. Give their topic a table of its own",
+        ),
+    ],
+    ids=["paused", "without a rule", "being rebuilt", "another topic's"],
+)
+def test_a_blocked_table_ends_the_wait_at_once_with_its_keys_and_the_next_step(
+    stack, tables, capsys, text, rebuild, described_why
+):
+    if rebuild:
+        stack.ledger.lanes.pause("main")
+        stack.ledger.rebuilds.begin("crm.user", "main", {"to": "aside"})
+        stack.ledger.lanes.resume("main")
+    if text == TWO_TOPICS:
+        stack.ledger.tables.pin("crm.user", {**PINNED, "topic": "db2.public.user"})
+    assert run(["config", "push", tables(text)]) == 0
+    stack.admit(stack.write("topics/x.avro"))
+    assert run(["wait", "--timeout", "600"]) == 1
+    out, err = capsys.readouterr()
+    assert "pending\ttopics/x.avro\tcrm.user" in out and described_why in err and "not settled within" not in err
+    assert run(["wait", "--timeout", "600", "--json"]) == 1
+    assert describe(capsys)["standing_tables"][0]["table"] == "crm.user"
+
+
+def test_an_older_version_of_a_key_is_waited_for_too(stack, capsys):
+    stack.write("a")
+    stack.admit(stack.write("a"), items.IGNORED)
+    assert run(["wait", "--timeout", "0", "--json"]) == 1
+    assert describe(capsys)["objects"] == {"ignored": 1, "unseen": 1}
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], 0), (["--strict"], 1)])
+def test_parked_and_quarantined_objects_fail_a_wait_only_when_it_is_strict(stack, capsys, arguments, code):
+    stack.admit(stack.write("p"), items.PARKED, reason="no rule of tables.yaml takes this topic")
+    stack.admit(stack.write("q"), items.QUARANTINED, reason="not Avro", code="not_avro")
+    assert run(["wait", *arguments]) == code
+    out = capsys.readouterr().out
+    assert "parked\tp\tno rule of tables.yaml takes this topic" in out and "quarantined\tq\tnot Avro" in out
+
+
+def halt(ledger, lane):
+    ledger.lanes.wake(lane)
+    for attempt in range(5):
+        state = ledger.lanes.get(lane)
+        now = (state.backoff_until or NOW) + 1
+        ledger.lanes.request_start(lane, f"run-{attempt}", now)
+        ledger.lanes.lapse(lane, f"run-{attempt}", now, job_run_id=None, reason="driver exited with 137")
+
+
+def test_a_halted_lane_ends_the_wait_at_once_with_its_reason(stack, capsys):
+    stack.admit(stack.write("a"))
+    halt(stack.ledger, "main")
+    assert run(["wait"]) == 1
+    out, err = capsys.readouterr()
+    assert "pending\ta\tcrm.user" in out
+    assert "lane main is halted after 5 failed runs: driver exited with 137" in err and "sluice resume main" in err
+
+
+def test_a_paused_lane_ends_the_wait_at_once_when_it_holds_some_of_the_objects(stack, capsys):
+    stack.admit(stack.write("a"))
+    stack.ledger.lanes.pause("main")
+    assert run(["wait"]) == 1
+    out, err = capsys.readouterr()
+    assert "pending\ta\tcrm.user" in out
+    assert (
+        "lane main is paused, and 1 object will wait in it until `sluice resume main`" in err
+        and "not settled within" not in err
+    )
+    assert run(["wait", "--json"]) == 1
+    assert describe(capsys)["paused"] == ["main"]
+
+
+def test_a_lane_that_is_paused_over_other_objects_delays_nothing(stack):
+    stack.ledger.lanes.pause("side")
+    stack.admit(stack.write("a"), items.IGNORED)
+    assert run(["wait", "--timeout", "0"]) == 0
+
+
+def test_a_lane_that_halted_over_other_objects_delays_nothing(stack):
+    halt(stack.ledger, "side")
+    stack.admit(stack.write("a"), items.IGNORED)
+    assert run(["wait", "--timeout", "0"]) == 0
+
+
+def claim(stack, identity):
+    stack.ledger.lanes.request_start("main", "run-1", NOW)
+    stack.ledger.lanes.hold("main", "run-1", "job-1", 1, NOW)
+    part = TablePart(
+        config={},
+        objects=(
+            ManifestObject(
+                identity.bucket, identity.key, identity.version, 7, None, "avro", "crm.public.user", None, None, NOW
+            ),
+        ),
+    )
+    manifest = Manifest(
+        batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}
+    )
+    assert stack.ledger.batches.open(manifest, "k", "run-1", "job-1")
+    assert stack.ledger.batches.claim(manifest) == [identity]
+
+
+def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):
+    claim(stack, stack.admit(stack.write("claimed")))
+    stack.admit(stack.write("waiting"))
+    stack.admit(stack.write("side"), items.IGNORED, rule="zero_bytes")
+    stack.ledger.tables.record_error("crm.user", "it broke\nwith a trace", None)
+    assert run(["status", "--json"]) == 0
+    document = describe(capsys)
+    (lane,) = document["lanes"]
+    (table,) = document["tables"]
+    assert (lane["state"], lane["run"], lane["pending"]["objects"], lane["unsettled_batches"]) == (
+        "running",
+        "run-1",
+        1,
+        ["b-1"],
+    )
+    assert (table["pending"]["objects"], table["claimed"], table["last_error"]) == (
+        1,
+        {"objects": 1, "bytes": 7},
+        "it broke\nwith a trace",
+    )
+    assert document["set_aside"]["ignored"]["reasons"] == [{"reason": "zero_bytes", "objects": 1, "examples": ["side"]}]
+
+
+def test_status_is_a_table_for_people(stack, capsys):
+    stack.admit(stack.write("waiting"))
+    stack.ledger.lanes.wake("main")
+    stack.admit(stack.write("p"), items.PARKED, table=None, topic="new.topic", reason="no rule takes this topic")
+    assert run(["status"]) == 0
+    out = capsys.readouterr().out
+    assert "main\ta run is due\t1\t1 B" in out and "crm.user\tmain\t1" in out
+    assert "topic new.topic: no rule takes this topic  (such as p)" in out
+
+
+def test_config_push_stores_canonical_json_and_its_history(stack, tables, capsys):
+    assert run(["config", "push", tables(), "--json"]) == 0
+    version = describe(capsys)["version"]
+    stored = [
+        stack.s3.get_object(Bucket="s-artifacts", Key=key)["Body"].read()
+        for key in ("config/tables.json", f"config/history/{version}.json")
+    ]
+    assert stored[0] == stored[1]
+    assert run(["config", "show"]) == 0
+    assert capsys.readouterr().out.strip().encode() == stored[0]
+
+
+def test_config_push_makes_parked_objects_pending_and_starts_their_lane(stack, tables, invoked, capsys):
+    parked = stack.admit(
+        stack.write("p"), items.PARKED, table=None, topic="shop.orders", lane=None, reason="no rule takes this topic"
+    )
+    other = stack.admit(
+        stack.write("o"), items.PARKED, table=None, topic="elsewhere", lane=None, reason="no rule takes this topic"
+    )
+    coded = stack.admit(
+        stack.write("r"),
+        items.PARKED,
+        table="shop.orders",
+        topic="shop.orders",
+        lane="side",
+        reason="another one",
+        code="another",
+    )
+    assert run(["config", "push", tables(), "--json"]) == 0
+    assert describe(capsys) | {"version": ""} == {
+        "version": "",
+        "changed": True,
+        "unparked": 1,
+        "woken": ["side"],
+        "warnings": [],
+    }
+    records = stack.ledger.objects.get([parked, other, coded])
+    assert {identity.key: records[identity].state for identity in records} == {
+        "p": "pending",
+        "o": "parked",
+        "r": "parked",
+    }
+    assert (records[parked].table, records[parked].lane) == ("shop.orders", "side")
+    assert stack.ledger.lanes.get("side").arrivals == 1
+    assert invoked == [("s-supervise", "Event")]
+
+
+def test_pushing_the_same_configuration_again_changes_nothing_and_starts_nothing(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    stack.admit(stack.write("a"))
+    stack.ledger.lanes.wake("main")
+    capsys.readouterr()
+    assert run(["config", "push", tables(), "--json"]) == 0
+    document = describe(capsys)
+    assert (document["changed"], document["woken"], invoked) == (False, [], [])
+
+
+def test_a_changed_configuration_wakes_the_lanes_in_which_something_waits(stack, tables, invoked, capsys):
+    stack.admit(stack.write("a"))
+    stack.ledger.lanes.wake("main")
+    assert run(["config", "push", tables(), "--json"]) == 0
+    assert describe(capsys)["woken"] == ["main"]
+    assert stack.ledger.lanes.get("main").arrivals == 2
+
+
+def test_a_wrong_file_changes_nothing_and_every_mistake_is_said(stack, tables, capsys):
+    assert run(["config", "push", tables("tables: [{topic: a, tabel: x.y}]")]) == 1
+    err = capsys.readouterr().err
+    assert "tabel: is unknown" in err and "table: is missing" in err
+    assert run(["config", "show"]) == 1
+    assert "sluice config push" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        (TABLES.replace("record_key: [id]", "record_key: [uid]"), "record_key"),
+        (TABLES.replace("table: crm.user}", "table: crm.user, partition_by: [day]}"), "partition_by"),
+        (TABLES.replace("table: crm.user}", "table: crm.user, table_type: mor}"), "table_type"),
+        (TABLES.replace("table: crm.user}", "table: crm.people}"), "would feed crm.people"),
+        (TABLES.replace('topic: "crm.public.user"', 'topic: "crm.public.users"'), "would be fed by crm.public.users"),
+    ],
+)
+def test_a_change_that_a_table_with_data_cannot_take_is_refused(stack, tables, capsys, text, refusal):
+    assert run(["config", "push", tables()]) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
+    before = stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read()
+    assert run(["config", "push", tables(text)]) == 1
+    err = capsys.readouterr().err
+    assert refusal in err and "sluice rebuild table" in err
+    assert stack.s3.get_object(Bucket="s-artifacts", Key="config/tables.json")["Body"].read() == before
+
+
+MOVED = TABLES.replace("table: crm.user}", "table: crm.user, lane: side}")
+
+
+def test_a_table_changes_lane_only_when_nothing_waits_and_both_lanes_are_paused(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
+    for lane in ("main", "side"):
+        stack.ledger.lanes.wake(lane)
+    assert run(["config", "push", tables(MOVED)]) == 1
+    assert "while main and side can run" in capsys.readouterr().err
+    for lane in ("main", "side"):
+        assert run(["pause", lane]) == 0
+    waiting = stack.admit(stack.write("a"))
+    assert run(["config", "push", tables(MOVED)]) == 1
+    assert "has objects waiting in lane main" in capsys.readouterr().err
+    claimed = stack.ledger.objects.get([waiting])[waiting]
+    assert stack.ledger.objects.quarantine_pending(claimed, "lost_before_read", "gone", NOW)
+    assert run(["config", "push", tables(MOVED)]) == 0
+
+
+RAISED = TABLES.replace("table: crm.user}", "table: crm.user, generation: 1}")
+
+
+def test_a_generation_rises_only_if_all_pending_objects_follow_a_restarted_log(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    old = stack.admit(stack.write("a"), kafka_partition=0, offset=40)
+    stack.admit(stack.write("b"), kafka_partition=0, offset=90)
+    stack.admit(stack.write("c"), kafka_partition=0, offset=10, generation=0)  # keeps its own
+    stack.admit(stack.write("d"), items.PARKED, kafka_partition=0, offset=80, code="log_restarted")
+    assert run(["config", "push", tables(RAISED)]) == 1
+    err = capsys.readouterr().err
+    assert "crm.user would go from generation 0 to 1 while objects of it wait (2)" in err and "--with-waiting" in err
+    assert run(["config", "push", tables(TABLES.replace("[id]", "[id], freshness: 5s"))]) == 0, "another change is free"
+
+    stack.dynamodb.update_item(
+        TableName="s-ledger",
+        Key={name: {"S": value} for name, value in items.table_key("crm.user").items()},
+        UpdateExpression="SET watch = :w, #t = :t",
+        ExpressionAttributeNames={"#t": "table"},
+        ExpressionAttributeValues={
+            ":t": {"S": "crm.user"},
+            ":w": {
+                "M": {
+                    "marks": {
+                        "M": {
+                            "0": {
+                                "M": {
+                                    "generation": {"N": "0"},
+                                    "offset": {"N": "70"},
+                                    "kind": {"S": "postgres"},
+                                    "highest": {"S": "0000.1.1"},
+                                    "restarted_at": {"N": "80"},
+                                }
+                            }
+                        }
+                    }
+                }
+            },
+        },
+    )
+    assert run(["config", "push", tables(RAISED)]) == 1
+    assert "wait (1)" in capsys.readouterr().err
+    assert stack.ledger.objects.quarantine_pending(
+        stack.ledger.objects.get([old])[old], "lost_before_read", "gone", NOW
+    )
+    assert run(["config", "push", tables(RAISED)]) == 0
+
+
+def test_what_waits_is_merged_under_a_raised_generation_where_that_is_said(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    stack.admit(stack.write("a"))
+    assert run(["config", "push", tables(RAISED)]) == 1
+    assert run(["config", "push", tables(RAISED), "--with-waiting"]) == 0
+
+
+def test_a_table_that_no_rule_feeds_any_more_is_warned_of(stack, tables, capsys):
+    stack.ledger.tables.pin("crm.user", PINNED)
+    without = "defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]"
+    assert run(["config", "push", tables(without)]) == 0
+    assert "warning: crm.user has data, and no rule takes its topic" in capsys.readouterr().err
+
+
+def test_config_check_needs_no_stack_and_lists_mistakes_as_json(tables, capsys, monkeypatch):
+    monkeypatch.delenv("SLUICE_STACK", raising=False)
+    assert run(["config", "check", tables(), "--json"]) == 0
+    assert describe(capsys)["lanes"] == ["main", "side"]
+    assert run(["config", "check", tables("tables: []"), "--json"]) == 1
+    assert describe(capsys)["mistakes"][0]["line"] == 1
+    assert run(["config", "check", "nowhere.yaml"]) == 2
+    capsys.readouterr()
+    wrong = tables("tables: []")
+    assert run(["config", "check", wrong]) == 1 and f"{wrong} has 1 mistake:" in capsys.readouterr().err
+
+
+def test_a_paused_lane_is_resumed_and_looked_at_now(stack, invoked, capsys):
+    assert run(["pause", "main", "--json"]) == 0
+    assert describe(capsys)["state"] == "paused"
+    assert run(["resume", "main"]) == 0
+    assert capsys.readouterr().out == "main: a run is due\n"
+    assert invoked == [("s-supervise", "Event")]
+
+
+def test_a_mistyped_lane_is_not_made(stack, capsys):
+    assert run(["pause", "mian"]) == 2
+    assert "Lanes: main" in capsys.readouterr().err
+    assert stack.ledger.lanes.all() == []
+
+
+def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
+    assert run(["doctor", "--json"]) == 1
+    found = {item["about"]: item["result"] for item in describe(capsys)}
+    assert found == {
+        "bronze bucket": "ok", "bronze notices": "fail", "silver bucket": "ok", "artifact bucket": "ok", "ledger": "ok", "application": "fail", "release": "fail", "configuration": "fail", "quarantine": "ok", "lost notices": "ok", "announcements": "ok",
+    }  # fmt: skip
+
+
+def test_doctor_fails_a_batch_that_nobody_was_told_of(stack, capsys):
+    identity = stack.admit(stack.write("a"))
+    claim(stack, identity)
+    assert stack.ledger.batches.settle(
+        "main", "b-1", Outcome("b-1", "crm.user", COMMITTED, NOW), [identity], "run-1", NOW
+    )
+    assert stack.ledger.batches.close("main", "b-1", "run-1", NOW)
+    assert run(["doctor"]) == 1
+    assert "batch b-1 was committed over an hour ago and not announced" in capsys.readouterr().out
+
+
+def test_doctor_fails_an_unversioned_bucket(stack, capsys):
+    stack.s3.put_bucket_versioning(Bucket="s-bronze", VersioningConfiguration={"Status": "Suspended"})
+    assert run(["doctor"]) == 1
+    assert "keeps no versions" in capsys.readouterr().out
+
+
+def test_taking_back_a_tables_pause_wakes_a_lane_that_nothing_woke_before(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables(TABLES.replace("table: crm.user}", "table: crm.user, paused: true}"))]) == 0
+    stack.admit(stack.write("a"))
+    capsys.readouterr()
+    assert run(["status", "--json"]) == 0
+    assert [(lane["lane"], lane["pending"]["objects"]) for lane in describe(capsys)["lanes"]] == [("main", 1)]
+    assert run(["config", "push", tables(), "--json"]) == 0
+    assert describe(capsys)["woken"] == ["main"]
+
+
+def test_objects_that_wait_for_another_topics_table_may_be_given_one_of_their_own(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    stack.ledger.tables.pin("crm.user", PINNED)
+    stack.admit(stack.write("a"), topic="db2.public.user")
+    text = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}, {topic: db2.public.user, table: db2.user}]"
+    assert run(["config", "push", tables(text)]) == 0
+    assert (
+        "objects of topic db2.public.user wait for crm.user, which topic crm.public.user feeds: they move to db2.user"
+        in capsys.readouterr().err
+    )
+
+
+def test_objects_that_wait_for_a_table_keep_their_topic_from_feeding_another(stack, tables, invoked, capsys):
+    assert run(["config", "push", tables()]) == 0
+    stack.admit(stack.write("a"))
+    assert run(["config", "push", tables(TABLES.replace("table: crm.user}", "table: crm.people}"))]) == 1
+    assert "which would feed crm.people: `sluice wait` first" in capsys.readouterr().err
+    assert run(["config", "push", tables("defaults: {record_key: [id]}\ntables: [{topic: other, table: a.b}]")]) == 0
+    assert "they wait until a rule takes topic crm.public.user again" in capsys.readouterr().err

@@ -1,0 +1,478 @@
+"""The ways out of quarantine, on an emulated stack: listed with reasons, taken back in, discarded, each on the record."""
+
+import io
+from dataclasses import replace
+
+import fastavro
+import pytest
+from emulated_stack import NOW, describe
+
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowError, RowErrorCount, to_lines
+from sluice.changes.log_restart import LOG_RESTARTED
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig, TableRule
+from sluice.ledger import keys as items
+from sluice.ledger.records import Decision
+from sluice.silver_keys import manifest_key, rows_key
+from sluice_aws.admission.reassign import Unparked, unpark
+from sluice_cli.main import run
+
+TABLES = """
+defaults: {record_key: [id]}
+tables:
+  - {topic: "crm.public.user", table: crm.user}
+"""
+KEY = "topics/crm.public.user/partition=0/crm.public.user+0+{:010d}.avro"
+SCHEMA = {
+    "type": "record",
+    "name": "Value",
+    "fields": [{"name": "id", "type": "long"}, {"name": "__op", "type": "string"}, {"name": "__lsn", "type": "long"}],
+}
+CONFIG = TableConfig("crm.user", "crm", "user", topic="crm.public.user", record_key=("id",))
+
+
+@pytest.fixture
+def configured(stack, invoked, tmp_path, capsys):
+    (tmp_path / "tables.yaml").write_text(TABLES)
+    assert run(["config", "push", "tables.yaml"]) == 0
+    invoked.clear()
+    capsys.readouterr()
+    return stack
+
+
+def avro(*ids):
+    body = io.BytesIO()
+    fastavro.writer(body, fastavro.parse_schema(SCHEMA), [{"id": id, "__op": "c", "__lsn": id} for id in ids])
+    return body.getvalue()
+
+
+def put(stack, n, body=None):
+    return stack.write(KEY.format(n), avro(n) if body is None else body)
+
+
+def in_manifest(identity, attempt=0):
+    return ManifestObject(
+        identity.bucket, identity.key, identity.version, 1, None, "avro", "crm.public.user", 0, 0, NOW, attempt
+    )
+
+
+def settled(stack, objects, *, bad=(), rows=None, parked=(), attempt=0):
+    """A batch of these objects, merged by a run: `bad` ones quarantined, `parked` ones as of a log that began again, `rows` by object set aside."""
+    rows = rows or {}
+    manifest = open_manifest(
+        "main",
+        "run-1",
+        NOW,
+        "c",
+        {"crm.user": TablePart(CONFIG.to_dict(), tuple(in_manifest(item, attempt) for item in objects))},
+    )
+    ledger = stack.ledger
+    ledger.lanes.wake("main")
+    assert (
+        ledger.lanes.request_start("main", "run-1", NOW)
+        and ledger.lanes.started("main", "run-1", "job")
+        and ledger.lanes.hold("main", "run-1", "job", 1, NOW)
+    )
+    assert ledger.batches.open(manifest, manifest_key("main", manifest.batch), "run-1", "job")
+    assert sorted(ledger.batches.claim(manifest)) == sorted(objects)
+    kept = []
+    for identity, found in rows.items():
+        stack.s3.put_object(
+            Bucket="s-silver", Key=rows_key(manifest.batch, "crm.user", identity.hash), Body=to_lines(found).encode()
+        )
+        codes = {code: sum(row.code == code for row in found) for code in {row.code for row in found}}
+        kept.append(RowErrorCount(identity.hash, len(found), codes))
+    outcome = Outcome(
+        manifest.batch,
+        "crm.user",
+        COMMITTED,
+        NOW,
+        instant="20260101000000000",
+        counts={"read": 3, "quarantined_rows": sum(count.rows for count in kept)},
+        quarantined=tuple(
+            ObjectError(item.hash, "corrupt_object", "the Avro container ends inside a block") for item in bad
+        ),
+        quarantined_rows=tuple(kept),
+        parked=tuple(ObjectError(item.hash, LOG_RESTARTED, "the positions are of another kind") for item in parked),
+        parked_generation=0 if parked else None,
+    )
+    assert ledger.batches.settle("main", manifest.batch, outcome, objects, "run-1", NOW) and ledger.batches.close(
+        "main", manifest.batch, "run-1", NOW
+    )
+    assert ledger.lanes.release("main", "run-1", ledger.lanes.get("main").arrivals, None, NOW)
+    return manifest.batch
+
+
+def a_row(record, code="null_record_key"):
+    return RowError(record, code, "The key column id is null", 70 + record, None, "json", '{"id":null}', 11)
+
+
+def totals(stack):
+    found = stack.ledger.tables.get("crm.user").totals
+    return {
+        name: found.get(name, 0)
+        for name in ("objects", "objects_quarantined", "objects_discarded", "quarantined_rows", "discarded_rows")
+    }
+
+
+def test_whole_objects_and_rows_of_objects_are_listed_with_why_and_where(configured, capsys):
+    good, bad, holed = (configured.admit(put(configured, n)) for n in range(3))
+    unread = configured.admit(
+        put(configured, 9, b"{}"),
+        items.QUARANTINED,
+        None,
+        code="not_avro",
+        reason="The object is not an Avro container file",
+    )
+    batch = settled(configured, [good, bad, holed], bad=[bad], rows={holed: [a_row(1), a_row(4)]})
+
+    assert run(["quarantine", "list", "--json"]) == 0
+    entries = {entry["key"]: entry for entry in describe(capsys)["entries"]}
+    assert set(entries) == {bad.key, holed.key, unread.key}
+    assert (
+        entries[bad.key]["kind"],
+        entries[bad.key]["codes"],
+        entries[bad.key]["batch"],
+        entries[bad.key]["table"],
+    ) == ("object", ["corrupt_object"], batch, "crm.user")
+    assert (entries[holed.key]["kind"], entries[holed.key]["rows"], entries[holed.key]["rows_by_code"]) == (
+        "rows",
+        2,
+        {"null_record_key": 2},
+    )
+    assert run(["quarantine", "list", "--code", "not_avro", "--json"]) == 0
+    assert [entry["id"] for entry in describe(capsys)["entries"]] == [unread.hash]
+    assert run(["quarantine", "list", "--table", "crm.user", "--limit", "1", "--json"]) == 0
+    document = describe(capsys)
+    assert len(document["entries"]) == 1 and document["more"] is True
+    assert run(["quarantine", "list"]) == 0
+    assert bad.hash[:12] in capsys.readouterr().out
+
+
+def test_an_entry_is_shown_with_its_rows_and_their_bytes(configured, capsys):
+    holed = configured.admit(put(configured, 1))
+    settled(configured, [holed], rows={holed: [a_row(7), a_row(2)]})
+    assert run(["quarantine", "show", holed.hash[:8], "--json"]) == 0
+    document = describe(capsys)
+    assert [(row["record"], row["offset"], row["content"]) for row in document["rows_shown"]] == [
+        (2, 72, '{"id":null}'),
+        (7, 77, '{"id":null}'),
+    ]
+    assert document["decisions"] == []
+    assert run(["quarantine", "show", holed.key, "--rows", "1"]) == 0
+    assert capsys.readouterr().out.count("row\t") == 1
+
+
+def test_a_retried_object_keeps_its_age_and_goes_to_another_batch(configured, invoked, capsys):
+    bad = configured.admit(put(configured, 1))
+    before = settled(configured, [bad], bad=[bad])
+    arrivals = configured.ledger.lanes.get("main").arrivals
+
+    assert run(["quarantine", "retry", bad.hash[:12], "--note", "release 2 reads it", "--json"]) == 0
+
+    assert [entry["id"] for entry in describe(capsys)["retried"]] == [bad.hash]
+    record = configured.ledger.objects.get([bad])[bad]
+    assert (record.state, record.attempt, record.admitted_at, record.batch, record.code, record.listed_at) == (
+        "pending",
+        1,
+        NOW,
+        None,
+        None,
+        None,
+    )
+    (waiting,) = configured.ledger.pending.oldest("main", 10)
+    assert (waiting.id, waiting.attempt, waiting.table, waiting.schema) == (bad, 1, "crm.user", record.schema)
+    assert configured.ledger.lanes.get("main").arrivals == arrivals + 1 and invoked
+    (decision,) = configured.ledger.quarantine.decisions_about(bad)
+    assert (decision.verb, decision.batch, decision.code, decision.note) == (
+        "retried",
+        before,
+        "corrupt_object",
+        "release 2 reads it",
+    )
+    assert (
+        decision.command == f"sluice quarantine retry {bad.hash[:12]} --note 'release 2 reads it' --json"
+        and decision.by.startswith("arn:aws:")
+    )
+
+    after = settled(configured, [bad], attempt=1)
+    record = configured.ledger.objects.get([bad])[bad]
+    assert (record.state, record.batch, record.code) == ("committed", after, None) and after != before
+    assert totals(configured) == {
+        "objects": 1,
+        "objects_quarantined": 0,
+        "objects_discarded": 0,
+        "quarantined_rows": 0,
+        "discarded_rows": 0,
+    }
+    assert run(["wait", "--strict", "--timeout", "0"]) == 0
+    assert run(["quarantine", "list", "--decided", "--json"]) == 0
+    capsys.readouterr()
+
+
+def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked, capsys):
+    holed = configured.admit(put(configured, 1))
+    batch = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
+    assert totals(configured)["quarantined_rows"] == 2
+    assert run(["quarantine", "retry", "--code", "null_record_key"]) == 0
+    record = configured.ledger.objects.get([holed])[holed]
+    assert (record.state, record.quarantined_rows, record.attempt) == ("pending", 0, 1)
+    (waiting,) = configured.ledger.pending.oldest("main", 10)
+    assert (
+        (waiting.merged, waiting.rows_aside)
+        == (record.merged, record.rows_aside)
+        == (True, rows_key(batch, "crm.user", holed.hash))
+    )
+    settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=1)
+    assert totals(configured) == {
+        "objects": 1,
+        "objects_quarantined": 0,
+        "objects_discarded": 0,
+        "quarantined_rows": 1,
+        "discarded_rows": 0,
+    }
+    assert run(["quarantine", "show", holed.hash]) == 0
+    assert "decision\t" in capsys.readouterr().out
+
+
+def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(configured, invoked, capsys):
+    holed = configured.admit(put(configured, 1))
+    first = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
+    assert run(["quarantine", "retry", holed.hash]) == 0
+    settled(configured, [holed], bad=[holed], attempt=1)  # the whole object this time: the same rows are still missing
+    assert run(["quarantine", "retry", holed.hash]) == 0
+    record = configured.ledger.objects.get([holed])[holed]
+    assert (record.merged, record.rows_aside) == (True, rows_key(first, "crm.user", holed.hash))
+    third = settled(configured, [holed], rows={holed: [a_row(1)]}, attempt=2)
+    assert run(["quarantine", "retry", holed.hash]) == 0
+    assert configured.ledger.objects.get([holed])[holed].rows_aside == rows_key(third, "crm.user", holed.hash)
+
+
+def test_rows_are_retried_under_the_generation_of_their_object(configured, invoked, tmp_path, capsys):
+    holed, other = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
+    batch = settled(configured, [holed, other], rows={holed: [a_row(1)], other: [a_row(0)]})
+    (tmp_path / "tables.yaml").write_text(TABLES.replace("table: crm.user}", "table: crm.user, generation: 2}"))
+    assert run(["config", "push", "tables.yaml"]) == 0
+    capsys.readouterr()
+
+    assert run(["quarantine", "retry", holed.hash, "--json"]) == 1
+    assert f"the manifest of its batch {batch} is gone" in capsys.readouterr().out
+    listed = tuple(in_manifest(identity) for identity in (holed, other))
+    manifest = open_manifest(
+        "main", "run-1", NOW, "c", {"crm.user": TablePart(replace(CONFIG, generation=1).to_dict(), listed)}
+    )
+    assert manifest.batch == batch
+    configured.s3.put_object(Bucket="s-silver", Key=manifest_key("main", batch), Body=manifest.to_json().encode())
+    assert run(["quarantine", "retry", holed.hash]) == 0
+
+    record = configured.ledger.objects.get([holed])[holed]
+    (waiting,) = configured.ledger.pending.oldest("main", 10)
+    assert (record.generation, waiting.generation, waiting.id) == (1, 1, holed)
+    # Another table has none of its rows: what that merges is merged as new.
+    record = configured.ledger.objects.get([other])[other]
+    decision = Decision(other, "retried", NOW, "sluice quarantine retry", "me", record.state, batch=record.batch)
+    assert configured.ledger.quarantine.retry(record, replace(record, table="crm.people", generation=1), decision)
+    (waiting,) = [item for item in configured.ledger.pending.oldest("main", 10) if item.table == "crm.people"]
+    assert (waiting.merged, waiting.rows_aside, waiting.generation) == (False, None, None)
+
+
+def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, invoked, capsys):
+    garbage = configured.admit(
+        put(configured, 1, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged"
+    )
+    lost = configured.admit(put(configured, 2), items.QUARANTINED, code="lost_before_read", reason="gone")
+    configured.s3.delete_object(Bucket="s-bronze", Key=lost.key, VersionId=lost.version)
+    assert run(["quarantine", "retry", "--all", "--json"]) == 1
+    left = {entry["key"]: entry["because"] for entry in describe(capsys)["left"]}
+    assert set(left) == {garbage.key, lost.key} and "gone" in left[lost.key]
+    assert {record.state for record in configured.ledger.objects.get([garbage, lost]).values()} == {"quarantined"}
+    assert configured.ledger.quarantine.decisions_about(garbage) == [] and not invoked
+
+
+def test_a_discarded_object_is_ignored_and_its_record_names_the_command(configured, capsys):
+    bad, holed = (configured.admit(put(configured, n)) for n in range(2))
+    settled(configured, [bad, holed], bad=[bad], rows={holed: [a_row(0)]})
+    assert run(["wait", "--strict", "--timeout", "0"]) == 1
+    assert run(["quarantine", "discard", bad.hash[:12], holed.hash[:12], "--note", "a broken test wrote them"]) == 0
+    records = configured.ledger.objects.get([bad, holed])
+    assert (records[bad].state, records[bad].rule, records[bad].code) == ("ignored", "discarded", "corrupt_object")
+    assert (records[holed].state, records[holed].quarantined_rows, records[holed].discarded_rows) == ("committed", 0, 1)
+    assert totals(configured) == {
+        "objects": 1,
+        "objects_quarantined": 0,
+        "objects_discarded": 1,
+        "quarantined_rows": 0,
+        "discarded_rows": 1,
+    }
+    assert run(["wait", "--strict", "--timeout", "0"]) == 0
+    capsys.readouterr()
+    assert run(["quarantine", "list", "--decided", "--json"]) == 0
+    decisions = {item["key"]: item for item in describe(capsys)["decisions"]}
+    assert {(item["verb"], item["note"]) for item in decisions.values()} == {("discarded", "a broken test wrote them")}
+    assert "quarantine discard" in decisions[bad.key]["command"] and decisions[holed.key]["rows"] == 1
+    assert run(["quarantine", "list", "--json"]) == 0
+    assert describe(capsys)["entries"] == []
+
+
+def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(configured, invoked, capsys):
+    good, odd, behind = (configured.admit(put(configured, n)) for n in range(3))
+    batch = settled(configured, [good, odd, behind], parked=[odd, behind])
+    untaken = configured.admit(put(configured, 7), items.PARKED, None, topic="other", reason="no rule takes this topic")
+    assert run(["quarantine", "list", "--json"]) == 0
+    assert describe(capsys)["entries"] == []
+    assert run(["quarantine", "list", "--code", "log_restarted", "--json"]) == 0
+    entries = {entry["key"]: entry for entry in describe(capsys)["entries"]}
+    assert set(entries) == {odd.key, behind.key}
+    assert (
+        entries[odd.key]["kind"],
+        entries[odd.key]["codes"],
+        entries[odd.key]["batch"],
+        entries[odd.key]["parked_at"],
+    ) == ("parked", ["log_restarted"], batch, NOW)
+    assert run(["quarantine", "list", "--parked", "--json"]) == 0
+    assert {entry["key"]: entry["codes"] for entry in describe(capsys)["entries"]} == {
+        odd.key: ["log_restarted"],
+        behind.key: ["log_restarted"],
+        untaken.key: [],
+    }
+    assert run(["quarantine", "list", "--parked", "--table", "crm.user"]) == 0
+    assert untaken.hash[:12] not in capsys.readouterr().out
+
+    before = totals(configured)
+    assert run(["quarantine", "discard", odd.hash[:12], "--note", "not of this connector"]) == 0
+    record = configured.ledger.objects.get([odd])[odd]
+    assert (record.state, record.rule, record.code) == ("ignored", "discarded", "log_restarted")
+    assert totals(configured) == {**before, "objects_discarded": 1} and (
+        before["objects"],
+        before["objects_quarantined"],
+    ) == (1, 0)
+    (decision,) = configured.ledger.quarantine.decisions_about(odd)
+    assert (decision.verb, decision.state, decision.code, decision.batch, decision.note) == (
+        "discarded",
+        "parked",
+        "log_restarted",
+        batch,
+        "not of this connector",
+    )
+    raised = Configuration((TableRule("crm.user", ("id",), "crm.public.user", generation=1),))
+    assert unpark(configured.ledger, raised, lambda: NOW + 1) == Unparked(1, frozenset({"main"}))
+    assert [item.id for item in configured.ledger.pending.oldest("main", 10)] == [behind]
+
+
+def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, capsys):
+    untaken = configured.admit(put(configured, 1), items.PARKED, None, topic="other", reason="no rule takes this topic")
+    bad = configured.admit(put(configured, 2), items.QUARANTINED, code="not_avro", reason="no")
+    assert run(["quarantine", "discard", "--all"]) == 0
+    assert {identity: record.state for identity, record in configured.ledger.objects.get([untaken, bad]).items()} == {
+        untaken: "parked",
+        bad: "ignored",
+    }
+    assert run(["quarantine", "show", untaken.hash[:8]]) == 0
+    assert "kind\tparked" in capsys.readouterr().out
+    assert run(["quarantine", "discard", untaken.key]) == 0
+    assert configured.ledger.objects.get([untaken])[untaken].rule == "discarded"
+
+
+def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, invoked, capsys):
+    restarted = configured.admit(put(configured, 1))
+    settled(configured, [restarted], parked=[restarted])
+    untaken = configured.admit(put(configured, 2), items.PARKED, None, topic="other", reason="no rule takes this topic")
+    assert run(["quarantine", "retry", restarted.hash, untaken.key, "--json"]) == 1
+    left = {entry["key"]: entry["because"] for entry in describe(capsys)["left"]}
+    assert "raise its table's `generation`" in left[restarted.key] and "a rule for its topic" in left[untaken.key]
+    assert {record.state for record in configured.ledger.objects.get([restarted, untaken]).values()} == {
+        "parked"
+    } and not invoked
+
+
+def test_a_parked_object_that_was_freed_meanwhile_is_not_discarded(configured):
+    waiting = configured.admit(put(configured, 1), items.PARKED, None, reason="no rule takes this topic")
+    stale = configured.ledger.objects.get([waiting])[waiting]
+    assert configured.ledger.objects.unpark(stale, CONFIG, NOW + 1)
+    decision = Decision(waiting, "discarded", NOW, "sluice", "me", "parked")
+    assert not configured.ledger.quarantine.discard(stale, decision) and not configured.ledger.quarantine.retry(
+        stale, stale, decision
+    )
+    assert (
+        configured.ledger.objects.get([waiting])[waiting].state == "pending"
+        and configured.ledger.quarantine.decisions_about(waiting) == []
+    )
+
+
+def test_two_commands_about_one_entry_decide_once(configured):
+    bad = configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
+    stale = configured.ledger.objects.get([bad])[bad]
+    assert run(["quarantine", "discard", bad.key]) == 0
+    assert not configured.ledger.quarantine.retry(
+        stale, stale, Decision(bad, "retried", NOW, "sluice", "me", "quarantined")
+    )
+    assert [decision.verb for decision in configured.ledger.quarantine.decisions_about(bad)] == ["discarded"]
+    assert configured.ledger.pending.oldest("main", 10) == []
+
+
+@pytest.mark.parametrize("arguments", [["retry"], ["discard"], ["show", "abcdef012345"], ["retry", "ab"]])
+def test_a_choice_of_nothing_is_a_wrong_command_line(configured, capsys, arguments):
+    configured.admit(put(configured, 1), items.QUARANTINED, code="not_avro", reason="no")
+    assert run(["quarantine", *arguments]) == 2
+
+
+def test_status_and_wait_count_quarantined_rows(configured, capsys):
+    holed = configured.admit(put(configured, 1))
+    settled(configured, [holed], rows={holed: [a_row(0), a_row(1, "value_out_of_range")]})
+    assert run(["status", "--json"]) == 0
+    document = describe(capsys)
+    rows = document["quarantined_rows"]
+    assert (rows["rows"], rows["objects"], rows["more"]) == (2, 1, False)
+    assert {item["reason"]: (item["rows"], item["examples"]) for item in rows["reasons"]} == {
+        "null_record_key": (1, [holed.key]),
+        "value_out_of_range": (1, [holed.key]),
+    }
+    assert {table["table"]: table["quarantined"] for table in document["tables"]}["crm.user"] == {
+        "objects": 0,
+        "rows": 2,
+    }
+    assert run(["wait", "--timeout", "0", "--json"]) == 0
+    document = describe(capsys)
+    assert (
+        document["succeeded"],
+        document["quarantined_rows"],
+        document["with_quarantined_rows"][0]["rows_by_code"],
+    ) == (True, 2, {"null_record_key": 1, "value_out_of_range": 1})
+    assert run(["wait", "--timeout", "0", "--strict"]) == 1
+    assert "rows quarantined\t" in capsys.readouterr().out and run(["status"]) == 0
+
+
+def test_status_counts_what_admission_quarantined_and_names_the_lane_of_a_table(configured, capsys):
+    good, bad = configured.admit(put(configured, 1)), configured.admit(put(configured, 2))
+    settled(configured, [good, bad], bad=[bad])
+    configured.admit(put(configured, 3), items.QUARANTINED, code="not_avro", reason="no")
+    configured.ledger.tables.pin("crm.user", CONFIG.pinned)
+    assert run(["status", "--json"]) == 0
+    (table,) = describe(capsys)["tables"]
+    assert (
+        table["quarantined"] == {"objects": 2, "rows": 0}
+        and table["pending"]["objects"] == 0
+        and table["lane"] == "main"
+    )
+
+
+def test_no_verb_lets_an_objects_key_steer_the_terminal_or_break_a_line(configured, capsys):
+    key = "topics/crm.public.user/<b>&amp; %2B+é=\u202e\ttab\nline 'q\" $(x).avro"
+    configured.admit(configured.write(key), items.QUARANTINED, code="not_avro", reason=f"no: \x1b[2J {key}")
+    waiting = configured.admit(configured.write(key + "2"))
+    for arguments, code in (
+        (["wait", "--timeout", "0"], 1),
+        (["status"], 0),
+        (["quarantine", "show", key], 0),
+        (["history"], 0),
+        (["quarantine", "list"], 0),
+        (["trace", waiting.key], 0),
+    ):
+        assert run(arguments) == code
+        printed = capsys.readouterr().out
+        shown = [line for line in printed.splitlines() if "(x).avro" in line]
+        assert shown and all("line 'q\" $(x).avro" in line for line in shown), arguments
+        assert arguments[0] == "quarantine" and arguments[1] == "list" or not {"\x1b", "\u202e"} & set(printed), (
+            arguments
+        )

@@ -1,0 +1,237 @@
+"""`sluice rebuild table`: what is moved aside, what is merged again, what stands in the way, and how it goes on after it was cut off."""
+
+import json
+
+import pytest
+from driving.lane import LANE, SimulatedLane, configuration, emulated_dynamodb
+from emulated_stack import NOW, describe
+
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.table import TableRule
+from sluice.ledger import keys as items
+from sluice.schema.history import stored_key
+from sluice.silver_keys import manifest_key, outcome_key
+from sluice_aws.errors import LaneNotPaused
+from sluice_aws.ledger.tables import DynamoDbRebuilds
+from sluice_aws.s3.move_prefix import Mover
+from sluice_cli.main import run
+
+TABLE, TOPIC = "crm.user", "crm.public.user"
+TABLES = f"""
+tables:
+  - {{topic: {TOPIC}, table: {TABLE}, record_key: KEY, generation: 1}}
+"""
+
+
+def push(tmp_path, key="id"):
+    path = tmp_path / "tables.yaml"
+    path.write_text(TABLES.replace("KEY", key))
+    return run(["config", "push", str(path)])
+
+
+class Merged:
+    """A table that two batches made, the first under generation 0, and what else there is of its topic."""
+
+    def __init__(self, stack, tmp_path):
+        assert push(tmp_path) == 0
+        self.stack = stack
+        self.old, self.new = (
+            stack.admit(stack.write("old"), items.COMMITTED),
+            stack.admit(stack.write("new"), items.COMMITTED),
+        )
+        self.waits, self.bad = (
+            stack.admit(stack.write("waits")),
+            stack.admit(stack.write("bad"), items.QUARANTINED, code="not_avro", reason="not Avro"),
+        )
+        self.other = stack.admit(stack.write("other"), items.COMMITTED, table="crm.other", topic="crm.public.other")
+        self.batch("b-1", self.old, generation=0, at=NOW)
+        self.batch("b-2", self.new, generation=1, at=NOW + 1)
+        stack.ledger.tables.pin(TABLE, {"record_key": ["id"], "partition_by": [], "table_type": "cow", "topic": TOPIC})
+        stack.ledger.tables.raise_purge_floor(TABLE, {0: "0000.9"})
+        for name in (
+            "crm/user/.hoodie/hoodie.properties",
+            "crm/user/a.parquet",
+            "crm/user_2/b.parquet",
+            stored_key(TABLE),
+        ):
+            stack.s3.put_object(Bucket="s-silver", Key=name, Body=name.encode())
+
+    def batch(self, batch, *objects, generation, at):
+        listed = tuple(
+            ManifestObject(item.bucket, item.key, item.version, 1, None, "avro", TOPIC, 0, 0, NOW) for item in objects
+        )
+        manifest = Manifest(batch, "main", "r", at, "v", {TABLE: TablePart({"generation": generation}, listed)})
+        for key, text in (
+            (manifest_key("main", batch), manifest.to_json()),
+            (outcome_key(batch, TABLE), Outcome(batch, TABLE, COMMITTED, at, instant=batch).to_json()),
+        ):
+            self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=text.encode())
+
+    def silver(self):
+        return {
+            entry["Key"]
+            for entry in self.stack.s3.list_objects_v2(Bucket="s-silver")["Contents"]
+            if "/manifests/" not in entry["Key"] and "/outcomes/" not in entry["Key"]
+        }
+
+    def record(self, identity):
+        return self.stack.ledger.objects.get([identity])[identity]
+
+
+@pytest.fixture
+def merged(stack, tmp_path, capsys):
+    found = Merged(stack, tmp_path)
+    capsys.readouterr()
+    return found
+
+
+def test_a_dry_run_shows_steps_and_obstacles_and_changes_nothing(merged, capsys):
+    before = merged.silver()
+    merged.stack.s3.delete_object(Bucket="s-bronze", Key="new", VersionId=merged.new.version)
+    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
+    document = describe(capsys)
+    assert document["objects"] == {"replayed": 1, "pending_already": 1, "quarantined": 1, "parked": 0, "gone": 1}
+    assert (document["bytes"], document["silver_bytes"], document["changed"], document["lane"]) == (
+        2,
+        len("crm/user/.hoodie/hoodie.properties") + len("crm/user/a.parquet"),
+        False,
+        "main",
+    )
+    assert document["gone"] == [{"key": "new", "version": merged.new.version}]
+    idle, gone = document["obstacles"]
+    assert "lane main is idle" in idle and "no longer in bronze" in gone
+    assert run(["rebuild", "table", TABLE, "--yes"]) == 1
+    out, err = capsys.readouterr()
+    assert "gone\tnew\t" in out and "Nothing was changed" in err
+    assert merged.silver() == before and merged.record(merged.old).state == "committed"
+
+
+def test_a_rebuild_moves_the_data_and_makes_every_object_pending_as_it_was_merged(merged, tmp_path, invoked, capsys):
+    ledger = merged.stack.ledger
+    assert push(tmp_path, key="uid") == 1
+    assert "sluice rebuild table" in capsys.readouterr().err
+    ledger.lanes.pause("main")
+    assert run(["rebuild", "table", TABLE]) == 2  # nobody to ask
+    capsys.readouterr()
+    assert run(["rebuild", "table", TABLE, "--yes", "--json"]) == 0
+    kept = describe(capsys)["kept_in"].removeprefix("s3://s-silver/")
+    assert merged.silver() == {
+        f"{kept}table/.hoodie/hoodie.properties",
+        f"{kept}table/a.parquet",
+        f"{kept}stored.json",
+        f"{kept}rebuild.json",
+        f"{kept}finished.json",
+        "crm/user_2/b.parquet",
+    }
+    assert (
+        json.loads(merged.stack.s3.get_object(Bucket="s-silver", Key=f"{kept}rebuild.json")["Body"].read())["table"]
+        == TABLE
+    )
+    state = ledger.tables.get(TABLE)
+    assert (state.pinned, state.purge_floors, state.rebuild) == (None, {}, None)
+    waiting = {item.id: item for item in ledger.pending.oldest("main", 10)}
+    assert {identity: (item.attempt, item.generation, item.admitted_at) for identity, item in waiting.items()} == {
+        merged.old: (1, 0, NOW),
+        merged.new: (1, 1, NOW),
+        merged.waits: (0, None, NOW),
+    }
+    assert [merged.record(identity).state for identity in (merged.old, merged.new, merged.bad, merged.other)] == [
+        "pending",
+        "pending",
+        "quarantined",
+        "committed",
+    ]
+    assert push(tmp_path, key="uid") == 0
+    assert run(["resume", "main"]) == 0
+
+
+def test_a_rebuild_allows_objects_of_another_table_and_refuses_lost_records(
+    merged, capsys
+):
+    merged.stack.ledger.lanes.pause("main")
+    merged.batch("b-3", merged.other, generation=1, at=NOW + 2)  # it went to crm.other between plan and claim
+    capsys.readouterr()
+    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
+    document = describe(capsys)
+    assert (document["gone"], document["obstacles"]) == ([], [])
+    merged.batch("b-4", merged.stack.write("lost record"), generation=1, at=NOW + 3)
+    assert run(["rebuild", "table", TABLE, "--dry-run", "--json"]) == 0
+    (obstacle,) = describe(capsys)["obstacles"]
+    assert "1 object of crm.user in bronze is not in the ledger: `sluice rebuild ledger` first" in obstacle
+
+
+@pytest.mark.parametrize("dies", ["while files are moved", "while objects become pending"])
+def test_a_rebuild_that_was_cut_off_keeps_its_lane_from_being_resumed_and_goes_on(merged, monkeypatch, capsys, dies):
+    ledger, was = merged.stack.ledger, merged.silver()
+    ledger.lanes.pause("main")
+    broken, method = (Mover, "_copy") if dies == "while files are moved" else (DynamoDbRebuilds, "replay")
+    with monkeypatch.context() as patched:
+        patched.setattr(broken, method, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            raise SystemExit(run(["rebuild", "table", TABLE, "--yes"]))
+    assert run(["resume", "main"]) == 1
+    assert "goes on with it" in capsys.readouterr().err
+    assert run(["status", "--json"]) == 0
+    assert [table["notes"] for table in describe(capsys)["tables"] if table["table"] == TABLE][0][0].startswith(
+        "its data is being moved aside"
+    )
+    assert not ledger.pending.oldest("main", 1) or ledger.tables.get(TABLE).rebuild
+    assert run(["rebuild", "table", TABLE, "--yes"]) == 0
+    assert "crm/user/a.parquet" in was and not any(key.startswith("crm/user/") for key in merged.silver())
+    assert len({key.split("/")[3] for key in merged.silver() if "/replaced/" in key}) == 1  # in one place
+    assert {item.id for item in ledger.pending.oldest("main", 10)} == {
+        merged.old,
+        merged.new,
+        merged.waits,
+    } and ledger.tables.get(TABLE).rebuild is None
+
+
+def test_nothing_is_changed_where_the_lane_was_resumed_meanwhile(merged):
+    ledger = merged.stack.ledger
+    record = merged.record(merged.old)
+    for call in (
+        lambda: ledger.rebuilds.begin(TABLE, "main", {"to": "x"}),
+        lambda: ledger.rebuilds.replay([record], "main", {}, NOW),
+        lambda: ledger.rebuilds.end(TABLE, "main"),
+    ):
+        with pytest.raises(LaneNotPaused):
+            call()
+    assert merged.record(merged.old).state == "committed" and ledger.tables.get(TABLE).pinned
+
+
+def test_a_rebuilt_table_merges_objects_by_generation_lowest_first():
+    with emulated_dynamodb() as client:
+        simulated = SimulatedLane(
+            client,
+            configuration(
+                rules=[TableRule(table="shop.{1}", record_key=("id",), topic="shop.*", freshness_s=0, generation=1)]
+            ),
+        )
+        first, second, later = simulated.put(n=2), simulated.put(n=1), None
+        assert simulated.run().batches == 1
+        simulated.ledger.lanes.pause(LANE)
+        records = simulated.ledger.objects.get(first + second).values()
+        simulated.ledger.rebuilds.begin("shop.orders", LANE, {"to": "x"})
+        assert (
+            simulated.ledger.rebuilds.replay(list(records), LANE, dict.fromkeys(first, 0), simulated.clock.now_ms())
+            == 3
+        )
+        assert (
+            simulated.ledger.rebuilds.replay(list(records), LANE, {}, simulated.clock.now_ms()) == 0
+        )  # again, it changes nothing
+        later = simulated.put()
+        simulated.ledger.rebuilds.end("shop.orders", LANE)
+        simulated.ledger.lanes.resume(LANE)
+        assert simulated.run().batches == 2
+        assert simulated.states(first + second + later) == {"committed": 4}
+        manifests = sorted(
+            (Manifest.from_json(text) for key, text in simulated.documents.stored.items() if "/manifests/" in key),
+            key=lambda found: found.created_at,
+        )
+        assert [(found.tables["shop.orders"].config["generation"], len(found.objects)) for found in manifests] == [
+            (1, 3),
+            (0, 2),
+            (1, 2),
+        ]
+        assert len({found.batch for found in manifests}) == 3

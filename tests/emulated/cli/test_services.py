@@ -1,0 +1,145 @@
+"""`sluice services` and what `sluice status` tells of them."""
+
+import pytest
+from builders import note_commit
+from emulated_stack import NOW, describe
+
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.document import Configuration
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.table import TableRule
+from sluice.services.requests import ServiceError, ServiceReport
+from sluice_cli.main import run
+
+TABLE = "shop.orders"
+POLICY = ServicePolicy(compaction=Pace(commits=2))
+
+
+@pytest.fixture
+def served(stack):
+    """A merge-on-read table with two commits."""
+    rule = TableRule(TABLE, ("id",), topic="orders", table_type="mor", services=POLICY)
+    stack.s3.put_object(Bucket="s-artifacts", Key="config/tables.json", Body=Configuration((rule,)).to_json().encode())
+    stack.ledger.lanes.wake("main")
+    stack.ledger.tables.pin(TABLE, {"topic": "orders"})
+    for _ in range(2):
+        note_commit(stack.ledger, Outcome("b", TABLE, COMMITTED, instant="20240101", committed_at=NOW), {"commits": 1})
+    return stack
+
+
+def lane_does(stack, service, error=None):
+    """The lane's run does what was asked for, or fails at it."""
+    stack.ledger.lanes.request_start("main", "run-1", NOW)
+    stack.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
+    begun = stack.ledger.services.start(stack.ledger.services.get("main", TABLE, service), "run-1", "job1", 2 * NOW)
+    if error is not None:
+        return stack.ledger.services.fail(begun, "run-1", error, 2 * NOW)
+    return stack.ledger.services.finish(
+        begun, "run-1", ServiceReport(4, 1, 4_096, 1_024, 10, 1_500, "20240102"), 2 * NOW
+    )
+
+
+def test_a_service_requested_by_hand_ignores_the_policy_and_wakes_the_lane(served, invoked, capsys):
+    assert run(["services", "run", TABLE, "--service", "cleaning", "--json"]) == 0
+    (entry,) = describe(capsys)["services"]
+    assert (entry["service"], entry["state"], entry["requested_by"]) == (
+        "cleaning",
+        "requested",
+        "sluice services run shop.orders --service cleaning --json",
+    )
+    assert invoked == [("s-supervise", "Event")]
+    assert run(["services", "run", TABLE, "-s", "cleaning"]) == 0
+    assert "cleaning of shop.orders is requested already" in capsys.readouterr().err
+
+
+def test_without_a_name_all_that_concern_the_table_are_asked_for(served, invoked, capsys):
+    assert run(["services", "run", TABLE, "--json"]) == 0
+    assert [entry["service"] for entry in describe(capsys)["services"]] == ["archival", "cleaning", "compaction"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["shop.other"], "There is no table"),
+        ([TABLE, "-s", "vacuum"], "'vacuum' is no service"),
+        ([TABLE, "-s", "clustering"], "names no columns"),
+        ([TABLE, "-s", "purge"], "delete_mode isn't hard"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsys, arguments, message):
+    assert run(["services", "run", *arguments]) == 2
+    assert message in capsys.readouterr().err and invoked == []
+
+
+def test_a_paused_lane_is_said_to_wait(served, invoked, capsys):
+    served.ledger.lanes.pause("main")
+    assert run(["services", "run", TABLE]) == 0
+    assert "waits for `sluice resume main`" in capsys.readouterr().err and invoked == []
+
+
+def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
+    run(["services", "run", TABLE, "-s", "compaction"])
+    assert run(["services", "run", TABLE, "-s", "compaction", "--wait", "0"]) == 0
+    lane_does(served, "compaction")
+    capsys.readouterr()
+    assert run(["services", "list", TABLE]) == 0
+    assert (
+        "compaction\tdone" in (out := capsys.readouterr().out)
+        and "4 files of 4.0 KiB -> 1 file of 1.0 KiB, 10 rows, 1.5 s" in out
+    )
+
+
+def test_list_says_what_is_due_by_the_policy_and_why(served, capsys):
+    assert run(["services", "list", "--json"]) == 0
+    document = describe(capsys)
+    assert document == {
+        "services": [],
+        "due": [
+            {"table": TABLE, "service": "catalog", "reason": "2 commits since the last one"},
+            {"table": TABLE, "service": "compaction", "reason": "2 commits since the last one"},
+        ],
+    }
+    assert run(["services", "list", "shop.none"]) == 2
+
+
+def test_status_shows_a_failed_service_and_a_failed_sync_with_their_errors(served, invoked, capsys):
+    run(["services", "run", TABLE, "-s", "compaction"])
+    lane_does(served, "compaction", ServiceError("broken", "no space left\nmore", retriable=False))
+    served.dynamodb.update_item(
+        TableName="s-ledger",
+        Key={"pk": {"S": f"table#{TABLE}"}, "sk": {"S": "table"}},
+        UpdateExpression="SET catalog_failed = :f",
+        ExpressionAttributeValues={
+            ":f": {"M": {"at": {"N": str(NOW)}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
+        },
+    )
+    capsys.readouterr()
+    assert run(["status"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "compaction\tfailed" in out
+        and "broken: no space left\n" in out
+        and "catalog\tfailed" in out
+        and "NameTaken" in out
+    )
+    assert run(["status", "--json"]) == 0
+    assert {(entry["service"], entry["state"]) for entry in describe(capsys)["services"]} == {
+        ("compaction", "failed"),
+        ("catalog", "failed"),
+    }
+
+
+def test_the_status_page_and_the_list_name_what_failed_waits_and_is_due(served, invoked, capsys, tmp_path):
+    run(["services", "run", TABLE, "-s", "cleaning"])
+    lane_does(served, "cleaning", ServiceError("no_space", "<b>the disk is full</b>\nand more", retriable=False))
+    run(["services", "run", TABLE, "-s", "archival"])
+    assert run(["status", "--html", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    section = page[page.index("<h2>Table services</h2>") : page.index("<h2>Commits</h2>")]
+    places = [section.index(f">{word}</span>") for word in ("failed", "requested", "due")]
+    assert places == sorted(places), "what needs somebody comes first"
+    assert "no_space: &lt;b&gt;the disk is full&lt;/b&gt;" in section and "2 commits since the last one" in section
+    assert "1 failed, 1 open, " in page
+    capsys.readouterr()
+    assert run(["status"]) == 0
+    assert f"due: compaction of {TABLE}, 2 commits since the last one" in capsys.readouterr().out

@@ -1,0 +1,152 @@
+"""`sluice standstill` on an emulated stack: it comes to rest without losing anything, and what was paused for that goes on."""
+
+from pathlib import Path
+
+import pytest
+from emulated_stack import SHARED, cloudformation
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.emrserverless.models import emrserverless_backends
+
+from sluice.lane.machine import HALT_AFTER, HALTED, IDLE, PAUSED
+from sluice_cli.main import run
+from sluice_cli.ops import standstill as standstill_command
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def emr(stack, monkeypatch):
+    monkeypatch.setattr(standstill_command, "POLL_S", 0.0)
+    client = SHARED.client("emr-serverless")
+    application = client.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="t")[
+        "applicationId"
+    ]
+    cloudformation().outputs = {**cloudformation().outputs, "ApplicationId": application}
+    client.start_application(applicationId=application)
+    # One that is over: the emulator doesn't know applications that never had one.
+    client.start_job_run(
+        applicationId=application, clientToken="t", executionRoleArn="arn:aws:iam::123456789012:role/r"
+    )
+    stack.application = application
+    return client
+
+
+def test_lanes_are_paused_the_application_stopped_and_only_those_lanes_go_on(stack, emr, invoked, tmp_path):
+    for lane in ("main", "big"):
+        stack.ledger.lanes.wake(lane)
+    stack.ledger.lanes.pause("big")
+    note = tmp_path / "note.json"
+    assert run(["standstill", "begin", "--note", str(note)]) == 0
+    assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": PAUSED, "big": PAUSED}
+    assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STOPPED"
+    assert run(["standstill", "end", "--note", str(note)]) == 0
+    assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": IDLE, "big": PAUSED}
+    assert not note.exists() and invoked
+
+
+def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(
+    stack, emr, invoked, tmp_path, monkeypatch
+):
+    stack.ledger.lanes.wake("main")
+    note = tmp_path / "note.json"
+    assert run(["standstill", "begin", "--note", str(note)]) == 0
+    assert run(["standstill", "begin", "--note", str(note)]) == 0
+    monkeypatch.setattr(standstill_command, "_would_change", lambda *_: False)
+    assert run(["standstill", "begin", "--note", str(note), "--before-deploy", str(ROOT / "template.yaml")]) == 0
+    assert stack.ledger.lanes.get("main").state == PAUSED
+    assert run(["standstill", "end", "--note", str(note)]) == 0
+    assert stack.ledger.lanes.get("main").state == IDLE and not note.exists()
+
+
+def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invoked, tmp_path, monkeypatch):
+    stack.ledger.lanes.wake("main")
+    first, second = tmp_path / "first", tmp_path / "second"
+    for machine in (first, second):
+        machine.mkdir()
+    monkeypatch.chdir(first)
+    assert run(["standstill", "begin"]) == 0  # the deployment fails
+    assert (
+        stack.ledger.lanes.get("main").state,
+        stack.ledger.lanes.paused_for_standstill(),
+        list(first.iterdir()),
+    ) == (PAUSED, ["main"], [])
+    monkeypatch.chdir(second)
+    assert run(["standstill", "begin"]) == 0  # the next one, from a fresh clone
+    assert run(["standstill", "end"]) == 0
+    assert (stack.ledger.lanes.get("main").state, stack.ledger.lanes.paused_for_standstill()) == (IDLE, []) and invoked
+    stack.ledger.lanes.pause("main")
+    assert run(["standstill", "end"]) == 0 and stack.ledger.lanes.get("main").state == PAUSED, "nothing of it is left"
+
+
+@pytest.mark.parametrize("by_hand", [["pause", "main"], ["resume", "main"]])
+def test_a_lane_paused_or_resumed_by_hand_meanwhile_is_left_unchanged(stack, emr, invoked, by_hand):
+    for lane in ("main", "big"):
+        stack.ledger.lanes.wake(lane)
+    assert run(["standstill", "begin"]) == 0
+    assert run(by_hand) == 0
+    stack.ledger.lanes.pause("main")
+    assert run(["standstill", "end"]) == 0
+    assert {state.lane: state.state for state in stack.ledger.lanes.all()} == {"main": PAUSED, "big": IDLE}
+
+
+def test_an_application_from_outside_the_stack_keeps_running_during_a_standstill(stack, emr, invoked, tmp_path):
+    cloudformation().parameters = {"ApplicationId": stack.application, "MaximumCpu": "16 vCPU"}
+    stack.ledger.lanes.wake("main")
+    emr.start_job_run(
+        applicationId=stack.application,
+        clientToken="other",
+        name="nightly-report",
+        executionRoleArn="arn:aws:iam::123456789012:role/r",
+    )
+    emrserverless_backends[DEFAULT_ACCOUNT_ID][emr.meta.region_name].job_runs[stack.application][-1].state = "RUNNING"
+    note = tmp_path / "note.json"
+    assert (
+        run(
+            [
+                "standstill",
+                "begin",
+                "--note",
+                str(note),
+                "--before-deploy",
+                str(ROOT / "template.yaml"),
+                "--parameter-overrides",
+                "MaximumCpu='32 vCPU'",
+            ]
+        )
+        == 0
+    )
+    assert stack.ledger.lanes.get("main").state == IDLE and not note.exists(), "no deployment changes it"
+    assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 0
+    assert stack.ledger.lanes.get("main").state == PAUSED
+    assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
+
+
+def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):
+    for n in range(HALT_AFTER):
+        stack.ledger.lanes.wake("main")
+        stack.ledger.lanes.request_start("main", f"run-{n}", (n + 1) * 10**9)
+        stack.ledger.lanes.lapse("main", f"run-{n}", (n + 1) * 10**9, job_run_id=None)
+    assert stack.ledger.lanes.get("main").state == HALTED
+    note = tmp_path / "note.json"
+    assert (
+        run(["standstill", "begin", "--note", str(note)]) == 0 and run(["standstill", "end", "--note", str(note)]) == 0
+    )
+    assert stack.ledger.lanes.get("main").state == HALTED
+
+
+def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(stack, emr, invoked, tmp_path, capsys):
+    stack.ledger.lanes.wake("main")
+    stack.ledger.lanes.request_start("main", "run-1", 1)
+    note = tmp_path / "note.json"
+    assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 1
+    said = capsys.readouterr().err
+    assert "Still waiting for lane main" in said and f"`sluice --stack s standstill end --note {note}`" in said
+    assert emr.get_application(applicationId=stack.application)["application"]["state"] == "STARTED"
+    assert run(["standstill", "end", "--note", str(note)]) == 0
+    assert not stack.ledger.lanes.get("main").pause_requested
+
+
+def test_before_the_first_deployment_a_standstill_has_nothing_to_pause(stack, tmp_path, capsys):
+    assert run(["standstill", "begin", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
+    assert run(["standstill", "end", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
+    assert "nothing to bring to rest" in capsys.readouterr().err

@@ -1,0 +1,353 @@
+"""`sluice history`, `trace` and `row` on an emulated stack, over batches whose documents lie in S3 as a run leaves them."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from emulated_stack import NOW, describe
+from silver_tables import SILVER_FOLDER, SilverFolder
+
+from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
+from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, Stage
+from sluice.config.table import TableConfig
+from sluice.ledger import keys as items
+from sluice.ledger.records import AdmittedObject
+from sluice.silver_keys import manifest_key, outcome_key
+from sluice_cli.main import run
+from sluice_cli.trace import row_life
+from sluice_read.moments import iso
+from sluice_read.reading import open_table
+
+CONFIG = TableConfig("crm.user", "crm", "user", "crm.public.user", ("id", "name"), ("v",))
+NASTY = ["", "NULL", "qu\"o'te", "東京/=+& ", "<b>\x1b[2J", "-5"]
+
+
+def lines(*rows):
+    """Plain flattened change records as newline-delimited JSON: (lsn, op, id, name, value)."""
+    return "".join(
+        json.dumps(
+            {
+                "id": id,
+                "name": name,
+                "v": value,
+                "__op": op,
+                "__lsn": lsn,
+                "__deleted": "true" if op == "d" else "false",
+            }
+        )
+        + "\n"
+        for lsn, op, id, name, value in rows
+    ).encode()
+
+
+class TracedStack:
+    """A stack and the batches that its only run has committed."""
+
+    def __init__(self, stack):
+        self.stack = stack
+        self.at = NOW
+        ledger = stack.ledger
+        ledger.lanes.wake("main")
+        assert (
+            ledger.lanes.request_start("main", "run-1", NOW)
+            and ledger.lanes.started("main", "run-1", "job")
+            and ledger.lanes.hold("main", "run-1", "job", 1, NOW)
+        )
+        ledger.history.run_started("run-1", "main", NOW - 5_000)
+        ledger.history.run_started("run-1", "main", NOW - 1_000, "job")
+
+    def put(self, key, *rows, state=items.PENDING, **more):
+        identity = self.stack.write(key, lines(*rows))
+        self.stack.ledger.objects.admit(admitted(identity, state, self.at, **more))
+        self.at += 1_000
+        return identity
+
+    def merged(self, *objects, read, bad=(), instant="20260101000000000", config=CONFIG, **counts):
+        manifest = open_manifest(
+            "main",
+            "run-1",
+            self.at,
+            "c",
+            {config.table: TablePart(config.to_dict(), tuple(in_manifest(item, self.stack) for item in objects))},
+        )
+        key = manifest_key("main", manifest.batch)
+        self.stack.s3.put_object(Bucket="s-silver", Key=key, Body=manifest.to_json().encode())
+        ledger = self.stack.ledger
+        assert ledger.batches.open(manifest, key, "run-1", "job") and sorted(ledger.batches.claim(manifest)) == sorted(
+            objects
+        )
+        outcome = Outcome(
+            manifest.batch,
+            config.table,
+            COMMITTED,
+            self.at + 900,
+            instant,
+            counts={"objects": len(objects), "quarantined_objects": len(bad), "read": read, **counts},
+            quarantined=tuple(ObjectError(item.hash, "corrupt_object", "a block is damaged") for item in bad),
+            stages=(Stage("read", self.at + 100, 300), Stage("commit", self.at + 400, 400)),
+        )
+        self.stack.s3.put_object(
+            Bucket="s-silver", Key=outcome_key(manifest.batch, config.table), Body=outcome.to_json().encode()
+        )
+        assert ledger.batches.settle(
+            "main", manifest.batch, outcome, list(objects), "run-1", self.at + 950
+        ) and ledger.batches.close("main", manifest.batch, "run-1", self.at + 960)
+        self.at += 10_000
+        return manifest.batch
+
+
+def admitted(identity, state, at, table="crm.user", **more):
+    return AdmittedObject(
+        identity,
+        state,
+        at,
+        size=10,
+        table=table,
+        lane="main",
+        topic="crm.public.user",
+        format="json",
+        offset=0,
+        kafka_partition=0,
+        noticed_at=at - 200,
+        etag=identity.version,
+        **more,
+    )
+
+
+def in_manifest(identity, stack):
+    record = stack.ledger.objects.get([identity])[identity]
+    return ManifestObject(
+        identity.bucket,
+        identity.key,
+        identity.version,
+        record.size,
+        None,
+        "json",
+        "crm.public.user",
+        0,
+        0,
+        record.admitted_at,
+    )
+
+
+@pytest.fixture
+def traced(stack):
+    return TracedStack(stack)
+
+
+def history(capsys, *arguments):
+    assert run(["history", "--json", *arguments]) == 0
+    return describe(capsys)
+
+
+def test_objects_are_listed_oldest_first_with_batch_run_and_changes(traced, capsys):
+    first, second = traced.put("a.json", (1, "c", 1, "x", "a")), traced.put("b.json", (2, "c", 2, "x", "b"))
+    batch = traced.merged(first, second, read=2)
+    aside = traced.put("c.json", state=items.PARKED, table=None, reason="no rule of tables.yaml takes this topic")
+    waiting = traced.put("d.json", (3, "c", 3, "x", "c"))
+    document = history(capsys)
+    assert [entry["key"] for entry in document["objects"]] == [item.key for item in (first, second, aside, waiting)]
+    assert [entry["state"] for entry in document["objects"]] == ["committed", "committed", "parked", "pending"]
+    (claim,) = document["objects"][0]["claims"]
+    assert (claim["batch"], claim["run"], claim["state"], claim["part"]["read"], claim["part_objects"]) == (
+        batch,
+        "run-1",
+        "committed",
+        2,
+        2,
+    )
+    assert [moment["name"] for moment in document["objects"][0]["moments"]] == [
+        "noticed",
+        "admitted",
+        "claimed",
+        "committed",
+        "put",
+    ], "S3's own clock is today's"
+    assert document["totals"]["counts"]["read"] == 2 and document["totals"]["states"] == {
+        "committed": 2,
+        "parked": 1,
+        "pending": 1,
+    }
+    assert run(["history"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert len(out) == 5 and "2 / 2" in out[1] and "no rule of tables.yaml takes" in out[3]
+
+
+def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(traced, capsys):
+    for number in range(7):
+        traced.merged(
+            traced.put(f"{number}.json", (number, "c", number, "x", "v")), read=1, instant=f"2026010100000000{number}"
+        )
+    seen = []
+    before = []
+    while True:
+        document = history(capsys, "--limit", "3", *before)
+        seen = [entry["key"] for entry in document["objects"]] + seen
+        if not document["more"]:
+            break
+        before = ["--before", iso(document["objects"][0]["admitted_at"])]
+    assert seen == [f"{number}.json" for number in range(7)]
+    assert document["totals"]["counts"]["read"] == 1, "the sums are those of what is shown"
+
+
+def test_one_table_and_one_key_are_told_apart_from_the_rest(traced, capsys):
+    one = traced.put("a.json", (1, "c", 1, "x", "a"))
+    traced.merged(one, read=1)
+    traced.put("a.json", (1, "c", 1, "x", "other"), table="crm.other")
+    assert [entry["version"] for entry in history(capsys, "--table", "crm.user")["objects"]] == [one.version]
+    versions = history(capsys, "--key", "a.json")["objects"]
+    assert [entry["state"] for entry in versions] == ["committed", "pending"] and versions[0]["claims"][0]["part"][
+        "read"
+    ] == 1
+    assert run(["history", "--key", "a.json", "--table", "crm.user"]) == 2
+    assert run(["history", "--key", "nowhere"]) == 2
+
+
+def test_an_object_is_found_by_its_address_and_by_a_unique_end_of_its_key(traced, capsys):
+    one, other = (
+        traced.put("topics/a/x+0+1.json", (1, "c", 1, "x", "a")),
+        traced.put("topics/b/x+0+1.json", (2, "c", 2, "x", "b")),
+    )
+    traced.put("topics/b/x+0+2.json", (3, "c", 3, "x", "c"))
+    traced.merged(one, other, read=2)
+    for name, key in (
+        (f"s3://s-bronze/{one.key}", one.key),
+        ("x+0+2.json", "topics/b/x+0+2.json"),
+        ("b/x+0+1.json", other.key),
+    ):
+        assert run(["trace", name]) == 0 and capsys.readouterr().out.splitlines()[0] == key
+        assert [entry["key"] for entry in history(capsys, "--key", name)["objects"]] == [key]
+    for name, described_so in (
+        ("x+0+1.json", f"Keys that end so: {one.key}, {other.key}"),
+        ("+0+2.json", "sluice history"),
+        ("topics/b", "Keys that begin so: topics/b/x+0+1.json"),
+        ("s3://elsewhere/k", "s3://s-bronze"),
+    ):
+        assert run(["trace", name]) == 2 and described_so in capsys.readouterr().err
+
+
+def test_a_history_says_one_batch_and_a_row_that_nobody_wrote_is_said_to_be_none(traced, capsys):
+    traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
+    assert run(["history"]) == 0
+    assert "1 change in 1 batch and 1 part of a table" in capsys.readouterr().err
+    assert run(["row", "crm.user", "7", "x", "--check", "0"]) == 1
+    assert "No record with this key was found" in capsys.readouterr().err
+
+
+def test_the_trace_shows_that_an_object_was_deleted_or_quarantined(traced, capsys):
+    gone, bad = traced.put("gone.json", (1, "c", 1, "x", "a")), traced.put("bad.json")
+    traced.merged(gone, bad, read=1, bad=[bad])
+    traced.stack.s3.delete_object(Bucket="s-bronze", Key="gone.json", VersionId=gone.version)
+    found = {entry["key"]: entry for entry in history(capsys)["objects"]}
+    assert found["gone.json"]["gone"] and not found["bad.json"]["gone"]
+    assert (found["bad.json"]["state"], found["bad.json"]["claims"][0]["code"]) == ("quarantined", "corrupt_object")
+
+
+def test_a_trace_is_a_waterfall_in_text_and_as_a_picture(traced, tmp_path, capsys):
+    identity = traced.put("topics/<é> \u202e.json", (1, "c", 1, "x", "a"))
+    traced.merged(identity, read=1)
+    assert run(["trace", identity.key, "--svg", "w.svg"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("topics/<é> \\u202e.json\ncrm.user · committed · readable 2.000 s after its put")
+    assert [line.split()[0] for line in out.split("\n\n")[1].splitlines()[1:]] == [
+        "notice",
+        "wait",
+        "open",
+        "read",
+        "commit",
+        "settle",
+        "readable",
+    ]
+    assert "\\u202e" in "".join(ET.parse(tmp_path / "w.svg").getroot().itertext())
+    assert run(["trace", identity.key, "--json"]) == 0
+    assert describe(capsys)["to_readable_ms"] == 2_000
+
+
+def test_a_key_that_nobody_knows_gets_those_that_begin_so(traced, capsys):
+    traced.put("topics/a.json", (1, "c", 1, "x", "a"))
+    assert run(["trace", "topics/"]) == 2
+    assert "Keys that begin so: topics/a.json" in capsys.readouterr().err
+    assert run(["trace", "topics/a.json", "--version", "nope"]) == 2
+
+
+def test_an_unseen_object_has_a_trace_that_says_so(traced, capsys):
+    traced.stack.write("new.json")
+    assert run(["trace", "new.json"]) == 0
+    assert "its notice is still on the way" in capsys.readouterr().out
+
+
+def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(traced, capsys):
+    created, updated = (
+        traced.put("1.json", (1, "c", 7, "x", "a"), (1, "c", 8, "x", "other")),
+        traced.put("2.json", (3, "u", 7, "x", "c")),
+    )
+    late, gone = traced.put("3.json", (2, "u", 7, "x", "b")), traced.put("4.json", (9, "u", 8, "x", "z"))
+    traced.merged(created, updated, read=3, instant="20260101000000001")
+    traced.merged(late, gone, read=2, instant="20260101000000002")
+    traced.stack.s3.delete_object(Bucket="s-bronze", Key="4.json", VersionId=gone.version)
+    traced.put("5.json", (4, "d", 7, "x", None))
+    assert run(["row", "crm.user", "7", "x", "--json"]) == 0
+    document = describe(capsys)
+    assert [
+        [(change["key"], change["verdict"]) for change in chapter["changes"]] for chapter in document["chapters"]
+    ] == [[("1.json", "overtaken"), ("2.json", "won")], [("3.json", "lost")]]
+    assert [chapter["row"]["values"] for chapter in document["chapters"]] == [{"v": "c"}, {"v": "c"}]
+    assert [change["key"] for change in document["waiting"]] == ["5.json"]
+    assert (
+        document["objects_read"],
+        document["records_read"],
+        [item["key"] for item in document["gone"]],
+        document["complete"],
+    ) == (5, 5, ["4.json"], False)
+    assert run(["row", "crm.user", "7", "x", "--max-objects", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert "newest" in out and "won" not in out and "2 objects of older batches not opened" in err
+    assert run(["row", "crm.user", "7"]) == 2 and "The key of crm.user is id, name" in capsys.readouterr().err
+    assert run(["row", "crm.user", "99", "x"]) == 1
+    assert run(["row", "crm.nothing", "1"]) == 2
+
+
+def test_what_won_is_read_from_the_table_and_objects_are_opened_where_a_change_lost(traced, capsys, monkeypatch):
+    silver = SilverFolder(SILVER_FOLDER)
+    monkeypatch.setattr(row_life, "open_table", lambda place, table, span: open_table(silver, table, span=span))
+    config = TableConfig("moma.works", "moma", "works", "crm.public.user", ("id",), ("nationality",))
+    clean = {"overtaken": 0, "losing": 0}
+    loaded = traced.put("1.json", (6, "c", 6, "x", "six"), table=config.table)
+    traced.merged(loaded, read=6, instant="20261121080011861", config=config, **clean)
+    moved, late = (traced.put(f"{at}.json", (at, "u", 6, "x", "late"), table=config.table) for at in (2, 3))
+    traced.merged(moved, late, read=5, instant="20261121080012602", config=config, overtaken=2, losing=0)
+    noted = traced.put("4.json", (22, "u", 6, "x", "six c"), table=config.table)
+    traced.merged(noted, read=2, instant="20261121080013968", config=config, **clean)
+    traced.stack.s3.delete_object(Bucket="s-bronze", Key="1.json", VersionId=loaded.version)
+    assert run(["row", "moma.works", "6", "--json"]) == 0
+    document = describe(capsys)
+    assert [[change["verdict"] for change in chapter["changes"]] for chapter in document["chapters"]] == [
+        ["won"],
+        ["lost", "lost", "won"],
+        ["won"],
+    ]
+    names = [chapter["row"]["values"]["name"] for chapter in document["chapters"]]
+    assert names == [chapter["table"]["row"]["name"] for chapter in document["chapters"]] == ["six", "six b", "six c"]
+    assert all(chapter["table"]["agrees"] is True for chapter in document["chapters"])
+    assert (document["objects_read"], document["gone"], document["complete"]) == (2, [], True)
+    assert run(["row", "moma.works", "6"]) == 0
+    assert "the table, read as of then, holds just this" in capsys.readouterr().out
+
+
+def test_every_key_and_value_survives(traced, capsys):
+    rows = [(number, "c", number, text, text or None) for number, text in enumerate(NASTY, 1)]
+    traced.merged(traced.put(NASTY[2] + "/" + NASTY[3] + ".json", *rows), read=len(rows))
+    for number, text in enumerate(NASTY, 1):
+        assert run(["row", "crm.user", "--json", "--", str(number), text]) == 0
+        (chapter,) = describe(capsys)["chapters"]
+        assert chapter["row"]["values"] == {"v": text or None}
+        assert run(["row", "crm.user", "--", str(number), text]) == 0
+        assert "\x1b" not in capsys.readouterr().out
+    (entry,) = history(capsys)["objects"]
+    assert run(["history"]) == 0 and run(["trace", entry["key"]]) == 0
+
+
+def test_a_manifest_of_another_release_is_an_error_and_no_gap(traced, capsys):
+    traced.stack.s3.put_object(Bucket="s-silver", Key=manifest_key("main", "b-x"), Body=b'{"format": 99}')
+    assert run(["history"]) == 1
+    assert "format 99" in capsys.readouterr().err

@@ -1,0 +1,356 @@
+"""What waits and what runs cost is measured, and every alarm and widget of the template watches a metric that the code really emits."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from admit.handler import handler as admit
+from deployment import Recorder, avro, context, key, s3_body, sqs_event
+from reconcile.handler import handler as reconcile
+from supervise.handler import handler as supervise
+
+from sluice.batch.claim import Backlog, PendingObject, TableState, backlog
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.cost import spark_usd
+from sluice.lane.machine import HALT_AFTER, PAUSED
+from sluice.objects import ObjectId
+from sluice_aws.announce import Announcer
+from sluice_aws.catalog.sync import CatalogRequests
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.lanes.supervise import Measures
+from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.s3.objects import Objects
+from sluice_aws.telemetry import telemetry_of
+from sluice_local.stack.overlay import read_template
+
+NOW = 1_700_000_000_000
+TEMPLATE = read_template(Path(__file__).resolve().parents[3] / "template.yaml")
+ALARMS = {
+    name: resource["Properties"]
+    for name, resource in TEMPLATE["Resources"].items()
+    if resource["Type"] == "AWS::CloudWatch::Alarm"
+}
+OURS = {"Fn::Sub": "Sluice/${AWS::StackName}"}
+CONFIGURATION = Configuration(
+    (
+        TableRule("shop.orders", ("id",), topic="o", freshness_s=60),
+        TableRule("shop.slow", ("id",), topic="s", freshness_s=7200),
+        TableRule("shop.held", ("id",), topic="h", paused=True),
+    )
+)
+
+
+def waiting(table, topic, seconds):
+    return PendingObject(
+        ObjectId("b", f"{table}{seconds}", "v"), table, 1, NOW - seconds * 1000, None, "avro", topic, 0, 0, 0
+    )
+
+
+def test_what_waits_is_measured_by_its_age_and_by_its_tables_freshness():
+    assert backlog(
+        CONFIGURATION, "main", [waiting("shop.orders", "o", 100), waiting("shop.slow", "s", 3600)], {}, NOW
+    ) == Backlog(2, 3600.0, 40.0)
+
+
+def test_what_is_paused_or_unconfigured_waits_without_an_age():
+    items = [waiting("shop.held", "h", 100), waiting("shop.gone", "g", 100), waiting("shop.orders", "o", 100)]
+    assert backlog(
+        CONFIGURATION, "main", items, {"shop.orders": TableState("shop.orders", paused=True)}, NOW
+    ) == Backlog(3, 0.0, 0.0)
+    assert backlog(None, "main", items, {}, NOW) == Backlog(3, 0.0, 0.0)
+
+
+def test_an_open_batch_has_an_age_although_its_objects_are_no_longer_pending():
+    assert backlog(
+        CONFIGURATION, "main", [waiting("shop.orders", "o", 50)], {}, NOW, (NOW - 4_000_000, NOW - 10_000)
+    ) == Backlog(1, 4000.0, 0.0)
+
+
+def test_an_open_batch_counts_in_its_lanes_age_until_the_lane_is_paused(deployment):
+    deployment.configure()
+    ledger, configuration = deployment.ledger, ConfigStore(Objects(deployment.s3), "sluice-artifacts").load()
+    ledger.lanes.wake("main")
+    assert ledger.lanes.request_start("main", "run-1", NOW) and ledger.lanes.hold("main", "run-1", "job-1", 1, NOW)
+    part = TablePart(config={}, objects=(ManifestObject("b", "k", "v", 7, None, "avro", "t", None, None, NOW),))
+    assert ledger.batches.open(
+        Manifest(
+            batch="b-1", lane="main", run="run-1", created_at=NOW, configuration_version="v", tables={"crm.user": part}
+        ),
+        "k",
+        "run-1",
+        "job-1",
+    )
+    found = {}
+    for paused in (False, True):
+        report = Recorder()
+        Measures(
+            ledger=ledger, job_runs=JobRuns(Emr(), "a"), architecture="ARM64", report=report, now=lambda: NOW + 90_000
+        ).lanes(
+            [replace(ledger.lanes.get("main"), state=PAUSED) if paused else ledger.lanes.get("main")], configuration
+        )
+        found[paused] = report.metrics["OldestPendingSeconds"]
+    assert found == {False: 90.0, True: 0.0}
+
+
+class Emr:
+    """EMR Serverless's answer about one job run."""
+
+    def __init__(self, **run):
+        self.run = run
+
+    def get_job_run(self, applicationId, jobRunId):
+        return {"jobRun": {"name": "run-main-1", "state": "SUCCESS", **self.run}}
+
+
+class Told:
+    """The ledger as far as it remembers which runs' costs were told."""
+
+    def __init__(self):
+        self.runs = set()
+        self.history = self
+
+    def mark_billed(self, run_id, now):
+        new = run_id not in self.runs
+        self.runs.add(run_id)
+        return new
+
+
+def ended(ledger=None, **run):
+    report = Recorder()
+    Measures(
+        ledger=ledger or Told(),
+        job_runs=JobRuns(Emr(**run), "a"),
+        architecture="X86_64",
+        report=report,
+        now=lambda: NOW,
+    ).ended("00f1")
+    return report
+
+
+def test_a_run_that_is_over_is_told_with_what_it_is_billed_for():
+    report = ended(billedResourceUtilization={"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0})
+    assert report.metrics == {"RunCostUsd": pytest.approx(2 * 0.052624 + 8 * 0.0057785)}
+    assert spark_usd("arm64", vcpu_hours=2, memory_gb_hours=8) < report.metrics["RunCostUsd"]
+
+
+def test_a_run_whose_bill_is_not_there_yet_is_no_cost_and_is_told_as_that():
+    assert (ended().metrics, ended().names()) == ({}, ["cost_unknown"])
+
+
+def test_what_a_run_cost_is_told_once_whichever_event_finds_its_bill_first(deployment):
+    bill = {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
+    assert ended(deployment.ledger, **bill).events == [], "a job of somebody else's on the same application"
+    deployment.ledger.history.run_started("run-main-1", "main", NOW)
+    reports = [ended(deployment.ledger), ended(deployment.ledger, **bill), ended(deployment.ledger, **bill)]
+    assert [report.names() for report in reports] == [["cost_unknown"], ["run_billed"], []] and [
+        bool(report.metrics) for report in reports
+    ] == [False, True, False]
+
+
+def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
+    """Each metric by each of its dimensions is paid for by the month, and tables may be thousands: the event tells the table."""
+    summary = []
+    report = SimpleNamespace(
+        event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: summary.append((metric, n, dimensions))
+    )
+    plan = SimpleNamespace(to_dict=lambda: {"changed": True, "tables": [{"partitions": {"added": 2}}]})
+    monkeypatch.setattr("sluice_aws.catalog.sync.config_in_force", lambda *_: None)
+    CatalogRequests(
+        sync=SimpleNamespace(sync=lambda *_: plan),
+        configuration=SimpleNamespace(load_or_last=lambda _: None),
+        ledger=SimpleNamespace(tables=SimpleNamespace(get=lambda _: SimpleNamespace(pinned=None))),
+        report=report,
+    ).answer({"table": "a.b"})
+    assert summary == [("CatalogSyncs", 1, {}), ("PartitionsAdded", 2, {})]
+
+
+def emitted(text):
+    """(namespace, metric, dimensions, unit) of every EMF line of a function's output."""
+    found = set()
+    for line in text.splitlines():
+        blob = json.loads(line) if line.startswith('{"_aws"') else {}
+        for directive in blob.get("_aws", {}).get("CloudWatchMetrics", ()):
+            for dimensions in directive["Dimensions"]:
+                values = tuple(sorted((name, blob[name]) for name in dimensions))
+                found |= {
+                    (directive["Namespace"], metric["Name"], values, metric["Unit"]) for metric in directive["Metrics"]
+                }
+    return found
+
+
+class NoLogger:
+    """In place of Powertools' own, which keeps the stream of its first use for all tests to come."""
+
+    def __init__(self, **_):
+        self.info = self.warning = self.exception = self.append_keys = lambda *_, **__: None
+
+
+@pytest.fixture
+def metrics(deployment, monkeypatch, capsys):
+    """What the functions emit, made to meet all that alarms and dashboard speak of."""
+    monkeypatch.setattr("sluice_aws.telemetry.Logger", NoLogger)
+    deployment.environment(POWERTOOLS_METRICS_NAMESPACE="Sluice/s", RECONCILE_GRACE_SECONDS="0")
+    deployment.configure()
+    ids = [
+        deployment.land(key(0), avro()),
+        deployment.land(key(1, topic="nobodys"), avro()),
+        deployment.land(key(2), b"no avro"),
+        deployment.land(key(3).replace(".avro", ".keys.avro"), b""),
+    ]
+    missing = ObjectId(ids[0].bucket, key(9), "gone")
+    assert admit(sqs_event(s3_body(*ids, missing)), context()) == {"batchItemFailures": []}
+
+    deployment.ledger.lanes.wake("other")
+    for job in deployment.job_runs():
+        job.state, job.state_details = "FAILED", "exceeded the maximum vCPU quota of your account"
+    supervise({"detail-type": "Scheduled Event"}, context())
+    for n in range(HALT_AFTER):
+        deployment.ledger.lanes.lapse(
+            "main",
+            deployment.ledger.lanes.get("main").run_id or "",
+            0,
+            job_run_id=deployment.ledger.lanes.get("main").job_run_id,
+        )
+        deployment.ledger.lanes.wake("main")
+        deployment.ledger.lanes.request_start("main", f"run-{n}", NOW * 2)
+        job_run = deployment.emr.start_job_run(
+            applicationId=deployment.application,
+            clientToken=f"t{n}",
+            executionRoleArn="arn:aws:iam::123456789012:role/r",
+        )["jobRunId"]
+        deployment.ledger.lanes.started("main", f"run-{n}", job_run)
+        deployment.job_runs()[-1].state = "FAILED"
+        supervise({"detail-type": "Scheduled Event"}, context())
+    assert deployment.ledger.lanes.get("main").state == "halted"
+    deployment.s3.delete_object(Bucket=ids[0].bucket, Key=ids[0].key, VersionId=ids[0].version)
+    deployment.land(key(4), b"no avro either")  # and no notice told of it
+    reconcile({}, context(400_000))
+    deployment.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
+    supervise({"detail-type": "Scheduled Event"}, context())
+
+    telemetry = telemetry_of("supervise")
+    Measures(
+        ledger=Told(),
+        job_runs=JobRuns(Emr(billedResourceUtilization={"vCPUHour": 1.0}), "a"),
+        architecture="ARM64",
+        report=telemetry,
+        now=lambda: NOW,
+    ).ended("00f1")
+    telemetry.observe(
+        lambda *_: telemetry.count("StartsFailed", 1, lane="main"), {}, context()
+    )  # test_supervise has starts that fail
+
+    batch = {
+        "batch": "b",
+        "lane": "main",
+        "run": "r",
+        "objects": 3,
+        "bytes": 9,
+        "claimed_at": NOW,
+        "committed_at": NOW + 1000,
+        "state": "committed",
+    }
+    counts = {
+        "read": 4,
+        "written": 2,
+        "losing": 3,
+        "deleted": 1,
+        "mostly_losing": True,
+        "quarantined_objects": 1,
+        "quarantined_rows": 2,
+    }
+
+    class Batches:
+        def parts(self, name):
+            return {"shop.orders": {"state": "committed", "counts": counts}}
+
+        def mark_announced(self, name, now):
+            return True
+
+        def unannounced(self, before):
+            return iter([batch])
+
+    class Bus:
+        def put_events(self, Entries):
+            return {"FailedEntryCount": 0}
+
+    telemetry = telemetry_of("announce")
+    telemetry.observe(
+        lambda *_: Announcer(
+            batches=Batches(), events=Bus(), bus="default", report=telemetry, now=lambda: NOW
+        ).tell_forgotten(NOW),
+        {},
+        context(),
+    )
+    return emitted(capsys.readouterr().out)
+
+
+def watched():
+    """Every metric of ours that an alarm or a widget names: (where, metric, dimensions, unit or None)."""
+    for name, alarm in ALARMS.items():
+        if alarm["Namespace"] == OURS:
+            yield (
+                name,
+                alarm["MetricName"],
+                tuple((one["Name"], one["Value"]) for one in alarm["Dimensions"]),
+                alarm["Unit"],
+            )
+    for widget in dashboard()["widgets"]:
+        for row in widget["properties"]["metrics"]:
+            if row[0] == "Sluice/s":
+                yield widget["properties"]["title"], row[1], ((row[2], row[3]),), None
+
+
+def dashboard():
+    body = TEMPLATE["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    return json.loads(body.replace("${AWS::StackName}", "s").replace("${AWS::Region}", "r"))
+
+
+def test_every_alarm_and_widget_watches_a_metric_that_the_code_emits(metrics):
+    known = {(name, dimensions) for _, name, dimensions, _ in metrics}
+    units = {(name, dimensions, unit) for _, name, dimensions, unit in metrics}
+    unseen = [one for one in watched() if ((one[1], one[2]) not in known if one[3] is None else one[1:] not in units)]
+    assert unseen == [] and {namespace for namespace, *_ in metrics} == {"Sluice/s"}
+
+
+def test_every_function_emits_into_the_stacks_own_namespace():
+    assert TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["POWERTOOLS_METRICS_NAMESPACE"] == OURS
+
+
+def test_every_alarm_reaches_somebody_and_says_what_it_means():
+    topic = [{"Fn::If": ["MakeTopic", {"Ref": "Alerts"}, {"Ref": "AlarmTopicArn"}]}]
+    for name, alarm in ALARMS.items():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == topic, name
+        assert alarm["AlarmDescription"] and alarm["TreatMissingData"] in ("notBreaching", "missing"), name
+
+
+def test_every_alarm_is_explained_to_whom_it_wakes():
+    text = (Path(__file__).resolve().parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+    explained = {
+        name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+Alarm)`", row)
+    }
+    assert explained == set(ALARMS)
+
+
+def test_a_schedule_that_no_longer_runs_is_an_alarm_too():
+    assert "InsufficientDataActions" in ALARMS["OldestPendingAlarm"]
+
+
+def test_every_function_has_an_alarm_on_its_errors():
+    functions = {
+        name for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == "AWS::Serverless::Function"
+    }
+    assert functions == {
+        alarm["Dimensions"][0]["Value"]["Ref"] for alarm in ALARMS.values() if alarm["Namespace"] == "AWS/Lambda"
+    }
+
+
+def test_the_dashboard_names_nothing_that_the_stack_does_not_have():
+    body = TEMPLATE["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    named = {name.split(".")[0] for name in re.findall(r"\$\{([A-Za-z.]+)\}", body)}
+    assert named <= set(TEMPLATE["Resources"])

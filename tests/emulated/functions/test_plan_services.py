@@ -1,0 +1,311 @@
+"""plan_services: one look for a burst of commits, requests for what is due, idle lanes taken once, and outcomes followed."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from builders import note_commit
+from deployment import TOPIC, Recorder, context
+from plan_services.handler import handler
+
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.config.lane import LaneConfig
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.table import TableRule
+from sluice.lane.job_policy import Scope
+from sluice.lane.job_request import JobEnvironment, start_job_run, state_machine_parameters
+from sluice.lane.machine import IDLE, STARTING
+from sluice.services.planning import Asked, new_request_id
+from sluice.services.requests import COMPACTION, ServiceError
+from sluice_aws.lanes.start import Starter
+from sluice_aws.services import planner as service_planner
+from sluice_aws.services.planner import FOLLOWED_FOR_MS, ServicePlanner
+
+NOW = 1_700_000_000_000
+MINUTE = 60_000
+ENVIRONMENT = JobEnvironment(
+    "00f1982r1uukb925",
+    "arn:aws:iam::123456789012:role/job",
+    "us-west-2",
+    "r1",
+    "ledger",
+    "b",
+    "s",
+    "a",
+    "file:///hudi.jar",
+)
+POLICY = ServicePolicy(compaction=Pace(commits=2, age_s=600), cleaning=Pace(on=False), archival=Pace(on=False))
+
+
+class Looking:
+    """A planner whose clock stands still until it is moved, and a table of the test topic."""
+
+    def __init__(self, deployment):
+        self.deployment, self.ledger, self.now, self.report = deployment, deployment.ledger, NOW, Recorder()
+        numbers = iter(range(1, 1_000))
+        entropy = lambda: f"{next(numbers):08x}"  # noqa: E731
+        starter = Starter(
+            ledger=self.ledger,
+            job_runs=None,
+            environment=ENVIRONMENT,
+            report=self.report,
+            now=lambda: self.now,
+            entropy=entropy,
+        )
+        self.planner = ServicePlanner(
+            ledger=self.ledger, starter=starter, report=self.report, now=lambda: self.now, entropy=entropy, pause_s=30
+        )
+        self.configuration = deployment.configure(
+            TableRule("shop.orders", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
+        )
+        self.ledger.tables.pin("shop.orders", {"topic": TOPIC})
+
+    def commit(self, times=1, table="shop.orders", **counts):
+        for _ in range(times):
+            outcome = Outcome(
+                f"b{self.now}", table, COMMITTED, instant=f"{self.now}", committed_at=self.now, counts=counts
+            )
+            note_commit(self.ledger, outcome, {"commits": 1, **counts})
+
+    def plan(self):
+        return self.planner.plan(self.configuration)
+
+    def serve(self, request, error=None):
+        """The lane's holder does what was asked for, or fails at it."""
+        run = self.ledger.lanes.get("main").run_id
+        self.ledger.lanes.hold("main", run, "job1", 1, self.now)
+        asked = self.ledger.services.get("main", request["table"], request["service"])
+        begun = self.ledger.services.start(asked, run, "job1", self.now)
+        if error is None:
+            return self.ledger.services.finish(begun, run, begun.report, self.now)
+        return self.ledger.services.fail(begun, run, error, self.now)
+
+
+@pytest.fixture
+def looking(deployment):
+    return Looking(deployment)
+
+
+def test_of_a_burst_of_commits_the_first_looks_and_the_next_window_has_its_own(looking):
+    assert looking.planner.gather() == {"go": True, "wait_s": 30}
+    assert not looking.planner.gather()["go"]
+    looking.now += 30_000
+    assert looking.planner.gather()["go"] and not looking.planner.gather()["go"]
+
+
+def test_due_services_are_requested_once_and_the_idle_lane_is_taken_once(looking):
+    looking.commit(2)
+    plan = looking.plan()
+    (request,), (run,) = plan["follow"]["requests"], plan["runs"]
+    assert (request["lane"], request["table"], request["service"], plan["follow"]["open"]) == (
+        "main",
+        "shop.orders",
+        COMPACTION,
+        1,
+    )
+    lane = looking.ledger.lanes.get("main")
+    assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run["run"], None)
+    assert run["job"]["ClientToken"] == run["job"]["Tags"]["sluice:run"] == run["run"]
+    again = looking.plan()
+    assert again["follow"]["requests"] == again["runs"] == []
+    assert looking.deployment.job_runs() == [], "the state machine starts it, not this function"
+
+
+def test_a_living_run_is_asked_and_no_other_is_started(looking):
+    looking.ledger.lanes.wake("main")
+    looking.ledger.lanes.request_start("main", "run-1", NOW)
+    looking.ledger.lanes.hold("main", "run-1", "job1", 1, NOW)
+    before = looking.ledger.lanes.get("main").arrivals
+    looking.commit(2)
+    plan = looking.plan()
+    assert plan["runs"] == [] and len(plan["follow"]["requests"]) == 1
+    assert looking.ledger.lanes.get("main").arrivals == before + 1, "so it can't release the lane without having looked"
+
+
+@pytest.mark.parametrize("stop", ["pause", "halt"])
+def test_a_lane_that_takes_no_run_is_asked_for_nothing(looking, stop):
+    looking.commit(2)
+    if stop == "pause":
+        looking.ledger.lanes.pause("main")
+    else:
+        looking.ledger.lanes._table.update(
+            {"pk": "lane#main", "sk": "lane"}, {"state": "halted", "listed_as": "lane", "listed_at": "0"}
+        )
+    plan = looking.plan()
+    assert plan["runs"] == plan["follow"]["requests"] == [] and "service_waits_for_lane" in looking.report.names()
+    assert plan["syncs"], "the catalog needs no lane"
+    looking.ledger.lanes.resume("main")
+    assert len(looking.plan()["follow"]["requests"]) == 1
+
+
+def test_nothing_is_due_without_commits_or_configuration_or_for_a_reassigned_topic(looking):
+    assert looking.plan()["follow"]["requests"] == []
+    looking.commit(2)
+    assert looking.planner.plan(None)["follow"]["requests"] == []
+    elsewhere = looking.deployment.configure(
+        TableRule("shop.other", ("id",), topic=TOPIC, table_type="mor", services=POLICY)
+    )
+    assert looking.planner.plan(elsewhere)["syncs"] == looking.planner.plan(elsewhere)["follow"]["requests"] == []
+
+
+def test_a_single_commit_is_served_when_its_age_has_come(looking):
+    looking.commit()
+    assert looking.plan()["follow"]["requests"] == []
+    looking.now += 10 * MINUTE
+    assert len(looking.plan()["follow"]["requests"]) == 1
+
+
+def test_the_catalog_is_behind_until_a_sync_of_the_last_commit_is_remembered(looking):
+    looking.commit()
+    (sync,) = looking.plan()["syncs"]
+    assert sync == {"table": "shop.orders", "instant": f"{NOW}", "commits": "1", "at": f"{NOW}"}
+    synced = {
+        "M": {"instant": {"S": sync["instant"]}, "commits": {"N": sync["commits"]}, "at": {"N": sync["at"]}}
+    }  # as the state machine writes it
+    looking.deployment.dynamodb.update_item(
+        TableName="sluice-ledger",
+        Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}},
+        UpdateExpression="SET service_catalog = :synced",
+        ExpressionAttributeValues={":synced": synced},
+    )
+    looking.now += 5 * MINUTE
+    assert looking.plan()["syncs"] == []
+    looking.commit()
+    assert len(looking.plan()["syncs"]) == 1
+    failed = {"M": {"at": {"N": f"{looking.now}"}, "error": {"S": "NameTaken"}, "instant": {"S": "1"}}}
+    looking.deployment.dynamodb.update_item(
+        TableName="sluice-ledger",
+        Key={"pk": {"S": "table#shop.orders"}, "sk": {"S": "table"}},
+        UpdateExpression="SET catalog_failed = :failed",
+        ExpressionAttributeValues={":failed": failed},
+    )
+    looking.now += 9 * MINUTE
+    assert looking.plan()["syncs"] == []
+    looking.now += MINUTE
+    assert len(looking.plan()["syncs"]) == 1
+
+
+def test_a_request_is_followed_until_its_holder_has_done_it(looking):
+    looking.commit(2)
+    followed = looking.plan()["follow"]
+    looking.now += MINUTE
+    followed = looking.planner.follow(followed)
+    assert (followed["open"], followed["done"], followed["wait_s"]) == (1, 0, 60)
+    looking.serve(followed["requests"][0])
+    followed = looking.planner.follow(followed)
+    assert (followed["open"], followed["done"], followed["failed"]) == (0, 1, 0)
+    looking.commit()
+    looking.now += 9 * MINUTE
+    assert looking.plan()["follow"]["requests"] == [], "one commit since, and ten minutes have not gone by"
+
+
+def test_an_abandoned_service_is_counted_and_its_table_is_skipped_for_an_hour(looking):
+    looking.commit(2)
+    followed = looking.plan()["follow"]
+    looking.serve(followed["requests"][0], ServiceError("broken", "it is broken", retriable=False))
+    followed = looking.planner.follow(followed)
+    assert (followed["open"], followed["failed"]) == (0, 1) and looking.report.metrics["ServicesFailed"] == 1
+    looking.now += 59 * MINUTE
+    assert looking.plan()["follow"]["requests"] == []
+    looking.now += MINUTE
+    assert len(looking.plan()["follow"]["requests"]) == 1
+
+
+def test_a_request_that_another_stands_in_place_of_has_ended(looking):
+    looking.commit(2)
+    followed = looking.plan()["follow"]
+    followed["requests"][0]["request"] = "an-earlier-one"
+    assert looking.planner.follow(followed)["done"] == 1
+
+
+def test_a_request_is_not_followed_for_ever(looking):
+    looking.commit(2)
+    followed = looking.plan()["follow"]
+    looking.now += FOLLOWED_FOR_MS
+    after = looking.planner.follow(followed)
+    assert (after["open"], after["given_up"], after["requests"]) == (0, 1, [])
+
+
+def test_the_pauses_grow_to_ten_minutes(looking):
+    followed = {"requests": [], "open": 0, "done": 0, "failed": 0, "given_up": 0, "wait_s": 30, "until": NOW + 1}
+    pauses = []
+    for _ in range(6):
+        followed = looking.planner.follow(followed)
+        pauses.append(followed["wait_s"])
+    assert pauses == [60, 120, 240, 480, 600, 600]
+
+
+def test_without_a_release_services_are_asked_for_and_no_lane_is_taken(looking):
+    looking.planner = ServicePlanner(
+        ledger=looking.ledger, starter=None, report=looking.report, now=lambda: NOW, entropy=lambda: "0" * 8, pause_s=30
+    )
+    looking.commit(2)
+    assert looking.plan()["runs"] == [] and looking.ledger.lanes.get("main").state == IDLE
+
+
+def test_of_more_than_one_look_takes_those_come_first_that_wait_longest(looking, monkeypatch):
+    monkeypatch.setattr(service_planner, "SYNCED_AT_ONCE", 1)
+    monkeypatch.setattr(service_planner, "ASKED_AT_ONCE", 1)
+    rules = [TableRule(f"shop.{name}", ("id",), topic=name, table_type="mor", services=POLICY) for name in ("a", "b")]
+    looking.configuration = looking.deployment.configure(*rules)
+    for name in ("a", "b"):
+        looking.ledger.tables.pin(f"shop.{name}", {"topic": name})
+        looking.commit(2, table=f"shop.{name}")
+    looking.deployment.dynamodb.update_item(
+        TableName="sluice-ledger",
+        Key={"pk": {"S": "table#shop.a"}, "sk": {"S": "table"}},
+        UpdateExpression="SET service_catalog = :s",
+        ExpressionAttributeValues={":s": {"M": {"instant": {"S": "1"}, "commits": {"N": "1"}, "at": {"N": "1"}}}},
+    )
+    first = looking.plan()
+    assert [sync["table"] for sync in first["syncs"]] == ["shop.b"] and [
+        each["table"] for each in first["follow"]["requests"]
+    ] == ["shop.a"]
+    assert [each["table"] for each in looking.plan()["follow"]["requests"]] == ["shop.b"]
+
+
+def test_the_largest_plan_fits_into_what_a_state_machine_may_carry():
+    lane, table = "l" * 32, f"{'d' * 128}.{'t' * 128}"
+    job = state_machine_parameters(
+        start_job_run(
+            ENVIRONMENT, LaneConfig(lane), "r" * 64, Scope("s" * 64, tuple(f"{'d' * 100}{n}/" for n in range(4)))
+        )
+    )
+    sync = {"table": table, "instant": "2" * 17, "commits": "9" * 12, "at": "1" * 13}
+    request = Asked(lane, table, "compaction", new_request_id("compaction", NOW, "0" * 8)).to_dict()
+    plan = {
+        "syncs": [sync] * service_planner.SYNCED_AT_ONCE,
+        "runs": [{"lane": lane, "run": "r" * 64, "wait_s": 600, "looks": 0, "job": job}]
+        * service_planner.STARTED_AT_ONCE,
+        "follow": {
+            "requests": [request] * service_planner.ASKED_AT_ONCE,
+            "open": 200,
+            "done": 0,
+            "failed": 0,
+            "given_up": 0,
+            "wait_s": 600,
+            "until": NOW,
+        },
+    }
+    assert len(json.dumps(plan)) < 256 * 1024
+
+
+def test_a_table_is_first_looked_at_when_it_has_data(looking):
+    looking.plan()
+    assert looking.ledger.tables.get("shop.orders").services_since is None
+    looking.commit()
+    looking.plan()
+    looking.now += MINUTE
+    looking.plan()
+    assert looking.ledger.tables.get("shop.orders").services_since == NOW
+
+
+def test_the_function_does_each_step_that_the_machine_asks_for(deployment):
+    deployment.environment(SERVICES_PAUSE_SECONDS="7")
+    configuration = deployment.configure(
+        TableRule("shop.orders", ("id",), topic=TOPIC, services=replace(POLICY, compaction=Pace()))
+    )
+    assert handler({"step": "gather"}, context()) == {"go": True, "wait_s": 7}
+    plan = handler({"step": "plan"}, context())
+    assert configuration.rules and plan["runs"] == plan["syncs"] == []
+    assert handler({"step": "follow", "followed": plan["follow"]}, context())["open"] == 0

@@ -1,0 +1,269 @@
+"""reconcile: what no notice announced is admitted, records outlive their objects by no more than a notice, passes resume."""
+
+import pytest
+from admit.handler import handler as admit
+from botocore.exceptions import ClientError
+from deployment import BRONZE, LEDGER, REGION, TOPIC, avro, context, key, s3_body, sqs_event
+from reconcile.handler import handler
+
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
+from sluice.lane.machine import STARTING
+from sluice.ledger.records import AdmittedObject, Decision
+from sluice_aws.admission import reconcile as reconciler
+from sluice_aws.admission.reconcile import ObjectScan
+from sluice_aws.s3.objects import Objects
+
+LONG = 400_000  # milliseconds: more than reconcile reserves
+
+
+@pytest.fixture
+def settled(deployment):
+    """A configured deployment in which records may be forgotten at once."""
+    deployment.environment(FORGET_AFTER_SECONDS="0")
+    deployment.configure()
+    return deployment
+
+
+def test_the_listing_admits_an_unannounced_object_and_starts_its_lane(settled):
+    id = settled.land(key(1), avro())
+    result = handler({}, context(LONG))
+    assert (result["listed"], result["missing"], result["admitted"], result["complete"]) == (1, 1, 1, True)
+    record = settled.record(id)
+    assert (record.state, record.via, record.offset) == ("pending", "listing", 1)
+    assert settled.ledger.lanes.get("main").state == STARTING
+
+
+def test_every_version_of_a_key_is_an_object_of_its_own_and_delete_markers_are_none(settled):
+    ids = [settled.land(key(1), avro(rows=n)) for n in (1, 2)]
+    settled.s3.delete_object(Bucket=BRONZE, Key=key(1))
+    handler({}, context(LONG))
+    assert [settled.record(id).state for id in ids] == ["pending", "pending"]
+
+
+def test_what_a_notice_brought_is_not_missing(settled):
+    ids = [settled.land(key(n), avro()) for n in range(3)]
+    admit(sqs_event(s3_body(*ids)), context())
+    arrivals = settled.ledger.lanes.get("main").arrivals
+    assert handler({}, context(LONG))["missing"] == 0
+    assert settled.ledger.lanes.get("main").arrivals == arrivals
+
+
+def test_the_listing_and_the_notice_name_an_object_alike_also_without_versions(settled):
+    settled.s3.create_bucket(Bucket="plain", CreateBucketConfiguration={"LocationConstraint": REGION})
+    settled.environment(BRONZE_BUCKET="plain")
+    id = settled.land(key(1), avro(), bucket="plain")
+    admit(sqs_event(s3_body(id)), context())
+    assert handler({}, context(LONG))["missing"] == 0
+
+
+def test_a_version_younger_than_the_grace_is_not_missing_yet(settled):
+    settled.environment(RECONCILE_GRACE_SECONDS="900")
+    id = settled.land(key(1), avro())
+    assert handler({}, context(LONG))["missing"] == 0
+    assert settled.record(id) is None
+
+
+def test_a_pass_goes_on_where_the_last_one_stopped(settled, monkeypatch):
+    ids = [settled.land(key(n), avro()) for n in range(5)]
+    page = Objects.version_page
+    monkeypatch.setattr(
+        Objects, "version_page", lambda self, bucket, marker=None: page(self, bucket, marker, page_size=2)
+    )
+    turns = iter([1.0, 1.0, 0.0] + [1.0] * 10)  # time for one page, then none
+    monkeypatch.setattr("reconcile.handler.milliseconds_left", lambda _: int(next(turns) * 1000) + 30_000)
+    first = handler({}, context())
+    assert (first["listed"], first["complete"]) == (2, False)
+    second = handler({}, context())
+    assert (second["listed"], second["complete"]) == (3, True)
+    assert all(settled.record(id).state == "pending" for id in ids)
+    assert settled.ledger.history.checkpoint(reconciler.CHECKPOINT) == {}
+
+
+def test_an_object_that_cannot_be_admitted_now_does_not_hold_the_pass_up(settled, monkeypatch):
+    bad, good = settled.land(key(1), avro()), settled.land(key(2), avro())
+    read = Objects.head_bytes
+
+    def refuse(self, id, limit):
+        if id == bad:
+            raise ConnectionError("no route")
+        return read(self, id, limit)
+
+    monkeypatch.setattr(Objects, "head_bytes", refuse)
+    result = handler({}, context(LONG))
+    assert (result["admitted"], result["failed"], result["complete"]) == (1, 1, True)
+    monkeypatch.setattr(Objects, "head_bytes", read)
+    handler({}, context(LONG))
+    assert [settled.record(id).state for id in (bad, good)] == ["pending", "pending"]
+
+
+def written(deployment, state, number, **more):
+    """A record of an object in a state, and the object."""
+    id = deployment.land(key(number), avro(rows=number + 1))
+    deployment.ledger.objects.admit(
+        AdmittedObject(
+            id=id,
+            state="ignored" if state in ("committed", "claimed") else state,
+            admitted_at=1,
+            table="public.orders",
+            lane="main",
+            topic=TOPIC,
+            **more,
+        )
+    )
+    if state in ("committed", "claimed"):
+        deployment.dynamodb.update_item(
+            TableName=LEDGER, Key={"pk": {"S": f"object#{BRONZE}/{id.key}"}, "sk": {"S": id.version}},
+            UpdateExpression="SET #s = :s", ExpressionAttributeNames={"#s": "state"}, ExpressionAttributeValues={":s": {"S": state}},
+        )  # fmt: skip
+    return id
+
+
+def gone(deployment, id):
+    deployment.s3.delete_object(Bucket=BRONZE, Key=id.key, VersionId=id.version)
+
+
+@pytest.mark.parametrize("state", ["committed", "ignored"])
+def test_only_a_record_whose_version_is_deleted_is_dropped(settled, state):
+    lost, kept = written(settled, state, 1), written(settled, state, 2)
+    gone(settled, lost)
+    assert handler({}, context(LONG))["forgotten"] == 1
+    assert settled.record(lost) is None
+    assert settled.record(kept).state == state
+
+
+def test_a_record_is_kept_as_long_as_a_late_notice_could_come(settled):
+    settled.environment(FORGET_AFTER_SECONDS=str(10**10))
+    lost = written(settled, "committed", 1)
+    gone(settled, lost)
+    assert handler({}, context(LONG))["forgotten"] == 0
+    assert settled.record(lost).state == "committed"
+
+
+def test_a_pending_object_whose_version_is_gone_is_lost_before_it_was_read(settled):
+    lost = written(settled, "pending", 1)
+    gone(settled, lost)
+    assert handler({}, context(LONG))["lost"] == 1
+    assert (settled.record(lost).state, settled.record(lost).code) == ("quarantined", "lost_before_read")
+    assert settled.ledger.pending.oldest("main", 10) == []
+
+
+def test_the_record_of_a_lost_object_stays_and_claimed_ones_are_the_runs_business(settled):
+    ids = [written(settled, "quarantined", 1, code="lost_before_read"), written(settled, "claimed", 2)]
+    for id in ids:
+        gone(settled, id)
+    assert handler({}, context(LONG))["forgotten"] == 0
+    assert [settled.record(id).state for id in ids] == ["quarantined", "claimed"]
+
+
+def test_a_deleted_parked_object_is_reported_once_and_listed_until_discarded(settled):
+    lost, kept = written(settled, "parked", 1, reason="no rule takes this topic"), written(settled, "parked", 2)
+    gone(settled, lost)
+    assert [handler({}, context(LONG))["lost"] for _ in range(3)] == [1, 0, 0]
+    record = settled.record(lost)
+    assert (record.state, record.code, record.reason) == (
+        "quarantined",
+        "lost_before_read",
+        "the object was gone while it was parked: no rule takes this topic",
+    )
+    assert [found.id for found in settled.ledger.objects.in_state("quarantined")] == [lost]
+    assert [found.id for found in settled.ledger.objects.in_state("parked")] == [kept]
+    assert settled.ledger.quarantine.discard(record, Decision(lost, "discarded", 1, "sluice", "me", record.state))
+    assert handler({}, context(LONG))["forgotten"] == 1
+
+
+def test_records_of_other_buckets_are_left_alone(settled):
+    id = written(settled, "committed", 1)
+    gone(settled, id)
+    settled.s3.create_bucket(Bucket="another", CreateBucketConfiguration={"LocationConstraint": REGION})
+    settled.environment(BRONZE_BUCKET="another")
+    handler({}, context(LONG))
+    assert settled.record(id).state == "committed"
+
+
+def test_a_scan_gives_object_records_only_and_goes_on_where_it_stopped(settled):
+    ids = {written(settled, "committed", n) for n in range(4)}
+    settled.ledger.lanes.wake("main")
+    scan = ObjectScan(settled.dynamodb, LEDGER)
+    found, after = set(), None
+    for _ in range(10):
+        records, after = scan.page(after, items=2)
+        found |= {record.id for record in records}
+        if after is None:
+            break
+    assert (found, after) == (ids, None)
+
+
+def test_a_lane_past_its_due_time_is_started(settled):
+    settled.ledger.lanes.wake("main")
+    assert handler({}, context(LONG))["started"] == 1
+    assert settled.ledger.lanes.get("main").state == STARTING
+
+
+def test_an_object_parked_by_a_replaced_configuration_becomes_pending(deployment):
+    id = deployment.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    assert deployment.record(id).state == "parked"
+    assert handler({}, context(LONG))["unparked"] == 0
+    deployment.configure()  # as if the push had looked for parked objects just before
+    assert handler({}, context(LONG))["unparked"] == 1
+    assert deployment.record(id).state == "pending"
+    assert deployment.ledger.lanes.get("main").state == STARTING
+
+
+ELSEWHERE = TableRule("public.people", ("id",), topic=TOPIC, lane="side")
+
+
+def test_an_object_admitted_by_a_replaced_configuration_goes_to_its_new_table(
+    settled,
+):
+    id = settled.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    before = settled.record(id)
+    settled.configure(
+        ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side"))
+    )  # as if the push had looked for what waits just before
+    assert handler({}, context(LONG))["rerouted"] == 1
+    after = settled.record(id)
+    assert (after.state, after.table, after.lane, after.admitted_at) == (
+        "pending",
+        "public.people",
+        "side",
+        before.admitted_at,
+    )
+    assert settled.ledger.pending.oldest("main", 10) == []
+    assert [(item.id, item.table) for item in settled.ledger.pending.oldest("side", 10)] == [(id, "public.people")]
+    assert settled.ledger.lanes.get("side").state == STARTING
+    assert handler({}, context(LONG))["rerouted"] == 0
+
+
+def test_objects_of_a_newer_configuration_or_of_no_table_stay_as_they_are(settled):
+    id = settled.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    settled.configure(TableRule("public.people", ("id",), topic="another"))
+    assert handler({}, context(LONG))["rerouted"] == 0
+    settled.configure(ELSEWHERE, lanes=(LaneConfig(), LaneConfig("side")))
+    settled.environment(RECONCILE_GRACE_SECONDS="900")
+    assert handler({}, context(LONG))["rerouted"] == 0
+    assert (settled.record(id).table, settled.record(id).lane) == ("public.orders", "main")
+
+
+def test_what_was_parked_long_ago_is_left_to_the_next_push(settled):
+    id = written(settled, "parked", 1)
+    assert handler({}, context(LONG))["unparked"] == 0
+    assert settled.record(id).state == "parked"
+
+
+def test_a_record_that_s3_does_not_answer_about_ends_no_pass(settled, monkeypatch):
+    strange, lost = written(settled, "committed", 1), written(settled, "committed", 2)
+    gone(settled, lost)
+    ask = Objects.exists
+
+    def refuse(self, id):
+        if id == strange:
+            raise ClientError({"Error": {"Code": "400", "Message": "Bad Request"}}, "HeadObject")
+        return ask(self, id)
+
+    monkeypatch.setattr(Objects, "exists", refuse)
+    assert handler({}, context(LONG))["forgotten"] == 1
+    assert (settled.record(strange).state, settled.record(lost)) == ("committed", None)

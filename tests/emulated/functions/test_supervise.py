@@ -1,0 +1,358 @@
+"""supervise: dead runs lose their lane, lost starts are repeated or looked up, due lanes are started, and no more."""
+
+from dataclasses import replace
+
+import pytest
+from admit.handler import handler as admit
+from botocore.exceptions import ClientError
+from deployment import BRONZE, TOPIC, Recorder, avro, context, key, s3_body, sqs_event
+from supervise.handler import handler
+
+from sluice.config.lane import LaneConfig
+from sluice.lane.job_request import start_job_run
+from sluice.lane.machine import BACKOFF_MS, HALT_AFTER, HALTED, IDLE, RUNNING, STARTING, TOKEN_REPEAT_MS
+from sluice.lane.supervision import new_run_id
+from sluice_aws.clients import Clients
+from sluice_aws.errors import LanesFailed
+from sluice_aws.lanes.job_runs import JobRuns
+from sluice_aws.lanes.start import Starter
+from sluice_aws.lanes.supervise import Supervisor
+from sluice_aws.settings import Settings
+
+NOW = 1_700_000_000_000
+SCHEDULE = {"detail-type": "Scheduled Event", "source": "aws.events", "detail": {}}
+
+
+def state_change(job_run_id, state):
+    return {
+        "detail-type": "EMR Serverless Job Run State Change",
+        "source": "aws.emr-serverless",
+        "detail": {"jobRunId": job_run_id, "state": state},
+    }
+
+
+class Clock:
+    def __init__(self):
+        self.now = NOW
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def supervised(deployment):
+    """The deployment with a supervisor whose clock stands still until it is moved."""
+    deployment.configure()
+    deployment.clock, deployment.report = Clock(), Recorder()
+    settings = Settings.from_env({
+        "AWS_REGION": "us-west-2", "LEDGER_TABLE": "x", "BRONZE_BUCKET": BRONZE, "SILVER_BUCKET": "s", "ARTIFACT_BUCKET": "a", "APPLICATION_ID": deployment.application,
+        "JOB_ROLE_ARN": "arn:aws:iam::123456789012:role/sluice-job", "RELEASE": "r1", "HUDI_JARS": "file:///hudi.jar"})  # fmt: skip
+    deployment.runs = JobRuns(Clients(settings).emr_serverless, deployment.application)
+    numbers = iter(range(1, 100))
+    deployment.starter = Starter(
+        ledger=deployment.ledger,
+        job_runs=deployment.runs,
+        environment=settings.job_environment(),
+        report=deployment.report,
+        now=deployment.clock,
+        entropy=lambda: f"{next(numbers):08x}",
+    )
+    deployment.supervisor = Supervisor(
+        ledger=deployment.ledger,
+        job_runs=deployment.runs,
+        starter=deployment.starter,
+        report=deployment.report,
+        now=deployment.clock,
+    )
+    return deployment
+
+
+def supervise(supervised):
+    return supervised.supervisor.supervise(supervised.supervisor.lanes(None), None)
+
+
+def running(supervised, lane="main"):
+    """A lane whose run holds it; gives the job run."""
+    supervised.ledger.lanes.wake(lane)
+    run_id = supervised.starter.start(lane, None)
+    job = supervised.job_runs()[-1]
+    job.state = "RUNNING"
+    assert supervised.ledger.lanes.hold(lane, run_id, job.id, 1, supervised.clock())
+    return job
+
+
+def test_an_idle_lane_with_an_arrival_that_no_run_looked_at_is_started(supervised):
+    supervised.ledger.lanes.wake("main")
+    assert supervise(supervised) == 1
+    assert supervised.ledger.lanes.get("main").state == STARTING
+    (job,) = supervised.job_runs()
+    assert job.name == supervised.ledger.lanes.get("main").run_id
+
+
+def test_an_idle_lane_that_nothing_waits_for_is_left_alone(supervised):
+    assert supervise(supervised) == 0
+    assert supervised.job_runs() == []
+
+
+def test_a_lane_past_its_due_time_is_started_and_not_before(supervised):
+    job = running(supervised)
+    assert supervised.ledger.lanes.release("main", job.name, 1, NOW + 60_000, NOW)
+    assert supervise(supervised) == 0
+    supervised.clock.now = NOW + 60_000
+    assert supervise(supervised) == 1
+
+
+@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING", "CANCELLING"])
+def test_a_run_that_lives_or_waits_keeps_its_lane(supervised, state):
+    running(supervised).state = state
+    supervised.clock.now = NOW + 24 * 3_600_000
+    supervise(supervised)
+    assert supervised.ledger.lanes.get("main").state == RUNNING
+    assert len(supervised.job_runs()) == 1
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "SUCCESS"])
+def test_a_run_that_ends_without_releasing_loses_its_lane_and_the_next_backs_off(supervised, state):
+    job = running(supervised)
+    job.state, job.state_details = state, "ExitCode 1"
+    supervise(supervised)
+    lane = supervised.ledger.lanes.get("main")
+    assert (lane.state, lane.failures, lane.backoff_until, lane.last_run_id) == (IDLE, 1, NOW + BACKOFF_MS, job.name)
+    assert lane.reason == f"job run {state}: ExitCode 1"
+    assert supervised.ledger.history.run(job.name)["state"] == "lapsed"
+    assert len(supervised.job_runs()) == 1
+    supervised.clock.now = NOW + BACKOFF_MS
+    supervise(supervised)
+    assert supervised.ledger.lanes.get("main").state == STARTING
+    assert len(supervised.job_runs()) == 2
+
+
+def test_after_a_run_that_had_closed_a_batch_the_next_one_starts_at_once(supervised):
+    job = running(supervised)
+    assert supervised.ledger.lanes.progressed("main", job.name)
+    job.state = "FAILED"
+    supervise(supervised)
+    lane = supervised.ledger.lanes.get("main")
+    assert (lane.state, lane.failures) == (STARTING, 0)
+    assert lane.run_id != job.name
+
+
+def test_after_several_runs_without_progress_the_lane_halts_and_says_so(supervised):
+    for _ in range(HALT_AFTER):
+        supervised.clock.now += 3_600_000
+        supervise(supervised)
+        if supervised.ledger.lanes.get("main").state == IDLE:
+            supervised.ledger.lanes.wake("main")
+            supervise(supervised)
+        supervised.job_runs()[-1].state = "FAILED"
+        supervise(supervised)
+    lane = supervised.ledger.lanes.get("main")
+    assert (lane.state, lane.failures) == (HALTED, HALT_AFTER)
+    assert supervised.report.metrics["LanesHalted"] >= 1
+    supervised.clock.now += 24 * 3_600_000
+    started = len(supervised.job_runs())
+    supervise(supervised)
+    assert len(supervised.job_runs()) == started == HALT_AFTER
+    assert "lane_halted" in supervised.report.names()
+
+
+def test_failures_for_want_of_capacity_back_off_and_never_halt(supervised):
+    supervised.ledger.lanes.wake("main")
+    for _ in range(HALT_AFTER + 3):
+        supervised.clock.now += 3_600_000
+        supervise(supervised)
+        job = supervised.job_runs()[-1]
+        job.state, job.state_details = (
+            "FAILED",
+            "Worker could not be allocated as the application has exceeded maximumCapacity settings",
+        )
+        supervise(supervised)
+    lane = supervised.ledger.lanes.get("main")
+    assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, HALT_AFTER + 3)
+    assert lane.backoff_until > supervised.clock.now
+    assert supervised.report.metrics["CapacityFailures"] == HALT_AFTER + 3
+
+
+def requested(supervised):
+    """A lane whose start was asked of the ledger, and nobody knows of EMR."""
+    run_id = new_run_id("main", NOW, "deadbeef")
+    supervised.ledger.lanes.wake("main")
+    assert supervised.ledger.lanes.request_start("main", run_id, NOW)
+    return run_id
+
+
+def test_a_start_that_never_happened_is_repeated_under_the_same_token(supervised):
+    run_id = requested(supervised)
+    supervised.clock.now = NOW + 120_000
+    supervise(supervised)
+    (job,) = supervised.job_runs()
+    assert (job.name, job.client_token) == (run_id, run_id)
+    assert supervised.ledger.lanes.get("main").job_run_id == job.id
+
+
+def test_after_five_minutes_a_start_is_looked_up_by_name_and_adopted(supervised):
+    run_id = requested(supervised)
+    job_run_id = supervised.runs.start(start_job_run(supervised.starter._environment, LaneConfig(), run_id))
+    supervised.job_runs()[-1].state = "RUNNING"
+    supervised.clock.now = NOW + TOKEN_REPEAT_MS
+    supervise(supervised)
+    lane = supervised.ledger.lanes.get("main")
+    assert (lane.state, lane.run_id, lane.job_run_id) == (STARTING, run_id, job_run_id)
+    assert len(supervised.job_runs()) == 1
+
+
+def test_a_start_that_emr_does_not_know_after_five_minutes_lapses(supervised):
+    run_id = requested(supervised)
+    supervised.emr.start_job_run(
+        applicationId=supervised.application,
+        clientToken="other",
+        executionRoleArn="arn:aws:iam::123456789012:role/r",
+        name="another",
+    )
+    supervised.clock.now = NOW + TOKEN_REPEAT_MS
+    supervise(supervised)
+    lane = supervised.ledger.lanes.get("main")
+    assert (lane.state, lane.failures, lane.capacity_failures, lane.last_run_id, lane.reason) == (
+        IDLE,
+        0,
+        1,
+        run_id,
+        "the job run was never started",
+    )
+
+
+def test_a_lane_whose_starts_are_refused_for_hours_backs_off_and_never_halts(supervised):
+    supervised.emr.start_job_run(
+        applicationId=supervised.application,
+        clientToken="other",
+        executionRoleArn="arn:aws:iam::123456789012:role/r",
+        name="another",
+    )
+    for hour in range(HALT_AFTER + 1):
+        supervised.clock.now += 3_600_000
+        supervised.ledger.lanes.wake("main")
+        assert supervised.ledger.lanes.request_start(
+            "main", new_run_id("main", supervised.clock.now, "deadbeef"), supervised.clock.now
+        )
+        supervised.clock.now += TOKEN_REPEAT_MS
+        supervise(supervised)
+        lane = supervised.ledger.lanes.get("main")
+        assert (lane.state, lane.failures, lane.capacity_failures) == (IDLE, 0, hour + 1)
+
+
+def test_a_job_run_that_emr_has_forgotten_is_over(supervised):
+    job = running(supervised)
+    supervised.emr.start_job_run(
+        applicationId=supervised.application, clientToken="other", executionRoleArn="arn:aws:iam::123456789012:role/r"
+    )
+    supervised.job_runs().remove(job)
+    supervise(supervised)
+    assert supervised.ledger.lanes.get("main").state == IDLE
+
+
+def test_of_two_job_runs_of_one_name_the_one_that_lives_is_adopted(supervised):
+    run_id = requested(supervised)
+    for token in ("one", "two", "three"):
+        supervised.emr.start_job_run(
+            applicationId=supervised.application,
+            clientToken=token,
+            executionRoleArn="arn:aws:iam::123456789012:role/r",
+            name=run_id,
+        )
+    for job, state in zip(supervised.job_runs(), ("FAILED", "RUNNING", "FAILED")):
+        job.state = state
+    assert supervised.runs.find_by_name(run_id, since_ms=NOW - 1).job_run_id == supervised.job_runs()[1].id
+
+
+def test_one_lane_that_fails_keeps_no_other_waiting(supervised, monkeypatch):
+    running(supervised, "a")
+    supervised.ledger.lanes.wake("b")
+
+    def refuse(job_run_id):
+        raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow"}}, "GetJobRun")
+
+    monkeypatch.setattr(supervised.runs, "state", refuse)
+    with pytest.raises(LanesFailed) as raised:
+        supervise(supervised)
+    assert raised.value.facts["lanes"] == ["a"]
+    assert supervised.ledger.lanes.get("b").state == STARTING
+
+
+def test_while_no_release_is_set_dead_runs_lose_their_lane_and_none_is_started(supervised):
+    job = running(supervised)
+    job.state = "FAILED"
+    supervisor = Supervisor(
+        ledger=supervised.ledger, job_runs=supervised.runs, starter=None, report=supervised.report, now=supervised.clock
+    )
+    supervised.clock.now += 3_600_000
+    supervisor.supervise(supervisor.lanes(None), None)
+    assert supervised.ledger.lanes.get("main").state == IDLE
+    assert len(supervised.job_runs()) == 1
+
+
+def test_a_lane_that_work_was_written_for_and_nobody_woke_is_found_and_woken(supervised):
+    configuration = supervised.configure()
+    supervised.environment(RELEASE="none")
+    id = supervised.land(key(1), avro())
+    admit(sqs_event(s3_body(id)), context())
+    assert supervised.ledger.lanes.get("main").arrivals == 1
+    supervised.ledger.lanes._table.update(
+        {"pk": "lane#main", "sk": "lane"}, {"arrivals_seen": 1}
+    )  # as if the wake had never been
+    idle = [supervised.ledger.lanes.get("main")]
+    assert supervised.supervisor.start_due(idle, configuration) == 0
+    assert supervised.supervisor.wake_forgotten(idle, configuration) == ("main",)
+    assert supervised.supervisor.wake_forgotten([supervised.ledger.lanes.get("main")], configuration) == ()
+    assert supervised.supervisor.start_due([supervised.ledger.lanes.get("main")], configuration) == 1
+
+
+def test_pending_work_of_a_paused_table_wakes_nothing(supervised):
+    configuration = supervised.configure()
+    supervised.environment(RELEASE="none")
+    admit(sqs_event(s3_body(supervised.land(key(1), avro()))), context())
+    paused = replace(configuration, rules=tuple(replace(rule, paused=True) for rule in configuration.rules))
+    lane = replace(supervised.ledger.lanes.get("main"), arrivals_seen=1)
+    assert supervised.supervisor.wake_forgotten([lane], configuration) == ("main",)
+    assert supervised.supervisor.wake_forgotten([lane], paused) == ()
+
+
+def test_a_state_change_looks_after_the_lane_of_its_job_run_only(deployment):
+    deployment.configure()
+    for lane in ("a", "b"):
+        deployment.ledger.lanes.wake(lane)
+    assert handler(SCHEDULE, context()) == {"lanes": 3, "steps": 2}  # main is configured and idle
+    of_a = deployment.ledger.lanes.get("a")
+    for job in deployment.job_runs():
+        job.state = "FAILED"
+    assert handler(state_change(of_a.job_run_id, "FAILED"), context())["lanes"] == 1
+    assert (deployment.ledger.lanes.get("a").state, deployment.ledger.lanes.get("b").state) == (IDLE, STARTING)
+
+
+def test_a_state_change_to_a_state_that_is_no_end_does_nothing(deployment):
+    deployment.configure()
+    assert handler(state_change("j", "RUNNING"), context()) == {"lanes": 0, "steps": 0}
+
+
+def test_a_configuration_that_cannot_be_read_keeps_no_dead_runs_lane(deployment):
+    deployment.configure()
+    deployment.ledger.lanes.wake("main")
+    handler(SCHEDULE, context())
+    deployment.job_runs()[0].state = "FAILED"
+    deployment.s3.put_object(Bucket="sluice-artifacts", Key="config/tables.json", Body=b"{")
+    handler(SCHEDULE, context())
+    assert deployment.ledger.lanes.get("main").state == IDLE
+
+
+def test_pending_work_that_no_run_would_claim_wakes_nothing(supervised):
+    """A table whose topic feeds another table or lane now, and one whose key was changed: each would start a run with every pass."""
+    configuration = supervised.configure()
+    supervised.environment(RELEASE="none")
+    admit(sqs_event(s3_body(supervised.land(key(1), avro()))), context())
+    (rule,) = configuration.rules
+    lane = replace(supervised.ledger.lanes.get("main"), arrivals_seen=1)
+    for changed in (replace(rule, table="public.renamed"), replace(rule, lane="side"), replace(rule, topic="another")):
+        assert supervised.supervisor.wake_forgotten([lane], replace(configuration, rules=(changed,))) == ()
+    supervised.ledger.tables.pin(
+        "public.orders", {"record_key": ["another"], "partition_by": [], "table_type": "cow", "topic": TOPIC}
+    )
+    assert supervised.supervisor.wake_forgotten([lane], configuration) == ()

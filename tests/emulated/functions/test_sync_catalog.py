@@ -1,0 +1,53 @@
+"""sync_catalog: a request names a table, the answer says what was done, an error says by its name what it is."""
+
+import pytest
+from deployment import SILVER, context
+from silver_tables import put_tables
+from sync_catalog.handler import handler
+
+from sluice.config.table import MOR, TableRule
+from sluice.errors import NotConfigured
+from sluice_aws.errors import UnusableCatalogRequest
+
+
+@pytest.fixture
+def moma(deployment):
+    """A deployment with the tables that Spark wrote."""
+    deployment.configure(
+        TableRule("moma.artists", ("id",), topic="moma.public.artists", partition_by=("nationality",)),
+        TableRule("moma.{1}", ("id",), topic="moma.public.*", partition_by=("nationality",), table_type=MOR),
+    )
+    put_tables(deployment.s3, SILVER)
+    return deployment
+
+
+def test_a_table_of_spark_is_synced_with_all_partitions_and_a_second_sync_is_idle(moma):
+    answer = handler({"table": "moma.artists"}, context())
+    assert (
+        answer["database"],
+        answer["changed"],
+        answer["tables"][0]["partitions"]["added"],
+        [view["name"] for view in answer["views"]],
+    ) == ("moma", True, 4, ["artists"])
+    assert answer["tables"][0]["partitions"]["first"] == [
+        f"+ nationality={value}"
+        for value in ("American", "Côte%2Fd Ivoire%3Dx", "German", "__HIVE_DEFAULT_PARTITION__")
+    ]
+    again = handler({"table": "moma.artists", "instant": answer["instant"]}, context())
+    assert (again["changed"], again["instant"]) == (False, answer["instant"])
+
+
+def test_the_topic_of_a_table_that_a_pattern_makes_is_found_in_the_ledger(moma):
+    with pytest.raises(NotConfigured):
+        handler({"table": "moma.works"}, context())
+    moma.ledger.tables.pin("moma.works", {"topic": "moma.public.works"})
+    assert [table["name"] for table in handler({"table": "moma.works"}, context())["tables"]] == [
+        "works_all_ro",
+        "works_all_rt",
+    ]
+
+
+@pytest.mark.parametrize("request_", [{}, {"table": 7}, {"table": "moma.artists", "instant": 20240501}])
+def test_a_request_that_names_no_table_is_refused(moma, request_):
+    with pytest.raises(UnusableCatalogRequest):
+        handler(request_, context())

@@ -1,0 +1,150 @@
+"""What the functions stand on: settings, clients, telemetry; nothing happens at import."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sluice.lane.job_request import LONGEST_BATCH_MIN
+from sluice_aws.clients import ATTEMPTS, Clients
+from sluice_aws.errors import SettingsMissing
+from sluice_aws.settings import Settings
+from sluice_aws.telemetry import milliseconds_left, observed, telemetry_of
+
+FUNCTIONS = Path(__file__).resolve().parents[3] / "functions"
+
+
+# ---- imports
+
+
+def test_importing_handlers_and_adapters_reads_no_environment_and_makes_no_client():
+    """In a process of its own, whose environment and boto3 say who looked."""
+    probe = """
+import os, sys
+import aws_lambda_powertools, aws_lambda_powertools.utilities.batch, aws_lambda_powertools.metrics, boto3, botocore.session, fastavro
+asked = []
+class Watched(dict):
+    def __getitem__(self, name): asked.append(name); return dict.__getitem__(self, name)
+    def get(self, name, default=None): asked.append(name); return dict.get(self, name, default)
+watched = Watched(os.environ)
+os.environ = watched
+os.getenv = lambda name, default=None: watched.get(name, default)
+def refuse(*_, **__): raise AssertionError("a client was made at import")
+boto3.client = boto3.Session = boto3.resource = refuse
+import admit.handler, supervise.handler, reconcile.handler, announce.handler
+asked = [name for name in asked if name.startswith(("AWS", "POWERTOOLS", "LEDGER", "BRONZE", "RELEASE"))]
+assert not asked, asked
+"""
+    environment = {"PYTHONPATH": str(FUNCTIONS), "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, "-c", probe], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- settings
+
+
+def test_settings_name_every_missing_variable_at_once():
+    with pytest.raises(SettingsMissing) as raised:
+        Settings.from_env(
+            {"AWS_REGION": "eu-west-1", "RECONCILE_GRACE_SECONDS": "soon"},
+            needed=("region", "ledger_table", "silver_bucket"),
+        )
+    assert raised.value.facts["variables"] == ["RECONCILE_GRACE_SECONDS", "LEDGER_TABLE", "SILVER_BUCKET"]
+
+
+@pytest.mark.parametrize("release, starts", [("", False), ("none", False), ("abc", True)])
+def test_no_run_is_started_until_a_release_is_set(release, starts):
+    assert Settings.from_env({"RELEASE": release}).starts_runs is starts
+
+
+def test_settings_have_the_designs_defaults():
+    settings = Settings.from_env({"AWS_DEFAULT_REGION": "eu-west-1"})
+    assert (settings.region, settings.reconcile_grace_s, settings.forget_after_s, LONGEST_BATCH_MIN) == (
+        "eu-west-1",
+        900,
+        15 * 86_400,
+        60,
+    )
+
+
+# ---- clients
+
+
+def test_clients_repeat_within_bounds_and_go_where_the_settings_say():
+    settings = Settings(
+        region="eu-west-1", endpoint_url="http://127.0.0.1:4566", emr_endpoint_url="http://127.0.0.1:9999"
+    )
+    clients = Clients(settings)
+    assert clients.s3 is clients.s3
+    assert (clients.s3.meta.endpoint_url, clients.emr_serverless.meta.endpoint_url) == (
+        "http://127.0.0.1:4566",
+        "http://127.0.0.1:9999",
+    )
+    config = clients.dynamodb.meta.config
+    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
+    assert ATTEMPTS * (config.connect_timeout + config.read_timeout) < 25
+
+
+# ---- telemetry
+
+
+def test_a_log_line_is_an_event_with_fields_and_a_metric_an_emf_document(capsys, monkeypatch):
+    monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
+    telemetry_of.cache_clear()
+
+    @observed("probe")
+    def handler(event, context, telemetry):
+        telemetry.event("object_parked", key="a", name="n", reason=None)
+        telemetry.count("Things", 2)
+        telemetry.count("Seconds", 1.5, unit="Seconds", lane="main")
+        return "answer"
+
+    assert (
+        handler({}, SimpleNamespace(aws_request_id="r-1", function_name="f", get_remaining_time_in_millis=lambda: 5))
+        == "answer"
+    )
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (event,) = [line for line in lines if "message" in line]
+    assert (
+        event["message"],
+        event["key"],
+        event["name_"],
+        event["request_id"],
+        event["service"],
+        "reason" in event,
+    ) == ("object_parked", "a", "n", "r-1", "probe", False)
+    assert [line["Things"] for line in lines if "Things" in line] == [[2.0]]
+    summary = {
+        tuple(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]): line["Seconds"]
+        for line in lines
+        if "Seconds" in line
+    }
+    assert summary == {("service",): [1.5], ("lane", "service"): [1.5]}  # for alarms, and for who looks closer
+    telemetry_of.cache_clear()
+
+
+def test_a_failed_invocation_is_logged_once_and_its_metrics_are_written(capsys, monkeypatch):
+    monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")
+    telemetry_of.cache_clear()
+
+    @observed("failing-probe")  # a logger keeps the stream of its first use
+    def handler(event, context, telemetry):
+        telemetry.count("Things")
+        raise SettingsMissing("gone", variables=["X"])
+
+    with pytest.raises(SettingsMissing):
+        handler({}, None)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (failure,) = [line for line in lines if line.get("message") == "invocation_failed"]
+    assert (failure["code"], failure["variables"]) == ("settings_missing", ["X"])
+    assert any("Things" in line for line in lines)
+    telemetry_of.cache_clear()
+
+
+def test_where_nothing_limits_the_time_none_is_left_to_count():
+    assert milliseconds_left(None) is None
+    assert milliseconds_left(SimpleNamespace(get_remaining_time_in_millis=lambda: 12.7)) == 12

@@ -1,0 +1,298 @@
+"""tables.yaml: what it becomes, and that every mistake in it is told at once with its line."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from sluice.changes.hidden_columns import LINEAGE_WORDS
+from sluice.config.document import Configuration
+from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
+from sluice_cli.config import commands as config_schema
+from sluice_cli.config.source import ConfigurationMistakes, read_tables
+
+ROOT = Path(__file__).resolve().parents[4]
+FILES = [ROOT / "tables.yaml", *sorted((ROOT / "tests" / "data").glob("*.tables.yaml"))]
+SCHEMA = json.loads(config_schema.schema_text())
+
+RULE = "tables:\n  - {topic: a.b, table: a.b, record_key: id}\n"
+BROKEN = """\
+defaults: {freshnes: 60s, lane: big}
+lanes: {main: {linger: 5, min_executors: 9}, BAD: {}}
+bogus: 1
+tables:
+  - {topic: a.*, table: x.y, freshness: 1.5h, record_key: id}
+  - {topic: a.b, topic_regex: x, table: a.b, record_key: id}
+  - topic: q.w
+    table: Q.w
+    topic: q.e
+    record_key: _hoodie_x
+    hudi: {hoodie.index.type: SIMPLE, spark.x: 1, hoodie.parquet.max.file.size: 5}
+    time_travel: 90m
+  - {topic: c.*, table: "c.{1}", record_key: "{2}id"}
+  - {topic: c.d, table: c.d, record_key: id, generation: -1}
+  - {topic_regex: "(", table: c.d}
+  - 5
+  - {topic: z.z, table: z.z, record_key: [a, a], lane: mian, table_type: mow, paused: "yes"}
+  - {topic: c.e, record_key: id}
+"""
+
+
+def mistakes(text):
+    with pytest.raises(ConfigurationMistakes) as found:
+        read_tables(text)
+    return {(mistake.line, mistake.where): mistake.message for mistake in found.value.mistakes}
+
+
+def rule(**keys):
+    return yaml.safe_dump({"tables": [{"topic": "a.b", "table": "a.b", "record_key": "id", **keys}]})
+
+
+def test_every_mistake_is_told_at_once_with_its_line_and_place():
+    found = mistakes(BROKEN)
+    assert sorted(found) == [
+        (1, "defaults.freshnes"),
+        (1, "defaults.lane"),
+        (2, "lanes.BAD"),
+        (2, "lanes.main.linger"),
+        (2, "lanes.main.min_executors"),
+        (3, "bogus"),
+        (5, "tables[0].freshness"),
+        (5, "tables[0].table"),
+        (6, "tables[1]"),
+        (8, "tables[2].table"),
+        (9, "tables[2].topic"),
+        (10, "tables[2].record_key"),
+        (11, "tables[2].hudi"),
+        (12, "tables[2].time_travel"),
+        (13, "tables[3].record_key"),
+        (14, "tables[4].generation"),
+        (15, "tables[5].record_key"),
+        (15, "tables[5].topic_regex"),
+        (16, "tables[6]"),
+        (17, "tables[7].lane"),
+        (17, "tables[7].paused"),
+        (17, "tables[7].record_key"),
+        (17, "tables[7].table_type"),
+        (18, "tables[8].table"),
+    ]
+    assert found[1, "defaults.freshnes"] == "is unknown; did you mean freshness?"
+    assert found[17, "tables[7].lane"] == "mian is not under lanes; did you mean main?"
+    assert found[18, "tables[8].table"] == "is missing"
+    assert "hoodie.index.type" in found[11, "tables[2].hudi"] and "spark.x" in found[11, "tables[2].hudi"]
+
+
+def test_the_error_lists_the_mistakes_in_order_and_leaves_the_configuration_alone():
+    with pytest.raises(ConfigurationMistakes, match="has 24 mistakes") as found:
+        read_tables(BROKEN)
+    lines = str(found.value).splitlines()[1:]
+    assert [int(line.split()[1].rstrip(":")) for line in lines] == sorted(
+        int(line.split()[1].rstrip(":")) for line in lines
+    )
+    assert "has not changed" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    "text, part",
+    [
+        ("", "needs the key tables"),
+        ("5", "needs the key tables"),
+        ("[1]", "needs the key tables"),
+        ("a: [", "is not YAML"),
+        ("a: !!python/object:os.system x", "is not YAML"),
+        ("tables: []\n? [a]\n: b", "is not YAML"),
+        ("a: 2024-99-99", "is not YAML"),
+        ("tables: []", "at least one"),
+        ("tables: {}", "at least one"),
+        ("defaults: 5\n" + RULE, "is a mapping"),
+        ("lanes: [main]\n" + RULE, "is a mapping"),
+        ("lanes: {main: 5}\n" + RULE, "is a mapping"),
+        ("a: " + "[\n" * 5_000, "nested too deeply"),
+        ("x" * 1_000_001, "larger than"),
+        (
+            "a: &a [1,2,3,4,5,6,7,8,9,0]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\ntables: [1]",
+            "more than 100,000",
+        ),
+    ],
+)
+def test_what_is_no_tables_file_is_told_so(text, part):
+    assert any(part in message for message in mistakes(text).values())
+
+
+@pytest.mark.parametrize(
+    "keys, place",
+    [
+        ({"topic": "a b"}, "topic"),
+        ({"topic": "a.{1}"}, "topic"),
+        ({"table": "nodatabase"}, "table"),
+        ({"table": "a.b.c"}, "table"),
+        ({"table": "a.{1}"}, "table"),
+        ({"table": "a/../b.c"}, "table"),
+        ({"record_key": []}, "record_key"),
+        ({"record_key": "two words"}, "record_key"),
+        ({"partition_by": "__deleted"}, "partition_by"),
+        ({"partition_by": "{1}"}, "partition_by"),
+        ({"freshness": 60}, "freshness"),
+        ({"freshness": True}, "freshness"),
+        ({"freshness": "-1s"}, "freshness"),
+        ({"time_travel": "0"}, "time_travel"),
+        ({"time_travel": 7}, "time_travel"),
+        ({"delete_mode": "hard", "index": "record"}, "index"),
+        ({"index": "bloom"}, "index"),
+        ({"delete_mode": "ignore", "keep_deleted_values": True}, "keep_deleted_values"),
+        ({"generation": "1"}, "generation"),
+        ({"generation": 10_000}, "generation"),
+        ({"hudi": {"hoodie.write.auto.upgrade": True}}, "hudi"),
+        ({"hudi": {"hoodie.parquet.x": [1]}}, "hudi"),
+        ({"hudi": []}, "hudi"),
+        ({"lane": "Main"}, "lane"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_told_at_its_key(keys, place):
+    assert [where for _, where in mistakes(rule(**keys))] == [f"tables[0].{place}"]
+
+
+def test_a_rule_that_is_never_reached_is_told():
+    found = mistakes(
+        "tables:\n  - {topic: a.*, table: 'a.{1}', record_key: id}\n  - {topic: a.b, table: a.c, record_key: id}\n"
+    )
+    assert found == {(3, "tables[1].topic"): "is never reached: tables[0] takes a.b first"}
+
+
+def test_two_topics_cannot_be_sent_into_one_table():
+    assert "already" in mistakes(RULE + "  - {topic: a.c, table: a.b, record_key: id}\n")[3, "tables[1].table"]
+    assert (
+        "two topics"
+        in mistakes("tables:\n  - {topic: '*.b.*', table: 'b.{2}', record_key: id}\n")[2, "tables[0].table"]
+    )
+
+
+def test_a_rule_takes_over_what_it_does_not_say():
+    table = read_tables("""
+defaults: {record_key: id, table_type: mor, freshness: 90s, hudi: {hoodie.parquet.a: 1, hoodie.parquet.b: true}}
+lanes: {big: {linger: 2m, batch_bytes: 1GiB, max_executors: 3}}
+tables:
+  - {topic: a.b, table: a.b, lane: big, time_travel: 24h, delete_mode: hard, keep_deleted_values: true, generation: 2, hudi: {hoodie.parquet.a: 2}}
+""").table_for_topic("a.b")
+    assert (table.record_key, table.table_type, table.freshness_s, table.time_travel_h, table.delete_mode) == (
+        ("id",),
+        "mor",
+        90,
+        24,
+        "hard",
+    )
+    assert (table.hudi, table.keep_deleted_values, table.generation, table.lane) == (
+        {"hoodie.parquet.a": "2", "hoodie.parquet.b": "true"},
+        True,
+        2,
+        "big",
+    )
+
+
+def test_limits_are_taken_over_one_by_one_and_what_nobody_changed_is_not_told():
+    text = "defaults: {record_key: id, limits: {object_bytes: 1GiB, quarantined_rows: 5}}\ntables:\n  - {topic: a.b, table: a.b, limits: {quarantined_rows: 0, schema_depth: 8}}\n"
+    configuration = read_tables(text)
+    (found,) = configuration.rules
+    assert found.limits == Limits(object_bytes=1024**3, quarantined_rows=0, schema_depth=8)
+    assert (
+        Configuration.from_json(configuration.to_json()) == configuration and found.apply("a.b").limits == found.limits
+    )
+    assert TableConfig.from_dict(found.apply("a.b").to_dict()) == found.apply("a.b")
+    assert "limits" not in read_tables(rule()).to_json()
+    assert [where for _, where in mistakes(rule(limits={"schema_depth": 500}))] == ["tables[0].limits.schema_depth"]
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (True, LINEAGE_WORDS),
+        ("on", LINEAGE_WORDS),
+        (False, ()),
+        ("off", ()),
+        ([], ()),
+        ("offset", ("offset",)),
+        (["batch", "object"], ("object", "batch")),
+    ],
+)
+def test_lineage_is_on_off_or_a_list(written, words):
+    (found,) = read_tables(rule(lineage=written)).rules
+    assert found.lineage == words == TableConfig.from_dict(found.apply("a.b").to_dict()).lineage
+    configuration = read_tables(rule(lineage=written))
+    assert Configuration.from_json(configuration.to_json()) == configuration
+
+
+def test_lineage_is_on_unless_told_and_of_known_words_only():
+    assert read_tables(rule()).rules[0].lineage == LINEAGE_WORDS and "lineage" not in read_tables(rule()).to_json()
+    for wrong in ("some", ["object", "x"], 5, {"object": True}):
+        assert [where for _, where in mistakes(rule(lineage=wrong))] == ["tables[0].lineage"]
+
+
+def test_a_lane_keeps_the_defaults_of_what_it_does_not_say():
+    lane = read_tables("lanes: {big: {linger: 2m, batch_bytes: 512MiB}, small: }\n" + RULE).lane("big")
+    assert (lane.linger_s, lane.batch_bytes, lane.max_age_s, lane.batch_objects) == (120, 512 * 1024**2, 14_400, 5_000)
+
+
+def test_defaults_given_from_outside_replace_those_of_the_file():
+    assert (
+        read_tables("defaults: {table_type: cow}\n" + RULE, defaults={"table_type": "mor"})
+        .table_for_topic("a.b")
+        .table_type
+        == "mor"
+    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_tables_file_of_the_repository_is_right_and_fits_the_schema(path):
+    text = path.read_text()
+    configuration = read_tables(text)
+    assert Configuration.from_json(configuration.to_json()) == configuration
+    jsonschema.validate(yaml.safe_load(text), SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["tables.yaml", "tests/data/tickit_small.tables.yaml"])
+def test_the_seven_bundled_topics_become_seven_tables_with_their_keys(name):
+    configuration = read_tables((ROOT / name).read_text())
+    topics = sorted(path.name for path in (ROOT / "tests/data/tickit_small/bronze/topics").iterdir())
+    assert {
+        configuration.table_for_topic(topic).table: configuration.table_for_topic(topic).record_key for topic in topics
+    } == {
+        "crm.user": ("userid",),
+        "ecomm.date": ("dateid",),
+        "ecomm.listing": ("listid",),
+        "ecomm.sale": ("salesid",),
+        "ems.category": ("catid",),
+        "ems.event": ("eventid",),
+        "ems.venue": ("venueid",),
+    }
+
+
+def test_the_schema_for_editors_is_what_the_command_writes():
+    assert (ROOT / "docs" / "tables.schema.json").read_text() == config_schema.schema_text(), (
+        "run: python -m sluice_cli.config_schema docs/tables.schema.json"
+    )
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_schema_finds_mistakes_of_form():
+    broken = yaml.safe_load(BROKEN)
+    places = {
+        ".".join(map(str, error.absolute_path)) for error in jsonschema.Draft202012Validator(SCHEMA).iter_errors(broken)
+    }
+    assert {"defaults", "tables.0.freshness", "tables.4.generation", "tables.6"} <= places
+
+
+def test_the_schema_command_writes_the_file_it_is_given(tmp_path, capsys):
+    assert (
+        config_schema.main([str(tmp_path / "s.json")]) == 0
+        and (tmp_path / "s.json").read_text() == config_schema.schema_text()
+    )
+    assert config_schema.main([]) == 0 and json.loads(capsys.readouterr().out) == SCHEMA
+
+
+@pytest.mark.parametrize("max_age", ["0", "30s", "8d"])
+def test_a_run_lives_long_enough_to_claim_and_not_for_ever(max_age):
+    text = f"lanes: {{main: {{max_age: {max_age}}}}}\n" + rule()
+    assert [where for _, where in mistakes(text)] == ["lanes.main.max_age"]

@@ -1,0 +1,162 @@
+"""How `sluice wait` goes on, with a ledger and a bucket that change under it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from sluice.batch.claim import TableState
+from sluice.config.document import Configuration
+from sluice.config.table import TableRule
+from sluice.lane.machine import LaneState
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId
+from sluice_cli.ingest.survey import describe_lane
+from sluice_cli.ingest.wait import LONGEST_PAUSE_S, Waiter
+
+NOW = 1_700_000_000_000
+CONFIGURATION = Configuration(
+    (TableRule(topic="crm.public.user", table="crm.user", record_key=("id",), freshness_s=60),)
+)
+A, B = (ObjectId("bronze", key, "v1") for key in "ab")
+
+
+class SteppingStack:
+    """A bucket and a ledger that take one step whenever the waiter sleeps."""
+
+    def __init__(self, *steps):
+        self.steps = list(steps)
+        self.listed, self.states, self.seconds, self.shown, self.asked, self.known = [A], {}, 0.0, [], [], []
+        self.step()
+
+    def step(self):
+        if self.steps:
+            for name, value in self.steps.pop(0).items():
+                setattr(self, name, value)
+
+    def sleep(self, seconds):
+        assert 0 <= seconds <= LONGEST_PAUSE_S
+        self.seconds += max(seconds, 0.1)
+        self.step()
+
+    def identities(self):
+        return tuple(self.listed)
+
+    @property
+    def ledger(self):
+        """The parts of the ledger that the waiter reads."""
+        return SimpleNamespace(
+            lanes=SimpleNamespace(all=self.lanes),
+            tables=SimpleNamespace(all=lambda: self.known, get_many=self.table_states),
+            objects=SimpleNamespace(get=self.get_objects),
+        )
+
+    def lanes(self):
+        return [LaneState("main", "starting", run_id="r", job_run_id="j", start_requested_at=NOW - 4000)]
+
+    def table_states(self, tables):
+        return {**{table: TableState(table) for table in tables}, **{state.table: state for state in self.known}}
+
+    def get_objects(self, ids):
+        self.asked.append(list(ids))
+        return {
+            identity: ObjectRecord(
+                identity, self.states[identity], NOW, lane="main", table="crm.user", topic="crm.public.user"
+            )
+            for identity in ids
+            if identity in self.states
+        }
+
+    def wait(self, timeout=60.0):
+        return Waiter(
+            self.ledger,
+            self,
+            show=self.shown.append,
+            configuration=lambda: CONFIGURATION,
+            clock=lambda: self.seconds,
+            sleep=self.sleep,
+            now=lambda: NOW,
+        ).wait(timeout)
+
+
+def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
+    stepping = SteppingStack({}, {"states": {A: "pending"}}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
+    outcome = stepping.wait()
+    assert outcome.found.clean and outcome.found.counts == {"committed": 1}
+    assert [line.split("] ")[1] for line in stepping.shown] == [
+        f"1 {state} · main: Spark is starting (4 s)" for state in ("unseen", "pending", "claimed")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"last_commit_at": NOW - 37_000}, "crm.user is committed every 1 min at most (freshness): next in 23 s"),
+        (
+            {"last_commit_at": NOW - 37_000, "backoff_until": NOW + 30_000},
+            "crm.user failed and backs off: next in 30 s",
+        ),
+    ],
+)
+def test_progress_shows_why_and_how_long_a_table_holds_its_objects_back(state, words):
+    stepping = SteppingStack(
+        {"states": {A: "pending"}, "known": [TableState("crm.user", pinned={"topic": "crm.public.user"}, **state)]},
+        {"states": {A: "claimed"}},
+        {"states": {A: "committed"}},
+    )
+    stepping.wait()
+    assert [line.split(" · ")[2:] for line in stepping.shown] == [[words], []]
+
+
+def test_a_table_that_is_paused_ends_it_at_once():
+    outcome = SteppingStack({"states": {A: "pending"}, "known": [TableState("crm.user", paused=True)]}).wait(60)
+    assert [(table.table, table.lane, table.objects) for table in outcome.standing] == [
+        ("crm.user", "main", 1)
+    ] and outcome.seconds < 1
+
+
+def test_an_object_that_arrived_meanwhile_is_waited_for_too():
+    stepping = SteppingStack(
+        {"states": {A: "pending"}},
+        {"listed": [A, B], "states": {A: "committed"}},
+        {"states": {A: "committed", B: "committed"}},
+    )
+    assert stepping.wait().found.counts == {"committed": 2}
+
+
+def test_settled_objects_are_not_asked_for_again():
+    stepping = SteppingStack(
+        {"listed": [A, B], "states": {A: "committed", B: "pending"}}, {"states": {A: "committed", B: "committed"}}
+    )
+    stepping.wait()
+    assert stepping.asked == [[A, B], [B]]
+
+
+def test_an_object_that_vanished_before_it_was_seen_does_not_hold_it_up():
+    stepping = SteppingStack({"listed": [A, B], "states": {A: "committed"}}, {"listed": [A]})
+    assert stepping.wait().found.counts == {"committed": 1}
+    assert stepping.seconds > 10
+
+
+def test_it_gives_up_at_its_timeout():
+    outcome = SteppingStack({"states": {A: "claimed"}}).wait(3.0)
+    assert not outcome.found.settled and 3.0 <= outcome.seconds < 4.0
+
+
+@pytest.mark.parametrize(
+    ("lane", "words"),
+    [
+        (LaneState("l"), "idle"),
+        (LaneState("l", arrivals=1), "a run is due"),
+        (LaneState("l", due_at=NOW + 30_000), "idle, due in 30 s"),
+        (LaneState("l", "starting", run_id="r", start_requested_at=NOW), "a run is requested (0 s)"),
+        (
+            LaneState("l", "running", run_id="r", held_at=NOW - 60_000, pause_requested=True),
+            "Spark is running for 1 min, pauses after its batch",
+        ),
+        (LaneState("l", "paused"), "paused"),
+        (LaneState("l", "halted", failures=5, reason="killed"), "halted after 5 failed runs: killed"),
+        (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "backs off for 30 s after 1 failed run"),
+    ],
+)
+def test_what_a_lane_does_is_said_in_a_few_words(lane, words):
+    assert describe_lane(lane, NOW) == words

@@ -1,0 +1,48 @@
+"""The demonstration's own change objects come after all that is bundled, in the form of the real ones; its cost line says what would be billed."""
+
+import io
+from pathlib import Path
+
+import fastavro
+
+from sluice.admission.routing import classify
+from sluice.batch.manifest import Manifest, TablePart
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.cost import spark_usd
+from sluice.schema.avro import read_writer_schema
+from sluice_cli.local.demo import ChangeWriter, cost_line
+from sluice_cli.status.past import PastBatch
+
+BRONZE = Path(__file__).resolve().parents[3] / "data" / "tickit_small" / "bronze"
+
+
+def test_a_made_change_is_later_than_every_bundled_one_and_has_the_newest_schema():
+    writer = ChangeWriter(BRONZE, "tickit.ecomm.sale", "salesid")
+    row = writer.living_row()
+    made = [writer.change(row, op="u", qtysold=7), writer.change(row, op="d")]
+    names = [classify(key, len(body)) for key, body in made]
+    bundled = sorted(BRONZE.rglob("tickit.ecomm.sale+*.avro"))
+    newest = fastavro.reader(bundled[-1].open("rb"))
+    rows = [record for path in bundled for record in fastavro.reader(path.open("rb"))]
+    assert [(name.topic, name.offset) for name in names] == [
+        ("tickit.ecomm.sale", names[0].offset),
+        ("tickit.ecomm.sale", names[0].offset + 1),
+    ]
+    assert names[0].offset == classify(bundled[-1].name, 1).offset + len(list(newest))
+    found = [fastavro.reader(io.BytesIO(body)) for _, body in made]
+    assert {reader.writer_schema["name"] for reader in found} == {newest.writer_schema["name"]}
+    assert read_writer_schema(found[0].writer_schema).row == read_writer_schema(newest.writer_schema).row
+    (changed,), (deleted,) = (list(reader) for reader in found)
+    assert (changed["qtysold"], changed["__op"], deleted["__op"], deleted["__deleted"]) == (7, "u", "d", "true")
+    assert max(record["__pos"] for record in rows) < changed["__pos"] < deleted["__pos"]
+
+
+def test_the_cost_of_a_run_is_at_least_a_minute_of_its_smallest_size():
+    manifest = Manifest("b-1", "main", "run-1", 1, "v", {"a.b": TablePart({}), "a.c": TablePart({})})
+    batches = [PastBatch(manifest, {"a.b": Outcome("b-1", "a.b", COMMITTED, 1, counts={"read": 1200})})]
+    summary = cost_line(batches, [30.4])
+    assert summary.startswith(
+        "Cost: 1 batch, 2 tables, 1,200 changes, 1 run of 30 s so far. EMR Serverless would bill 0.067 vCPU hours, "
+    )
+    whole = spark_usd("x86_64", vcpu_hours=4 * 2, memory_gb_hours=14 * 2)
+    assert f"bill 8.000 vCPU hours, {whole:.4f} USD at list prices of us-east-1" in cost_line(batches, [3600, 3600])

@@ -1,0 +1,41 @@
+"""A bucket that exists keeps every notification that it has when it announces to the stack, too."""
+
+import pytest
+
+from sluice_cli.ops.adopt_bucket import announces, with_stack
+
+OTHERS = {
+    "TopicConfigurations": [
+        {"Id": "t", "TopicArn": "arn:aws:sns:eu-central-1:123456789012:t", "Events": ["s3:ObjectRemoved:*"]}
+    ],
+    "QueueConfigurations": [
+        {
+            "Id": "q",
+            "QueueArn": "arn:aws:sqs:eu-central-1:123456789012:q",
+            "Events": ["s3:ObjectCreated:*"],
+            "Filter": {"Key": {"FilterRules": [{"Name": "prefix", "Value": "x/"}]}},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("arn", [None, "arn:aws:sqs:eu-central-1:123456789012:notices"])
+def test_all_else_stays_and_a_second_time_changes_nothing(arn):
+    once = with_stack(OTHERS, "sluice-s", arn)
+    assert with_stack(once, "sluice-s", arn) == once
+    assert (
+        once["TopicConfigurations"] == OTHERS["TopicConfigurations"]
+        and once["QueueConfigurations"][0] == OTHERS["QueueConfigurations"][0]
+    )
+    assert ("EventBridgeConfiguration" in once) is (arn is None) and len(once["QueueConfigurations"]) == (
+        1 if arn is None else 2
+    )
+
+
+@pytest.mark.parametrize("found, queue, by_event_bus, does", [
+    (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:q", False, True), (OTHERS, "arn:aws:sqs:eu-central-1:123456789012:ours", True, False), (OTHERS, None, True, False),
+    ({"EventBridgeConfiguration": {}}, None, True, True), ({"EventBridgeConfiguration": {}}, None, False, False), ({}, None, True, False),
+    ({"QueueConfigurations": [{"Id": "q", "QueueArn": "ours", "Events": ["s3:ObjectRemoved:*"]}]}, "ours", False, False),
+])  # fmt: skip
+def test_a_bucket_notifies_a_stack_through_its_queue_or_its_rule(found, queue, by_event_bus, does):
+    assert announces(found, queue=queue, by_event_bus=by_event_bus) is does

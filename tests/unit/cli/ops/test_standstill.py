@@ -1,0 +1,38 @@
+"""Whether a deployment changes the application, for which a stack must come to rest."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sluice_cli.ops import standstill as standstill_command
+from sluice_deploy.template import changes_application, parameters_of
+from sluice_local.stack.overlay import read_template
+
+ROOT = Path(__file__).resolve().parents[4]
+TEMPLATE = read_template(ROOT / "template.yaml")
+NOW = {"MaximumCpu": "16 vCPU", "IdleTimeoutMinutes": "15", "Release": "old"}
+
+
+@pytest.mark.parametrize("given, changes", [
+    ({}, False), ({"Release": "new", "LogLevel": "DEBUG", "AlarmEmail": "a@example.org"}, False), ({"MaximumCpu": "16 vCPU"}, False),
+    ({"MaximumCpu": "32 vCPU"}, True), ({"EmrRelease": "emr-7.15.0"}, True), ({"InitialDrivers": "1"}, True), ({"SubnetIds": "subnet-1"}, True),
+])  # fmt: skip
+def test_only_what_the_application_depends_on_changes_it(given, changes):
+    assert changes_application(TEMPLATE, TEMPLATE, NOW, given) is changes
+
+
+def test_another_definition_of_the_application_changes_it():
+    other = json.loads(json.dumps(TEMPLATE))
+    other["Resources"]["SparkApplication"]["Properties"]["SchedulerConfiguration"]["QueueTimeoutMinutes"] = 30
+    assert changes_application(TEMPLATE, other, NOW, {})
+
+
+def test_overrides_are_read_as_sam_reads_them():
+    assert parameters_of("MaximumCpu='32 vCPU' Release=abc") == {"MaximumCpu": "32 vCPU", "Release": "abc"}
+
+
+def test_parameters_of_an_environment_count_where_none_are_given():
+    given = standstill_command._given("", "dev", ROOT)
+    assert changes_application(TEMPLATE, TEMPLATE, NOW, given) and given["LogLevel"] == "DEBUG"
+    assert standstill_command._given("Release=x", "dev", ROOT) == {"Release": "x"}

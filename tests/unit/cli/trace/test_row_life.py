@@ -1,0 +1,143 @@
+"""The life of a row by the versions in its table, on tables that Spark wrote, and the objects to open beside it."""
+
+import pytest
+from silver_tables import SILVER_FOLDER, SilverFolder
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import COMMITTED, Outcome, RowErrorCount
+from sluice.changes.row_history import Row
+from sluice.config.table import HARD, IGNORE, TableConfig
+from sluice_cli.trace import row_life as life_module
+from sluice_cli.trace.row_changes import FoundChange
+from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion, row_life
+from sluice_cli.trace.row_search import objects_to_open
+from sluice_cli.trace.row_story import MergedBatch, story
+
+LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
+CONFIG = TableConfig("moma.works", "moma", "works", "works", ("id",))
+CLEAN = {"read": 2, "winning": 2, "overtaken": 0, "losing": 0, "repeated": 0}
+
+
+def life_of(key, *, instants=(LOADED, MOVED, NOTED), purged=False):
+    place = SilverFolder(SILVER_FOLDER)
+    return row_life(place, "moma.works", [key], instants, purged=purged, tick=lambda instant: None)
+
+
+def position(number):
+    return f"0000.{number:020d}.{number:020d}"
+
+
+def test_every_version_of_a_row_is_read_from_the_table_with_the_change_that_it_is():
+    life = life_of("6")
+    assert [(item.instant, item.row.position) for item in life.versions] == [
+        (LOADED, position(6)),
+        (MOVED, position(13)),
+        (NOTED, position(22)),
+    ]
+    assert [item.row.values["name"] for item in life.versions] == ["six", "six b", "six c"]
+    change = life.versions[-1].change
+    assert (change.key, change.version, change.offset, change.op) == ("topics/t/t+0+0000000000.avro", "v1", 22, "u")
+    assert change.values["note"] == "n6" and "id" not in change.values and life.versions[-1].values["id"] == 6
+    assert life.reason is None and life.knows(LOADED) and not life.knows_before(LOADED)
+
+
+@pytest.mark.parametrize(
+    ("key", "versions"),
+    [
+        ("1", [(LOADED, "one", False), (MOVED, "one moved", False)]),
+        ("2", [(LOADED, "two", False), (MOVED, None, True)]),
+        ("7", [(NOTED, "seven", False)]),
+        ("5", [(LOADED, "five", False)]),
+    ],
+)
+def test_a_row_is_found_in_the_partition_that_it_moved_to_and_as_a_deleted_one(key, versions):
+    life = life_of(key)
+    assert [(item.instant, item.row.values.get("name"), item.row.deleted) for item in life.versions] == versions
+    assert life.knows(LOADED), "a row that is not there was not there before, either"
+
+
+@pytest.mark.parametrize("key", ["99", "x", "", "9" * 30])
+def test_a_key_that_the_table_does_not_hold_has_no_versions(key):
+    assert life_of(key) == RowLife((), LOADED)
+    assert life_of(key, purged=True) == RowLife((), NOTED), "it may have been there, and purged"
+
+
+def test_a_table_that_cannot_be_read_so_far_back_says_how_far_and_why():
+    life = life_of("6", instants=("20200101000000000", LOADED, MOVED))
+    assert [item.instant for item in life.versions] == [LOADED, MOVED]
+    assert life.known_from == LOADED and f"it can from {LOADED}" in life.reason
+    nothing = row_life(SilverFolder(SILVER_FOLDER), "moma.none", ["6"], [LOADED], purged=False, tick=print)
+    assert nothing.known_from is None and "moma.none" in nothing.reason and not nothing.knows(NOTED)
+
+
+def test_of_a_row_that_changes_all_the_time_only_the_newest_versions_are_read(monkeypatch):
+    monkeypatch.setattr(life_module, "VERSIONS", 2)
+    life = life_of("6")
+    assert [item.instant for item in life.versions] == [MOVED, NOTED] and life.known_from == MOVED
+
+
+def test_a_version_that_a_rewritten_table_repeats_is_no_change_of_the_row():
+    rows = Row("1", False, {"a": 1}), Row("1", False, {"a": 1}), Row("2", False, {"a": 2})
+    life = RowLife(tuple(RowVersion(str(at), row, {}) for at, row in enumerate(rows)), "0")
+    assert [life.written(str(at)) is not None for at in range(4)] == [True, False, True, False]
+
+
+def item(name):
+    return ManifestObject("b", name, "v", 1, None, "json", "t", 0, 0, 1)
+
+
+def version(instant, name, **more):
+    change = FoundChange(name, "v", 0, 0, instant, "u", False, 1, {"a": instant})
+    return RowVersion(instant, Row(instant, False, {"a": instant}), {}, more.get("change", change))
+
+
+ITEMS = (item("1"), item("2"), item("3"))
+LIFE = RowLife((version("20", "2"), version("40", "3")), "20")
+
+
+def opened(instant, *, counts=CLEAN, life=LIFE, config=CONFIG, checked=(), quarantined_rows=()):
+    outcome = Outcome("b", "t", COMMITTED, 1, instant, counts=counts, quarantined_rows=quarantined_rows)
+    return [found.key for found in objects_to_open(ITEMS, outcome, config, life, set(checked))]
+
+
+def test_no_object_is_opened_if_every_change_of_the_batch_won_and_is_in_the_table():
+    assert opened("20") == opened("30") == opened(None) == []
+    assert opened("40", checked=["40"]) == ["3"], "the object that brought the row, to compare it with the table"
+
+
+@pytest.mark.parametrize(
+    "counts", [{}, {"read": 1}, *({**CLEAN, name: 1} for name in ("overtaken", "losing", "supplied", "truncates"))]
+)
+def test_all_objects_are_opened_of_a_batch_in_which_a_change_may_have_lost(counts):
+    assert opened("30", counts=counts) == opened(None, counts=counts) == ["1", "2", "3"]
+
+
+def test_all_objects_are_opened_if_the_table_does_not_show_the_batchs_changes():
+    assert opened("10") == ["1", "2", "3"], "before what time travel reads"
+    assert opened("20", life=UNKNOWN) == ["1", "2", "3"]
+    assert opened("20", life=RowLife((version("20", "2", change=None),), "20")) == ["1", "2", "3"], "no lineage"
+    ignoring = TableConfig("t", "d", "t", "t", ("id",), delete_mode=IGNORE)
+    assert opened("20", config=ignoring) == ["1", "2", "3"]
+    assert opened("20", config=TableConfig("t", "d", "t", "t", ("id",), delete_mode=HARD)) == []
+
+
+def test_objects_with_quarantined_rows_and_the_source_object_of_the_row_are_opened():
+    aside = (RowErrorCount(ITEMS[0].id.hash, 1),)
+    assert opened("20", quarantined_rows=aside) == ["1", "2"]
+    assert opened("30", quarantined_rows=aside) == ["1"]
+
+
+def test_a_story_takes_from_the_table_what_no_object_was_opened_for():
+    late = FoundChange("late", "v", 0, 0, "10", "u", False, 1, {"a": "10"})
+    batches = [
+        MergedBatch("b0", "05", 0, ()),
+        MergedBatch("b1", "20", 1),
+        MergedBatch("b2", None, 2, (late,)),
+        MergedBatch("b3", "40", 3),
+        MergedBatch("b4", "50", 4, ()),
+    ]
+    chapters = story(batches, columns=(), life=LIFE, from_the_start=False)
+    told = [[(judged.verdict, judged.change.key) for judged in chapter.judged] for chapter in chapters]
+    assert told == [[("newest", "2")], [("lost", "late")], [("won", "3")]]
+    assert [chapter.row.values for chapter in chapters] == [{"a": "20"}, {"a": "20"}, {"a": "40"}]
+    assert "20" in chapters[2].judged[0].why

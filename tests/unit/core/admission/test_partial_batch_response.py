@@ -1,0 +1,40 @@
+"""The messages that admit asks for again, and the answer that says so."""
+
+from sluice.admission.inbox import Inbox, Message
+from sluice.admission.notices import IgnoredMessage
+from sluice.admission.partial_batch_response import FailedMessage, Unfinished, failed_messages, partial_batch_response
+from sluice.objects import ObjectId
+
+FIRST, SECOND = (ObjectId("bronze", key, "v1") for key in ("a", "b"))
+LATE, BUSY = Unfinished("deadline", "no time left"), Unfinished("SlowDown", "slow down")
+NOTE = IgnoredMessage("test_event", "{}")
+
+
+def inbox(*messages):
+    return Inbox(messages, ())
+
+
+def test_a_message_fails_with_the_code_and_reason_of_its_first_unfinished_object():
+    failed = failed_messages(
+        inbox(Message("m1", (FIRST,), ()), Message("m2", (FIRST, SECOND), ())), {SECOND: LATE}, unrecorded={}
+    )
+    assert failed == (
+        FailedMessage("m2", "deadline", f"1 of 2 objects are not in the ledger, first {SECOND.lineage}: no time left"),
+    )
+
+
+def test_a_message_fails_when_an_ignored_part_of_it_was_not_recorded():
+    failed = failed_messages(inbox(Message("m1", (), (NOTE,))), {}, unrecorded={"m1": BUSY})
+    assert failed == (FailedMessage("m1", "SlowDown", "its ignored parts are not in the ledger: slow down"),)
+
+
+def test_a_message_that_fails_twice_is_listed_once_with_both_reasons():
+    (failed,) = failed_messages(inbox(Message("m1", (FIRST,), (NOTE,))), {FIRST: LATE}, unrecorded={"m1": BUSY})
+    assert failed.code == "deadline"
+    assert "no time left" in failed.reason and "slow down" in failed.reason
+
+
+def test_the_answer_lists_the_failed_messages_in_lambdas_form():
+    failed = (FailedMessage("m2", "deadline", "r"), FailedMessage("m4", "deadline", "r"))
+    assert partial_batch_response(failed) == {"batchItemFailures": [{"itemIdentifier": "m2"}, {"itemIdentifier": "m4"}]}
+    assert partial_batch_response(()) == {"batchItemFailures": []}

@@ -1,0 +1,257 @@
+"""A key leads to its topic, or is ignored by a rule with a name, or is reported as leading nowhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sluice.admission.routing import classify, first_offset
+
+DATA = Path(__file__).resolve().parents[3] / "data"
+
+
+@pytest.mark.parametrize(
+    "key, topic, partition, offset, offset_is",
+    [
+        (
+            "topics/moma.public.artists/partition=0/moma.public.artists+0+0000014150.avro",
+            "moma.public.artists",
+            0,
+            14150,
+            "first",
+        ),
+        ("topics/t/year=2026/month=11/day=21/t+12+0000000300.avro", "t", 12, 300, "first"),
+        ("t+1+5.avro", "t", 1, 5, "first"),
+        ("any/where/t+1+5.avro", "t", 1, 5, "first"),
+        (
+            "cdc/customer_id=/order_id=10251/demo.datalake.cdc_events(0_50).avro",
+            "demo.datalake.cdc_events",
+            0,
+            50,
+            "last",
+        ),
+        ("lake/topics/a.b.c/part-0001.avro", "a.b.c", None, None, None),
+        ("topics/a.b.c/partition=3/x.avro", "a.b.c", 3, None, None),
+        ("topics/_internal/_internal+0+1.avro", "_internal", 0, 1, "first"),
+        ("topics/tombstone/partition=0/tombstone+0+1.avro", "tombstone", 0, 1, "first"),
+        ("topics/orders.keys/orders.keys+0+1.avro", "orders.keys", 0, 1, "first"),
+    ],
+)
+def test_a_change_file_tells_topic_partition_and_offset(key, topic, partition, offset, offset_is):
+    route = classify(key, 100)
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == (
+        "change_file",
+        topic,
+        partition,
+        offset,
+        offset_is,
+        "avro",
+    )
+
+
+# Where the sinks put their objects, by their own documentation:
+# https://docs.confluent.io/kafka-connectors/s3-sink/current/overview.html#s3-object-names
+# https://docs.lenses.io/latest/connectors/kafka-connectors/sinks/aws-s3
+@pytest.mark.parametrize(
+    "key, partition, offset, offset_is, file_format",
+    [
+        ("topics/src.s.t/partition=3/src.s.t+3+0000000012.avro", 3, 12, "first", "avro"),  # DefaultPartitioner
+        (
+            "topics/src.s.t/customer_id=a b+c/order_id=Ünï/src.s.t+3+0000000012.snappy.parquet",
+            3,
+            12,
+            "first",
+            "parquet",
+        ),  # FieldPartitioner
+        (
+            "topics/src.s.t/VICTE/10251/src.s.t+3+0000000012.json",
+            3,
+            12,
+            "first",
+            "json",
+        ),  # partition.field.format.path=false
+        (
+            "topics/src.s.t/year=2026/month=11/day=21/hour=07/src.s.t+3+0000000012.json.gz",
+            3,
+            12,
+            "first",
+            "json",
+        ),  # HourlyPartitioner
+        (
+            "topics/src.s.t/year=2026/month=11/day=21/src.s.t+3+0000000012.avro",
+            3,
+            12,
+            "first",
+            "avro",
+        ),  # DailyPartitioner
+        (
+            "topics/src.s.t/2026/11-21/07/src.s.t+3+0000000012.gz.parquet",
+            3,
+            12,
+            "first",
+            "parquet",
+        ),  # TimeBasedPartitioner with a path.format
+        (
+            "a/b/c/src.s.t+3+0000000012.avro",
+            3,
+            12,
+            "first",
+            "avro",
+        ),  # topics.dir of several folders, and a partitioner without the topic
+        (
+            "cdc/src.s.t/3/000000000012_1700000000000_1700000000009.avro",
+            3,
+            12,
+            "last",
+            "avro",
+        ),  # Lenses, no PARTITIONBY
+        (
+            "src.s.t/3/00000012.parquet",
+            3,
+            12,
+            "last",
+            "parquet",
+        ),  # the same of earlier releases, padded, without prefix
+        (
+            "topics/src.s.t/3/12_1700000000000_1700000000009.json",
+            3,
+            12,
+            "last",
+            "json",
+        ),  # unpadded, under a prefix that is called topics
+        ("cdc/region=a(1_2)/src.s.t(3_12).json", 3, 12, "last", "json"),  # Lenses, PARTITIONBY
+        ("cdc/2026/11/21/src.s.t(000003_000000000012).jsonl", 3, 12, "last", "json"),  # with padding
+        (
+            "cdc/region=a/src.s.t(3_12).gz",
+            3,
+            12,
+            "last",
+            "json",
+        ),  # Lenses' JSON in gzip: FileExtensionNamer.scala puts the codec's extension in place of .json
+        ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009.gz", 3, 12, "last", "json"),
+        ("cdc/src.s.t(3_12)-cluster_a.avro", 3, 12, "last", "avro"),  # with key.suffix
+        ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009-2b.avro", 3, 12, "last", "avro"),
+    ],
+)
+def test_the_topic_is_found_whatever_the_partitioner_and_the_depth(key, partition, offset, offset_is, file_format):
+    route = classify(key, 1)
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == (
+        "change_file",
+        "src.s.t",
+        partition,
+        offset,
+        offset_is,
+        file_format,
+    )
+
+
+@pytest.mark.parametrize(
+    "key, topic",
+    [
+        ("topics/src.s.t/partition=3/src.s.t-3-0000000012.avro", "src.s.t"),
+        ("cdc/lake/src.s.t/year=2026/month=11/src.s.t_3_0000000012.avro", "src.s.t"),  # topics.dir is another, too
+        ("src_1/partition=3/src_1_3_0000000012.avro", "src_1"),  # topics.dir is empty
+        ("topics/src-1/src-1--3--0000000012.avro", "src-1"),
+        ("topics/_src/partition=3/_src__3__0000000012.avro", "_src"),
+    ],
+)
+def test_a_sink_with_another_file_delimiter_still_tells_partition_and_offset(key, topic):
+    route = classify(key, 1)
+    assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is) == (
+        "change_file",
+        topic,
+        3,
+        12,
+        "first",
+    )
+    assert classify(key.replace(".avro", ".keys.avro"), 1).rule == "keys_file"
+
+
+def test_a_date_in_a_files_name_is_no_offset():
+    assert classify("exports/report/report-11-20261121.avro", 1).kind == "unroutable"
+    assert classify("topics/report/report-11-20261121.avro", 1).offset is None
+
+
+@pytest.mark.parametrize("key", ["exports/2026/11/21.avro", "exports/orders/2026.avro", "2026/11/0000001.json"])
+def test_a_bare_number_in_numbered_folders_is_no_offset(key):
+    assert classify(key, 1).kind == "unroutable"
+
+
+def test_what_a_sink_writes_beside_json_and_parquet_is_ignored_too():
+    keys = ["topics/t/t+0+1.keys.json", "topics/t/t+0+1.headers.json.gz", "topics/t/t+0+1.keys.snappy.parquet"]
+    assert [classify(key, 1).rule for key in keys] == ["keys_file", "headers_file", "keys_file"]
+
+
+@pytest.mark.parametrize(
+    "key, rule",
+    [
+        ("topics/t/partition=0/t+0+0000000000.keys.avro", "keys_file"),
+        ("topics/t/partition=0/t+0+0000000000.headers.avro", "headers_file"),
+        ("topics/t/tombstone/partition=0/t+0+0000000000.keys.avro", "tombstone_folder"),
+        ("topics/t/tombstone/partition=0/t+0+0000000000.avro", "tombstone_folder"),
+        ("topics/tombstone/tombstone/tombstone+0+1.avro", "tombstone_folder"),
+        ("topics/t/_SUCCESS", "hidden_file"),
+        ("topics/t/.t.avro.crc", "hidden_file"),
+        ("topics/t/._copy.avro", "hidden_file"),
+        ("topics/t/", "folder_marker"),
+        ("topics/t_$folder$", "folder_marker"),
+    ],
+)
+def test_what_is_written_beside_the_changes_is_ignored_by_name(key, rule):
+    route = classify(key, 0)
+    assert (route.kind, route.rule) == ("ignored", rule)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "orders.avro",
+        "a/b/c.avro",
+        "topics/t/t+0+1.csv",
+        "topics/t/README",
+        "topics/",
+        "topics/bad topic/x.avro",
+        "a b+0+1.avro",
+        "topics//x.avro",
+        "x" * 300 + "+0+1.avro",
+        "dir\n/a+0+1x.avro",
+        "t+0+99999999999999999999999.avro",
+        "topics/t/dump.gz",
+        "topics/t/t+0+1.csv.gz",
+        "cdc/t(0_1).csv.gz",
+    ],
+)
+def test_what_names_no_topic_is_unroutable_with_a_reason(key):
+    route = classify(key, 9)
+    if not key.endswith("/"):
+        assert route.kind == "unroutable" and route.reason
+
+
+def test_a_folder_marker_with_content_is_reported():
+    assert classify("topics/t/", 9).kind == "unroutable"
+
+
+def test_an_empty_change_file_is_still_a_change_file():
+    assert classify("t+0+1.avro", 0).kind == "change_file"
+
+
+def test_other_formats_are_named():
+    assert classify("topics/t/t+0+1.json", 1).format == "json"
+    assert classify("topics/t/t+0+1.json.gz", 1).format == "json"
+
+
+def test_the_last_offset_is_counted_back_by_the_records():
+    last = classify("t(0_50).avro", 1)
+    assert [first_offset(last, records) for records in (1, 51, 60)] == [50, 0, 0]
+    assert first_offset(classify("t+0+50.avro", 1), 51) == 50
+    assert first_offset(classify("topics/t/x.avro", 1), 51) is None
+
+
+@pytest.mark.parametrize("name", ["tickit_small", "pagila_env", "types_flat_precise"])
+def test_every_recorded_object_leads_to_the_topic_of_its_folder(name):
+    manifest = json.loads((DATA / name / "manifest.json").read_text())
+    keys = [item["key"] for item in manifest["objects"]]
+    assert keys
+    for key in keys:
+        route = classify(key, 1)
+        assert (route.kind, route.topic) == ("change_file", key.split("/")[1])

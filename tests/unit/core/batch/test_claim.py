@@ -1,0 +1,156 @@
+"""What a run may claim: the predicate, turns between tables, budgets, and when the rest comes due."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.batch.claim import (
+    Budget,
+    PendingObject,
+    TableState,
+    claimable,
+    claimable_tables,
+    configured_tables,
+    fed_by,
+    plan_claim,
+)
+from sluice.config.document import Configuration
+from sluice.config.table import TableConfig, TableRule
+from sluice.objects import ObjectId
+
+NOW = 1_000_000
+WIDE = Budget(1_000, 1 << 40)
+
+
+def a_config(table="shop.a", freshness_s=60, paused=False):
+    return TableConfig(
+        table, *table.split("."), topic=table, record_key=("id",), freshness_s=freshness_s, paused=paused
+    )
+
+
+def waiting(n, table="shop.a", size=1, at=None):
+    return PendingObject(
+        ObjectId("bronze", f"{table}/{n}", "v"),
+        table,
+        size,
+        NOW - 500 + n if at is None else at,
+        None,
+        "avro",
+        table,
+        0,
+        n,
+        0,
+    )
+
+
+def planned(pending, budget=WIDE, states=(), configs=None, now=NOW):
+    named = configs if configs is not None else {item.table: a_config(item.table) for item in pending}
+    return plan_claim(pending, named, {state.table: state for state in states}, budget, now)
+
+
+class TestClaimable:
+    @pytest.mark.parametrize(
+        ("config", "state", "expected"),
+        [
+            (a_config(), TableState("shop.a"), True),
+            (None, TableState("shop.a"), False),
+            (a_config(paused=True), TableState("shop.a"), False),
+            (a_config(), TableState("shop.a", paused=True), False),
+            (a_config(), TableState("shop.a", rebuild={"to": "aside"}), False),
+            (a_config(), TableState("shop.a", backoff_until=NOW + 1), False),
+            (a_config(), TableState("shop.a", backoff_until=NOW), True),
+            (a_config(), TableState("shop.a", last_commit_at=NOW - 59_999), False),
+            (a_config(), TableState("shop.a", last_commit_at=NOW - 60_000), True),
+            (a_config(freshness_s=0), TableState("shop.a", last_commit_at=NOW), True),
+        ],
+    )
+    def test_it_is_configured_not_paused_not_backing_off_and_old_enough(self, config, state, expected):
+        assert claimable(config, state, NOW) is expected
+
+
+class TestTurns:
+    def test_a_long_backlog_of_one_table_does_not_starve_another(self):
+        pending = [waiting(n, "shop.many") for n in range(100)] + [waiting(200, "shop.few"), waiting(201, "shop.few")]
+        plan = planned(pending, Budget(6, 1 << 40))
+        assert {table: len(found) for table, found in plan.objects.items()} == {"shop.many": 4, "shop.few": 2}
+
+    def test_the_table_that_waits_longest_goes_first_and_its_oldest_object_first(self):
+        plan = planned([waiting(3, "shop.b"), waiting(2, "shop.a"), waiting(1, "shop.b")], Budget(1, 1 << 40))
+        assert plan.objects == {"shop.b": (waiting(1, "shop.b"),)}
+
+    def test_bytes_stop_a_table_and_let_smaller_objects_of_others_through(self):
+        plan = planned(
+            [waiting(1, "shop.a", 6), waiting(2, "shop.b", 3), waiting(3, "shop.a", 6), waiting(4, "shop.b", 1)],
+            Budget(10, 10),
+        )
+        assert [item.offset for found in plan.objects.values() for item in found] == [1, 2, 4]
+        assert plan.next_due_at == NOW
+
+    def test_rows_are_estimated_from_earlier_objects_and_limit_a_table_as_bytes_do(self):
+        dense, unknown = (
+            TableState("shop.a", totals={"read": 300, "bytes_read": 100}),
+            TableState("shop.b", totals={"read": 5}),
+        )
+        pending = [waiting(n, "shop.a", 10) for n in range(4)] + [waiting(n, "shop.b", 10) for n in (5, 6)]
+        plan = planned(pending, Budget(1_000, 1 << 40, rows=70), (dense, unknown))
+        assert {table: len(found) for table, found in plan.objects.items()} == {
+            "shop.a": 2,
+            "shop.b": 2,
+        } and plan.next_due_at == NOW
+        assert (
+            len(
+                planned([waiting(1, size=100), waiting(2, size=1)], Budget(9, 1 << 40, rows=1), (dense,)).objects[
+                    "shop.a"
+                ]
+            )
+            == 1
+        )
+
+    def test_an_object_larger_than_the_budget_is_claimed_alone(self):
+        plan = planned([waiting(1, size=100), waiting(2)], Budget(10, 10))
+        assert plan.objects == {"shop.a": (waiting(1, size=100),)}
+
+
+class TestDue:
+    def test_what_waits_for_freshness_or_back_off_says_when(self):
+        states = [TableState("shop.a", last_commit_at=NOW - 10_000), TableState("shop.b", backoff_until=NOW + 20_000)]
+        plan = planned([waiting(1, "shop.a"), waiting(2, "shop.b")], states=states)
+        assert plan.empty and plan.next_due_at == NOW + 20_000 and plan.due_at_release(NOW) == NOW + 20_000
+
+    def test_what_is_paused_or_unconfigured_comes_due_never(self):
+        plan = planned([waiting(1, "shop.a"), waiting(2, "shop.b")], configs={"shop.a": a_config(paused=True)})
+        assert plan.empty and plan.next_due_at is None
+
+    def test_a_run_that_ends_with_claimable_work_leaves_it_due_now(self):
+        assert planned([waiting(1)]).due_at_release(NOW) == NOW
+
+
+def test_a_topic_that_changed_its_table_hides_neither_table_from_the_other():
+    old, new = waiting(1, "shop.old", at=NOW), waiting(2, "shop.new", at=NOW - 1)
+    pending = [
+        replace(new, topic="t"),
+        replace(old, topic="t"),
+    ]  # the old one was admitted last, by a configuration read before
+    configuration = Configuration((TableRule("shop.new", ("id",), topic="t"),))
+    assert list(configured_tables(configuration, "main", pending)) == ["shop.new"]
+
+
+def test_objects_of_a_topic_that_does_not_feed_their_table_wait_and_start_no_run():
+    """The rows of two sources would take each other's keys, and their positions are of two logs."""
+    configuration = Configuration((TableRule("crm.{t}", ("id",), topic_regex=r"db[0-9]\.public\.(?P<t>user)"),))
+    one, two = (replace(waiting(n, "crm.user"), topic=f"db{n}.public.user") for n in (1, 2))
+    fed = TableState("crm.user", pinned={"topic": "db2.public.user"})
+    for state, own in ((TableState("crm.user"), one), (fed, two)):
+        configs = fed_by(
+            configuration, "main", configured_tables(configuration, "main", [one, two]), {"crm.user": state}
+        )
+        plan = plan_claim([one, two], configs, {"crm.user": state}, WIDE, NOW)
+        assert (plan.objects, plan.next_due_at) == ({"crm.user": (own,)}, None)
+    assert claimable_tables(configuration, "main", [one], {"crm.user": fed}, NOW) == ()
+    assert claimable_tables(configuration, "main", [two], {"crm.user": fed}, NOW) == ("crm.user",)
+    renamed = Configuration((TableRule("crm.user", ("id",), topic="db1.public.user"),))
+    assert claimable_tables(renamed, "main", [one], {"crm.user": fed}, NOW) == ("crm.user",), (
+        "no rule gives it the other any more"
+    )

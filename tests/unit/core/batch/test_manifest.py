@@ -1,0 +1,60 @@
+"""Manifests: the same claim has the same id and bytes, and what is written is read back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.batch.manifest import Manifest, ManifestObject, TablePart, batch_id, open_manifest
+from sluice.config.table import TableConfig
+from sluice.errors import UnreadableManifest
+from sluice.objects import ObjectId
+
+CONFIG = TableConfig("shop.a", "shop", "a", topic="t", record_key=("id",), hudi={"x": "y"})
+
+
+def an_object(n, key="topics/t/ü +%.avro"):
+    return ManifestObject("bronze", key, f"v{n}", 10 + n, "f" * 32, "avro", "t", 0, n, 1_000 + n)
+
+
+def a_manifest(*numbers, lane="main"):
+    return open_manifest(
+        lane, "run-1", 5, "c1", {"shop.a": TablePart(CONFIG.to_dict(), tuple(an_object(n) for n in numbers))}
+    )
+
+
+def test_a_batch_id_depends_on_the_lane_and_the_objects_and_not_on_their_order():
+    assert a_manifest(1, 2).batch == a_manifest(2, 1).batch
+    assert len({a_manifest(1, 2).batch, a_manifest(1).batch, a_manifest(1, 2, lane="big").batch}) == 3
+    assert batch_id("main", [ObjectId("b", "k", "v")]).startswith("b-") and len(a_manifest(1).batch) == 34
+
+
+def test_a_manifest_is_read_back_unchanged_with_its_pinned_configuration():
+    written = a_manifest(1, 2)
+    read = Manifest.from_json(written.to_json())
+    assert read == written and read.to_json() == written.to_json()
+    assert read.tables["shop.a"].objects == written.tables["shop.a"].objects
+    assert read.tables["shop.a"].table_config == CONFIG
+    assert read.tables["shop.a"].bytes == 23
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": 2}', '{"format": 1}', '{"format": 1, "tables": {"t": {}}}']
+)
+def test_what_is_no_manifest_is_refused_as_such(text):
+    with pytest.raises(UnreadableManifest):
+        Manifest.from_json(text)
+
+
+def test_the_same_objects_taken_back_in_are_another_batch():
+    first, again = (
+        open_manifest(
+            "main", "r", 1, "c", {"shop.a": TablePart(CONFIG.to_dict(), (replace(an_object(1), attempt=attempt),))}
+        )
+        for attempt in (0, 1)
+    )
+    assert (
+        Manifest.from_json(first.to_json()).batch != again.batch
+        and Manifest.from_json(again.to_json()).objects[0].attempt == 1
+    )

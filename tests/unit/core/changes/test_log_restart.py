@@ -1,0 +1,244 @@
+"""A source's log that began again lower is told from snapshots, replays and what comes late; its objects are parked until the generation is raised."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sluice.batch.kafka_watch import MOST_CHARACTERS, KafkaWatch, only_partition, watched
+from sluice.changes.log_restart import Mark, SeenObject, began_again, judge
+from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, encode, log_place
+from sluice.config.table import TableConfig
+
+GB = 1024**3
+CONFIG = TableConfig("db.t", "db", "t", "src.public.t", ("id",))
+
+
+def pg(
+    first: int, lsn: int, at: int | None, *, last: int | None = None, partition: int | None = 0, **described: Any
+) -> SeenObject:
+    """An object of ten changes whose highest LSN is `lsn`, the newest made at `at`."""
+    last = first + 9 if last is None else last
+    return SeenObject(
+        f"o{partition}-{first}",
+        f"t+0+{first}.avro",
+        partition,
+        first,
+        last,
+        POSTGRES,
+        encode(0, POSTGRES, (lsn,), last),
+        at,
+        **described,
+    )
+
+
+def mysql(first: int, file: str, at: int, **described: Any) -> SeenObject:
+    return SeenObject(
+        f"o{first}",
+        "k",
+        0,
+        first,
+        first + 9,
+        MYSQL,
+        encode(0, MYSQL, (file, 4, 0), first + 9),
+        at,
+        **{"logs": (file.rpartition(".")[0],), **described},
+    )
+
+
+def parked(*batches: list[SeenObject], generation: int = 0) -> list[str]:
+    """The objects that are parked, over several batches of one table."""
+    marks: dict[int, Mark] = {}
+    found: list[str] = []
+    for batch in batches:
+        judged = judge(marks, batch, generation=generation)
+        marks = {partition: Mark.from_dict(mark.to_dict()) for partition, mark in judged.marks.items()}
+        found += sorted(judged.parked)
+    return found
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_rising_offsets_with_falling_positions_park_new_objects_but_not_late_ones(
+    split: bool,
+) -> None:
+    before, after = (
+        [pg(0, 40 * GB, 100), pg(20, 41 * GB, 200)],
+        [pg(30, 2 * GB, 300), pg(10, 40 * GB, 150), pg(40, 3 * GB, 400)],
+    )
+    assert parked(before, after) == ["o0-30", "o0-40"] if split else parked(before + after) == ["o0-30", "o0-40"]
+
+
+def test_what_follows_stays_parked_also_when_the_new_log_has_grown_past_the_old_one() -> None:
+    assert parked([pg(0, 40 * GB, 100)], [pg(10, GB, 200)], [pg(20, 50 * GB, 300)], [pg(5, 39 * GB, 90)]) == [
+        "o0-10",
+        "o0-20",
+    ]
+
+
+def test_a_raised_generation_begins_anew() -> None:
+    marks = judge({}, [pg(0, 40 * GB, 100)], generation=0).marks
+    marks = judge(marks, [pg(10, GB, 200)], generation=0).marks
+    freed = judge(marks, [pg(10, GB, 200), pg(20, 2 * GB, 300)], generation=1)
+    assert freed.parked == {} and freed.marks[0].generation == 1 and freed.marks[0].restarted_at is None
+
+
+def test_an_object_of_an_earlier_generation_is_not_judged_and_changes_no_watch() -> None:
+    marks = judge({}, [pg(10, GB, 200)], generation=1).marks
+    found = watched(KafkaWatch(marks), [pg(0, 40 * GB, 100), pg(20, 2 * GB, 300)], CONFIG)
+    assert (found.watch, found.parked) == (KafkaWatch(marks), {})
+
+
+def test_one_kafka_partition_is_told_from_none_and_from_several() -> None:
+    one, both = [pg(0, GB, 100, partition=3)], [pg(0, GB, 100, partition=3), pg(0, GB, 100, partition=4)]
+    watches = [watched(KafkaWatch(), seen, CONFIG).watch for seen in ([], one, both)]
+    assert [only_partition(watch, generation=CONFIG.generation) for watch in watches] == [None, 3, None]
+    assert only_partition(watches[1], generation=CONFIG.generation + 1) is None, (
+        "of a generation that has just begun nothing is known"
+    )
+
+
+def test_what_follows_a_log_that_began_again_is_known_before_it_is_read() -> None:
+    marks = judge({}, [pg(0, 40 * GB, 100), pg(10, GB, 200)], generation=0).marks
+    known = [(0, 10), (0, 20), (0, 9), (1, 20), (None, 20), (0, None)]
+    assert [began_again(marks, partition, offset, generation=0) for partition, offset in known] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+    assert not began_again(marks, 0, 20, generation=1)
+
+
+@pytest.mark.parametrize(
+    ("what", "second"),
+    [
+        ("a snapshot that is read again stands where the log is by then", pg(10, 41 * GB, 300)),
+        ("a replay has no later source time", pg(10, GB, 100)),
+        ("late objects have lower offsets", pg(0, GB, 300, last=5)),
+        ("a key that is written again, longer, begins where it began", pg(0, GB, 300, last=30)),
+        ("a transaction that began a while ago commits late", pg(10, 40 * GB - GB // 2, 300)),
+        ("without a source time a replay looks the same", pg(10, GB, None)),
+        ("a name without an offset tells no order", pg(10, GB, 300, partition=None)),
+    ],
+)
+def test_what_is_no_restart_goes_on(what: str, second: SeenObject) -> None:
+    assert parked([pg(0, 40 * GB, 100)], [second]) == []
+
+
+def test_a_long_transaction_over_several_objects_is_no_restart() -> None:
+    assert parked([pg(0, 40 * GB, 100)], [pg(10, 30 * GB, 200), pg(20, 35 * GB, 200), pg(30, 41 * GB, 210)]) == []
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "far"),
+    [
+        (40 * GB, 39 * GB, True),
+        (40 * GB, 39 * GB + 1, False),
+        (GB, GB // 2, True),
+        (GB, GB // 2 + 1, False),
+        (20 * 1024**2, 1, True),
+        (10 * 1024**2, 1, False),
+    ],
+)
+def test_how_far_is_by_far_in_postgresql(high: int, low: int, far: bool) -> None:
+    assert bool(parked([pg(0, high, 100)], [pg(10, low, 200)])) == far
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (mysql(10, "mysql-bin.000001", 200), "its changes are later"),
+        (mysql(10, "binlog.000125", 200), "the binlog is called 'binlog' and was 'mysql-bin'"),
+        (mysql(10, "mysql-bin.000125", 200, servers=("9",)), "of server 9 and were of 1"),
+        (mysql(10, "mysql-bin.000125", 200, servers=("1", "9")), None),
+        (mysql(10, "mysql-bin.000125", 200), None),
+        (mysql(10, "mysql-bin.000124", 50), None),
+    ],
+)
+def test_binlogs_fall_by_their_number_and_change_by_their_name_and_server(second: SeenObject, why: str | None) -> None:
+    marks = judge({}, [mysql(0, "mysql-bin.000125", 100, servers=("1",))], generation=0).marks
+    reasons = list(judge(marks, [second], generation=0).parked.values())
+    assert (why is None) == (not reasons)
+    described = ("raise this table's `generation`", "sluice config push", "sluice quarantine discard")
+    assert all(why in reason and all(step in reason for step in described) for reason in reasons if why)
+
+
+@pytest.mark.parametrize(
+    ("kind", "high", "low", "restarts"),
+    [
+        (SQLSERVER, ("0000012a:00000010:0003", None, 1), ("0000002a:00000010:0003", None, 1), True),
+        (SQLSERVER, ("0000012a:00000010:0003", None, 1), ("0000012a:00000004:0003", None, 1), False),
+        (ORACLE, (900_000, 900_000, None, 0), (700_000, 700_000, None, 0), True),
+        (ORACLE, (900_000, 900_000, None, 0), (899_000, 899_000, None, 0), False),
+        (MONGODB, (900_000, 1), (1, 1), False),
+        (OFFSET_ONLY, (), (), False),
+    ],
+)
+def test_every_source_has_its_own_measure(kind: str, high: Any, low: Any, restarts: bool) -> None:
+    def at(first: int, components: Any, time: int) -> SeenObject:
+        return SeenObject(f"o{first}", "k", 0, first, first, kind, encode(0, kind, components, first), time)
+
+    assert bool(parked([at(0, high, 100)], [at(10, low, 200)])) == restarts
+    assert (log_place(kind, encode(0, kind, high, 1)) is None) == (kind in (MONGODB, OFFSET_ONLY))
+
+
+def test_an_unknown_partition_is_compared_with_the_one_that_restarted() -> None:
+    assert parked(
+        [pg(0, 40 * GB, 100)], [pg(10, GB, 300), pg(0, GB, 310, partition=1), pg(0, 39 * GB, 90, partition=2)]
+    ) == ["o0-10", "o1-0"]
+
+
+def plain(first: int) -> SeenObject:
+    return SeenObject(f"o{first}", "k", 0, first, first + 9, OFFSET_ONLY, encode(0, OFFSET_ONLY, (), first + 9))
+
+
+def test_another_kind_of_position_goes_on_where_what_is_written_later_is_higher() -> None:
+    judged = judge(judge({}, [plain(0)], generation=0).marks, [pg(10, 40 * GB, 100)], generation=0)
+    assert judged.marks[0].kind == POSTGRES and not judged.parked
+    assert not judge(judged.marks, [plain(5)], generation=0).parked  # it comes late, and is older
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (
+            plain(5_000),
+            mysql(6_000, "b.000003", 100),
+            "are MySQL's and were the Kafka offset alone",
+        ),  # as the advice for incomplete positions has it
+        (pg(0, 40 * GB, 100), plain(10), "are the Kafka offset alone and were PostgreSQL's"),
+        (mysql(0, "b.000003", 100), replace(plain(10), highest=encode(0, OFFSET_ONLY, (), 2)), "were MySQL's"),
+    ],
+)
+def test_positions_of_another_kind_that_lose_to_all_stored_wait_for_a_generation(
+    before: SeenObject, after: SeenObject, why: str
+) -> None:
+    marks = judge({}, [before], generation=0).marks
+    (reason,) = judge(marks, [after], generation=0).parked.values()
+    assert why in reason and "raise this table's `generation`" in reason
+    assert not judge(marks, [after], generation=1).parked
+
+
+def test_only_what_the_sources_log_orders_is_judged() -> None:
+    before = watched(KafkaWatch(), [pg(0, 40 * GB, 100)], CONFIG).watch
+    again = KafkaWatch.from_dict(before.to_dict())
+    assert again == before
+    assert list(watched(again, [pg(10, GB, 200)], CONFIG).parked) == ["o0-10"]
+    for config in (replace(CONFIG, position="last_update"), replace(CONFIG, append_only=True)):
+        assert watched(again, [pg(10, GB, 200)], config).parked == {}
+
+
+def test_partitions_beyond_the_limit_are_forgotten_oldest_first_unless_one_waits() -> None:
+    """Anybody who may write objects can name any partition; an item that grew too large could never be settled, and would stop its whole lane."""
+    long = tuple(f"{n:x}" * 200 for n in range(16))
+    marks = {n: Mark(0, 9, MYSQL, "0" * 48, n, long, restarted_at=7 if n == 3 else None) for n in range(300)}
+    kept = watched(KafkaWatch(marks), [], CONFIG).watch
+    assert len(json.dumps(kept.to_dict())) < MOST_CHARACTERS * 1.01 and len(marks) > len(kept.marks) > 50
+    assert 3 in kept.marks and 299 in kept.marks and not {0, 1, 2} & set(kept.marks)
+    few = {n: mark for n, mark in marks.items() if n < 10}
+    assert watched(KafkaWatch(few), [], CONFIG).watch.marks == few

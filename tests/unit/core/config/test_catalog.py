@@ -1,0 +1,64 @@
+"""The catalog's names and partitions by pattern and by folder, and what tables.yaml may say of them."""
+
+import pytest
+
+from sluice.catalog.partitions import values_of
+from sluice.config.catalog import CatalogRule, catalog_names
+from sluice.config.document import Configuration
+from sluice.errors import InvalidConfiguration, UnexpectedPartition
+from sluice_cli.config.source import ConfigurationMistakes, read_tables
+
+
+def rule_of(catalog, defaults=""):
+    return (
+        read_tables(
+            f"defaults: {{{defaults}}}\ntables:\n  - {{topic: a.b, table: shop.orders, record_key: id, catalog: {catalog}}}\n"
+        )
+        .rules[0]
+        .catalog
+    )
+
+
+@pytest.mark.parametrize(("written", "rule"), [
+    ("off", CatalogRule(sync=False)), ("on", CatalogRule()), ("{views: off}", CatalogRule(views=None)),
+    ('{tables: "{table}", views: "{table}_now", database: "lake_{database}"}', CatalogRule(database="lake_{database}", tables="{table}", views="{table}_now")),
+])  # fmt: skip
+def test_tables_yaml_names_the_catalogs_tables_by_pattern(written, rule):
+    assert rule_of(written) == rule
+
+
+def test_a_rule_overrides_the_defaults_and_a_table_can_turn_the_sync_on_again():
+    assert rule_of("{views: off}", 'catalog: {tables: "t_{table}"}') == CatalogRule(tables="t_{table}", views=None)
+    assert rule_of("on", "catalog: off") == CatalogRule()
+
+
+@pytest.mark.parametrize(("written", "described"), [
+    ("{tables: everything}", "must use {table}"), ('{tables: "{Table}"}', "lower-case letters"), ('{tables: "{table}"}', "is the name of the tables themselves"),
+    ("{table: x}", "is off, or a mapping of database, tables and views"), ("{views: 7}", "which is a pattern"), ('{database: "a b"}', "lower-case letters"),
+])  # fmt: skip
+def test_a_pattern_with_no_name_or_one_name_for_two_tables_is_an_error_with_a_line(written, described):
+    with pytest.raises(ConfigurationMistakes) as refused:
+        rule_of(written)
+    assert described in str(refused.value) and "3" in str(refused.value)
+
+
+def test_a_configuration_without_a_catalog_section_keeps_its_version():
+    plain = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id}\n")
+    assert "catalog" not in plain.to_json()
+    described = read_tables("tables:\n  - {topic: a.b, table: shop.orders, record_key: id, catalog: {views: off}}\n")
+    assert Configuration.from_json(described.to_json()).rules[0].catalog == CatalogRule(views=None)
+    assert described.table_for_topic("a.b").catalog.views is None
+
+
+def test_a_name_longer_than_glue_takes_and_one_that_two_entries_share_are_refused():
+    with pytest.raises(InvalidConfiguration, match="255"):
+        catalog_names(CatalogRule(tables="{table}" * 3), "d", "t" * 100, merge_on_read=False)
+    with pytest.raises(InvalidConfiguration, match="share"):
+        catalog_names(CatalogRule(tables="{table}_ro", views="{table}_{table}"), "d", "ro", merge_on_read=False)
+
+
+def test_partition_values_are_those_of_the_folders_names_unescaped():
+    assert values_of("t", "year=2024/city=C%2FD é%25", ("year", "city")) == ("2024", "C/D é%")
+    for path in ("2024/city=x", "year=2024", "year=/city=x", "city=x/year=2024", ""):
+        with pytest.raises(UnexpectedPartition):
+            values_of("t", path, ("year", "city"))

@@ -1,0 +1,40 @@
+"""How a table's configuration travels, and what of a table can't change in place."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sluice.config.table import TableConfig, refuse_changes
+from sluice.errors import ChangeRefused
+
+TABLE = TableConfig(
+    table="sales.orders",
+    database="sales",
+    name="orders",
+    topic="shop.sales.order",
+    record_key=("orderid", "line"),
+    partition_by=("day",),
+    table_type="mor",
+    hudi={"a": "b"},
+    lane="big",
+)
+
+
+def test_a_tables_configuration_travels_in_a_manifest():
+    values = json.loads(json.dumps(TABLE.to_dict()))
+    assert TableConfig.from_dict(values) == TABLE
+    assert TableConfig.from_dict({**values, "of_a_later_release": 1}) == TABLE
+
+
+@pytest.mark.parametrize("change", [{"record_key": ("orderid",)}, {"partition_by": ()}, {"table_type": "cow"}])
+def test_changing_key_partition_or_type_of_a_table_with_data_asks_for_a_rebuild(change):
+    with pytest.raises(ChangeRefused, match="sluice rebuild table") as refused:
+        refuse_changes(replace(TABLE, **change), json.loads(json.dumps(TABLE.pinned)))
+    assert list(refused.value.facts["changes"]) == list(change)
+
+
+def test_what_may_change_in_place_does_and_a_table_without_data_takes_anything():
+    refuse_changes(replace(TABLE, freshness_s=1, lane="other", generation=2, topic="moved.topic"), TABLE.pinned)
+    refuse_changes(replace(TABLE, record_key=("other",)), None)
+    refuse_changes(replace(TABLE, record_key=("other",)), {})

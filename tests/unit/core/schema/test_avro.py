@@ -1,0 +1,522 @@
+"""Writer schemas: shape, data columns, metadata, and a clear error for what can't be stored."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from sluice.changes.position import PositionFields
+from sluice.errors import UnsupportedType, UnusableSchema
+from sluice.schema.avro import fingerprint, read_writer_schema
+
+DATA = Path(__file__).resolve().parents[3] / "data"
+META = [
+    {"name": name, "type": ["null", kind], "default": None}
+    for name, kind in (("__deleted", "string"), ("__op", "string"), ("__lsn", "long"), ("__source_ts_ms", "long"))
+]
+
+
+def recorded(name, topic):
+    return read_writer_schema(json.loads((DATA / name / "schemas" / f"{topic}.avsc").read_text()))
+
+
+def record(*fields, meta=META, **rest):
+    return {
+        "type": "record",
+        "name": "Value",
+        "namespace": "a.b",
+        "fields": [{"name": name, "type": kind} for name, kind in fields] + list(meta),
+        **rest,
+    }
+
+
+def column(kind):
+    (found,) = read_writer_schema(record(("c", kind))).row.columns
+    return found
+
+
+def named(base, name, **more):
+    return {"type": base, "connect.version": 1, "connect.name": name, **more}
+
+
+def test_a_flattened_record_of_postgres_has_columns_and_metadata_apart():
+    schema = recorded("tickit_small", "tickit.ems.event.v1")
+    assert schema.shape == "flattened"
+    assert [(c.name, c.spark_type) for c in schema.row.columns] == [
+        ("eventid", "int"),
+        ("venueid", "int"),
+        ("catid", "int"),
+        ("dateid", "int"),
+        ("eventname", "string"),
+        ("starttime", "timestamp"),
+    ]
+    assert (schema.meta.op, schema.meta.deleted, schema.meta.source_ts_ms) == ("__op", "__deleted", "__source_ts_ms")
+    assert schema.meta.position == PositionFields("postgres", ("__lsn",))
+
+
+def test_a_flattened_record_of_mariadb_is_ordered_by_file_pos_and_row():
+    schema = recorded("tickit_small", "tickit.ecomm.sale.v2")
+    assert schema.meta.position == PositionFields("mysql", ("__file", "__pos", "__row"))
+    assert schema.row.column("pricepaid").spark_type == "decimal(8,2)"
+    assert schema.row.names[-1] == "channel" and not any(name.startswith("__") for name in schema.row.names)
+
+
+def test_an_envelope_has_the_columns_of_the_record_that_after_refers_to():
+    schema = recorded("pagila_env", "pagila.public.film.v1")
+    assert schema.shape == "envelope"
+    assert schema.meta.position == PositionFields("postgres", ("lsn",))
+    assert (schema.meta.op, schema.meta.deleted, schema.meta.source_ts_ms) == ("op", None, "ts_ms")
+    kinds = {c.name: (c.kind, c.spark_type, c.nullable) for c in schema.row.columns}
+    assert kinds["rating"] == ("string", "string", True)  # a union with null in second place
+    assert kinds["rental_rate"] == ("decimal", "decimal(4,2)", False)
+    assert kinds["special_features"] == ("array", "array<string>", True)
+    assert kinds["last_update"] == ("zoned_timestamp", "timestamp", False)
+
+
+def test_an_envelope_whose_after_comes_first_is_the_same():
+    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    source = {"type": "record", "name": "Source", "namespace": "io.x", "fields": [{"name": "lsn", "type": "long"}]}
+    fields = [
+        {"name": "op", "type": "string"},
+        {"name": "source", "type": source},
+        {"name": "after", "type": ["null", value]},
+        {"name": "before", "type": ["Value", "null"]},
+    ]
+    schema = read_writer_schema({"type": "record", "name": "Envelope", "namespace": "t", "fields": fields})
+    assert (schema.shape, schema.row.names, schema.meta.source_ts_ms) == ("envelope", ("id",), None)
+
+
+def test_a_record_without_metadata_is_plain():
+    schema = read_writer_schema(record(("id", "long"), ("op", "string"), meta=()))
+    assert (schema.shape, schema.row.names, schema.meta.op, schema.meta.position.kind) == (
+        "plain",
+        ("id", "op"),
+        None,
+        "offset",
+    )
+
+
+def test_metadata_under_another_prefix_is_found_by_its_company():
+    meta = [{"name": name, "type": "string"} for name in ("cdc_op", "cdc_lsn", "cdc_source_ts_ms", "__deleted")]
+    schema = read_writer_schema(record(("id", "long"), ("cdc_extra", "int"), meta=meta))
+    assert (schema.row.names, schema.meta.op, schema.meta.deleted) == (("id", "cdc_extra"), "cdc_op", "__deleted")
+    assert schema.meta.position.names == ("cdc_lsn",)
+
+
+# The orders in which Debezium's releases add fields: 1.x puts __deleted last (delete.handling.mode=rewrite), 2.x and 3.x put it first
+# (delete.tombstone.handling.mode=rewrite); `source.x` in add.fields is named with its struct, add.fields.prefix replaces __.
+# https://debezium.io/documentation/reference/1.9/transformations/event-flattening.html
+# https://debezium.io/documentation/reference/3.5/transformations/event-flattening.html
+@pytest.mark.parametrize(
+    ("names", "op", "position", "source_ts"),
+    [
+        (
+            ("__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms", "__deleted"),
+            "__op",
+            ("__lsn",),
+            "__source_ts_ms",
+        ),
+        (
+            ("__deleted", "__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms"),
+            "__op",
+            ("__lsn",),
+            "__source_ts_ms",
+        ),
+        (
+            ("__deleted", "__op", "__source_lsn", "__source_ts_ms", "__source_ts_us", "__source_ts_ns"),
+            "__op",
+            ("__source_lsn",),
+            "__source_ts_ms",
+        ),
+        (
+            ("__op", "__source_file", "__source_pos", "__source_row", "__source_ts_ms"),
+            "__op",
+            ("__source_file", "__source_pos", "__source_row"),
+            "__source_ts_ms",
+        ),
+        (
+            ("cdc_op", "cdc_source_lsn", "cdc_source_ts_ms", "cdc_table", "__deleted"),
+            "cdc_op",
+            ("cdc_source_lsn",),
+            "cdc_source_ts_ms",
+        ),
+        (("dbzop", "dbzlsn", "dbzts_ms", "__deleted"), "dbzop", ("dbzlsn",), "dbzts_ms"),
+        (("_op", "_file", "_pos", "_row"), "_op", ("_file", "_pos", "_row"), None),
+        (("__deleted",), None, (), None),
+        (
+            ("__file", "__pos", "__row"),
+            None,
+            ("__file", "__pos", "__row"),
+            None,
+        ),  # without op: a log position is metadata, too
+        (("__commit_scn", "__scn"), None, ("__commit_scn", "__scn", "", ""), None),
+        (
+            ("log_op", "log_file", "__lsn", "__deleted"),
+            None,
+            ("__lsn",),
+            None,
+        ),  # columns that look like another prefix's
+    ],
+)
+def test_a_flattened_record_is_recognized_by_its_fields_in_any_order_and_prefix(names, op, position, source_ts):
+    schema = read_writer_schema(
+        record(
+            ("id", "long"),
+            ("name", "string"),
+            ("table", "string"),
+            meta=[{"name": name, "type": "string"} for name in names],
+        )
+    )
+    of_the_row = tuple(name for name in names if name.startswith("log_"))
+    assert (schema.shape, schema.row.names) == ("flattened", ("id", "name", "table", *of_the_row))
+    assert (schema.meta.op, schema.meta.position.names, schema.meta.source_ts_ms) == (op, position, source_ts)
+
+
+def test_mongodbs_id_is_a_column_under_the_prefix_that_its_name_begins_with():
+    meta = [{"name": name, "type": "string"} for name in ("_op", "_ord", "_source_ts_ms")]
+    assert read_writer_schema(record(("_id", "string"), meta=meta)).row.names == ("_id",)
+    orders = [*meta, {"name": "_id", "type": "string"}, {"name": "_total_order", "type": "long"}]
+    assert read_writer_schema(record(("k", "string"), meta=orders)).row.names == ("k",)
+
+
+def test_a_table_may_have_columns_called_as_an_envelopes_parts():
+    columns = [(name, "string") for name in ("op", "source", "before", "after")]
+    assert read_writer_schema(record(*columns, meta=())).shape == "plain"
+    meta = [{"name": name, "type": "string"} for name in ("__op", "__lsn")]
+    assert read_writer_schema(record(*columns, meta=meta)).row.names == ("op", "source", "before", "after")
+
+
+def test_an_optional_record_is_the_record():
+    assert read_writer_schema(["null", record(("id", "int"))]).row.names == ("id",)
+
+
+def test_the_sides_of_an_envelope_may_differ_in_what_does_not_change_a_value():
+    def side(name, *, null):
+        point = {"type": "record", "name": f"{name}Point", "fields": [{"name": "x", "type": "double"}]}
+        return {
+            "name": name,
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": f"{name}Value",
+                    "fields": [
+                        {"name": "id", "type": ["null", "int"] if null else "int"},
+                        {"name": "p", "type": point},
+                    ],
+                },
+            ],
+        }
+
+    source = {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}
+    fields = [
+        side("before", null=True),
+        side("after", null=False),
+        {"name": "source", "type": source},
+        {"name": "op", "type": "string"},
+    ]
+    assert read_writer_schema({"type": "record", "name": "E", "fields": fields}).row.names == ("id", "p")
+
+
+def test_documents_that_mongodbs_connector_writes_as_text_are_refused_with_advice():
+    text = {"type": "string", "connect.name": "io.debezium.data.Json"}
+    source = {
+        "type": "record",
+        "name": "Source",
+        "fields": [{"name": "ts_ms", "type": "long"}, {"name": "ord", "type": "int"}],
+    }
+    fields = [
+        {"name": "before", "type": ["null", text]},
+        {"name": "after", "type": ["null", text]},
+        {"name": "source", "type": source},
+        {"name": "op", "type": "string"},
+    ]
+    with pytest.raises(UnusableSchema, match="ExtractNewDocumentState"):
+        read_writer_schema({"type": "record", "name": "E", "fields": fields})
+
+
+def test_a_column_that_ends_in_op_is_data_where_nothing_else_is_metadata():
+    schema = read_writer_schema(record(("id", "long"), ("shop_op", "string"), ("shop_table", "string"), meta=()))
+    assert (schema.shape, schema.row.names) == ("plain", ("id", "shop_op", "shop_table"))
+
+
+def test_position_fields_named_with_their_struct_are_found():
+    meta = [{"name": name, "type": "long"} for name in ("__op", "__source_lsn", "__source_ts_ms", "__transaction_id")]
+    schema = read_writer_schema(record(("id", "int"), ("__mine", "int"), meta=meta))
+    assert schema.row.names == ("id", "__mine") and schema.meta.position.names == ("__source_lsn",)
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        ("boolean", "boolean"),
+        ("int", "int"),
+        ("long", "bigint"),
+        ("float", "float"),
+        ("double", "double"),
+        ("string", "string"),
+        ("bytes", "binary"),
+        ({"type": "int", "connect.type": "int16"}, "int"),
+        ({"type": "int", "connect.default": 3, "connect.type": "int8"}, "int"),
+        (named("int", "io.debezium.time.Date"), "date"),
+        (named("int", "org.apache.kafka.connect.data.Date", logicalType="date"), "date"),
+        (named("long", "io.debezium.time.Timestamp"), "timestamp"),
+        (named("long", "io.debezium.time.MicroTimestamp"), "timestamp"),
+        (named("long", "io.debezium.time.NanoTimestamp"), "timestamp"),
+        (named("string", "io.debezium.time.ZonedTimestamp"), "timestamp"),
+        (named("int", "io.debezium.time.Time"), "string"),
+        (named("long", "io.debezium.time.MicroTime"), "string"),
+        (named("string", "io.debezium.time.ZonedTime"), "string"),
+        (named("string", "io.debezium.data.Json"), "string"),
+        (named("string", "com.example.Never.Heard"), "string"),
+        (named("int", "io.debezium.time.Year"), "int"),
+        ({"type": "int", "logicalType": "date"}, "date"),
+        ({"type": "long", "logicalType": "timestamp-micros"}, "timestamp"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 18}, "decimal(38,18)"),
+        (
+            named(
+                "bytes",
+                "org.apache.kafka.connect.data.Decimal",
+                **{"connect.parameters": {"scale": "2", "connect.decimal.precision": "8"}},
+            ),
+            "decimal(8,2)",
+        ),
+        (
+            named("bytes", "org.apache.kafka.connect.data.Decimal", **{"connect.parameters": {"scale": "2"}}),
+            "decimal(38,2)",
+        ),
+        (named("long", "com.example.Moment", logicalType="timestamp-millis"), "timestamp"),
+        (
+            {"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 1},
+            "decimal(5,1)",
+        ),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2},
+            "decimal(38,2)",
+        ),  # money: its precision is only the converter's default
+        ({"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}, "string"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 5}, "decimal(5,5)"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": -2}, "decimal(22,0)"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": -2}, "string"),
+        (
+            named(
+                "bytes",
+                "org.apache.kafka.connect.data.Decimal",
+                precision=64,
+                **{"connect.parameters": {"scale": "2", "connect.decimal.precision": "64"}},
+            ),
+            "string",
+        ),
+        (
+            {
+                "type": "record",
+                "name": "VariableScaleDecimal",
+                "namespace": "io.debezium.data",
+                "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+            },
+            "string",
+        ),
+        ({"type": "record", "name": "R", "fields": [{"name": "x", "type": "double"}]}, "string"),
+        ({"type": "map", "values": ["null", "string"]}, "string"),
+        ({"type": "array", "items": {"type": "map", "values": "int"}}, "array<string>"),
+        (named("bytes", "io.debezium.data.Bits"), "binary"),
+        (named("long", "io.debezium.time.MicroDuration"), "bigint"),
+        (named("string", "io.debezium.time.Interval"), "string"),
+        (named("string", "io.debezium.time.IsoDate"), "date"),
+        (named("string", "io.debezium.time.IsoTimestamp"), "timestamp"),
+        (named("string", "io.debezium.time.IsoTime"), "string"),
+        ({"type": "array", "items": ["null", "string"]}, "array<string>"),
+        ({"type": "array", "items": {"type": "array", "items": "long"}}, "array<array<bigint>>"),
+        ({"type": "array", "items": ["null", named("int", "io.debezium.time.Date")]}, "array<date>"),
+    ],
+)
+def test_a_type_is_stored_as_what_it_means_nullable_in_either_order(kind, expected):
+    assert (column(kind).spark_type, column(kind).nullable) == (expected, False)
+    assert (column(["null", kind]).spark_type, column(["null", kind]).nullable) == (expected, True)
+    assert (column([kind, "null"]).spark_type, column([kind, "null"]).nullable) == (expected, True)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "bytes", "logicalType": "decimal"},
+        {"type": "bytes", "logicalType": "decimal", "precision": 0},
+        named("int", "com.example.Never.Heard"),
+        named("bytes", "com.example.Never.Heard"),
+        {"type": "record", "name": "R"},
+        {"type": "record", "name": "R", "fields": [5]},
+        ["null", "int", "string"],
+        ["null"],
+        "null",
+        "no.such.Type",
+        {"type": "array", "items": {"type": "map", "values": "null"}},
+        5,
+        None,
+        {"type": "long", "logicalType": "duration-of-my-own"},
+        {"type": "record", "name": "R", "fields": [{"name": "again", "type": ["null", "R"]}]},
+    ],
+)
+def test_a_type_that_cannot_be_stored_is_refused_by_column_and_type(kind):
+    with pytest.raises(UnsupportedType) as refused:
+        column(kind)
+    assert (
+        refused.value.facts["column"] == "c" and refused.value.facts["source_type"] and "Column c" in str(refused.value)
+    )
+
+
+def test_every_recorded_type_has_a_stored_form():
+    kinds = {
+        column.name: column.spark_type
+        for column in recorded("types_flat_precise", "tzflatprecise.public.zoo.v2").row.columns
+    }
+    assert {
+        name: kinds[name]
+        for name in (
+            "c_num",
+            "c_num_18_4",
+            "c_money",
+            "c_interval",
+            "c_varbit",
+            "c_point",
+            "c_hstore",
+            "c_num_arr",
+            "c_ts_arr",
+            "c_tstz",
+            "c_time3",
+        )
+    } == {
+        "c_num": "string",
+        "c_num_18_4": "decimal(24,6)",
+        "c_money": "decimal(38,2)",
+        "c_interval": "bigint",
+        "c_varbit": "binary",
+        "c_point": "string",
+        "c_hstore": "string",
+        "c_num_arr": "array<decimal(10,2)>",
+        "c_ts_arr": "array<timestamp>",
+        "c_tstz": "timestamp",
+        "c_time3": "string",
+    }
+
+
+def test_types_that_use_each_other_without_end_are_refused_and_not_followed():
+    fields, name = [{"name": "leaf", "type": "int"}], "T0"
+    types = {"type": "record", "name": name, "fields": fields}
+    for number in range(1, 25):  # each has two of the one before: 2**24 leaves in 25 definitions
+        types = {
+            "type": "record",
+            "name": f"T{number}",
+            "fields": [{"name": "a", "type": types}, {"name": "b", "type": f"T{number - 1}"}],
+        }
+    with pytest.raises(UnsupportedType, match="too many"):
+        column(types)
+
+
+def test_arrays_nested_without_end_are_refused_and_not_followed():
+    kind = "int"
+    for _ in range(40):
+        kind = {"type": "array", "items": kind}
+    with pytest.raises(UnsupportedType):
+        column(kind)
+
+
+@pytest.mark.parametrize("name", ["_sluice_position", "_hoodie_commit_time", "_SLUICE_op"])
+def test_a_source_column_with_a_hidden_columns_name_is_refused(name):
+    with pytest.raises(UnusableSchema, match=name):
+        read_writer_schema(record((name, "int")))
+
+
+@pytest.mark.parametrize(
+    "name, stored",
+    [
+        ("größe", "größe"),
+        ("名前", "名前"),
+        ("dash-col", "dash_col"),
+        ("with space", "with_space"),
+        ("1digit", "_1digit"),
+        ('a.b`c"d', "a_b_c_d"),
+        ("", "_"),
+        ("-x", "_x"),
+        ("\N{MATHEMATICAL SCRIPT CAPITAL X}", "_"),
+        ("a\u0301", "a_"),
+        ("$price", "_price"),
+        ("٣", "_٣"),
+        ("²", "_"),
+    ],
+)
+def test_a_column_is_called_as_its_table_can_call_it_and_found_under_its_own_name(name, stored):
+    (found,) = read_writer_schema(record((name, "int"), meta=())).row.columns
+    assert (found.name, found.written_name) == (stored, name)
+
+
+def test_columns_that_would_have_one_name_are_refused_with_both():
+    with pytest.raises(UnusableSchema, match="'a b', 'a-b'"):
+        read_writer_schema(record(("a-b", "int"), ("a b", "int"), meta=()))
+
+
+def test_columns_that_differ_in_case_only_are_refused():
+    with pytest.raises(UnusableSchema, match="differ in case"):
+        read_writer_schema(record(("Id", "int"), ("id", "int")))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "string",
+        {"type": "enum", "name": "E", "symbols": []},
+        {"type": "record", "name": "R"},
+        {"type": "record", "name": "R", "fields": [5]},
+        record(),
+        record(("a", "int"), ("a", "int")),
+        {"type": "record", "name": "R", "fields": [{"name": f"c{n}", "type": "int"} for n in range(5000)]},
+    ],
+)
+def test_what_is_no_record_of_columns_is_refused(schema):
+    with pytest.raises(UnusableSchema):
+        read_writer_schema(schema)
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
+    assert (
+        fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1}) != fingerprint({"a": 1, "b": [2, 1]})
+    )
+    assert len(fingerprint({})) == 32
+
+
+@pytest.mark.skipif(
+    "SLUICE_FIXTURES" not in os.environ, reason="SLUICE_FIXTURES names no folder with the larger recorded sets"
+)
+def test_every_schema_of_the_larger_recorded_sets_is_understood():
+    schemas = [path for path in Path(os.environ["SLUICE_FIXTURES"]).rglob("*.avsc") if "zoo" not in path.name]
+    assert schemas
+    for path in schemas:
+        schema = read_writer_schema(json.loads(path.read_text()))
+        assert schema.meta.op and schema.meta.source_ts_ms and schema.meta.position.kind in ("postgres", "mysql"), (
+            path.name
+        )
+
+
+@pytest.mark.parametrize(
+    "added, kind, names",
+    [
+        (("commit_scn", "scn", "rs_id", "ssn"), "oracle", ("__commit_scn", "__scn", "__rs_id", "__ssn")),
+        (("source_ts_ms", "ord", "source_rs"), "mongodb", ("__source_ts_ms", "__ord")),
+        (
+            ("commit_lsn", "change_lsn", "event_serial_no"),
+            "sqlserver",
+            ("__commit_lsn", "__change_lsn", "__event_serial_no"),
+        ),
+    ],
+)
+def test_flattened_positions_of_every_source_are_metadata_and_no_columns(added, kind, names):
+    fields = [
+        {"name": "id", "type": "int"},
+        *(
+            {"name": f"__{name}", "type": ["null", "long" if name.endswith(("ms", "ord", "ssn", "no")) else "string"]}
+            for name in ("op", *added)
+        ),
+    ]
+    schema = read_writer_schema({"type": "record", "name": "Value", "fields": fields})
+    assert (schema.row.names, schema.meta.position.kind, schema.meta.position.names) == (("id",), kind, names)

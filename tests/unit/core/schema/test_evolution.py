@@ -1,0 +1,110 @@
+"""Schemas of one table add up by name; types widen where every value is kept, and are refused where not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sluice.errors import Incompatible
+from sluice.schema.avro import read_writer_schema
+from sluice.schema.columns import Column, RowSchema, array_column, decimal_column, plain_column
+from sluice.schema.evolution import merge_columns, merge_schemas, union_of
+
+DATA = Path(__file__).resolve().parents[3] / "data"
+
+
+def plain(kind, name="c", nullable=False):
+    return plain_column(name, kind, nullable, kind)
+
+
+def decimal(precision, scale):
+    return decimal_column("c", precision, scale, False, "decimal")
+
+
+def recorded(name, topic):
+    return read_writer_schema(json.loads((DATA / name / "schemas" / f"{topic}.avsc").read_text())).row
+
+
+@pytest.mark.parametrize(
+    "first, second, merged",
+    [
+        (plain("int"), plain("long"), "bigint"),
+        (plain("float"), plain("double"), "double"),
+        (plain("string"), plain("string"), "string"),
+        (decimal(18, 4), decimal(24, 6), "decimal(24,6)"),
+        (decimal(10, 0), decimal(10, 5), "decimal(15,5)"),
+        (decimal(38, 0), decimal(38, 0), "decimal(38,0)"),
+        (plain("timestamp_millis"), plain("zoned_timestamp"), "timestamp"),
+        (plain("time_millis"), plain("time_micros"), "string"),
+        (plain("string"), plain("variable_decimal"), "string"),
+        (plain("string"), plain("time_micros"), "string"),
+        (plain("date"), plain("iso_date"), "date"),
+        (array_column("c", plain("int"), True), array_column("c", plain("long"), True), "array<bigint>"),
+    ],
+)
+def test_a_column_of_both_becomes_what_holds_both(first, second, merged):
+    assert merge_columns(first, second).spark_type == merge_columns(second, first).spark_type == merged
+
+
+@pytest.mark.parametrize(
+    "first, second, merged",
+    [
+        ("timestamp_millis", "timestamp_micros", "timestamp_micros"),
+        ("timestamp_millis", "timestamp_nanos", "zoned_timestamp"),
+        ("timestamp_micros", "timestamp_nanos", "zoned_timestamp"),
+        ("timestamp_millis", "zoned_timestamp", "zoned_timestamp"),
+        ("timestamp_nanos", "zoned_timestamp", "zoned_timestamp"),
+        ("date", "iso_date", "date"),
+        ("time_millis", "time_micros", "string"),
+        ("time_millis", "time_nanos", "string"),
+        ("time_micros", "time_nanos", "string"),
+    ],
+)
+def test_times_of_two_kinds_are_read_as_one_that_cuts_no_digit_of_either(first, second, merged):
+    assert merge_columns(plain(first), plain(second)).kind == merge_columns(plain(second), plain(first)).kind == merged
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        (plain("int"), plain("string")),
+        (plain("long"), plain("double")),
+        (plain("int"), plain("float")),
+        (decimal(38, 0), decimal(38, 2)),
+        (plain("int"), decimal(5, 0)),
+        (plain("date"), plain("timestamp_millis")),
+        (plain("string"), plain("zoned_timestamp")),
+        (plain("string"), array_column("c", plain("string"), True)),
+        (plain("string"), plain("bytes")),
+    ],
+)
+def test_a_column_that_no_type_holds_is_refused_by_name_and_types(first, second):
+    for a, b in ((first, second), (second, first)):
+        with pytest.raises(Incompatible) as refused:
+            merge_columns(a, b)
+        assert refused.value.facts["column"] == "c" and len(refused.value.facts["types"]) == 2
+
+
+def test_a_column_of_one_only_is_nullable_and_keeps_its_place():
+    first, second = RowSchema((plain("int", "a"), plain("int", "b"))), RowSchema((plain("int", "c"), plain("int", "a")))
+    assert [(c.name, c.nullable) for c in merge_schemas(first, second).columns] == [
+        ("a", False),
+        ("b", True),
+        ("c", True),
+    ]
+
+
+def test_columns_that_differ_in_case_only_are_refused():
+    with pytest.raises(Incompatible, match="case"):
+        merge_schemas(RowSchema((plain("int", "Id"),)), RowSchema((plain("int", "id"),)))
+
+
+def test_recorded_schemas_that_grew_add_up():
+    grown = merge_schemas(
+        recorded("pagila_env", "pagila.public.rental.v1"), recorded("pagila_env", "pagila.public.rental.v2")
+    )
+    assert grown.column("inventory_id").spark_type == "bigint"
+    both = union_of(
+        [recorded("tickit_small", "tickit.ecomm.sale.v2"), recorded("tickit_small", "tickit.ecomm.sale.v1")]
+    )
+    assert both.column("channel") == Column("channel", "string", "string", True, source_type="string")

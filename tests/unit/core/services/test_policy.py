@@ -1,0 +1,219 @@
+"""Which services of a table are due, and what tables.yaml can say about them."""
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.config.catalog import CatalogRule
+from sluice.config.document import Configuration
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.table import TableConfig
+from sluice.services.policy import CATALOG, ServiceFacts, TableFacts, due
+from sluice.services.requests import COMPACTION, SERVICES
+from sluice_cli.config.source import ConfigurationMistakes, read_tables
+
+SECOND, HOUR, DAY = 1_000, 3_600_000, 86_400_000
+NOW = 100 * DAY
+CONFIG = TableConfig(
+    "shop.orders",
+    "shop",
+    "orders",
+    "shop.orders",
+    ("id",),
+    table_type="mor",
+    delete_mode="hard",
+    services=ServicePolicy(cluster_by=("day",)),
+)
+
+
+def facts(service, *, deleted=0, **known):
+    return TableFacts(
+        "shop.orders",
+        "20240101",
+        NOW - HOUR,
+        NOW - 40 * DAY,
+        deleted=deleted,
+        services={service: ServiceFacts(**known)},
+    )
+
+
+def names(found):
+    return [each.service for each in found]
+
+
+@pytest.mark.parametrize("service", ["compaction", "clustering", "cleaning", "archival"])
+def test_a_service_is_due_by_commits_and_not_before(service):
+    pace = CONFIG.services.pace(service)
+    assert names(
+        due(facts(service, commits=pace.commits, done_at=NOW - 700 * SECOND, ended_at=NOW - 700 * SECOND), CONFIG, NOW)
+    ) == [service]
+    assert (
+        names(
+            due(
+                facts(service, commits=pace.commits - 1, done_at=NOW - 700 * SECOND, ended_at=NOW - 700 * SECOND),
+                CONFIG,
+                NOW,
+            )
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(("service", "age"), [("compaction", HOUR), ("cleaning", DAY)])
+def test_fewer_commits_make_it_due_with_age_and_none_never(service, age):
+    assert names(due(facts(service, commits=1, done_at=NOW - age, ended_at=NOW - age), CONFIG, NOW)) == [service]
+    assert names(due(facts(service, commits=1, done_at=NOW - age + 1, ended_at=NOW - age), CONFIG, NOW)) == []
+    assert names(due(facts(service, commits=0, done_at=NOW - 90 * DAY), CONFIG, NOW)) == []
+
+
+def test_the_age_of_a_service_that_never_ran_counts_from_the_tables_first_look():
+    one = facts(COMPACTION, commits=1)
+    assert names(due(replace(one, services_since=NOW - HOUR), CONFIG, NOW)) == [COMPACTION]
+    assert (
+        names(due(replace(one, services_since=NOW - HOUR + 1), CONFIG, NOW))
+        == names(due(replace(one, services_since=None), CONFIG, NOW))
+        == []
+    )
+
+
+def test_a_service_waits_for_its_interval_and_an_hour_after_a_failure():
+    def at(ended, failed):
+        return names(due(facts(COMPACTION, commits=99, ended_at=NOW - ended * SECOND, failed=failed), CONFIG, NOW))
+
+    assert at(599, False) == [] and at(600, False) == [COMPACTION]
+    assert at(3_599, True) == [] and at(3_600, True) == [COMPACTION]
+
+
+@pytest.mark.parametrize(("failed", "seconds"), [(False, 60), (True, 600)])
+def test_the_catalog_waits_a_minute_and_after_a_failure_the_interval(failed, seconds):
+    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND + 1, failed=failed), CONFIG, NOW)) == []
+    assert names(due(facts(CATALOG, commits=1, ended_at=NOW - seconds * SECOND, failed=failed), CONFIG, NOW)) == [
+        CATALOG
+    ]
+
+
+def test_the_catalog_is_due_after_any_commit_and_switched_off_by_its_own_key():
+    one = facts(CATALOG, commits=1, done_at=NOW - HOUR, ended_at=NOW - HOUR)
+    assert (
+        names(due(one, CONFIG, NOW))
+        == names(due(one, replace(CONFIG, services=ServicePolicy(on=False)), NOW))
+        == [CATALOG]
+    )
+    assert (
+        due(one, replace(CONFIG, catalog=CatalogRule(sync=False)), NOW)
+        == due(facts(CATALOG, commits=0), CONFIG, NOW)
+        == ()
+    )
+
+
+def test_what_is_open_is_not_asked_for_again():
+    assert due(facts(COMPACTION, commits=99, open=True), CONFIG, NOW) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"services": replace(CONFIG.services, on=False)},
+        {"services": replace(CONFIG.services, compaction=Pace(on=False))},
+        {"table_type": "cow"},
+        {"paused": True},
+    ],
+)
+def test_a_service_can_be_off_or_of_no_use_to_a_table(change):
+    assert due(facts(COMPACTION, commits=99), replace(CONFIG, **change), NOW) == ()
+
+
+def test_a_table_without_data_or_that_is_paused_gets_no_service():
+    known = facts(COMPACTION, commits=99)
+    assert names(due(known, CONFIG, NOW)) == [COMPACTION]
+    assert due(replace(known, last_instant=None), CONFIG, NOW) == due(replace(known, paused=True), CONFIG, NOW) == ()
+
+
+def test_without_columns_there_is_no_clustering():
+    known = facts("clustering", commits=99)
+    assert (
+        names(due(known, CONFIG, NOW)) == ["clustering"]
+        and due(known, replace(CONFIG, services=ServicePolicy()), NOW) == ()
+    )
+
+
+def test_deleted_rows_are_purged_after_the_first_passes_the_horizon_and_then_daily():
+    never = facts("purge", deleted=5)
+    assert names(due(never, CONFIG, NOW)) == ["purge"]
+    assert (
+        due(replace(never, services_since=NOW - 14 * DAY + 1), CONFIG, NOW)
+        == due(replace(never, deleted=0), CONFIG, NOW)
+        == ()
+    )
+    assert due(never, replace(CONFIG, delete_mode="soft"), NOW) == ()
+    assert names(due(facts("purge", deleted=5, done_at=NOW - DAY), CONFIG, NOW)) == ["purge"]
+    assert due(facts("purge", deleted=5, done_at=NOW - DAY + 1), CONFIG, NOW) == ()
+
+
+def test_a_purge_that_left_nothing_behind_is_the_last_until_rows_are_deleted_again():
+    quiet = replace(facts("purge", deleted=5, done_at=NOW - 2 * DAY), last_commit_at=NOW - 17 * DAY)
+    assert due(quiet, CONFIG, NOW) == ()
+    assert names(
+        due(replace(quiet, services={"purge": ServiceFacts(deleted=1, done_at=NOW - 2 * DAY)}), CONFIG, NOW)
+    ) == ["purge"]
+
+
+def test_all_that_is_due_comes_at_once_the_catalog_first_and_each_says_why():
+    known = replace(
+        facts(CATALOG), deleted=1, services={name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
+    )
+    found = due(known, CONFIG, NOW)
+    assert names(found) == [CATALOG, *SERVICES] and found[1].reason == "99 commits since the last one"
+
+
+WRITTEN = """
+defaults: {record_key: id, services: {interval: 5m, compaction: {commits: 3, age: 30m}, archival: off}}
+tables:
+  - {topic: "a.*", table: "a.{1}", services: {compaction: {commits: 7}, clustering: {by: "{1}_day"}, purge: {horizon: 30d}}}
+  - {topic: b.c, table: b.c, services: off}
+"""
+
+
+def test_policies_are_taken_over_key_by_key_and_what_nobody_changed_is_not_told():
+    configuration = read_tables(WRITTEN)
+    table = configuration.table_for_topic("a.x")
+    assert table.services == ServicePolicy(
+        interval_s=300,
+        compaction=Pace(commits=7, age_s=1_800),
+        archival=Pace(on=False, commits=30),
+        cluster_by=("x_day",),
+        purge_horizon_s=30 * 86_400,
+    )
+    assert not configuration.table_for_topic("b.c").services.on
+    assert (
+        Configuration.from_json(configuration.to_json()) == configuration
+        and TableConfig.from_dict(table.to_dict()) == table
+    )
+    assert "services" not in read_tables("tables:\n  - {topic: a.b, table: a.b, record_key: id}\n").to_json()
+
+
+def test_a_policy_of_another_release_is_read_as_far_as_it_is_known():
+    assert ServicePolicy.of({"vacuum": {"on": True}, "compaction": {"commits": 2, "by_bytes": 5}}) == ServicePolicy(
+        compaction=Pace(commits=2, age_s=3_600)
+    )
+
+
+@pytest.mark.parametrize(
+    ("services", "place"),
+    [
+        ("5", "services"),
+        ("{compactoin: {}}", "services.compactoin"),
+        ("{compaction: {commits: 0}}", "services.compaction.commits"),
+        ("{compaction: {by: a}}", "services.compaction.by"),
+        ("{clustering: {by: a b}}", "services.clustering.by"),
+        ("{interval: 2d}", "services.interval"),
+        ("{latest: 5s}", "services.latest"),
+        ("{purge: {horizon: 10m}}", "services.purge.horizon"),
+        ("{cleaning: sometimes}", "services.cleaning"),
+        ("{clustering: {by: '{2}'}}", "services"),
+    ],
+)
+def test_a_mistake_in_a_policy_is_told_at_its_place(services, place):
+    with pytest.raises(ConfigurationMistakes) as found:
+        read_tables(f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, services: {services}}}\n")
+    assert [mistake.where for mistake in found.value.mistakes] == [f"tables[0].{place}"]

@@ -1,0 +1,802 @@
+"""Avro bytes to Arrow batches, without Spark's JVM."""
+
+import io
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+from avro_containers import container
+from shapes import config, item, lines
+
+from sluice.batch.manifest import ManifestObject
+from sluice.changes.log_restart import judge
+from sluice.config.limits import Limits
+from sluice.config.table import TableConfig
+from sluice.errors import ExpansionLimit, SluiceError, Unordered
+from sluice.schema.avro import read_writer_schema
+from sluice_formats.arrow_batches import batch_schema
+from sluice_formats.decode import decode
+from sluice_formats.errors import (
+    CorruptObject,
+    NullRecordKey,
+    TooManyBadRows,
+    UnreadableObject,
+    UnsupportedOperation,
+    ValueOutOfRange,
+)
+from sluice_formats.json_records import json_schemas
+from sluice_spark.merge.plan import plan_read
+
+CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",), generation=3)
+ITEM = ManifestObject("bronze", "k", "v1", 1, None, "avro", "x", 0, 500, 0)
+DECIMAL = ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}]
+
+
+def named(kind: str, name: str) -> list[Any]:
+    return ["null", {"type": kind, "connect.name": name}]
+
+
+def flattened(**columns: Any) -> dict[str, Any]:
+    meta = {"__op": "string", "__deleted": "string", "__lsn": "long", "__source_ts_ms": "long"}
+    fields = [{"name": name, "type": kind} for name, kind in columns.items()]
+    return {
+        "type": "record",
+        "name": "Value",
+        "fields": fields + [{"name": name, "type": ["null", kind]} for name, kind in meta.items()],
+    }
+
+
+def change(op: str, lsn: int | None, **values: Any) -> dict[str, Any]:
+    return {**values, "__op": op, "__deleted": str(op == "d").lower(), "__lsn": lsn, "__source_ts_ms": 7}
+
+
+def avro(schema: dict[str, Any], rows: list[dict[str, Any]], codec: str = "null", block: int = 16_000) -> bytes:
+    body = io.BytesIO()
+    fastavro.writer(body, fastavro.parse_schema(schema), rows, codec=codec, sync_interval=block)
+    return body.getvalue()
+
+
+def decoded(
+    schema: dict[str, Any], rows: list[dict[str, Any]], *others: dict[str, Any], item: ManifestObject = ITEM, **how: Any
+) -> list[dict[str, Any]]:
+    plan = plan_read(
+        CONFIG,
+        batch="b",
+        writers=[read_writer_schema(json.loads(json.dumps(item))) for item in (schema, *others)],
+        stored=None,
+    ).plan
+    found = decode(avro(schema, rows, **how), item, plan)
+    assert found.rows == []
+    batches = found.batches
+    assert all(batch.schema == batch_schema(plan) for batch in batches)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_a_flattened_change_has_its_values_and_where_it_came_from() -> None:
+    schema = flattened(
+        id="int",
+        price=DECIMAL,
+        day=named("int", "io.debezium.time.Date"),
+        tags={"type": "array", "items": ["null", "string"]},
+    )
+    rows = [
+        change("c", 10, id=1, price=Decimal("-1.50"), day=19_000, tags=["a", None]),
+        change("d", 11, id=2, price=None, day=None, tags=[]),
+    ]
+    assert decoded(schema, rows) == [
+        {
+            "id": 1,
+            "price": Decimal("-1.50"),
+            "day": 19_000,
+            "tags": ["a", None],
+            "_sluice_position": "0003.00000000000000000010.00000000000000000500",
+            "__deleted": False,
+            "_sluice_op": "c",
+            "_sluice_source_ts_ms": 7,
+            "_sluice_object": "bronze/k?versionId=v1",
+            "_sluice_offset": 500,
+            "_sluice_owed": None,
+            "_sluice_partition": 0,
+            "_sluice_batch": None,
+            "_sluice_unchanged": None,
+        },
+        {
+            "id": 2,
+            "price": None,
+            "day": None,
+            "tags": [],
+            "_sluice_position": "0003.00000000000000000011.00000000000000000501",
+            "__deleted": True,
+            "_sluice_op": "d",
+            "_sluice_source_ts_ms": 7,
+            "_sluice_object": "bronze/k?versionId=v1",
+            "_sluice_offset": 501,
+            "_sluice_owed": None,
+            "_sluice_partition": 0,
+            "_sluice_batch": None,
+            "_sluice_unchanged": None,
+        },
+    ]
+
+
+def test_an_envelope_gives_the_row_after_and_for_a_delete_the_row_before() -> None:
+    value = {
+        "type": "record",
+        "name": "Value",
+        "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]}],
+    }
+    source = {
+        "type": "record",
+        "name": "Source",
+        "fields": [{"name": "ts_ms", "type": "long"}, {"name": "lsn", "type": ["null", "long"]}],
+    }
+    schema = {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {"name": "before", "type": ["null", value]},
+            {"name": "after", "type": ["null", "Value"]},
+            {"name": "source", "type": source},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    rows = [
+        {"before": None, "after": {"id": 1, "name": "new"}, "source": {"ts_ms": 5, "lsn": 9}, "op": "c"},
+        {"before": {"id": 1, "name": "old"}, "after": None, "source": {"ts_ms": 6, "lsn": 10}, "op": "d"},
+    ]
+    found = decoded(schema, rows)
+    assert [(row["id"], row["name"], row["__deleted"], row["_sluice_source_ts_ms"]) for row in found] == [
+        (1, "new", False, 5),
+        (1, "old", True, 6),
+    ]
+
+
+def test_an_incremental_snapshot_row_precedes_every_change_and_restarts_no_log() -> None:
+    """PostgreSQL's since Debezium 1.9.6: `lsn`, `txId` and `xmin` are left out (github.com/debezium/debezium/pull/3765)."""
+    schema = flattened(id="int")
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    at = replace(ITEM, key="x+0+500.avro")
+    found = decode(avro(schema, [change("r", None, id=1), change("u", 1, id=1), change("c", None, id=2)]), at, plan)
+    assert [row["_sluice_position"] for row in found.batches[0].to_pylist()] == [
+        f"0003.{lsn:020d}.{500 + lsn:020d}" for lsn in (0, 1)
+    ]
+    assert [row.code for row in found.rows] == ["unordered_change"]  # only a snapshot's row may leave it out
+    later = decode(
+        avro(schema, [{**change("r", None, id=3), "__source_ts_ms": 9}]),
+        replace(at, key="x+0+600.avro", offset=600),
+        plan,
+    ).seen
+    before = decode(avro(schema, [change("u", 5 * 1024**3, id=1)]), at, plan).seen
+    assert not judge({}, [before, later], generation=3).parked
+
+
+def test_bytes_of_a_key_and_of_folders_names_are_base64_text() -> None:
+    """MySQL's BINARY(16), which keys of UUIDs often are: Hudi takes different bytes for one key."""
+    table = replace(CONFIG, record_key=("id", "n"), partition_by=("p",))
+    schema = flattened(id="bytes", n="int", p=["null", {"type": "fixed", "name": "F", "size": 2}], v=["null", "bytes"])
+    planned = plan_read(table, batch="b", writers=[read_writer_schema(json.loads(json.dumps(schema)))], stored=None)
+    found = decode(
+        avro(
+            schema,
+            [
+                change("c", 1, id=b"\x00\xff", n=1, p=b"\xff\xff", v=b"\xfe"),
+                change("c", 2, id=b"\x00\xfe", n=1, p=None, v=None),
+            ],
+        ),
+        ITEM,
+        planned.plan,
+    )
+    rows = [(row["id"], row["p"], row["v"]) for row in found.batches[0].to_pylist()]
+    assert rows == [("AP8=", "//8=", b"\xfe"), ("AP4=", None, None)] and not found.rows
+    assert {field.name: field.dataType.simpleString() for field in planned.target.fields if field.name in "id p v"} == {
+        "id": "string",
+        "p": "string",
+        "v": "binary",
+    }
+
+
+def test_objects_that_would_give_a_table_too_many_columns_are_refused() -> None:
+    table = replace(CONFIG, limits=Limits(schema_columns=8))
+    writers = [
+        read_writer_schema(flattened(id="int", **{f"user_{n}_{at}": "int" for at in range(5)})) for n in range(3)
+    ]
+    planned = plan_read(table, batch="b", writers=writers, stored=None)
+    ((mark, again),) = [(mark, error) for mark, error in planned.refused.items()][:1]
+    assert len(planned.refused) == 2 and mark == writers[1].fingerprint and "11 columns" in again.message
+    assert not plan_read(table, batch="c", writers=writers[:1], stored=planned.target).refused
+    wide = plan_read(
+        CONFIG, batch="b", writers=writers, stored=None
+    ).target  # as the table was before its limit was lowered
+    assert not plan_read(table, batch="c", writers=writers, stored=wide).refused
+
+
+@pytest.mark.parametrize("kind", [{"type": "array", "items": "int"}, {"type": "map", "values": "string"}])
+def test_an_array_or_a_map_is_no_key_and_no_folder(kind: Any) -> None:
+    for table, schema in (
+        (replace(CONFIG, record_key=("k",)), flattened(k=kind)),
+        (replace(CONFIG, partition_by=("k",)), flattened(id="int", k=["null", kind])),
+    ):
+        planned = plan_read(table, batch="b", writers=[read_writer_schema(schema)], stored=None)
+        assert [(error.code, error.facts["column"]) for error in planned.refused.values()] == [
+            ("incompatible_schema", "k")
+        ]
+
+
+def test_an_object_that_breaks_its_reader_costs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = flattened(id="int")
+    body, plan = (
+        avro(schema, [change("c", 1, id=1)]),
+        plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan,
+    )
+    without_type = {
+        **schema,
+        "fields": [{"name": field["name"]} if field["name"] == "__op" else field for field in schema["fields"]],
+    }
+    with pytest.raises(UnreadableObject):
+        decode(container("null", (1, b"\x02\x00\x00\x02\x02\x00"), schema=without_type), ITEM, plan)
+    for trouble, described in (
+        (RecursionError("deep"), UnreadableObject),
+        (IndexError(), UnreadableObject),
+        (MemoryError(), MemoryError),
+        (OSError(), OSError),
+    ):
+
+        def fails(*_: Any, trouble: Exception = trouble) -> None:
+            raise trouble
+
+        monkeypatch.setattr("sluice_formats.decode.avro_records", fails)
+        with pytest.raises(described):  # the worker's own trouble passes, and its task runs again
+            decode(body, ITEM, plan)
+
+
+def test_a_place_in_the_log_of_no_type_that_a_place_has_costs_its_row() -> None:
+    good = {"id": 1, "__op": "c", "__file": "b.000001", "__pos": 4, "__row": 0, "__server_id": 1}
+    at = item("json")
+    for name, value in (
+        ("__file", []),
+        ("__file", {"a": 1}),
+        ("__server_id", [[]]),
+        ("__pos", "x"),
+        ("__op", {}),
+        ("__op", 5),
+    ):
+        body = lines(good, {**good, name: value})
+        (schema,), _ = json_schemas(body, {}, Limits())
+        plan = plan_read(
+            config(),
+            batch="b",
+            writers=[read_writer_schema(schema)],
+            stored=None,
+            inferred={at.id.hash: json.dumps(schema)},
+        ).plan
+        found = decode(body, at, plan)
+        assert (sum(batch.num_rows for batch in found.batches), len(found.rows)) == (
+            (2, 0) if name == "__server_id" else (1, 1)
+        ), (name, value)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 200 records, so that an object needn't be large to have several."""
+    monkeypatch.setattr("sluice_formats.records.CHUNK_ROWS", 200)
+
+
+def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_chunks: None) -> None:
+    rows = [change("c", 10, id=n) for n in range(4_500)]
+    found = decoded(flattened(id="int"), rows, codec="snappy", block=500)
+    assert [row["id"] for row in found] == list(range(4_500))
+    assert [row["_sluice_offset"] for row in found] == list(range(500, 5_000))
+
+
+def test_a_name_that_tells_the_last_offset_is_counted_back_from(small_chunks: None) -> None:
+    lenses = replace(ITEM, key="lake/x(0_4500).avro", offset=4_500)
+    found = decoded(
+        flattened(id="int"), [change("c", 10, id=n) for n in range(4_000)], item=lenses, codec="snappy", block=500
+    )
+    assert [row["_sluice_offset"] for row in found] == list(range(501, 4_501))
+
+
+def test_an_object_without_records_gives_none() -> None:
+    assert decoded(flattened(id="int"), []) == []
+
+
+def test_a_column_takes_the_form_that_the_batch_agreed_on() -> None:
+    wide = flattened(
+        id="long",
+        price=["null", {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 4}],
+        at=named("long", "io.debezium.time.MicroTimestamp"),
+        more=["null", "string"],
+    )
+    narrow = flattened(id="int", price=DECIMAL, at=named("long", "io.debezium.time.Timestamp"))
+    (row,) = decoded(narrow, [change("c", 1, id=1, price=Decimal("2.50"), at=1_000)], wide)
+    assert (row["id"], row["price"], row["at"], row["more"]) == (1, Decimal("2.5000"), 1_000_000, None)
+
+
+def test_a_decimal_of_negative_scale_is_as_long_as_its_numbers() -> None:
+    """Oracle's NUMBER(20,-2), as AvroData.java writes it: the scale is below what Avro's own rule allows, and there all the same."""
+    schema, other = (
+        flattened(
+            id="int", n=["null", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}]
+        )
+        for precision, scale in ((20, -2), (24, 2))
+    )
+    writers = [read_writer_schema(each) for each in (schema, other)]
+    body = under_another_schema(
+        avro(
+            flattened(id="int", n=["null", "bytes"]), [change("c", 1, id=1, n=(-12345).to_bytes(3, "big", signed=True))]
+        ),
+        schema,
+    )
+    for used, value in ((writers[:1], Decimal(-1234500)), (writers, Decimal("-1234500.00"))):
+        plan = plan_read(CONFIG, batch="b", writers=used, stored=None).plan
+        assert decode(body, ITEM, plan).batches[0].to_pylist()[0]["n"] == value
+
+
+def test_text_and_counts_of_one_meaning_agree_within_a_batch() -> None:
+    counted = flattened(
+        id="int",
+        at=named("long", "io.debezium.time.MicroTimestamp"),
+        day=named("int", "io.debezium.time.Date"),
+        t=named("long", "io.debezium.time.MicroTime"),
+    )
+    described = flattened(
+        id="int",
+        at=named("string", "io.debezium.time.ZonedTimestamp"),
+        day=named("string", "io.debezium.time.IsoDate"),
+        t=named("string", "io.debezium.time.IsoTime"),
+    )
+    (row,) = decoded(
+        described, [change("c", 1, id=1, at="1970-01-02T01:00:00.5+01:00", day="1969-12-31Z", t="10:00:00Z")], counted
+    )
+    assert (row["at"], row["day"], row["t"]) == ("1970-01-02T01:00:00.5+01:00", -1, "10:00:00Z")
+    (row,) = decoded(counted, [change("c", 1, id=1, at=5, day=7, t=-1)], described)
+    assert (row["at"], row["day"], row["t"]) == ("1970-01-01T00:00:00.000005Z", 7, "-00:00:00.000001")
+
+
+def test_a_changed_unit_of_time_costs_no_digit_beside_the_old_one() -> None:
+    def unit(prefix: str, time: str) -> dict[str, Any]:
+        at = named("long", f"io.debezium.time.{prefix}Timestamp")
+        return flattened(
+            id="int", at=at, t=named(time, f"io.debezium.time.{prefix}Time"), l=["null", {"type": "array", "items": at}]
+        )
+
+    millis, micros, nanos = unit("", "int"), unit("Micro", "long"), unit("Nano", "long")
+    (row,) = decoded(
+        nanos, [change("c", 1, id=1, at=1_700_000_000_123_456_789, t=43_200_123_456_700, l=[1, None])], millis
+    )
+    assert (row["at"], row["t"], row["l"]) == (
+        "2023-11-14T22:13:20.123456789Z",
+        "12:00:00.123456700",
+        ["1970-01-01T00:00:00.000000001Z", None],
+    )
+    (row,) = decoded(
+        millis, [change("c", 1, id=1, at=253_402_214_400_000, t=43_200_123, l=[9_223_372_036_825_200])], nanos
+    )  # beyond what nanoseconds count
+    assert (row["at"], row["t"], row["l"]) == ("9999-12-31T00:00:00.000000Z", "12:00:00.123000", ["infinity"])
+    late = 9_223_372_036_825_200_000
+    first, second = decoded(
+        millis, [change("c", 1, id=1, at=-1, t=1, l=[-(2**63)]), change("c", 2, id=2, at=late, t=None, l=None)], micros
+    )
+    assert [(row["at"], row["t"], row["l"]) for row in (first, second)] == [
+        (-1_000, "00:00:00.001000", [-(2**63)]),
+        (late, None, None),
+    ]
+
+
+def test_a_timestamp_to_the_minute_has_its_seconds() -> None:
+    """java.time.OffsetDateTime.toString leaves out seconds that are 0."""
+    schema = flattened(id="int", at=named("string", "io.debezium.time.ZonedTimestamp"))
+    texts = ["2024-01-01T10:30Z", "2024-01-01T10:30-01:30", None, "infinity", "2024-01-01T10:30:00.5Z"]
+    assert [row["at"] for row in decoded(schema, [change("c", n, id=n, at=text) for n, text in enumerate(texts)])] == [
+        "2024-01-01T10:30:00Z",
+        "2024-01-01T10:30:00-01:30",
+        None,
+        "infinity",
+        "2024-01-01T10:30:00.5Z",
+    ]
+
+
+def test_a_key_of_more_digits_than_its_type_is_no_key_beside_another_unit_either() -> None:
+    nanos, others = (
+        flattened(id=named("long", "io.debezium.time.NanoTimestamp")),
+        [flattened(id=named("long", f"io.debezium.time.{name}")) for name in ("Timestamp", "MicroTimestamp")],
+    )
+    rows = [change("c", n, id=count) for n, count in enumerate((1_000, 1_001, 1_002, 2**63 - 1))]
+    for writers in (
+        [nanos],
+        [nanos, *others],
+        [*others, nanos],
+        [flattened(id=named("string", "io.debezium.time.ZonedTimestamp")), nanos],
+    ):
+        plan = plan_read(
+            CONFIG,
+            batch="b",
+            writers=[read_writer_schema(json.loads(json.dumps(each))) for each in writers],
+            stored=None,
+        ).plan
+        found = decode(avro(nanos, rows), ITEM, plan)
+        assert [(row.code, row.record) for row in found.rows] == [("inexact_record_key", n) for n in (1, 2, 3)] and len(
+            found.batches
+        ) == 1
+
+
+def test_times_that_come_as_their_components_are_dates_and_timestamps() -> None:
+    """The records of Debezium's StructuredDate.java and its siblings."""
+
+    def parts(name: str, **described: str) -> Any:
+        fields = [{"name": part, "type": ["null", kind]} for part, kind in described.items()]
+        return ["null", {"type": "record", "name": name, "connect.name": f"io.debezium.time.{name}", "fields": fields}]
+
+    day, clock, special = (
+        {part: "int" for part in ("year", "month", "day")},
+        {part: "int" for part in ("hour", "minute", "second", "nanos")},
+        {"specialValue": "string"},
+    )
+    schema = flattened(
+        id="int",
+        d=parts("StructuredDate", **day, **special),
+        ts=parts("StructuredTimestamp", **day, **clock, **special, precision="int"),
+        tz=parts("StructuredZonedTimestamp", **day, **clock, offsetSeconds="int", zoneId="string", **special),
+        t=parts("StructuredTime", **clock),
+        z=parts("StructuredZonedTime", **clock, offsetSeconds="int"),
+    )
+    at = {"year": 2026, "month": 2, "day": 3, "hour": 4, "minute": 5, "second": 6, "nanos": 7_000}
+    whole = {
+        name: {part: at[part] for part in at if part in described}
+        for name, described in (
+            ("d", day),
+            ("ts", {**day, **clock}),
+            ("tz", {**day, **clock}),
+            ("t", clock),
+            ("z", clock),
+        )
+    }
+    rows = decoded(
+        schema,
+        [
+            change(
+                "c",
+                1,
+                id=1,
+                **{
+                    **whole,
+                    "tz": {**at, "offsetSeconds": -5_400},
+                    "z": {**whole["z"], "hour": 24, "nanos": 1, "offsetSeconds": 0},
+                },
+            ),
+            change(
+                "c",
+                2,
+                id=2,
+                d={"specialValue": "POSITIVE_INFINITY"},
+                ts={"specialValue": "NEGATIVE_INFINITY"},
+                tz={**at, "year": -43},
+                t=None,
+                z=None,
+            ),
+        ],
+    )
+    assert [[row[name] for name in ("d", "ts", "tz", "t", "z")] for row in rows] == [
+        [
+            "2026-02-03Z",
+            "2026-02-03T04:05:06.000007Z",
+            "2026-02-03T04:05:06.000007-01:30",
+            "04:05:06.000007",
+            "24:05:06.000000001Z",
+        ],
+        ["infinity", "-infinity", "-0043-02-03T04:05:06.000007Z", None, None],
+    ]
+    micros = flattened(id="int", ts=named("long", "io.debezium.time.MicroTimestamp"))
+    assert (
+        decoded(
+            flattened(id="int", ts=schema["fields"][2]["type"]),
+            [change("c", 1, id=1, ts={**at, "year": 1970, "month": 1, "day": 1})],
+            micros,
+        )[0]["ts"]
+        == "1970-01-01T04:05:06.000007Z"
+    )
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(
+        avro(
+            schema,
+            [change("c", 1, id=1, d={"year": 2026, "month": 2}), change("c", 2, id=2, tz={**at, "offsetSeconds": 1})],
+        ),
+        ITEM,
+        plan,
+    )
+    assert [row.code for row in found.rows] == ["value_out_of_range"] * 2 and not found.batches
+
+
+def mongodb(**columns: Any) -> dict[str, Any]:
+    """As ExtractNewDocumentState writes a document (`add.fields=op,ord,source.ts_ms`): one schema for each combination of its values' types."""
+    meta = {"__op": "string", "__ord": "int", "__source_ts_ms": "long", "__deleted": "boolean"}
+    return {
+        "type": "record",
+        "name": "Value",
+        "fields": [
+            {"name": name, "type": ["null", kind]} for name, kind in {"_id": "string", **columns, **meta}.items()
+        ],
+    }
+
+
+def test_a_null_in_a_document_stored_as_text_has_the_known_type() -> None:
+    """MongoDataConverter.java: BSON's null is OPTIONAL_STRING_SCHEMA, an empty array one of such."""
+    table, at = replace(CONFIG, record_key=("_id",)), named("long", "org.apache.kafka.connect.data.Timestamp")[1]
+    ints, texts = {"type": "array", "items": "int"}, {"type": "array", "items": ["null", "string"]}
+    typed, untold = (
+        mongodb(n="int", at=at, ok="boolean", raw="bytes", l=ints, t="string"),
+        mongodb(n="string", at="string", ok="string", raw="string", l=texts, t="string"),
+    )
+    also = mongodb(l="string")
+    writers = [read_writer_schema(json.loads(json.dumps(schema))) for schema in (untold, typed, also)]
+    by_batch, stored = (
+        plan_read(table, batch="b", writers=writers, stored=None),
+        plan_read(table, batch="b", writers=writers[1:2], stored=None).target,
+    )
+    by_table = plan_read(table, batch="c", writers=[writers[0], writers[2]], stored=stored)
+    meta = {"_id": "a", "__op": "u", "__ord": 1, "__source_ts_ms": 1000, "__deleted": False}
+    for planned in (by_batch, by_table):
+        assert (
+            not planned.refused
+            and planned.target["n"].dataType.simpleString() == "int"
+            and planned.target["l"].dataType.simpleString() == "array<int>"
+        )
+        nulls = {"n": None, "at": None, "ok": None, "raw": None, "l": [], "t": "x"}
+        found = decode(
+            avro(
+                untold,
+                [
+                    {**meta, **nulls},
+                    {**meta, **nulls, "n": "5"},
+                    {**meta, **nulls, "raw": "x"},
+                    {**meta, **nulls, "l": ["x"]},
+                ],
+            ),
+            ITEM,
+            planned.plan,
+        )
+        assert [{name: row[name] for name in nulls} for batch in found.batches for row in batch.to_pylist()] == [nulls]
+        assert [row.code for row in found.rows] == [
+            "value_out_of_range"
+        ] * 3  # what is there and is something else costs its row, and is kept
+        assert decode(avro(also, [{**meta, "l": None}]), ITEM, planned.plan).batches[0].to_pylist()[0]["l"] is None
+    flat = [
+        read_writer_schema(json.loads(json.dumps(flattened(id="int", n=["null", kind])))) for kind in ("int", "string")
+    ]
+    assert plan_read(CONFIG, batch="b", writers=flat, stored=None).refused  # other sources' columns do have types
+
+
+def test_names_that_only_java_takes_for_names_are_read() -> None:
+    """Avro's Java library checks a type's own name and no namespace, and takes letters of any script; so do topics with dashes and digits in front."""
+    value = {
+        "type": "record",
+        "name": "Value",
+        "namespace": "my-src.1st.tävla-t",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "ünïcode", "type": ["null", "string"]},
+            {"name": "日本", "type": ["string", "null"]},
+        ],
+    }
+    source = {
+        "type": "record",
+        "name": "Source",
+        "namespace": "io.debezium.connector.postgresql",
+        "fields": [{"name": "lsn", "type": ["null", "long"]}],
+    }
+    schema = {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "my-src.1st.tävla-t",
+        "fields": [
+            {"name": "before", "type": ["null", value]},
+            {"name": "after", "type": ["null", "Value"]},
+            {"name": "source", "type": source},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    (row,) = decoded(
+        schema, [{"before": None, "after": {"id": 1, "ünïcode": "a", "日本": None}, "source": {"lsn": 9}, "op": "c"}]
+    )
+    assert (row["id"], row["ünïcode"], row["日本"]) == (1, "a", None)
+
+
+def test_records_maps_and_numbers_of_any_scale_are_exact_text() -> None:
+    variable = {
+        "type": "record",
+        "name": "VariableScaleDecimal",
+        "namespace": "io.debezium.data",
+        "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+    }
+    point = {
+        "type": "record",
+        "name": "Point",
+        "fields": [{"name": "x", "type": "double"}, {"name": "wkb", "type": ["null", "bytes"]}],
+    }
+    schema = flattened(
+        id="int",
+        n=["null", variable],
+        p=["null", point],
+        h={"type": "map", "values": ["null", "string"]},
+        ns={"type": "array", "items": ["null", "io.debezium.data.VariableScaleDecimal"]},
+    )
+    number = {"scale": 3, "value": (-123456).to_bytes(4, "big", signed=True)}
+    (row,) = decoded(
+        schema,
+        [change("c", 1, id=1, n=number, p={"x": 1.5, "wkb": b"\x01"}, h={"a": "1", "b": None}, ns=[number, None])],
+    )
+    assert (row["n"], row["p"], row["h"], row["ns"]) == (
+        "-123.456",
+        '{"x":1.5,"wkb":"AQ=="}',
+        '{"a":"1","b":null}',
+        ["-123.456", None],
+    )
+
+
+def test_infinite_timestamps_do_not_refuse_their_object() -> None:
+    schema = flattened(
+        id="int", ms=named("long", "io.debezium.time.Timestamp"), tz=named("string", "io.debezium.time.ZonedTimestamp")
+    )
+    values = [
+        (9_223_372_036_825_200_000, "infinity"),
+        (-9_223_372_036_832_400_000, "-infinity"),
+        (9_223_372_036_825_200, "+292278994-08-16T23:00:00Z"),
+    ]
+    assert [
+        (row["ms"], row["tz"])
+        for row in decoded(schema, [change("c", 1, id=n, ms=ms, tz=tz) for n, (ms, tz) in enumerate(values)])
+    ] == values
+
+
+def test_a_binlog_orders_by_file_number_position_and_row() -> None:
+    schema = flattened(id="int", **{"__file": ["null", "string"], "__pos": ["null", "long"], "__row": ["null", "int"]})
+    schema["fields"] = [field for field in schema["fields"] if field["name"] != "__lsn"]
+    row = {
+        "id": 1,
+        "__op": "c",
+        "__deleted": "false",
+        "__source_ts_ms": 1,
+        "__file": "bin.000007",
+        "__pos": 4,
+        "__row": 2,
+    }
+    assert (
+        decoded(schema, [row])[0]["_sluice_position"]
+        == "0003.00000000000000000007.00000000000000000004.0000000002.00000000000000000500"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ([change("c", 1, id=1), change("c", 1, id=None)], NullRecordKey),
+        ([change("x", 1, id=1)], UnsupportedOperation),
+        ([change("c", None, id=1)], Unordered),
+        ([change("c", -1, id=1)], Unordered),
+    ],
+)
+def test_a_change_that_cannot_be_merged_costs_its_own_row(rows: list[dict[str, Any]], error: type[SluiceError]) -> None:
+    schema = flattened(id=["null", "int"])
+    good = [change("c", 5, id=n) for n in (8, 9)]
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(avro(schema, [good[0], *rows, good[1]]), ITEM, plan)
+    (row,) = found.rows
+    assert (row.code, row.record, row.offset) == (error.code, len(rows), 500 + len(rows))
+    assert json.loads(row.content)["__op"] == rows[-1]["__op"] and row.encoding == "json"
+    assert row.position is None if error is Unordered else row.position.endswith(str(row.offset))
+    kept = [each for batch in found.batches for each in batch.to_pylist()]
+    assert [each["id"] for each in kept] == [8, *(each["id"] for each in rows[:-1]), 9]
+    assert [each["_sluice_offset"] for each in kept] == [500 + n for n in range(len(rows) + 2) if n != len(rows)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (["null", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}], b"\x7f\xff\xff\xff"),
+        (named("long", "io.debezium.time.Timestamp"), 2**62),
+        (named("string", "io.debezium.time.ZonedTimestamp"), "yesterday"),
+        (named("string", "io.debezium.time.ZonedTimestamp"), "2024-01-01T10:60Z"),
+        (named("string", "io.debezium.time.ZonedTimestamp"), "2024-13-01T00:00:00Z"),
+        (named("string", "io.debezium.time.IsoDate"), "2024-01-32"),
+    ],
+)
+def test_a_value_that_its_type_cannot_hold_costs_its_own_row(kind: Any, value: Any) -> None:
+    schema = flattened(id="int", v=kind)
+    body = avro(flattened(id="int", v=["null", kind[1]["type"]]), [change("c", 1, id=1, v=value)])
+    others = [flattened(id="int", v=named("long", "io.debezium.time.NanoTimestamp"))] if "imestamp" in str(kind) else []
+    for writers in ([schema], [schema, *others]):
+        plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(each) for each in writers], stored=None).plan
+        found = decode(under_another_schema(body, schema), ITEM, plan)
+        assert [(row.code, row.record) for row in found.rows] == [
+            (ValueOutOfRange.code, 0)
+        ] and "Column v" in found.rows[0].reason
+        assert found.batches == []
+
+
+def test_text_that_is_not_utf_8_costs_its_own_row_and_keeps_its_bytes() -> None:
+    schema = flattened(id="int", name="string")
+    body = avro(schema, [change("c", 1, id=n, name=f"name{n}") for n in range(3)])
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(body.replace(b"name1", b"na\xff\xfe1"), ITEM, plan)
+    assert [(row.code, row.record) for row in found.rows] == [("undecodable_value", 1)]
+    assert json.loads(found.rows[0].content)["name"].encode("utf-8", "surrogateescape") == b"na\xff\xfe1"
+    assert [row["id"] for batch in found.batches for row in batch.to_pylist()] == [0, 2]
+
+
+def test_bad_rows_anywhere_in_a_long_object_are_found_and_all_others_kept_in_order(small_chunks: None) -> None:
+    bad = {0, 1, 70, 199, 200, 4_498, 4_499}
+    schema = flattened(id=["null", "int"])
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    found = decode(
+        avro(schema, [change("c", 10, id=None if n in bad else n) for n in range(4_500)], block=500), ITEM, plan
+    )
+    assert {row.record for row in found.rows} == bad
+    kept = [number for batch in found.batches for number in batch.column("_sluice_offset").to_pylist()]
+    assert kept == [500 + n for n in range(4_500) if n not in bad]
+
+
+def test_an_object_of_more_bad_rows_than_the_limit_is_refused_whole() -> None:
+    schema = flattened(id=["null", "int"])
+    plan = plan_read(
+        replace(CONFIG, limits=Limits(quarantined_rows=3)), batch="b", writers=[read_writer_schema(schema)], stored=None
+    ).plan
+    rows = [change("c", 1, id=n) for n in range(50)]
+    for bad, refused in ((3, False), (4, True)):
+        body = avro(schema, rows + [change("c", 1, id=None)] * bad)
+        if refused:
+            with pytest.raises(TooManyBadRows, match="More than 3 records"):
+                decode(body, ITEM, plan)
+        else:
+            assert len(decode(body, ITEM, plan).rows) == 3
+
+
+def test_more_records_or_more_decoded_bytes_than_the_limits_refuse_the_object() -> None:
+    schema = flattened(id="int")
+    body = avro(schema, [change("c", 1, id=n) for n in range(500)], codec="deflate")
+    for limits in (Limits(object_rows=499), Limits(decoded_bytes=10_000)):
+        plan = plan_read(
+            replace(CONFIG, limits=limits), batch="b", writers=[read_writer_schema(schema)], stored=None
+        ).plan
+        with pytest.raises(ExpansionLimit):
+            decode(body, ITEM, plan)
+
+
+_HEADER = {
+    "type": "record",
+    "name": "Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
+    ],
+}
+
+
+def under_another_schema(body: bytes, schema: dict[str, Any]) -> bytes:
+    """The same blocks behind a header that names this schema: fastavro's writer doesn't take all that other writers do."""
+    source, forged = io.BytesIO(body), io.BytesIO()
+    header: Any = fastavro.schemaless_reader(source, _HEADER)
+    header["meta"]["avro.schema"] = json.dumps(schema).encode()
+    fastavro.schemaless_writer(forged, _HEADER, header)
+    return forged.getvalue() + body[source.tell() :]
+
+
+def test_bytes_cut_anywhere_inside_a_block_are_corrupt() -> None:
+    schema = flattened(id="int")
+    body = avro(schema, [change("c", 1, id=n) for n in range(2_000)], codec="deflate", block=1_000)
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    for cut in (1, 10, 17, len(body) // 2, len(body) // 3):
+        with pytest.raises(CorruptObject):
+            decode(body[:-cut], ITEM, plan)
+
+
+def test_a_flipped_byte_is_corrupt() -> None:
+    schema = flattened(id="int", name="string")
+    body = bytearray(avro(schema, [change("c", 1, id=n, name="x" * 50) for n in range(500)], codec="snappy"))
+    plan = plan_read(CONFIG, batch="b", writers=[read_writer_schema(schema)], stored=None).plan
+    body[len(body) // 2] ^= 0xFF
+    with pytest.raises(CorruptObject):
+        decode(bytes(body), ITEM, plan)

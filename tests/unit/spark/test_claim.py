@@ -1,0 +1,148 @@
+"""What a look at the lane reads of long backlogs: what the batch can take, and of what can't be claimed only that it is there."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+
+from sluice.batch.claim import TableState, still_wanted
+from sluice.config.document import Configuration
+from sluice.config.lane import LaneConfig
+from sluice.config.table import TableRule
+from sluice.ledger import keys as items
+from sluice_aws.ledger.pending import DynamoDbPending
+from sluice_spark.run.claim import Claimed, ClaimStep, NothingClaimable
+
+LANE, BATCH = "main", 800
+OF_A_TABLE = 300  # read of it at the first look, at most
+
+
+class CountingTable:
+    """Pending items by partition, in sort order, and how many of them were read; every read must be strongly consistent, which `query` alone is."""
+
+    def __init__(self, backlog: dict[str, int]) -> None:
+        self.read = 0
+        numbers = random.Random(7)
+        stored: dict[str, list[tuple[str, dict]]] = {}
+        for table, count in backlog.items():
+            for number in range(count):
+                admitted_at, shard, named = 1_000 + number, numbers.randrange(items.SHARDS), f"{number:08x}"
+                item = {
+                    "bucket": "b",
+                    "key": f"{table}/{number}",
+                    "version": "v",
+                    "table": table,
+                    "size": 1,
+                    "admitted_at": admitted_at,
+                    "topic": table,
+                    "format": "avro",
+                }
+                stored.setdefault(items.pending_partition(LANE, shard), []).append(
+                    (f"{items.of_table(table)}{admitted_at:013d}#{named}", item)
+                )
+        self._stored = {partition: sorted(listed, key=lambda each: each[0]) for partition, listed in stored.items()}
+        self._keys = {partition: [sk for sk, _ in listed] for partition, listed in self._stored.items()}
+
+    def map(self, function, arguments):
+        return [function(argument) for argument in arguments]
+
+    def query(self, pk, *, after=None, prefix=None, limit=None, fields=()):
+        keys = self._keys.get(pk, [])
+        begin = bisect_right(keys, after) if after is not None else bisect_left(keys, prefix)
+        end = len(keys) if prefix is None else bisect_left(keys, prefix + "\uffff")
+        while True:
+            page = [item for _, item in self._stored.get(pk, [])[begin : min(end, begin + limit)]]
+            self.read += len(page)
+            yield page
+            begin += limit
+            if begin >= end:
+                return
+
+
+class InPlace:
+    def submit(self, function, *arguments):
+        done = Future()
+        done.set_result(function(*arguments))
+        return done
+
+
+def taken(backlog, states=()):
+    """What one look takes of a backlog, and how many items it read."""
+    configuration = Configuration(
+        (TableRule(table="shop.{1}", record_key=("id",), topic="shop.*"),), (LaneConfig(LANE, batch_objects=BATCH),)
+    )
+    counting = CountingTable(backlog)
+    known = {state.table: state for state in states}
+    ledger = SimpleNamespace(
+        pending=DynamoDbPending(counting),
+        tables=SimpleNamespace(
+            get_many=lambda tables: {table: known.get(table, TableState(table)) for table in tables}
+        ),
+        batches=SimpleNamespace(open=lambda *_: True, claim=lambda manifest: [item.id for item in manifest.objects]),
+    )
+    step = ClaimStep(
+        ledger=ledger,
+        manifests=SimpleNamespace(put_manifest=lambda manifest: "key"),
+        configuration=SimpleNamespace(refresh=lambda: configuration, current=configuration),
+        hold=SimpleNamespace(identity=SimpleNamespace(lane=LANE, run="r", job_run_id="j")),
+        clock=SimpleNamespace(now_ms=lambda: 10_000_000),
+        log=SimpleNamespace(event=lambda *_, **__: None),
+        background=InPlace(),
+    )
+    return step.take(frozenset()), counting.read
+
+
+def by_table(claimed):
+    return {table: len(part.objects) for table, part in claimed.manifest.tables.items()}
+
+
+@pytest.mark.parametrize(
+    ("backlog", "expected", "reads"),
+    [
+        ({"shop.a": 3, "shop.b": 4}, {"shop.a": 3, "shop.b": 4}, 7),
+        ({"shop.a": 3_000}, {"shop.a": BATCH}, OF_A_TABLE + 1.6 * BATCH),
+        (
+            {f"shop.t{number}": 1_000 for number in range(4)},
+            {f"shop.t{number}": 200 for number in range(4)},
+            4 * OF_A_TABLE + 2.5 * BATCH,
+        ),
+        (
+            {"shop.a": 2_000, "shop.b": 110, "shop.c": 5},
+            {"shop.a": BATCH - 115, "shop.b": 110, "shop.c": 5},
+            2 * OF_A_TABLE + 3 * BATCH,
+        ),
+    ],
+    ids=["small", "one long", "four long", "long and short"],
+)
+def test_a_look_fills_its_batch_in_turns_and_reads_little_more_than_it_takes(backlog, expected, reads):
+    claimed, read = taken(backlog)
+    assert isinstance(claimed, Claimed) and by_table(claimed) == expected
+    assert read <= reads
+    oldest = (
+        sorted(item.admitted_at for item in claimed.manifest.tables["shop.a"].objects)
+        if "shop.a" in expected
+        else [1_000]
+    )
+    assert oldest == list(range(1_000, 1_000 + len(oldest)))  # the oldest, none left out in between
+
+
+def test_of_a_table_that_cannot_be_claimed_a_look_reads_a_little_whatever_waits():
+    nothing, read = taken({"shop.a": 2_000}, (TableState("shop.a", paused=True),))
+    assert isinstance(nothing, NothingClaimable) and read <= OF_A_TABLE
+    claimed, read = taken({"shop.a": 2_000, "shop.b": 10}, (TableState("shop.a", backoff_until=99_000_000),))
+    assert by_table(claimed) == {"shop.b": 10} and read <= OF_A_TABLE + 10
+
+
+def test_remaining_reads_fill_the_batch_shared_by_tables_that_have_more():
+    assert still_wanted({"a": 200, "b": 7}, {"a": 200, "b": 200}, 5_000) == {"a": 200 + 4_793}
+    assert still_wanted({"a": 200, "b": 200}, {"a": 200, "b": 200}, 1_001) == {"a": 501, "b": 501}
+    assert (
+        still_wanted({"a": 3}, {"a": 200}, 5_000)
+        == still_wanted({"a": 200}, {"a": 200}, 200)
+        == still_wanted({}, {}, 5)
+        == {}
+    )
