@@ -90,7 +90,7 @@ def test_the_real_time_table_has_the_properties_that_hudis_own_sync_writes(catal
         }
 
 
-def test_the_names_are_those_of_the_design_unless_told(catalog):
+def test_default_names_are_those_of_the_design(catalog):
     for kind, expected in (
         ("cow", ["artists", "artists_all"]),
         (MOR, ["artists_all_ro", "artists_all_rt", "artists_ro", "artists_rt"]),
@@ -207,7 +207,7 @@ def test_each_merge_on_read_table_takes_at_most_thirty_calls_and_no_change_two(c
     assert catalog.counting() == {"GetTables": 1, "ListObjectsV2": 1}
 
 
-def test_a_view_that_no_listing_told_of_is_found_when_it_is_to_be_made(catalog, monkeypatch):
+def test_a_view_missing_from_the_listing_is_found_on_creation(catalog, monkeypatch):
     config = artists(partition_by=())
     catalog.commit(config, 1)
     catalog.sync.sync(config)
@@ -334,7 +334,7 @@ def test_columns_are_added_and_widened_and_partitions_get_the_new_types(catalog)
     assert catalog.process().sync(config).nothing
 
 
-def test_what_the_catalog_tells_as_empty_text_is_not_sent_back_to_it(catalog, monkeypatch):
+def test_empty_text_from_the_catalog_is_not_sent_back(catalog, monkeypatch):
     config, whole = artists(), GlueCatalog.tables
     monkeypatch.setattr(
         GlueCatalog,
@@ -407,7 +407,7 @@ def test_a_users_properties_comments_columns_and_description_survive_every_chang
     assert not {"UpdateTable", "CreateTable"} & set(catalog.counting())
 
 
-def test_the_sources_comments_are_told_with_the_columns_and_not_looked_for_again(catalog):
+def test_the_sources_comments_are_synced_with_the_columns_and_read_once(catalog):
     config = artists()
     schema = {
         "type": "record",
@@ -447,7 +447,7 @@ def test_the_sources_comments_are_told_with_the_columns_and_not_looked_for_again
     assert catalog.counting()["GetObject"] == 1 and named
 
 
-def test_what_was_changed_by_hand_of_what_the_sync_keeps_is_put_right(catalog):
+def test_manual_changes_of_synced_properties_are_reverted(catalog):
     config = artists()
     catalog.commit(config, 1, partitions=["nationality=German"])
     catalog.sync.sync(config)
@@ -500,7 +500,7 @@ def test_a_table_that_hudis_own_sync_made_is_taken_over_with_what_it_has(catalog
     assert catalog.process().sync(config).nothing
 
 
-def test_a_name_that_something_else_has_is_refused_and_left_as_it_is(catalog):
+def test_a_name_taken_by_something_else_is_refused_and_left_unchanged(catalog):
     config = artists()
     catalog.commit(config, 1, partitions=["nationality=German"])
     catalog.glue.create_database(DatabaseInput={"Name": "moma"})
@@ -540,7 +540,7 @@ def test_a_table_that_is_kept_out_or_has_no_commit_changes_nothing(catalog):
     assert catalog.counting() == {}
 
 
-def test_a_plan_tells_everything_and_does_nothing(catalog):
+def test_a_plan_lists_every_change_and_makes_none(catalog):
     config = artists()
     catalog.commit(config, 1, partitions=["nationality=German"])
     described = catalog.sync.plan(config).to_dict()
@@ -578,7 +578,7 @@ def test_an_instant_that_the_catalog_shows_already_is_not_looked_for_in_s3(catal
         ("batch_create_partition", "EntityNotFoundException"),
     ],
 )
-def test_what_somebody_else_changes_meanwhile_is_looked_at_again(catalog, monkeypatch, operation, code):
+def test_a_concurrent_change_is_read_again(catalog, monkeypatch, operation, code):
     config = artists()
     catalog.commit(config, 1, partitions=["nationality=German"])
     real, failures = getattr(catalog.glue, operation), [code]
@@ -594,7 +594,7 @@ def test_what_somebody_else_changes_meanwhile_is_looked_at_again(catalog, monkey
     assert catalog.partitions("moma", "artists_all") and catalog.process().sync(config).nothing
 
 
-def test_what_is_not_allowed_is_said_with_what_to_do(catalog, monkeypatch):
+def test_a_denied_call_is_reported_with_the_next_step(catalog, monkeypatch):
     catalog.commit(artists(), 1, partitions=["nationality=German"])
 
     def denied(**_):

@@ -260,12 +260,21 @@ class TestAdmission:
         assert [one.table for one in ledger.pending.oldest("big", 10)] == ["shop.sold"]
         assert list(ledger.objects.in_state("parked")) == []
 
-    def test_a_pending_object_that_is_gone_is_quarantined_and_no_longer_waits(self, ledger):
+<<<<<<< HEAD
+    def test_a_deleted_pending_object_is_quarantined_and_no_longer_waits(self, ledger):
         ledger.objects.admit(an_object())
         record = ledger.objects.get([an_object().id])[an_object().id]
         assert ledger.objects.quarantine_pending(record, "lost_before_read", "the version is gone", NOW)
         assert ledger.pending.oldest(LANE, 10) == []
         assert [found.code for found in ledger.objects.in_state("quarantined")] == ["lost_before_read"]
+=======
+    def test_a_deleted_pending_object_is_quarantined_and_no_longer_waits(self, ledger):
+        ledger.admit(an_object())
+        record = ledger.get_objects([an_object().id])[an_object().id]
+        assert ledger.quarantine_pending(record, "lost_before_read", "the version is gone", NOW)
+        assert ledger.pending(LANE, 10) == []
+        assert [found.code for found in ledger.objects_in_state("quarantined")] == ["lost_before_read"]
+>>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
 
     def test_a_record_is_forgotten_only_when_nothing_waits_for_it(self, ledger):
         ledger.objects.admit(an_object(0))
@@ -472,7 +481,7 @@ class TestClaiming:
         assert not ledger.objects.quarantine_pending(gone_before, "lost_before_read", "gone", NOW)
         assert ledger.pending.oldest("side", 10)[1:] == []
 
-    def test_a_batch_that_is_there_already_is_told_from_a_lane_that_is_lost(self, ledger):
+    def test_an_existing_batch_is_distinguished_from_a_lost_lane(self, ledger):
         manifest = claimed(ledger, [an_object()])
         assert settle_all(ledger, manifest)
         with pytest.raises(BatchTaken) as raised:
@@ -490,7 +499,7 @@ class TestClaiming:
 
 
 class TestSettling:
-    def test_a_settled_part_commits_its_objects_and_tells_the_table(self, ledger):
+    def test_settling_a_part_commits_its_objects_and_updates_the_table(self, ledger):
         admitted = [an_object(n) for n in range(3)]
         manifest = claimed(ledger, admitted)
         assert ledger.batches.settle(
@@ -691,7 +700,7 @@ class TestTrouble:
             ledger.objects.admit(an_object())
         assert raised.value.retriable and len(waits) == 8
 
-    def test_a_transaction_cancelled_for_any_other_reason_is_raised_as_it_is(self, ledger, client):
+    def test_a_transaction_cancelled_for_any_other_reason_raises_the_original_error(self, ledger, client):
         client.failures["transact_write_items"] = [self.cancelled("ValidationError", "None")]
         with pytest.raises(ClientError):
             ledger.objects.admit(an_object())

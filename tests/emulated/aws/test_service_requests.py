@@ -148,7 +148,7 @@ class TestTurns:
             and executable_at(request, None, TableState(TABLE)) is None
         )
 
-    def test_what_can_never_be_done_is_said_to_be_so(self):
+    def test_an_impossible_request_gets_a_code(self):
         pinned = TableState(TABLE, pinned={"topic": TABLE})
         assert impossible(a_request(), config(), pinned) is None
         assert (
@@ -177,7 +177,7 @@ class TestTurns:
             [a_request()], {(TABLE, COMPACTION): None}, NOW
         ).due_at is None
 
-    def test_what_happened_since_a_service_is_told_from_the_tables_totals(self):
+    def test_changes_since_a_service_are_derived_from_the_tables_totals(self):
         state = TableState(
             TABLE,
             totals={"commits": 9, "bytes_written": 700, "deleted": 2},
@@ -257,7 +257,7 @@ class TestLedger:
         ledger.tables.raise_purge_floor(TABLE, {0: "0000.3", 1: "0001.9"})
         assert ledger.tables.get(TABLE).purge_floors == {"0": "0000.5", "1": "0001.9"}
 
-    def test_its_items_lie_where_they_are_said_to(self, ledger, emulated):
+    def test_its_items_have_the_documented_keys(self, ledger, emulated):
         asked(ledger)
         stored = emulated.get_item(
             TableName="ledger", Key={name: {"S": value} for name, value in service_key(LANE, TABLE, COMPACTION).items()}

@@ -35,7 +35,7 @@ def test_a_configuration_is_read_again_only_when_it_changed(deployment):
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff\xfe", b"{}", b"[]"])
-def test_a_broken_configuration_changes_nothing_and_is_told(deployment, data):
+def test_an_invalid_configuration_is_reported_and_changes_nothing(deployment, data):
     store, report = ConfigStore(Objects(deployment.s3), ARTIFACTS), Recorder()
     push(deployment, configuration("x").to_json().encode())
     store.load()

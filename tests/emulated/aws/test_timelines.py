@@ -26,7 +26,7 @@ def test_a_timeline_that_spark_wrote_is_read_in_order_and_from_an_instant_on(rea
     assert reader.timeline("moma.nothing") == Timeline()
 
 
-def test_a_commit_says_its_operation_schema_batch_partitions_and_files(reader):
+def test_a_commit_gives_its_operation_schema_batch_partitions_and_files(reader):
     newest = reader.timeline("moma.artists").newest
     commit = reader.commit("moma.artists", newest)
     assert (commit.operation, commit.extra["sluice.table"], commit.compacted) == ("UPSERT", "moma.artists", False)
@@ -38,7 +38,7 @@ def test_a_commit_says_its_operation_schema_batch_partitions_and_files(reader):
     assert reader.commit("moma.artists", newest) is commit
 
 
-def test_log_files_are_told_from_base_files(reader):
+def test_log_files_are_distinguished_from_base_files(reader):
     commit = reader.commit("moma.works", reader.timeline("moma.works").newest)
     assert {file.path.rsplit("/", 1)[-1].startswith("."): file.log for file in commit.files} == {
         True: True,
@@ -46,7 +46,7 @@ def test_log_files_are_told_from_base_files(reader):
     }
 
 
-def test_a_commit_that_was_archived_meanwhile_is_said_to_be_gone(reader):
+def test_a_commit_that_was_archived_meanwhile_is_reported_as_missing(reader):
     with pytest.raises(NoSuchCommit):
         reader.commit("moma.works", Instant("20200101000000000", "deltacommit", COMPLETED))
 

@@ -27,7 +27,7 @@ def tables(tmp_path):
     return written
 
 
-def test_the_first_line_on_stderr_says_which_stack(stack, capsys):
+def test_the_first_line_on_stderr_names_the_stack(stack, capsys):
     assert run(["status"]) == 0
     assert capsys.readouterr().err.splitlines()[0] == f"stack s in {REGION}"
 
@@ -38,7 +38,7 @@ def test_a_stack_is_named_before_or_after_the_verb(stack, monkeypatch, arguments
     assert run(arguments) == 0
 
 
-def test_without_any_stack_the_next_step_is_said(stack, monkeypatch, capsys):
+def test_without_any_stack_the_next_step_is_printed(stack, monkeypatch, capsys):
     monkeypatch.delenv("SLUICE_STACK")
     assert run(["status"]) == 1
     assert (
@@ -47,7 +47,7 @@ def test_without_any_stack_the_next_step_is_said(stack, monkeypatch, capsys):
     )
 
 
-def test_a_stack_that_is_not_there_is_said_in_one_line(stack, capsys):
+def test_a_missing_stack_is_reported_in_one_line(stack, capsys):
     assert run(["status", "--stack", "nobody"]) == 1
     assert capsys.readouterr().err.startswith("error: There is no stack nobody in eu-central-1")
 
@@ -316,7 +316,7 @@ def test_a_changed_configuration_wakes_the_lanes_in_which_something_waits(stack,
     assert stack.ledger.lanes.get("main").arrivals == 2
 
 
-def test_a_wrong_file_changes_nothing_and_every_mistake_is_said(stack, tables, capsys):
+def test_an_invalid_file_changes_nothing_and_every_mistake_is_reported(stack, tables, capsys):
     assert run(["config", "push", tables("tables: [{topic: a, tabel: x.y}]")]) == 1
     err = capsys.readouterr().err
     assert "tabel: is unknown" in err and "table: is missing" in err
@@ -412,7 +412,7 @@ def test_a_generation_rises_only_if_all_pending_objects_follow_a_restarted_log(s
     assert run(["config", "push", tables(RAISED)]) == 0
 
 
-def test_what_waits_is_merged_under_a_raised_generation_where_that_is_said(stack, tables, invoked, capsys):
+def test_pending_objects_are_merged_under_a_raised_generation_on_request(stack, tables, invoked, capsys):
     assert run(["config", "push", tables()]) == 0
     stack.admit(stack.write("a"))
     assert run(["config", "push", tables(RAISED)]) == 1
@@ -438,7 +438,7 @@ def test_config_check_needs_no_stack_and_lists_mistakes_as_json(tables, capsys, 
     assert run(["config", "check", wrong]) == 1 and f"{wrong} has 1 mistake:" in capsys.readouterr().err
 
 
-def test_a_paused_lane_is_resumed_and_looked_at_now(stack, invoked, capsys):
+def test_a_paused_lane_is_resumed_and_supervised_at_once(stack, invoked, capsys):
     assert run(["pause", "main", "--json"]) == 0
     assert describe(capsys)["state"] == "paused"
     assert run(["resume", "main"]) == 0
@@ -460,7 +460,7 @@ def test_doctor_finds_what_is_not_set_up_yet(stack, capsys):
     }  # fmt: skip
 
 
-def test_doctor_fails_a_batch_that_nobody_was_told_of(stack, capsys):
+def test_doctor_reports_a_batch_that_was_never_announced(stack, capsys):
     identity = stack.admit(stack.write("a"))
     claim(stack, identity)
     assert stack.ledger.batches.settle(

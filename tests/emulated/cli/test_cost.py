@@ -8,7 +8,7 @@ from sluice_aws.lanes.job_runs import Billed
 from sluice_cli.main import run
 
 
-def test_the_last_runs_are_told_with_what_they_are_billed_for(stack, capsys, monkeypatch):
+def test_the_last_runs_are_listed_with_their_billed_usage(stack, capsys, monkeypatch):
     emr = SHARED.client("emr-serverless")
     application = emr.create_application(name="s", releaseLabel="emr-7.14.0", type="SPARK", clientToken="cost")[
         "applicationId"

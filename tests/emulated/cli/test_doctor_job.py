@@ -91,7 +91,7 @@ def results(capsys):
     return {item["about"]: item for item in json.loads(capsys.readouterr().out)}
 
 
-def test_one_job_is_started_followed_and_told(emr, capsys):
+def test_one_job_is_started_followed_and_reported(emr, capsys):
     application = emr()
     assert run(["doctor", "--job", "--json"]) == 1  # nothing else is set up in this stack
     output = capsys.readouterr()
@@ -107,7 +107,7 @@ def test_one_job_is_started_followed_and_told(emr, capsys):
     (None, "FAILED before it reported anything. because"), (replace(GOOD, state=RUNNING, doing="cow: upsert"), "FAILED during: cow: upsert. because"),
     (replace(GOOD, state=FAILED, doing="cow: upsert", error=TrialError("table_differs", "it differs")), "table_differs during: cow: upsert. it differs"),
 ])  # fmt: skip
-def test_a_job_that_fails_is_told_with_where_its_log_is(emr, capsys, report, words):
+def test_a_failed_job_is_reported_with_the_place_of_its_log(emr, capsys, report, words):
     emr(report, "FAILED")
     assert run(["doctor", "--job", "--json"]) == 1
     job = results(capsys)["trial job"]

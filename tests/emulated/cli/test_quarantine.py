@@ -236,7 +236,7 @@ def test_an_object_is_retried_for_its_rows_and_counted_once(configured, invoked,
     assert "decision\t" in capsys.readouterr().out
 
 
-def test_which_rows_were_never_merged_is_known_until_a_batch_says_it_anew(configured, invoked, capsys):
+def test_unmerged_rows_are_known_until_a_batch_reports_them_again(configured, invoked, capsys):
     holed = configured.admit(put(configured, 1))
     first = settled(configured, [holed], rows={holed: [a_row(0), a_row(1)]})
     assert run(["quarantine", "retry", holed.hash]) == 0
@@ -277,7 +277,7 @@ def test_rows_are_retried_under_the_generation_of_their_object(configured, invok
     assert (waiting.merged, waiting.rows_aside, waiting.generation) == (False, None, None)
 
 
-def test_what_still_cannot_be_used_stays_in_quarantine_and_is_said(configured, invoked, capsys):
+def test_a_retried_object_that_is_still_unusable_stays_quarantined(configured, invoked, capsys):
     garbage = configured.admit(
         put(configured, 1, b"Obj\x01garbage"), items.QUARANTINED, code="corrupt_object", reason="damaged"
     )
@@ -374,7 +374,7 @@ def test_what_waits_for_a_rule_is_discarded_only_where_it_is_named(configured, c
     assert configured.ledger.objects.get([untaken])[untaken].rule == "discarded"
 
 
-def test_a_retry_of_what_is_parked_says_what_takes_it_in_instead(configured, invoked, capsys):
+def test_a_retry_of_a_parked_object_names_the_command_that_admits_it(configured, invoked, capsys):
     restarted = configured.admit(put(configured, 1))
     settled(configured, [restarted], parked=[restarted])
     untaken = configured.admit(put(configured, 2), items.PARKED, None, topic="other", reason="no rule takes this topic")

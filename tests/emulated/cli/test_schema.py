@@ -68,7 +68,7 @@ def test_tables_are_listed_with_their_last_verdict(remembered, capsys):
     }
 
 
-def test_the_history_tells_each_schemas_verdict_and_what_it_changes(remembered, capsys):
+def test_the_history_shows_each_schemas_verdict_and_changes(remembered, capsys):
     assert run(["schema", "history", TABLE, "--json"]) == 0
     found = describe(capsys)
     assert found["columns"] == {"id": "bigint", "price": "decimal(18,4)", "gone": "string"}
@@ -100,7 +100,7 @@ def test_the_text_of_a_change_has_its_former_name_too_whichever_is_stored(stack,
     assert changes[0]["described"] in capsys.readouterr().out
 
 
-def test_two_schemas_are_told_apart_column_by_column(remembered, capsys):
+def test_two_schemas_are_compared_column_by_column(remembered, capsys):
     assert run(["schema", "diff", TABLE, remembered[0][:8], remembered[2][:8], "--json"]) == 0
     assert [(change["column"], change["change"]) for change in describe(capsys)["changes"]] == [
         ("price", "incompatible"),
@@ -116,7 +116,7 @@ def test_two_schemas_are_told_apart_column_by_column(remembered, capsys):
     )
 
 
-def test_the_verdict_on_a_file_says_what_would_become_of_the_table(remembered, tmp_path, capsys):
+def test_the_verdict_on_a_file_shows_its_effect_on_the_table(remembered, tmp_path, capsys):
     (tmp_path / "next.avsc").write_text(json.dumps(avro(id="long", price=decimal(18, 4), gone="string", more="int")))
     assert run(["schema", "verdict", TABLE, "next.avsc", "--json"]) == 0
     document = describe(capsys)
@@ -143,7 +143,7 @@ def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered
         (["verdict", TABLE, "nothing.avsc"], "No schemas of crm.user begin with 'nothing.avsc'"),
     ],
 )
-def test_what_is_not_there_is_said_with_the_next_step(remembered, capsys, arguments, message):
+def test_a_missing_schema_is_reported_with_the_next_step(remembered, capsys, arguments, message):
     assert run(["schema", *arguments]) == 1
     error = capsys.readouterr().err
     assert message in error and "sluice schema list" in error

@@ -71,8 +71,13 @@ def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsy
     assert message in capsys.readouterr().err and invoked == []
 
 
-def test_a_paused_lane_is_said_to_wait(served, invoked, capsys):
+<<<<<<< HEAD
+def test_a_request_to_a_paused_lane_is_reported_as_waiting(served, invoked, capsys):
     served.ledger.lanes.pause("main")
+=======
+def test_a_request_to_a_paused_lane_is_reported_as_waiting(served, invoked, capsys):
+    served.ledger.pause("main")
+>>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
     assert run(["services", "run", TABLE]) == 0
     assert "waits for `sluice resume main`" in capsys.readouterr().err and invoked == []
 
@@ -89,7 +94,7 @@ def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
     )
 
 
-def test_list_says_what_is_due_by_the_policy_and_why(served, capsys):
+def test_list_shows_what_is_due_by_the_policy_and_why(served, capsys):
     assert run(["services", "list", "--json"]) == 0
     document = describe(capsys)
     assert document == {

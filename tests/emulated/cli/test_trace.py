@@ -190,7 +190,7 @@ def test_a_history_is_bounded_and_its_pages_meet_without_a_gap(traced, capsys):
     assert document["totals"]["counts"]["read"] == 1, "the sums are those of what is shown"
 
 
-def test_one_table_and_one_key_are_told_apart_from_the_rest(traced, capsys):
+def test_history_can_be_limited_to_one_table_or_one_key(traced, capsys):
     one = traced.put("a.json", (1, "c", 1, "x", "a"))
     traced.merged(one, read=1)
     traced.put("a.json", (1, "c", 1, "x", "other"), table="crm.other")
@@ -226,7 +226,7 @@ def test_an_object_is_found_by_its_address_and_by_a_unique_end_of_its_key(traced
         assert run(["trace", name]) == 2 and described_so in capsys.readouterr().err
 
 
-def test_a_history_says_one_batch_and_a_row_that_nobody_wrote_is_said_to_be_none(traced, capsys):
+def test_a_history_shows_one_batch_and_an_unknown_row_is_reported(traced, capsys):
     traced.merged(traced.put("a.json", (1, "c", 1, "x", "a")), read=1)
     assert run(["history"]) == 0
     assert "1 change in 1 batch and 1 part of a table" in capsys.readouterr().err
@@ -270,13 +270,13 @@ def test_a_key_that_nobody_knows_gets_those_that_begin_so(traced, capsys):
     assert run(["trace", "topics/a.json", "--version", "nope"]) == 2
 
 
-def test_an_unseen_object_has_a_trace_that_says_so(traced, capsys):
+def test_the_trace_of_an_unknown_object_reports_it(traced, capsys):
     traced.stack.write("new.json")
     assert run(["trace", "new.json"]) == 0
     assert "its notice is still on the way" in capsys.readouterr().out
 
 
-def test_a_row_is_followed_through_its_objects_with_what_won_and_what_is_gone(traced, capsys):
+def test_a_row_is_followed_through_its_objects_with_winners_and_deletions(traced, capsys):
     created, updated = (
         traced.put("1.json", (1, "c", 7, "x", "a"), (1, "c", 8, "x", "other")),
         traced.put("2.json", (3, "u", 7, "x", "c")),

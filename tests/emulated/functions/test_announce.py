@@ -82,7 +82,7 @@ class Bus:
         return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]}
 
 
-def test_a_batch_that_became_committed_is_told_with_its_tables_instants_and_counts(bus, capsys):
+def test_a_committed_batch_is_announced_with_its_tables_instants_and_counts(bus, capsys):
     assert failed_items(handler({"Records": [record(BATCH, {**BATCH, "state": "claimed"})]}, context())) == []
     ((entry, detail),) = bus
     assert (entry["Source"], entry["DetailType"], entry["EventBusName"]) == ("Sluice", "Batch Committed", "default")
@@ -140,7 +140,7 @@ def test_every_other_change_of_the_ledger_is_no_news(old, new):
     assert newly_committed(old, new) is None
 
 
-def test_other_records_that_pass_the_filter_are_not_told(bus):
+def test_other_records_that_pass_the_filter_are_not_announced(bus):
     event = {
         "Records": [
             record({**BATCH, "state": "claimed"}),
@@ -151,7 +151,7 @@ def test_other_records_that_pass_the_filter_are_not_told(bus):
     assert bus == []
 
 
-def test_an_event_that_the_bus_refuses_comes_again_and_the_others_are_told(bus, monkeypatch):
+def test_an_event_that_the_bus_refuses_is_retried_and_the_others_are_sent(bus, monkeypatch):
     monkeypatch.setattr("sluice_aws.clients.Clients.events", property(lambda self: Bus(bus, refuse=["b-2"])))
     other = {**BATCH, "pk": "batch#b-2", "batch": "b-2"}
     event = {"Records": [record(BATCH, number="11"), record(other, number="12")]}
@@ -159,9 +159,18 @@ def test_an_event_that_the_bus_refuses_comes_again_and_the_others_are_told(bus, 
     assert [detail["batch"] for _, detail in bus] == ["b-1"]
 
 
-def test_a_refusal_names_what_the_bus_said():
+<<<<<<< HEAD
+def test_a_refusal_quotes_the_error_of_the_bus():
     batches = SimpleNamespace(parts=lambda batch: PARTS)
     announcer = Announcer(batches=batches, events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
+=======
+def test_a_refusal_quotes_the_error_of_the_bus():
+    class Ledger:
+        def batch_parts(self, batch):
+            return PARTS
+
+    announcer = Announcer(ledger=Ledger(), events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
+>>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
     with pytest.raises(AnnouncementRefused) as raised:
         announcer.tell(record(BATCH)["dynamodb"])
     assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "described": "slow"}
@@ -226,7 +235,7 @@ def test_a_batch_that_cannot_be_announced_now_keeps_no_other_waiting(bus, deploy
 
 
 @pytest.mark.parametrize("tables", [10, 2_000, 20_000])
-def test_an_event_always_fits_and_says_what_it_leaves_out(tables):
+def test_an_event_always_fits_and_counts_what_it_leaves_out(tables):
     parts = {
         f"database.table_{n:05d}": {
             "state": "committed",

@@ -132,17 +132,17 @@ def ended(ledger=None, **run):
     return report
 
 
-def test_a_run_that_is_over_is_told_with_what_it_is_billed_for():
+def test_a_finished_run_is_listed_with_its_billed_usage():
     report = ended(billedResourceUtilization={"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0})
     assert report.metrics == {"RunCostUsd": pytest.approx(2 * 0.052624 + 8 * 0.0057785)}
     assert spark_usd("arm64", vcpu_hours=2, memory_gb_hours=8) < report.metrics["RunCostUsd"]
 
 
-def test_a_run_whose_bill_is_not_there_yet_is_no_cost_and_is_told_as_that():
+def test_a_run_without_a_bill_yet_has_no_cost_and_is_marked():
     assert (ended().metrics, ended().names()) == ({}, ["cost_unknown"])
 
 
-def test_what_a_run_cost_is_told_once_whichever_event_finds_its_bill_first(deployment):
+def test_a_runs_cost_is_reported_once_whichever_event_finds_the_bill_first(deployment):
     bill = {"billedResourceUtilization": {"vCPUHour": 2.0, "memoryGBHour": 8.0, "storageGBHour": 0.0}}
     assert ended(deployment.ledger, **bill).events == [], "a job of somebody else's on the same application"
     deployment.ledger.history.run_started("run-main-1", "main", NOW)
@@ -322,7 +322,7 @@ def test_every_function_emits_into_the_stacks_own_namespace():
     assert TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["POWERTOOLS_METRICS_NAMESPACE"] == OURS
 
 
-def test_every_alarm_reaches_somebody_and_says_what_it_means():
+def test_every_alarm_has_a_receiver_and_a_description():
     topic = [{"Fn::If": ["MakeTopic", {"Ref": "Alerts"}, {"Ref": "AlarmTopicArn"}]}]
     for name, alarm in ALARMS.items():
         assert alarm["AlarmActions"] == alarm["OKActions"] == topic, name

@@ -290,7 +290,7 @@ def test_the_largest_plan_fits_into_what_a_state_machine_may_carry():
     assert len(json.dumps(plan)) < 256 * 1024
 
 
-def test_a_table_is_first_looked_at_when_it_has_data(looking):
+def test_a_table_is_first_examined_when_it_has_data(looking):
     looking.plan()
     assert looking.ledger.tables.get("shop.orders").services_since is None
     looking.commit()

@@ -41,7 +41,7 @@ def test_every_version_of_a_key_is_an_object_of_its_own_and_delete_markers_are_n
     assert [settled.record(id).state for id in ids] == ["pending", "pending"]
 
 
-def test_what_a_notice_brought_is_not_missing(settled):
+def test_an_announced_object_is_not_missing(settled):
     ids = [settled.land(key(n), avro()) for n in range(3)]
     admit(sqs_event(s3_body(*ids)), context())
     arrivals = settled.ledger.lanes.get("main").arrivals
@@ -140,7 +140,7 @@ def test_a_record_is_kept_as_long_as_a_late_notice_could_come(settled):
     assert settled.record(lost).state == "committed"
 
 
-def test_a_pending_object_whose_version_is_gone_is_lost_before_it_was_read(settled):
+def test_a_pending_object_whose_version_is_deleted_is_lost_before_read(settled):
     lost = written(settled, "pending", 1)
     gone(settled, lost)
     assert handler({}, context(LONG))["lost"] == 1

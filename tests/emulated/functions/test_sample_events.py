@@ -177,7 +177,7 @@ def test_a_committed_batch_is_announced(sampled, monkeypatch):
     ]
 
 
-def test_a_table_without_a_commit_leaves_the_catalog_as_it_is(sampled):
+def test_a_table_without_a_commit_leaves_the_catalog_unchanged(sampled):
     answer = sync_catalog(sample("sync-table"), context())
     assert (answer["table"], answer["changed"], answer["instant"]) == ("public.orders", False, None)
 

@@ -66,7 +66,7 @@ def test_the_template_fills_every_placeholder_and_no_other():
     }
 
 
-def test_names_are_told_apart_where_states_lie_within_states():
+def test_nested_states_have_distinct_names():
     assert max(Counter(name for name, _ in states()).values()) == 1
 
 
@@ -207,7 +207,7 @@ def test_what_passes_by_itself_is_tried_again_and_what_does_not_ends_the_look(ma
     assert machine.run() == "NotPlanned" and machine.count(step) == 4
 
 
-def test_a_run_that_released_its_lane_is_looked_at_once(machine):
+def test_a_run_that_released_its_lane_is_examined_once(machine):
     machine.planned(runs=[RUN])
     assert machine.run() == ENDED_WELL
     assert machine.calls == ["gather", "plan", "start", "lane"]
@@ -311,7 +311,7 @@ def test_the_longest_execution_has_fewer_events_than_an_execution_may_have(machi
     assert 10_000 < most < 25_000 * 0.9
 
 
-def test_requests_are_followed_to_their_outcome_with_the_pauses_that_are_told(machine):
+def test_requests_are_followed_to_their_outcome_with_the_given_pauses(machine):
     machine.planned(follow=open_request())
     machine.answers["follow"] = [open_request(wait_s=6), {**NOTHING, "done": 1}]
     assert machine.run() == {"done": 1, "failed": 0, "given_up": 0}
@@ -325,7 +325,7 @@ def test_a_failed_or_unfinished_service_fails_the_execution_after_all_others(mac
     assert machine.run() == "ServicesFailed" and {"start", "lane", "follow"} <= set(machine.calls)
 
 
-def test_losing_sight_of_requests_fails_no_run_and_is_told(machine):
+def test_an_unreadable_list_of_requests_is_reported_and_fails_no_run(machine):
     machine.planned(runs=[RUN], follow=open_request())
     machine.answers["follow"] = [Failure("KeyError")]
     assert machine.run() == "ServicesFailed" and machine.count("lane") == 1
@@ -385,7 +385,7 @@ def test_a_sync_that_fails_stays_due_and_holds_up_nothing(machine, task):
     )
 
 
-def test_a_failed_sync_is_told_to_the_ledger_with_its_error(machine):
+def test_a_failed_sync_is_recorded_in_the_ledger_with_its_error(machine):
     machine.planned(syncs=[SYNC])
     machine.answers["sync"] = [Failure("NameTaken")]
     machine.run()

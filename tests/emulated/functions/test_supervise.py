@@ -81,8 +81,13 @@ def running(supervised, lane="main"):
     return job
 
 
-def test_an_idle_lane_with_an_arrival_that_no_run_looked_at_is_started(supervised):
+<<<<<<< HEAD
+def test_an_idle_lane_with_an_arrival_that_no_run_has_seen_is_started(supervised):
     supervised.ledger.lanes.wake("main")
+=======
+def test_an_idle_lane_with_an_arrival_that_no_run_has_seen_is_started(supervised):
+    supervised.ledger.wake("main")
+>>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
     assert supervise(supervised) == 1
     assert supervised.ledger.lanes.get("main").state == STARTING
     (job,) = supervised.job_runs()
@@ -137,7 +142,7 @@ def test_after_a_run_that_had_closed_a_batch_the_next_one_starts_at_once(supervi
     assert lane.run_id != job.name
 
 
-def test_after_several_runs_without_progress_the_lane_halts_and_says_so(supervised):
+def test_after_several_runs_without_progress_the_lane_halts_with_an_alarm(supervised):
     for _ in range(HALT_AFTER):
         supervised.clock.now += 3_600_000
         supervise(supervised)

@@ -321,7 +321,7 @@ def test_throttling_ends_after_as_many_calls_as_asked(stand: Stand) -> None:
     assert stand.start("pass")
 
 
-def test_a_failing_job_says_what_it_said_last(stand: Stand) -> None:
+def test_a_failing_job_shows_its_last_output(stand: Stand) -> None:
     run = stand.start("raise SystemExit('the disk is full')")
     described = stand.until(run, "FAILED")
     assert "the disk is full" in described["stateDetails"]

@@ -88,7 +88,7 @@ def records() -> list[str]:
     ]
 
 
-def test_a_transaction_that_holds_is_made_whole_and_told_by_the_stream(table: Any) -> None:
+def test_a_successful_transaction_is_applied_whole_and_appears_in_the_stream(table: Any) -> None:
     table.transact_write_items(TransactItems=actions("attribute_not_exists(pk)"))
     assert [(row["sk"]["S"], row["n"]["N"]) for row in rows(table)] == [
         ("kept", "2"),

@@ -82,7 +82,7 @@ def test_an_application_of_another_cluster_manager_is_no_job_run(other):
         job_run_id_of_application(other)
 
 
-def test_an_emulator_is_reached_by_the_environment_and_everything_else_is_told():
+def test_an_emulators_address_comes_from_the_environment():
     settings = settings_of(parse(TOLD), {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"})
     assert (settings.region, settings.ledger_table, settings.endpoint_url) == (
         "eu-central-1",
@@ -180,7 +180,7 @@ def test_shuffles_have_as_many_partitions_as_there_can_be_cores(submitted, cores
     assert required_settings(task_cores(submitted))["spark.sql.shuffle.partitions"] == str(cores)
 
 
-def test_what_spark_is_asked_for_says_nothing_of_where_files_lie():
+def test_required_spark_settings_name_no_file_system():
     settings = required_settings(2)
     assert not [name for name in settings if "fs.s3" in name or name == "spark.master"]
     assert settings["spark.scheduler.mode"] == "FAIR" and settings["spark.sql.session.timeZone"] == "UTC"

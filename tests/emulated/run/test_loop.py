@@ -80,7 +80,7 @@ def test_arrivals_during_a_merge_form_one_batch_however_many_notices_announce_th
     assert len(simulated.tables.commits) == 4
 
 
-def test_a_run_lingers_as_long_as_its_lane_says_after_its_last_batch(simulated):
+def test_a_run_lingers_as_configured_after_its_last_batch(simulated):
     simulated.put()
     simulated.run()
     assert 60 <= simulated.clock.seconds < 62
@@ -505,7 +505,7 @@ def test_tables_of_a_batch_are_merged_in_parallel_and_a_lost_lane_stops_them_all
     assert simulated.merger.calls.count("abandon") >= 1
 
 
-def test_every_batch_says_where_its_time_went(simulated):
+def test_every_batch_records_where_its_time_went(simulated):
     simulated.put()
     simulated.run()
     (event,) = simulated.events("profile")

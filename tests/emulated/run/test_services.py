@@ -129,7 +129,7 @@ def test_services_that_a_run_leaves_at_its_end_are_due_to_the_next_run_at_once(s
     assert state(simulated).state == DONE and state(simulated).failures == 0
 
 
-def test_a_service_that_fails_backs_off_blocks_no_batch_and_says_why(simulated):
+def test_a_failed_service_backs_off_blocks_no_batch_and_gives_its_reason(simulated):
     ask(simulated)
     simulated.put(ORDERS)
     simulated.merger.serving[ORDERS] = [RuntimeError("a task died"), RuntimeError("again")]

@@ -73,7 +73,7 @@ def sample(name):
         ),
     ],
 )
-def test_a_sample_names_its_object_and_all_that_it_tells_of_it(name, id, size, sequencer, event_name):
+def test_a_sample_names_its_object_and_every_fact_about_it(name, id, size, sequencer, event_name):
     parsed = parse_body(json.dumps(sample(name)))
     (notice,) = parsed.notices
     assert (notice.id, notice.size, notice.sequencer, notice.event_name, parsed.ignored) == (

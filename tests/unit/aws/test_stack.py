@@ -38,7 +38,7 @@ def test_a_local_stack_is_found_from_a_folder_below_it(described, tmp_path):
     )
 
 
-def test_sluice_home_names_the_folder_of_the_file_and_nothing_else_is_looked_at(described, tmp_path):
+def test_sluice_home_names_the_folder_and_no_other_is_searched(described, tmp_path):
     assert local_file({"SLUICE_HOME": str(described.parent)}, Path("/")) == described
     assert local_file({"SLUICE_HOME": str(tmp_path / "other")}, tmp_path) is None
 
@@ -72,13 +72,13 @@ def test_no_endpoint_is_given_for_aws_itself(described, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"stack": "x"}'])
-def test_a_file_that_describes_no_stack_is_said_to(described, text):
+def test_a_file_that_describes_no_stack_is_reported(described, text):
     described.write_text(text)
     with pytest.raises(NoTarget, match="sluice local up"):
         local_target(described)
 
 
-def test_a_stack_that_has_ended_is_said_in_one_line(described, monkeypatch, tmp_path, capsys):
+def test_a_stopped_stack_is_reported_in_one_line(described, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("SLUICE_STACK", "SLUICE_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -10,7 +10,7 @@ def test_the_document_is_made_of_the_raw_results():
     assert DOCUMENT.read_text(encoding="utf-8") == text(), "run `python -m sluice_bench.document`"
 
 
-def test_caveats_come_before_numbers_and_what_was_not_measured_is_said():
+def test_caveats_precede_numbers_and_name_what_was_not_measured():
     whole = text()
     for section in whole.split("\n## ")[1:]:
         assert "Not kept yet" in section or 0 < section.index("\n- ") < section.index("\n|")

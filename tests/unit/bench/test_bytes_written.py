@@ -56,7 +56,7 @@ def test_new_and_changed_files_count_by_kind_and_a_groups_next_file_as_rewritten
 
 
 @pytest.mark.parametrize(("table_type", "compacts"), [("cow", None), ("mor", "true")])
-def test_plain_hudi_is_told_what_it_must_be_and_to_compact(table_type, compacts):
+def test_plain_hudi_gets_only_required_options_and_compaction(table_type, compacts):
     from sluice_bench.plain_hudi import NAMESPACE, options
 
     summary = options("t", table_type)

@@ -91,6 +91,6 @@ def test_an_object_of_no_topic_of_its_set_is_not_renamed():
         Case("moma_keys", "shuffled", "one_go", "cow").key("topics/other/other+0+1.avro")
 
 
-def test_a_set_that_is_not_there_says_what_to_set(tmp_path):
+def test_a_missing_set_names_the_variable_to_set(tmp_path):
     with pytest.raises(SetMissing, match="SLUICE_FIXTURES"):
         find_set("moma_flat", {"SLUICE_FIXTURES": str(tmp_path)})

@@ -22,10 +22,10 @@ def test_an_error_comes_out_of_a_pickle_as_it_went_in(kind):
     )
 
 
-def test_codes_tell_the_kinds_apart():
+def test_each_kind_has_its_own_code():
     assert len({kind.code for kind in KINDS}) == len(KINDS)
 
 
-def test_an_error_ends_with_the_next_step_of_its_kind_unless_told_another():
+def test_an_error_ends_with_the_next_step_of_its_kind_or_its_own():
     assert str(errors.ChangeRefused("No")) == f"No. {errors.ChangeRefused.next_step}"
     assert str(errors.SluiceError("No")) == "No"

@@ -79,7 +79,7 @@ def test_every_documented_make_target_exists():
         ("sluice quarantine lst", "no command lst"),
     ],
 )
-def test_the_check_itself_tells_right_from_wrong(line, wrong):
+def test_the_check_accepts_a_right_and_refuses_a_wrong_command(line, wrong):
     (shown,) = commands_in(f"    {line}   # a comment\n", "x")
     found = problem(shown.words)
     assert found is None if wrong is None else wrong in found

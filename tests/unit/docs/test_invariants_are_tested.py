@@ -59,7 +59,7 @@ def missing(named: str) -> bool:
     return not place.is_file() or bool(test) and test not in named_tests(place)
 
 
-def test_every_invariant_and_every_rule_in_force_is_said_by_a_test() -> None:
+def test_every_invariant_and_every_rule_in_force_names_a_test() -> None:
     found = sections(GUARANTEES.read_text(encoding="utf-8"))
     assert INVARIANTS | RULES <= set(found)
     for number, lines in found.items():
@@ -88,15 +88,15 @@ def test_each_of_twelve_things_that_no_emulator_shows_is_held_by_a_test() -> Non
     )
 
 
-def test_what_is_not_proven_on_aws_is_said_in_at_most_fifteen_lines() -> None:
+def test_what_is_not_proven_on_aws_fits_in_fifteen_lines() -> None:
     limits = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
     listed = limits.partition("## Not proven on AWS\n")[2].partition("\n## ")[0].splitlines()
     assert 5 <= sum(line.startswith("- ") for line in listed) <= len([line for line in listed if line]) <= 15
 
 
-def test_a_test_that_is_gone_is_found() -> None:
+def test_a_missing_test_is_found() -> None:
     here = "tests/unit/docs/test_invariants_are_tested.py"
-    assert not missing(f"{here}::test_a_test_that_is_gone_is_found") and not missing("tests/unit")
+    assert not missing(f"{here}::test_a_missing_test_is_found") and not missing("tests/unit")
     assert not missing(
         "tests/unit/core/lane/test_machine.py::TestHolding::test_a_driver_holds_before_its_start_was_noted"
     )
@@ -113,7 +113,7 @@ def test_a_test_that_is_gone_is_found() -> None:
     )
 
 
-def test_every_rule_that_the_code_names_is_told() -> None:
+def test_every_rule_that_the_code_names_is_documented() -> None:
     summary = set(sections(GUARANTEES.read_text(encoding="utf-8")))
     sources = [path for part in ("functions", "spark") for path in sorted((ROOT / part).rglob("*.py"))]
     named = {

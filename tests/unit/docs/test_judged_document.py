@@ -20,7 +20,7 @@ def test_the_document_is_made_of_the_kept_results():
     )
 
 
-def test_equal_different_and_missing_cases_are_told_apart_by_set_and_reader():
+def test_equal_different_and_missing_cases_are_counted_by_set_and_reader():
     first, second = [case.id for case in all_cases() if case.set_name == "tickit_small"][:2]
     written = text(
         {each.case: each for each in (judged(result(first, True, True)), judged(result(second, True, False)))}

@@ -134,7 +134,7 @@ def test_a_bucket_is_private_encrypted_kept_and_spoken_to_over_tls_only(bucket: 
 
 
 @pytest.mark.parametrize("name", [*of_type("AWS::SQS::Queue"), *of_type("AWS::Logs::LogGroup"), "Ledger", "Alerts"])
-def test_whatever_holds_data_is_encrypted_with_the_customers_key_when_there_is_one(name: str) -> None:
+def test_all_stored_data_is_encrypted_with_the_customers_key_if_given(name: str) -> None:
     properties = RESOURCES[name]["Properties"]
     found = properties.get("SSESpecification", properties)
     chosen = next(found[key] for key in ("KmsMasterKeyId", "KMSMasterKeyId", "KmsKeyId") if key in found)
@@ -186,7 +186,7 @@ def test_the_stacks_own_key_lets_s3_encrypt_notices_of_this_bucket() -> None:
     )
 
 
-def test_functions_and_workers_can_stand_in_subnets() -> None:
+def test_functions_and_workers_can_run_in_subnets() -> None:
     assert TEMPLATE["Globals"]["Function"]["VpcConfig"]["Fn::If"][0] == "FunctionsHaveVpc"
     assert RESOURCES["SparkApplication"]["Properties"]["NetworkConfiguration"]["Fn::If"][0] == "HasVpc"
 

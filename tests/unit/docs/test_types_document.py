@@ -96,7 +96,7 @@ def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
     } >= set(kinds.SPARK_TYPES)
 
 
-def test_the_document_tells_of_every_verdict():
+def test_the_document_covers_every_verdict():
     from sluice.schema.evolution import ADDED, DROPPED, INCOMPATIBLE, NARROWER, PROMOTED, REWRITTEN, SAME
 
     assert all(

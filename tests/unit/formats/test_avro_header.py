@@ -44,7 +44,7 @@ def test_a_header_keeps_what_the_connector_added_to_the_schema():
     )
 
 
-def test_every_cut_of_a_header_asks_for_more_or_says_that_the_object_is_damaged():
+def test_a_truncated_header_asks_for_more_bytes_or_reports_damage():
     data = avro()
     complete = data.index(b"avro.schema")
     for length in range(4, complete):

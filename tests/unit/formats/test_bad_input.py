@@ -207,7 +207,7 @@ def test_a_key_that_leads_nowhere_is_parked_or_ignored_with_the_reason(
     assert found[0] == state and why in found[1]
 
 
-def test_an_object_that_is_gone_before_it_was_read_is_lost() -> None:
+def test_an_object_deleted_before_it_is_read_is_lost() -> None:
     assert judged(f"topics/{TOPIC}/{TOPIC}+0+1.avro", 10, None) == ("quarantined", "lost_before_read")
 
 

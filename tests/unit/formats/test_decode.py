@@ -291,7 +291,7 @@ def test_records_over_many_blocks_and_chunks_keep_their_order_and_offsets(small_
     assert [row["_sluice_offset"] for row in found] == list(range(500, 5_000))
 
 
-def test_a_name_that_tells_the_last_offset_is_counted_back_from(small_chunks: None) -> None:
+def test_first_offsets_are_counted_back_from_a_name_with_the_last_offset(small_chunks: None) -> None:
     lenses = replace(ITEM, key="lake/x(0_4500).avro", offset=4_500)
     found = decoded(
         flattened(id="int"), [change("c", 10, id=n) for n in range(4_000)], item=lenses, codec="snappy", block=500

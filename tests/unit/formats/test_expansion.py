@@ -74,7 +74,7 @@ def test_a_block_that_declares_too_many_records_is_refused_before_they_are_decod
         decode(container("null", (2**62, record(1, b"x"))), ITEM, plan())
 
 
-def test_a_block_that_says_more_records_than_it_holds_or_fewer_is_corrupt() -> None:
+def test_a_block_with_a_wrong_record_count_is_corrupt() -> None:
     two = record(1, b"x") + record(2, b"y")
     for said in (3, 1, 0, 1_000_000):
         with pytest.raises(CorruptObject):
@@ -91,7 +91,7 @@ def test_a_length_that_no_object_has_is_corrupt() -> None:
         decode(whole[:-1] + b"\x01", ITEM, plan())  # the mark between blocks is another
 
 
-def test_an_array_that_says_more_items_than_there_are_bytes_is_corrupt() -> None:
+def test_an_array_that_declares_more_items_than_bytes_is_corrupt() -> None:
     schema = {
         "type": "record",
         "name": "V",

@@ -432,7 +432,7 @@ def test_records_that_leave_columns_out_have_nulls() -> None:
     ]
 
 
-def test_a_name_that_tells_the_last_offset_is_counted_back_from() -> None:
+def test_first_offsets_are_counted_back_from_a_name_with_the_last_offset() -> None:
     rows = json_rows(lines(*(flat(id=n) for n in range(5))), at=item("json", "lake/x(0_167)", offset=167))
     assert [row["_sluice_offset"] for row in rows] == [163, 164, 165, 166, 167]
 
@@ -521,7 +521,7 @@ def test_a_wrapper_whose_schema_is_none_is_refused(schema: dict[str, Any]) -> No
         ("l", [1]),
     ],
 )
-def test_a_value_that_is_not_what_its_schema_says_is_named(field: str, value: Any) -> None:
+def test_a_value_that_contradicts_its_schema_is_named(field: str, value: Any) -> None:
     schema = struct(
         {"type": "int32", "optional": False, "field": "id"},
         {"type": "int64", "optional": True, "field": "n"},
@@ -570,7 +570,7 @@ def test_a_field_that_no_column_can_be_called_by_is_found_by_its_own_name() -> N
     assert picked(json_rows(lines(before), table), "order_id", "x_y") == [(1, "v")]
 
 
-def test_broken_records_before_the_first_that_brings_its_schema_cost_themselves() -> None:
+def test_broken_records_before_the_first_schema_are_set_aside_alone() -> None:
     bad: list[RowError] = []
     assert picked(
         json_rows(lines("{", '{"a"', *wrapped(CREATE_SCHEMA, CREATE), "}"), bad=bad), "id", "_sluice_offset"
@@ -598,7 +598,7 @@ def test_a_wrapper_without_a_schema_is_its_payload() -> None:
     )
 
 
-def test_the_head_tells_the_schema_that_records_carry() -> None:
+def test_the_head_gives_the_schema_of_the_records() -> None:
     body = lines(*wrapped(CREATE_SCHEMA, CREATE))
     (whole,), guessed = json_schemas(body, {}, DEFAULTS)
     assert not guessed

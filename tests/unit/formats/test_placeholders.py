@@ -103,7 +103,7 @@ def test_placeholders_become_null_and_their_columns_are_named_by_row():
             assert found == (None if name in (unchanged[row].as_py() or ()) else was)
 
 
-def test_columns_without_a_placeholder_are_left_as_they_are():
+def test_columns_without_a_placeholder_are_left_unchanged():
     arrays = [pa.array(["a" * 28, None]), pa.array([["x"], []]), pa.nulls(2)]
     kept, unchanged = without_placeholders(arrays, ["a", "b", "c"], found=placeholders(), never=())
     assert unchanged is None and all(after is before for before, after in zip(arrays, kept))

@@ -35,7 +35,7 @@ def test_a_folder_is_owned_once(tmp_path: Path) -> None:
         pass
 
 
-def test_what_a_stack_says_of_itself_is_gone_with_it(tmp_path: Path) -> None:
+def test_a_stacks_description_is_removed_with_it(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with home.own():
         home.describe(DESCRIPTION)
@@ -64,7 +64,7 @@ def test_a_stack_is_found_from_the_folders_below_it(tmp_path: Path) -> None:
     assert running_home({}, below).path == below / ".sluice"
 
 
-def test_sluice_home_says_where(tmp_path: Path) -> None:
+def test_sluice_home_gives_the_folder(tmp_path: Path) -> None:
     assert (
         chosen_home({"SLUICE_HOME": str(tmp_path)}, Path("/"))
         == running_home({"SLUICE_HOME": str(tmp_path)}, Path("/"))
@@ -88,7 +88,7 @@ def test_a_bound_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_a_bound_child_whose_parent_is_gone_already_does_not_start() -> None:
+def test_a_bound_child_whose_parent_has_exited_does_not_start() -> None:
     done = subprocess.run(
         bound_command([sys.executable, "-c", "print('ran')"], parent=1), capture_output=True, text=True, check=False
     )

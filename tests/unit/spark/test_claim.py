@@ -130,7 +130,7 @@ def test_a_look_fills_its_batch_in_turns_and_reads_little_more_than_it_takes(bac
     assert oldest == list(range(1_000, 1_000 + len(oldest)))  # the oldest, none left out in between
 
 
-def test_of_a_table_that_cannot_be_claimed_a_look_reads_a_little_whatever_waits():
+def test_a_look_reads_little_of_a_table_that_cannot_be_claimed():
     nothing, read = taken({"shop.a": 2_000}, (TableState("shop.a", paused=True),))
     assert isinstance(nothing, NothingClaimable) and read <= OF_A_TABLE
     claimed, read = taken({"shop.a": 2_000, "shop.b": 10}, (TableState("shop.a", backoff_until=99_000_000),))

@@ -67,7 +67,7 @@ def test_rows_of_a_query_are_ordered_by_capture_and_keep_static_and_renamed_fiel
     ]
 
 
-def test_a_row_without_watermark_costs_itself_and_says_what_to_do() -> None:
+def test_a_row_without_capture_order_is_set_aside_alone_with_the_next_step() -> None:
     bad: list[RowError] = []
     rows = json_rows(
         lines(address(1, "a", None), address(2, "b", 5)), config("address_id", position="last_update"), bad=bad
@@ -78,7 +78,7 @@ def test_a_row_without_watermark_costs_itself_and_says_what_to_do() -> None:
     ].reason
 
 
-def test_a_watermark_orders_alike_whatever_unit_or_text_the_source_writes() -> None:
+def test_capture_order_is_the_same_in_every_unit_and_text_form() -> None:
     instant = "2026-11-21T02:41:42.848692Z"
     same = [
         at("timestamp_micros", 1_795_228_902_848_692),
@@ -104,18 +104,18 @@ def test_a_watermark_orders_alike_whatever_unit_or_text_the_source_writes() -> N
         ("string", ["0001-01-01", "1969-12-31T23:59:59.999999999Z", "1970-01-01", "9999-12-31T23:59:59Z"]),
     ],
 )
-def test_the_order_of_positions_is_the_order_of_watermarks(kind: str, values: list[Any]) -> None:
+def test_the_order_of_positions_is_the_capture_order(kind: str, values: list[Any]) -> None:
     positions = [at(kind, value) for value in values]
     assert positions == sorted(positions) and len({len(position) for position in positions}) == 1
 
 
-def test_equal_watermarks_go_by_the_kafka_offset_and_a_generation_goes_before_all() -> None:
+def test_equal_capture_orders_fall_back_to_offset_and_the_generation_comes_first() -> None:
     assert at("long", 5, 7) < at("long", 5, 8) < at("long", 6, 0)
     assert at("long", 2**63 - 1) < encode_capture_order(1, plain_column("w", "long", True, "long"), -5, 0)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "2026-11-21T", "21.11.2026", "2026-11-21T02:41:42Zx"])
-def test_text_that_is_no_point_in_time_is_no_watermark(text: str) -> None:
+def test_text_that_is_no_point_in_time_gives_no_capture_order(text: str) -> None:
     with pytest.raises(Unordered):
         at("string", text)
 
@@ -222,7 +222,7 @@ tables:
         ("record_key: id, json_types: [a]", "is a mapping of columns to types"),
     ],
 )
-def test_what_is_wrong_with_them_is_said(keys: str, message: str) -> None:
+def test_mistakes_in_rules_for_plain_records_are_reported(keys: str, message: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
         read_tables("tables:\n  - {{topic: a.b, table: a.b, {}}}\n".format(keys))
     assert message in str(refused.value)

@@ -85,7 +85,7 @@ def decimal(precision: int, scale: int) -> dict:
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
-def test_a_decimal_that_hudi_cannot_widen_in_place_has_the_table_written_anew() -> None:
+def test_a_decimal_that_hudi_cannot_widen_in_place_rewrites_the_table() -> None:
     table = stored(id=IntegerType(), d=DecimalType(18, 4))
     planned = plan_read(CONFIG, batch="b", writers=[writer(id="int", d=decimal(24, 6))], stored=table)
     assert (planned.widened, planned.rewritten, planned.target["d"].dataType) == (("d",), ("d",), DecimalType(24, 6))

@@ -64,7 +64,7 @@ def test_updates_of_a_row_and_repeated_deliveries_do_not_make_its_key_less_uniqu
     assert propose(sample(records)).record_key.confidence == LIKELY
 
 
-def test_the_one_column_that_deletions_still_tell_is_the_key_whatever_it_is_called():
+def test_the_only_column_present_in_deletions_is_the_key():
     writer = schema(("a", "int"), ("b", "int"), ("c", "string"))
     rows = [{"a": n, "b": n + 100, "c": f"t{n}", "__op": "r", "__lsn": 1} for n in range(1, 30)]
     gone = [{"a": 0, "b": n + 100, "c": "", "__op": "d", "__lsn": 2} for n in range(1, 4)]
@@ -73,7 +73,7 @@ def test_the_one_column_that_deletions_still_tell_is_the_key_whatever_it_is_call
     assert (found.value, found.confidence) == (("b",), LIKELY)
 
 
-def test_several_columns_that_deletions_tell_are_a_key_together():
+def test_the_columns_present_in_deletions_form_the_key_together():
     writer = schema(("basket", "int"), ("line", "int"), ("what", "string"), ("price", "double"))
     rows = [
         {"basket": n // 4 + 1, "line": n % 4 + 1, "what": "x", "price": 1.0, "__op": "c", "__lsn": 1} for n in range(40)

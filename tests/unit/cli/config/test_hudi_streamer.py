@@ -138,7 +138,7 @@ def rule_of(name, **given):
         ("warehouse", {"table": "rdbms_analytics.hammerdb_public_warehouse2", "record_key": ("w_id",)}, 1),
     ],
 )
-def test_a_published_configuration_becomes_a_rule_and_says_what_it_does_not_tell(name, rule, still_open):
+def test_a_published_configuration_becomes_a_rule_with_its_gaps_named(name, rule, still_open):
     found = rule_of(name)
     assert (dict(found.rule), len(found.open)) == ({"table_type": "cow", **rule}, still_open)
 
@@ -163,7 +163,7 @@ def test_every_option_is_taken_or_left_out_with_its_reason(name):
     assert all(item.why for item in found.left_out)
 
 
-def test_a_metadata_column_is_no_partition_and_paths_that_change_are_said():
+def test_a_metadata_column_is_no_partition_and_changed_paths_are_reported():
     assert "metadata" in next(
         item.why for item in rule_of("sale").left_out if item.option.endswith("partitionpath.field")
     )

@@ -51,7 +51,7 @@ def rule(**keys):
     return yaml.safe_dump({"tables": [{"topic": "a.b", "table": "a.b", "record_key": "id", **keys}]})
 
 
-def test_every_mistake_is_told_at_once_with_its_line_and_place():
+def test_all_mistakes_are_reported_together_with_line_and_place():
     found = mistakes(BROKEN)
     assert sorted(found) == [
         (1, "defaults.freshnes"),
@@ -118,7 +118,7 @@ def test_the_error_lists_the_mistakes_in_order_and_leaves_the_configuration_alon
         ),
     ],
 )
-def test_what_is_no_tables_file_is_told_so(text, part):
+def test_a_file_that_is_no_tables_file_is_reported(text, part):
     assert any(part in message for message in mistakes(text).values())
 
 
@@ -151,11 +151,11 @@ def test_what_is_no_tables_file_is_told_so(text, part):
         ({"lane": "Main"}, "lane"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_told_at_its_key(keys, place):
+def test_an_unusable_value_is_reported_at_its_key(keys, place):
     assert [where for _, where in mistakes(rule(**keys))] == [f"tables[0].{place}"]
 
 
-def test_a_rule_that_is_never_reached_is_told():
+def test_a_rule_that_is_never_reached_is_reported():
     found = mistakes(
         "tables:\n  - {topic: a.*, table: 'a.{1}', record_key: id}\n  - {topic: a.b, table: a.c, record_key: id}\n"
     )
@@ -192,7 +192,7 @@ tables:
     )
 
 
-def test_limits_are_taken_over_one_by_one_and_what_nobody_changed_is_not_told():
+def test_limits_are_inherited_one_by_one_and_defaults_are_not_written():
     text = "defaults: {record_key: id, limits: {object_bytes: 1GiB, quarantined_rows: 5}}\ntables:\n  - {topic: a.b, table: a.b, limits: {quarantined_rows: 0, schema_depth: 8}}\n"
     configuration = read_tables(text)
     (found,) = configuration.rules
@@ -224,7 +224,7 @@ def test_lineage_is_on_off_or_a_list(written, words):
     assert Configuration.from_json(configuration.to_json()) == configuration
 
 
-def test_lineage_is_on_unless_told_and_of_known_words_only():
+def test_lineage_is_on_by_default_and_takes_only_known_words():
     assert read_tables(rule()).rules[0].lineage == LINEAGE_WORDS and "lineage" not in read_tables(rule()).to_json()
     for wrong in ("some", ["object", "x"], 5, {"object": True}):
         assert [where for _, where in mistakes(rule(lineage=wrong))] == ["tables[0].lineage"]

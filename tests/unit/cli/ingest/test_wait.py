@@ -78,7 +78,7 @@ class SteppingStack:
         ).wait(timeout)
 
 
-def test_it_ends_when_all_is_committed_and_says_what_it_waited_for():
+def test_it_ends_when_all_is_committed_and_names_what_it_waited_for():
     stepping = SteppingStack({}, {"states": {A: "pending"}}, {"states": {A: "claimed"}}, {"states": {A: "committed"}})
     outcome = stepping.wait()
     assert outcome.found.clean and outcome.found.counts == {"committed": 1}
@@ -158,5 +158,5 @@ def test_it_gives_up_at_its_timeout():
         (LaneState("l", arrivals=1, failures=1, backoff_until=NOW + 30_000), "backs off for 30 s after 1 failed run"),
     ],
 )
-def test_what_a_lane_does_is_said_in_a_few_words(lane, words):
+def test_a_lanes_activity_is_described_briefly(lane, words):
     assert describe_lane(lane, NOW) == words

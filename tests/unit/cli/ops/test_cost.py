@@ -72,7 +72,7 @@ def test_prices_have_a_date_and_a_region_and_arm_is_cheaper():
     )
 
 
-def test_the_document_says_what_is_reckoned():
+def test_the_document_shows_the_calculated_costs():
     text = DOCUMENT.read_text(encoding="utf-8")
     for row in (*table_of(LOADS), *besides_of(LOADS)):
         assert f"| {' | '.join(row)} |" in text

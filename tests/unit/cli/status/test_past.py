@@ -50,7 +50,7 @@ def test_an_open_batch_is_no_backlog_of_its_own():
     )
 
 
-def test_a_table_tells_how_long_its_oldest_objects_waited():
+def test_a_table_shows_how_long_its_oldest_objects_waited():
     (table,) = table_pasts(
         [batch(f"b-{n}", "r", n * 1_000 + 500, n * 1_000, readable=n * 1_000 + 600 + n) for n in range(100)]
     )
@@ -59,7 +59,7 @@ def test_a_table_tells_how_long_its_oldest_objects_waited():
     assert table_pasts([batch("b-1", "r", 1, 0, readable=9, state=QUARANTINED)]) == ()
 
 
-def test_a_run_is_told_by_its_item_and_by_its_batches_when_that_has_expired():
+def test_a_run_is_described_from_its_item_or_later_from_its_batches():
     batches = [
         batch("b-1", "run-1", 2_000, 1_000, readable=3_000),
         batch("b-2", "run-0", -9_000, -9_500, readable=-8_000),
@@ -77,6 +77,6 @@ def test_a_run_is_told_by_its_item_and_by_its_batches_when_that_has_expired():
     )
 
 
-def test_whatever_is_no_node_is_escaped():
+def test_text_outside_nodes_is_escaped():
     assert tag("p", "<b>&\"'", class_='x"y') == '<p class="x&quot;y">&lt;b&gt;&amp;&quot;&#x27;</p>'
     assert joined(tag("i", 1), "<", None) == "<i>1</i>&lt;" and isinstance(joined("a"), Node)

@@ -62,11 +62,11 @@ def test_the_calendar_beyond_python_agrees_with_python_where_both_know(seconds):
     assert far_timestamp(seconds, "s") == known.isoformat()
 
 
-def test_equal_column_names_are_told_apart():
+def test_equal_column_names_are_distinguished():
     assert column_names(["id", "id", "id_1", "id"]) == ("id", "id_1", "id_1_1", "id_2")
 
 
-def test_sizes_and_ages_are_said_briefly():
+def test_sizes_and_ages_are_printed_briefly():
     assert [human_bytes(size) for size in (0, 1023, 1536, 5 * 1024**4)] == ["0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
     assert [human_age(age) for age in (-5, 999, 95_000, 3_600_000, 90_000_000)] == [
         "0 s",
@@ -78,7 +78,7 @@ def test_sizes_and_ages_are_said_briefly():
     assert (counted(1, "object"), counted(2000, "object")) == ("1 object", "2,000 objects")
 
 
-def test_what_was_printed_is_out_before_something_is_said_about_it(monkeypatch):
+def test_output_is_flushed_before_a_message_about_it(monkeypatch):
     written = []
 
     class Buffered(io.StringIO):

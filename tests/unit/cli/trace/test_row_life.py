@@ -62,7 +62,7 @@ def test_a_key_that_the_table_does_not_hold_has_no_versions(key):
     assert life_of(key, purged=True) == RowLife((), NOTED), "it may have been there, and purged"
 
 
-def test_a_table_that_cannot_be_read_so_far_back_says_how_far_and_why():
+def test_a_moment_before_the_readable_history_is_refused_with_its_limit():
     life = life_of("6", instants=("20200101000000000", LOADED, MOVED))
     assert [item.instant for item in life.versions] == [LOADED, MOVED]
     assert life.known_from == LOADED and f"it can from {LOADED}" in life.reason

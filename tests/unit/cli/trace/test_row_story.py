@@ -20,7 +20,7 @@ def verdicts(chapters):
     return [[(item.change.position, item.verdict) for item in chapter.judged] for chapter in chapters]
 
 
-def test_the_newest_change_of_a_batch_wins_whatever_order_they_came_in():
+def test_the_newest_change_of_a_batch_wins_in_any_order_of_arrival():
     chapters = story([batch("b1", 1, change("2", a=2), change("1", "c", a=1))], columns=["a"])
     assert verdicts(chapters) == [[("1", "overtaken"), ("2", "won")]]
     assert chapters[0].row.values == {"a": 2}

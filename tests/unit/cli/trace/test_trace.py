@@ -102,7 +102,7 @@ def test_an_object_that_the_ledger_has_not_seen_has_its_put_alone():
     assert text_lines(trace, 100) == [] and ET.fromstring(svg(trace)) is not None
 
 
-def test_the_time_in_quarantine_is_told_from_the_wait_for_a_run():
+def test_time_in_quarantine_is_separate_from_the_wait_for_a_run():
     decision = Decision(
         ID, "retried", T + 5_000, "sluice quarantine retry --all", "me", "quarantined", code="corrupt_object"
     )
@@ -122,7 +122,7 @@ def test_clocks_that_disagree_make_no_negative_times():
     assert all(span["ms"] >= 0 for span in describe_trace(trace)["spans"])
 
 
-def test_the_lines_tell_every_stretch_within_the_width():
+def test_the_lines_show_every_period_within_the_width():
     lines = [line.plain for line in text_lines(trace_of(FACTS), 100)]
     assert [line.split()[0] for line in lines[1:]] == [*(name for name, *_ in spans(trace_of(FACTS))), "readable"]
     assert max(map(len, lines)) <= 100

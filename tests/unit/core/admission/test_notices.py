@@ -69,7 +69,7 @@ def only(body):
     return notice
 
 
-def test_a_notification_of_s3_tells_everything_about_its_object():
+def test_an_s3_notification_describes_its_object_completely():
     notice = only(s3(record()))
     assert notice.id == ObjectId("bronze", KEY, "096fKKXTRTtl3on89fVO")
     assert (notice.size, notice.sequencer, notice.event_time_ms) == (1024, "0055AED6DCD90281E5", 1_250)
@@ -95,7 +95,7 @@ def test_an_event_of_eventbridge_has_a_key_that_is_not_encoded():
     )
 
 
-def test_an_event_that_sns_wrapped_keeps_its_key_as_it_is():
+def test_an_event_wrapped_by_sns_keeps_its_key_unchanged():
     assert only(sns(event("a%20b+c"))).id.key == "a%20b+c"
 
 
@@ -167,7 +167,7 @@ def test_a_record_that_is_no_use_does_not_take_its_neighbours_with_it():
     assert [message.reason for message in parsed.ignored] == ["unusable_record", "unknown_message"]
 
 
-def test_a_message_without_records_says_nothing_and_is_not_an_error():
+def test_a_message_without_records_is_ignored_without_an_error():
     assert parse_body('{"Records": []}').notices == ()
 
 

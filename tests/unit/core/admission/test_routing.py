@@ -37,7 +37,7 @@ DATA = Path(__file__).resolve().parents[3] / "data"
         ("topics/orders.keys/orders.keys+0+1.avro", "orders.keys", 0, 1, "first"),
     ],
 )
-def test_a_change_file_tells_topic_partition_and_offset(key, topic, partition, offset, offset_is):
+def test_a_change_files_name_gives_topic_partition_and_offset(key, topic, partition, offset, offset_is):
     route = classify(key, 100)
     assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == (
         "change_file",
@@ -133,7 +133,7 @@ def test_a_change_file_tells_topic_partition_and_offset(key, topic, partition, o
         ("cdc/src.s.t/3/000000000012_1700000000000_1700000000009-2b.avro", 3, 12, "last", "avro"),
     ],
 )
-def test_the_topic_is_found_whatever_the_partitioner_and_the_depth(key, partition, offset, offset_is, file_format):
+def test_the_topic_is_found_with_any_partitioner_and_depth(key, partition, offset, offset_is, file_format):
     route = classify(key, 1)
     assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is, route.format) == (
         "change_file",
@@ -155,7 +155,7 @@ def test_the_topic_is_found_whatever_the_partitioner_and_the_depth(key, partitio
         ("topics/_src/partition=3/_src__3__0000000012.avro", "_src"),
     ],
 )
-def test_a_sink_with_another_file_delimiter_still_tells_partition_and_offset(key, topic):
+def test_partition_and_offset_are_found_with_another_file_delimiter(key, topic):
     route = classify(key, 1)
     assert (route.kind, route.topic, route.kafka_partition, route.offset, route.offset_is) == (
         "change_file",

@@ -114,7 +114,7 @@ class TestTurns:
 
 
 class TestDue:
-    def test_what_waits_for_freshness_or_back_off_says_when(self):
+    def test_objects_waiting_for_freshness_or_back_off_show_until_when(self):
         states = [TableState("shop.a", last_commit_at=NOW - 10_000), TableState("shop.b", backoff_until=NOW + 20_000)]
         plan = planned([waiting(1, "shop.a"), waiting(2, "shop.b")], states=states)
         assert plan.empty and plan.next_due_at == NOW + 20_000 and plan.due_at_release(NOW) == NOW + 20_000

@@ -22,7 +22,7 @@ def test_a_row_is_ordered_by_its_position():
     assert hidden_columns.ORDERING_FIELD == "_sluice_position"
 
 
-def test_names_that_sluice_or_hudi_uses_are_found_whatever_their_case():
+def test_reserved_names_are_found_in_any_case():
     assert colliding(["id", "_SLUICE_position", "__Deleted", "_hoodie_commit_time", "_sluice_later", "deleted"]) == (
         "_SLUICE_position",
         "__Deleted",

@@ -78,7 +78,7 @@ def test_what_follows_stays_parked_also_when_the_new_log_has_grown_past_the_old_
     ]
 
 
-def test_a_raised_generation_begins_anew() -> None:
+def test_a_raised_generation_starts_over() -> None:
     marks = judge({}, [pg(0, 40 * GB, 100)], generation=0).marks
     marks = judge(marks, [pg(10, GB, 200)], generation=0).marks
     freed = judge(marks, [pg(10, GB, 200), pg(20, 2 * GB, 300)], generation=1)
@@ -91,7 +91,7 @@ def test_an_object_of_an_earlier_generation_is_not_judged_and_changes_no_watch()
     assert (found.watch, found.parked) == (KafkaWatch(marks), {})
 
 
-def test_one_kafka_partition_is_told_from_none_and_from_several() -> None:
+def test_a_single_kafka_partition_is_distinguished_from_none_and_several() -> None:
     one, both = [pg(0, GB, 100, partition=3)], [pg(0, GB, 100, partition=3), pg(0, GB, 100, partition=4)]
     watches = [watched(KafkaWatch(), seen, CONFIG).watch for seen in ([], one, both)]
     assert [only_partition(watch, generation=CONFIG.generation) for watch in watches] == [None, 3, None]
@@ -100,7 +100,7 @@ def test_one_kafka_partition_is_told_from_none_and_from_several() -> None:
     )
 
 
-def test_what_follows_a_log_that_began_again_is_known_before_it_is_read() -> None:
+def test_objects_after_a_log_restart_are_recognized_before_reading() -> None:
     marks = judge({}, [pg(0, 40 * GB, 100), pg(10, GB, 200)], generation=0).marks
     known = [(0, 10), (0, 20), (0, 9), (1, 20), (None, 20), (0, None)]
     assert [began_again(marks, partition, offset, generation=0) for partition, offset in known] == [

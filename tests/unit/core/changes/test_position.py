@@ -132,7 +132,7 @@ def test_a_source_without_position_gets_advice():
     assert "lsn" in detect(("a", "b")).advice
 
 
-def test_a_binlogs_base_name_tells_its_server():
+def test_a_binlogs_base_name_identifies_its_server():
     assert binlog_base("mysql-bin.000001") == "mysql-bin"
 
 
@@ -167,7 +167,7 @@ def encoded(source, *, offset=0, prefixes=("",)):
     return encode(0, found.kind, tuple(source[name] if name else None for name in found.names), offset)
 
 
-def test_an_oracle_change_goes_by_its_commit_then_its_own_place_in_the_redo_log():
+def test_oracle_changes_are_ordered_by_commit_then_place_in_the_redo_log():
     assert (
         encoded(ORACLE)
         == "0000.00000000000002122186.00000000000002122185.00001234000123450124.0000000001.00000000000000000000"
@@ -241,7 +241,7 @@ def test_a_mongodb_position_that_is_missing_or_malformed_is_refused():
             encoded({**MONGO, **change})
 
 
-def test_a_position_that_is_a_kafka_offset_alone_is_told_from_every_other() -> None:
+def test_a_position_of_a_kafka_offset_alone_is_distinguished_from_every_other() -> None:
     assert is_by_offset_alone(encode(3, "offset", (), 7))
     others = [
         ("postgres", (5,)),

@@ -58,7 +58,7 @@ def test_a_star_is_one_part_without_dots_and_the_whole_topic_counts(topic):
 
 
 @pytest.mark.parametrize("topic", ["shop.ems.Venue", "shop.e-ms.venue", "shop.ems.1venue"])
-def test_a_topic_that_gives_no_usable_table_name_has_a_reason_that_says_so(topic):
+def test_a_topic_without_a_usable_table_name_is_reported_with_the_reason(topic):
     match = CONFIGURATION.match_topic(topic)
     assert match.config is None and topic in match.reason
 

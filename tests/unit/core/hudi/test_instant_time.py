@@ -3,7 +3,7 @@
 from sluice.hudi.timeline import instant_ms, instant_of_ms
 
 
-def test_an_instant_and_its_moment_are_told_from_each_other():
+def test_an_instant_and_its_moment_convert_into_each_other():
     assert (instant_ms("20260102030405678"), instant_of_ms(1_767_323_045_678)) == (
         1_767_323_045_678,
         "20260102030405678",

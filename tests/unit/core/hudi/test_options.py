@@ -107,7 +107,7 @@ def test_a_clustering_takes_all_or_one_slice_and_no_group_of_a_single_file() -> 
     assert groups(5, 5_000) == (1, 128) and groups(6_144, 100_000) == (3, 2_048)
 
 
-def test_differences_and_absences_of_a_properties_file_are_told_apart() -> None:
+def test_differing_table_properties_are_distinguished_from_missing_ones() -> None:
     properties = hudi_options.table_properties(table())
     whole = {**properties.fixed, **properties.readers}
     assert hudi_options.differing(properties, whole) == {} and hudi_options.absent(properties, whole) == {}

@@ -49,7 +49,7 @@ def test_an_instant_is_listed_once_in_its_latest_state_and_a_compaction_as_a_com
     assert [instant.time[-1] for instant in timeline.pending] == ["3"]
 
 
-def test_a_commit_that_is_no_json_is_refused_and_an_empty_one_says_nothing():
+def test_a_commit_that_is_not_json_is_refused_and_an_empty_one_is_empty():
     instant = Instant("20240501101500123", "commit", COMPLETED)
     assert Commit.of(instant, b"") == Commit("", "")
     for damaged in (b"{", b"[]", b'{"partitionToWriteStats": {"": [7]}}'):
@@ -57,7 +57,7 @@ def test_a_commit_that_is_no_json_is_refused_and_an_empty_one_says_nothing():
             Commit.of(instant, damaged)
 
 
-def test_partitions_that_a_commit_leaves_empty_are_told_and_those_it_wrote_are_not():
+def test_only_partitions_that_a_commit_empties_are_listed():
     instant = Instant("20240501101500123", "replacecommit", COMPLETED)
     body = '{"operationType": "%s", "partitionToWriteStats": {"a=1": []}, "partitionToReplaceFileIds": {"a=1": ["f"], "a=2": ["g"]}}'
     assert Commit.of(instant, (body % "INSERT_OVERWRITE_TABLE").encode()).emptied == {"a=2"}

@@ -135,7 +135,7 @@ def test_serverless_storage_stays_off():
     assert "serverlessstorage" not in str(request()).lower()
 
 
-def test_the_driver_is_told_its_lane_run_and_names():
+def test_the_driver_gets_its_lane_run_and_names():
     arguments = request()["jobDriver"]["sparkSubmit"]["entryPointArguments"]
     assert dict(zip(arguments[::2], arguments[1::2])) == {
         "--lane": "main", "--run": RUN, "--region": "us-east-1", "--ledger": "ledger", "--silver": "silver", "--artifacts": "artifacts", "--bronze": "bronze",
@@ -165,7 +165,7 @@ def test_a_run_id_that_emr_would_refuse_is_refused_first(run_id):
         start_job_run(JOB_ENVIRONMENT, LaneConfig(), run_id)
 
 
-def test_a_run_is_narrowed_to_its_scope_and_told_its_name():
+def test_a_run_is_limited_to_its_scope_and_knows_its_name():
     body = start_job_run(JOB_ENVIRONMENT, LaneConfig(), RUN, Scope("0123abcd", ("shop/orders",)))
     assert body["jobDriver"]["sparkSubmit"]["entryPointArguments"][-2:] == ["--scope", "0123abcd"]
     assert (

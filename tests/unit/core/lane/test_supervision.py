@@ -71,7 +71,7 @@ def test_everything_else_is_no_news(other):
         ("", False),
     ],
 )
-def test_a_failure_that_names_capacity_is_told_from_the_jobs_own(details, capacity):
+def test_a_capacity_failure_is_distinguished_from_the_jobs_own(details, capacity):
     assert lacks_capacity("FAILED", details) is capacity
     assert lacks_capacity("SUCCESS", details) is False
 

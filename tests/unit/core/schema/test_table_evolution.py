@@ -85,7 +85,7 @@ def test_a_first_schema_makes_the_table():
     assert (found.verdict, found.changes, dict(found.target)) == ("new_table", (), {"id": "int", "n": "bigint"})
 
 
-def test_columns_are_told_apart_by_what_becomes_of_them():
+def test_columns_are_grouped_by_what_changes_about_them():
     stored = {
         "id": "int",
         "n": "int",

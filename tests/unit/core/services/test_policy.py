@@ -158,7 +158,7 @@ def test_a_purge_that_left_nothing_behind_is_the_last_until_rows_are_deleted_aga
     ) == ["purge"]
 
 
-def test_all_that_is_due_comes_at_once_the_catalog_first_and_each_says_why():
+def test_all_due_services_come_together_the_catalog_first_each_with_a_reason():
     known = replace(
         facts(CATALOG), deleted=1, services={name: ServiceFacts(commits=99) for name in (CATALOG, *SERVICES)}
     )
@@ -174,7 +174,7 @@ tables:
 """
 
 
-def test_policies_are_taken_over_key_by_key_and_what_nobody_changed_is_not_told():
+def test_policies_are_inherited_key_by_key_and_defaults_are_not_written():
     configuration = read_tables(WRITTEN)
     table = configuration.table_for_topic("a.x")
     assert table.services == ServicePolicy(
@@ -213,7 +213,7 @@ def test_a_policy_of_another_release_is_read_as_far_as_it_is_known():
         ("{clustering: {by: '{2}'}}", "services"),
     ],
 )
-def test_a_mistake_in_a_policy_is_told_at_its_place(services, place):
+def test_a_mistake_in_a_policy_is_reported_at_its_place(services, place):
     with pytest.raises(ConfigurationMistakes) as found:
         read_tables(f"tables:\n  - {{topic: a.b, table: a.b, record_key: id, services: {services}}}\n")
     assert [mistake.where for mistake in found.value.mistakes] == [f"tables[0].{place}"]
