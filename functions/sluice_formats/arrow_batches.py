@@ -1,6 +1,7 @@
-"""Turns records into Arrow batches of raw and hidden columns, whatever format they came in.
+"""Turns decoded records into Arrow batches: raw data columns, hidden columns, and the unchanged columns of each row.
 
-Finds the columns of each raw row that its change left unchanged without telling their value, and makes them null.
+A column is unchanged where its change carries a placeholder (`__debezium_unavailable_value`) in place of a value. Its
+value is null in the batch, and its name is listed beside the row.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _HIDDEN_ARROW: dict[str, pa.DataType] = {
     "int": pa.int32(),
 }
 _NAMES = pa.list_(pa.string())
-_OF_NO_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
+_WITHOUT_ROW = frozenset((hidden.TRUNCATE, hidden.MESSAGE))
 
 
 def batch_schema(plan: ReaderPlan) -> pa.Schema:
-    """The plan's columns in raw form, then the hidden ones, then which columns the change left unchanged."""
+    """The plan's columns in raw form, the hidden columns, and the names of the unchanged columns."""
     data = [pa.field(column.name, arrow_type(column)) for column in plan.columns]
     own = [pa.field(column.name, _HIDDEN_ARROW[column.spark_type]) for column in hidden.HIDDEN]
     return pa.schema([*data, *own, pa.field(hidden.UNCHANGED, _NAMES)])
@@ -66,8 +67,11 @@ def record_batch(
     item: ManifestObject,
     plan: ReaderPlan,
 ) -> pa.RecordBatch:
-    """One chunk of an object's records. `numbers` are their places in the object (from 0), `first_offset` the Kafka offset
-    of the object's first record."""
+    """The batch of one chunk of an object's records.
+
+    `numbers` are the records' places in the object, from 0. `first_offset` is the Kafka offset of the object's first
+    record. Raises a SluiceError for the first record that can't be merged.
+    """
     meta = writer.meta
     rows: Sequence[Any] = records
     source: Sequence[Any] = records
@@ -78,13 +82,13 @@ def record_batch(
     _known_operations(ops, numbers)
     if plan.append_only and ops is not None and hidden.TRUNCATE in ops:
         raise UnsupportedOperation(
-            "A truncate takes nothing out of an append-only table",
+            "An append-only table takes no truncate",
             op=hidden.TRUNCATE,
             record=numbers[ops.index(hidden.TRUNCATE)],
         )
-    if ops is not None and not _OF_NO_ROW.isdisjoint(ops):
-        rows = [_NO_ROW if op in _OF_NO_ROW else row for row, op in zip(rows, ops)]
-    # An append-only table holds what happened, deletes among it: nothing of it is ever gone.
+    if ops is not None and not _WITHOUT_ROW.isdisjoint(ops):
+        rows = [_NO_ROW if op in _WITHOUT_ROW else row for row, op in zip(rows, ops)]
+    # An append-only table keeps every change, deletes included.
     deleted = [False] * len(records) if plan.append_only else _deleted(records, ops, meta.deleted)
     offsets: Sequence[int] = [first_offset + number for number in numbers]
     partitions: Sequence[int | None] = [item.kafka_partition] * len(records)
@@ -92,7 +96,7 @@ def record_batch(
         partitions, offsets = (_coordinate(rows, name, writer, numbers) for name in plan.coordinates)
         names = [f"{plan.topic}#{partition}#{offset:020d}" for partition, offset in zip(partitions, offsets)]
     else:
-        # Without the version: the same key written again, longer after a crash, brings the same rows once more.
+        # Without the version: a key that is written again after a crash repeats its rows.
         names = [f"{item.bucket}/{item.key}#{number:010d}" for number in numbers] if plan.append_only else []
     arrays, unchanged = _data(rows, numbers, names, writer, plan)
     own = {
@@ -104,7 +108,7 @@ def record_batch(
         hidden.OFFSET: offsets,
         hidden.OWED: None,
         hidden.PARTITION: partitions,
-        hidden.BATCH: None,  # of the commit that writes the row: it may be put together from several
+        hidden.BATCH: None,  # set by the commit, which may combine several changes into one row
     }
     for column in hidden.HIDDEN:
         kind_of = _HIDDEN_ARROW[column.spark_type]
@@ -115,7 +119,7 @@ def record_batch(
 
 
 def position_of(record: Mapping[str, Any], *, offset: int, writer: WriterSchema, plan: ReaderPlan) -> str | None:
-    """The stored position of one record, whatever else is wrong with it; None when it tells none."""
+    """The stored position of one record, even if the record can't be merged; None when it has none."""
     try:
         source = record["source"] if writer.shape == ENVELOPE else record
         row = (record.get("after") or record.get("before")) if writer.shape == ENVELOPE else record
@@ -142,7 +146,7 @@ def _positions(
     components: list[Sequence[Any]] = (
         list(zip(*(_part(source, name) for name in names))) if names else [()] * len(offsets)
     )
-    if names and ops is None:  # what names no place in the log was read by a snapshot: nothing else comes without
+    if names and ops is None:  # without operations only a snapshot read may lack a place in the log
         components = [of_snapshot(kind, parts) for parts in components]
     elif names and ops is not None and hidden.SNAPSHOT_READ in ops:
         components = [
@@ -153,7 +157,7 @@ def _positions(
 
 
 class _NoRow(dict[str, Any]):
-    """What a truncate or a message has for a row: no value in any column."""
+    """The row of a truncate or a message: null in every column."""
 
     def __missing__(self, name: str) -> None:
         return None
@@ -163,7 +167,7 @@ _NO_ROW = _NoRow()
 
 
 def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: Sequence[int]) -> list[int]:
-    """A column of whole numbers from 0, whole text included: JSON declared as text is that."""
+    """Values of a column of whole numbers from 0. Digits as text count too: JSON may be declared as text."""
     found = []
     column = writer.row.column(name)
     own_name = name if column is None else column.written_name
@@ -172,7 +176,7 @@ def _coordinate(rows: Sequence[Any], name: str, writer: WriterSchema, numbers: S
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19:
             value = int(value)
         if type(value) is not int or not 0 <= value < 2**63:
-            raise NoCoordinates(f"The column {name} holds no number from 0", column=name, record=number)
+            raise NoCoordinates(f"Column {name} holds no whole number from 0", column=name, record=number)
         found.append(value)
     return found
 
@@ -241,14 +245,14 @@ def _column(records: Sequence[Any], name: str | None) -> list[Any] | None:
 
 
 def _times(values: list[Any] | None) -> list[Any] | None:
-    """Epoch milliseconds; what a transform has made text or another number of is no reason to set a row aside, since nothing goes by it."""
+    """Epoch milliseconds; null for text or another number that a transform made of them. Nothing is ordered by them."""
     if values is None or all(value is None or type(value) is int for value in values):
         return values
     return [value if type(value) is int and -(2**63) <= value < 2**63 else None for value in values]
 
 
 def _part(records: Sequence[Any], name: str) -> list[Any]:
-    """A part of the position; one without a name is one that this source can do without."""
+    """One part of the positions; all None for a part that this source doesn't have."""
     return [record[name] for record in records] if name else [None] * len(records)
 
 
@@ -261,7 +265,7 @@ def _known_operations(ops: list[Any] | None, numbers: Sequence[int]) -> None:
 
 
 def _deleted(records: Sequence[Any], ops: list[Any] | None, name: str | None) -> list[bool]:
-    """Deleted by its operation, or by the mark that Debezium's `rewrite` mode adds (text or boolean)."""
+    """Which records are deletes: by operation, or by the mark of Debezium's `rewrite` mode (text or boolean)."""
     marks: list[bool] = [False] * len(records)
     if name is not None:
         marks = [record[name] in ("true", True) for record in records]
@@ -271,10 +275,10 @@ def _deleted(records: Sequence[Any], ops: list[Any] | None, name: str | None) ->
 def without_placeholders(
     arrays: Sequence[pa.Array], names: Sequence[str], *, found: Placeholders, never: Collection[str]
 ) -> tuple[list[pa.Array], pa.Array | None]:
-    """The arrays with null for every placeholder, and per row the names of its unchanged columns; None when there is none.
+    """The arrays with null for every placeholder, and per row the names of its unchanged columns (None: none at all).
 
-    Columns in `never` (the record key) hold values only. Nearly all batches have no placeholder: one look at
-    the lengths of a column's values tells.
+    Columns in `never` (the record key) hold no placeholders. Nearly all batches have none, which comparing the lengths
+    of values shows.
     """
     kept: list[pa.Array] = []
     masks: dict[str, pa.Array] = {}
@@ -288,7 +292,7 @@ def without_placeholders(
 
 
 def _mask(array: pa.Array, found: Placeholders) -> pa.Array | None:
-    """Which values are the placeholder; None when it is clear that none is."""
+    """Which values are placeholders; None when none is."""
     kind = array.type
     if pa.types.is_string(kind):
         return _among(array, found.text_lengths, found.texts)
@@ -313,7 +317,7 @@ def _among(array: pa.Array, lengths: Collection[int], values: Collection[Any]) -
 
 
 def _any_of_length(array: pa.Array, length: int) -> bool:
-    offsets = array.offsets  # maps have no function for their lengths
+    offsets = array.offsets  # Arrow has no function for the lengths of maps
     return bool(pc.any(pc.equal(pc.subtract(offsets[1:], offsets[:-1]), length)).as_py())
 
 

@@ -1,6 +1,8 @@
-"""The raw form in which a column leaves a read task: Arrow arrays built from decoded Avro values.
+"""Arrow arrays of decoded values, in the raw form in which a column leaves a read task.
 
-Refuses values that a row can't be found or a folder be named by: keys that Hudi takes for another or for none, and folders that no store holds.
+Raw means what Avro decodes to, without the meaning of its logical type; Spark adds that meaning (merge/normalize.py).
+Also refuses values of keys and partition columns that Hudi can't store: `check_key_texts`, `check_key_times`,
+`check_folder_texts`.
 """
 
 from __future__ import annotations
@@ -19,8 +21,7 @@ from sluice.schema.temporal import INFINITE_COUNTS, REAL_RANGES, NoTime, days_of
 from sluice.schema.values import Unrepresentable, base64_text, stored_text
 from sluice_formats.errors import InexactRecordKey, UnusablePartitionValue, UnusableRecordKey, ValueOutOfRange
 
-# Raw means: what Avro decodes to, without the meaning of its logical type. Spark's built-ins give it
-# that meaning (normalizing.py); they are faster than Python objects and have no year 9999.
+# Spark's built-ins are faster than Python objects, and their years don't end with 9999.
 _ARROW: dict[str, pa.DataType] = {
     kinds.BOOLEAN: pa.bool_(),
     kinds.INT: pa.int32(),
@@ -53,12 +54,11 @@ _SPARK: dict[pa.DataType, str] = {
     pa.string(): "string",
     pa.binary(): "binary",
 }
-# Text that is made here, value by value; where one of these meets another in a batch, all that is text is made here.
+# Kinds whose text is made here, value by value. Where a batch has one of them, its other text kinds are made here too.
 _MADE_TEXT = frozenset((kinds.VARIABLE_DECIMAL, kinds.DECIMAL_TEXT, kinds.JSON))
 _TEXT = _MADE_TEXT | {kinds.STRING}
-_AGREED = frozenset(
-    (kinds.TIMESTAMP_MICROS, kinds.ZONED_TIMESTAMP)
-)  # what timestamps of several kinds are in one batch (schema_evolution.py)
+# Timestamps of several kinds become one of these in a batch (`evolution.merge_columns`).
+_AGREED = frozenset((kinds.TIMESTAMP_MICROS, kinds.ZONED_TIMESTAMP))
 _MILLIS_LIMIT = (2**63 - 1) // 1000  # Spark counts microseconds in 64 bits
 _DAY = r"[+-]?\d{4,6}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 _ZONE = r"(Z|[+-]\d\d:\d\d)"
@@ -67,7 +67,8 @@ _WELL_FORMED = {
     kinds.ZONED_TIMESTAMP: rf"^({_DAY}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{{1,9}})?{_ZONE}|{_INFINITE})$",
     kinds.ISO_DATE: rf"^({_DAY}{_ZONE}?|{_INFINITE})$",
 }
-_TO_THE_MINUTE = r"T(\d\d:\d\d)([Z+-])"  # as Java's OffsetDateTime has a whole minute, of which Spark makes nothing
+# Java's OffsetDateTime writes a whole minute so; Spark can't parse it.
+_TO_THE_MINUTE = r"T(\d\d:\d\d)([Z+-])"
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -89,9 +90,9 @@ def spark_type(column: Column) -> str:
 
 
 def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int = 2**40) -> pa.Array:
-    """The values of one column as it was written, in the raw form of the column that the batch agreed on.
+    """Values of the column `written`, in the raw form of the column `wanted` that the batch agreed on.
 
-    Raises ValueOutOfRange naming the column, and ExpansionLimit where text that is made of them comes to more than `room` characters.
+    Raises ValueOutOfRange, and ExpansionLimit when texts made from the values take more than `room` characters.
     """
     try:
         if written.kind == kinds.DECIMAL:
@@ -101,14 +102,14 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
         if written.kind == kinds.ARRAY:
             return _lists(values, written, wanted, room)
         if written.kind == kinds.STRING and wanted.kind not in kinds.TEXT_KINDS:
-            return _nothing_describe(values, wanted)
+            return _untyped_nulls(values, wanted)
         if written.kind in kinds.TIMESTAMP_KINDS and wanted.kind in _AGREED and written.kind != wanted.kind:
             values = _recounted(values, written, wanted)
         if wanted.kind in _TEXT and (
             written.kind in _MADE_TEXT or written.kind in kinds.TEXT_KINDS and written.kind not in _TEXT
         ):
             values = _texts(values, written, room)
-        elif wanted.kind == kinds.STRING and written.kind == kinds.BYTES:  # of a key (table_rows.py)
+        elif wanted.kind == kinds.STRING and written.kind == kinds.BYTES:  # in a key: `row_for_table`
             values = [None if value is None else base64_text(value) for value in values]
         elif written.kind == kinds.ISO_DATE and wanted.kind == kinds.DATE:
             values = [None if value is None else days_of(value) for value in values]
@@ -129,15 +130,15 @@ def raw_array(values: Sequence[Any], written: Column, wanted: Column, room: int 
 
 
 def nulls(column: Column, count: int) -> pa.Array:
-    """A column that an object doesn't have."""
+    """Nulls for a column that an object doesn't have."""
     return pa.nulls(count, arrow_type(column))
 
 
-def _nothing_describe(values: Sequence[Any], wanted: Column) -> pa.Array:
-    """Text that stands for nothing of another type (table_rows.py)."""
+def _untyped_nulls(values: Sequence[Any], wanted: Column) -> pa.Array:
+    """Nulls of a column that MongoDB's connector calls text where it knows no type (`evolution.row_with_types`)."""
     if any(value is not None for value in values):
         raise ValueOutOfRange(
-            f"Column {wanted.name} holds text, and the others' are {wanted.spark_type}", column=wanted.name
+            f"Column {wanted.name} holds text, and other records have {wanted.spark_type}", column=wanted.name
         )
     return nulls(wanted, len(values))
 
@@ -148,7 +149,7 @@ def _element(column: Column) -> Column:
 
 
 def _decimals(values: Sequence[bytes | None], written: Column, wanted: Column) -> pa.Array:
-    """Unscaled big-endian bytes to Arrow's 16 little-endian ones: five times as fast as through Decimal objects."""
+    """Unscaled big-endian bytes to Arrow's 16 little-endian bytes: five times as fast as by Decimal objects (local)."""
     factor, limit = 10 ** (wanted.places - (written.scale or 0)), 10 ** (wanted.precision or 0)
     parts: list[bytes] = []
     for value in values:
@@ -171,7 +172,7 @@ _ABSENT = bytes(16)
 
 
 def _texts(values: Sequence[Any], written: Column, room: int) -> list[str | None]:
-    """A number of five bytes may have a hundred thousand digits: a chunk's texts are counted while they are made."""
+    """Texts, counted while they are made: a number of five bytes may have a hundred thousand digits."""
     made: list[str | None] = []
     left = room
     for value in values:
@@ -186,7 +187,7 @@ def _texts(values: Sequence[Any], written: Column, room: int) -> list[str | None
 
 
 def _lists(values: Sequence[Sequence[Any] | None], written: Column, wanted: Column, room: int) -> pa.Array:
-    """Arrays by their items, so that an item's kind is converted as a column's is."""
+    """Arrays, whose items are converted as a column is."""
     offsets: list[int | None] = []
     items: list[Any] = []
     for value in values:
@@ -198,7 +199,7 @@ def _lists(values: Sequence[Sequence[Any] | None], written: Column, wanted: Colu
 
 
 def _recounted(values: Sequence[int | None], written: Column, wanted: Column) -> Sequence[Any]:
-    """Counts of a timestamp as microseconds or as text, whichever the batch agreed on; an infinity stays one, and what no timestamp holds is refused as it is alone."""
+    """Timestamps as counts of microseconds or as text. Infinities stay infinite. Raises ValueOutOfRange."""
     counts = pa.array(values, type=pa.int64())
     if written.kind == kinds.TIMESTAMP_MILLIS:
         _within_millis(counts, wanted)
@@ -220,25 +221,26 @@ def _within_millis(made: pa.Array, column: Column) -> None:
         raise ValueOutOfRange(f"Column {column.name} holds a time that a timestamp can't", column=column.name)
 
 
-# How CustomKeyGenerator writes an empty part of a key of several columns: "a:1,b:__empty__". NonpartitionedKeyGenerator of 1.0.2 refuses one.
+# CustomKeyGenerator writes an empty part of a key of several columns so: "a:1,b:__empty__".
+# NonpartitionedKeyGenerator of 1.0.2 refuses an empty part.
 EMPTY_PART = "__empty__"
-MAX_KEY_BYTES = 16 * 1024  # of one text; the record index holds 32 KiB, and no database's own index as much as this
-MAX_FOLDER_BYTES = 255  # of one "column=value", as file systems have it
+MAX_KEY_BYTES = 16 * 1024  # of one text; the record index holds 32 KiB, and database indexes hold less than this
+MAX_FOLDER_BYTES = 255  # of one "column=value": the limit of file systems
 MAX_FOLDERS_BYTES = (
-    512  # of all of them: S3's keys of 1,024 bytes hold the table's name, the file's and Hudi's marks, too
+    512  # of all folders: S3's keys of 1,024 bytes also hold the table's name, the file's and Hudi's marks
 )
 _INEXACT = r"infinity|^[+-]\d{6}|\.\d{6}\d*[1-9]"  # of a date or timestamp as text
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(
-    map(chr, range(1, 32))
-)  # to three bytes each, by Hudi's PartitionPathEncodeUtils
+# Hudi's PartitionPathEncodeUtils escapes each of these to three bytes.
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
 
 
 def check_key_texts(key: dict[str, pa.Array], numbers: Sequence[int], *, empty_parts: bool) -> None:
-    """Raises UnusableRecordKey for the first of the records whose key, by column in its order, is one of these:
+    """Raises UnusableRecordKey for the first record whose key can't be stored.
 
-    text that is longer than any index holds; entirely empty text, which Hudi refuses with the whole write; without `empty_parts` a key with an empty part, likewise, and with them
-    the text `__empty__`, which is how an empty part is written; in a key of several columns a part with `,<the next column>:` in it, which
-    ends where it says and not where the part does.
+    `key` are the values by column, in the key's order. Refused are: text that is longer than any index holds; a key
+    of empty text only, for which Hudi fails the whole write; an empty part, likewise, unless `empty_parts`; with
+    `empty_parts` the text `__empty__`, which stands for an empty part; and in a key of several columns a part that
+    contains `,<next column>:`, which joins the parts.
     """
     texts = {name: values for name, values in key.items() if pa.types.is_string(values.type)}
     if not texts:
@@ -264,19 +266,22 @@ def check_key_texts(key: dict[str, pa.Array], numbers: Sequence[int], *, empty_p
                 pc.equal(texts[name], EMPTY_PART),
                 numbers,
                 name,
-                f"is {EMPTY_PART}, as an empty part of a key is written",
+                f"is {EMPTY_PART}, which stands for an empty part of a key",
             )
         else:
             _refuse(empty[name], numbers, name, "is empty, and the table has no partitions")
         if place + 1 < len(names):
             joint = f",{names[place + 1]}:"
             _refuse(
-                pc.match_substring(texts[name], joint), numbers, name, f"holds {joint}, as parts of a key are joined"
+                pc.match_substring(texts[name], joint), numbers, name, f"holds {joint}, which joins the parts of a key"
             )
 
 
 def check_key_times(key: dict[str, tuple[pa.Array, str]], numbers: Sequence[int]) -> None:
-    """Raises InexactRecordKey for the first of the records whose key, by column its raw values and their kind, has an infinity or digits below a microsecond."""
+    """Raises InexactRecordKey for the first record whose key has an infinity or digits below a microsecond.
+
+    `key` are the raw values and their kind, by column.
+    """
     for name, (values, kind) in key.items():
         if kind in REAL_RANGES:
             low, high = REAL_RANGES[kind]
@@ -291,9 +296,9 @@ def check_key_times(key: dict[str, tuple[pa.Array, str]], numbers: Sequence[int]
 
 
 def check_folder_texts(partition: dict[str, pa.Array], numbers: Sequence[int]) -> None:
-    """Raises UnusablePartitionValue for the first of the records whose values, by partition column, make a folder's name too long or hold a NUL.
+    """Raises UnusablePartitionValue for the first record whose folder's name would be too long or hold a NUL.
 
-    Such a name fails the whole write, each time.
+    `partition` are the values by partition column. Such a name fails the whole write each time.
     """
     lengths: list[pa.Array] = []
     for name, values in partition.items():
@@ -315,13 +320,13 @@ def check_folder_texts(partition: dict[str, pa.Array], numbers: Sequence[int]) -
             pc.greater(together, MAX_FOLDERS_BYTES),
             numbers,
             next(iter(partition)),
-            f"and those beside it make folders' names of more than {MAX_FOLDERS_BYTES} bytes",
+            f"and the others make folders' names of more than {MAX_FOLDERS_BYTES} bytes",
             UnusablePartitionValue,
         )
 
 
 def _folder_bytes(name: str, values: pa.Array) -> pa.Array:
-    """The length of each "column=value", whose marks are escaped."""
+    """The length of each "column=value", escaped."""
     bytes_ = pc.add(pc.binary_length(values), len(name) + 1)
     if (pc.max(bytes_).as_py() or 0) * 3 <= MAX_FOLDER_BYTES:
         return bytes_

@@ -1,6 +1,7 @@
-"""Takes an Avro container apart into its blocks and decompresses each, never to more than a budget.
+"""Reads the records of an Avro object container, without the meaning of logical types.
 
-Reads the records of an Avro object container, logical types left undone.
+Blocks are decompressed one at a time and never beyond a limit: a block of some kilobytes can claim a terabyte.
+fastavro then decodes them from a container without compression.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from sluice_formats.errors import CorruptObject
 from sluice_formats.records import CHUNK_BYTES, Records, chunked, most_rows
 
 SYNC_BYTES = 16
-_CHECKSUM_BYTES = 4  # behind a snappy block: CRC32 of what it decompresses to
-_XZ_MEMORY = 256 * 1024**2  # what the highest preset needs is 65 MiB
-_FIRST_ROOM = 16  # times its size is what a zstandard block is first given room for
+_CHECKSUM_BYTES = 4  # after a snappy block: CRC32 of the decompressed bytes
+_XZ_MEMORY = 256 * 1024**2  # the highest preset needs 65 MiB
+_FIRST_ROOM = 16  # times its size: the first buffer of a zstandard block
 
 
 @dataclass(frozen=True)
 class Block:
-    """One block: how many records it says it has, its bytes as they are stored, and where it ends in the container."""
+    """One block: its number of records by its header, its stored bytes, and where it ends in the container."""
 
     records: int
     data: bytes
@@ -43,7 +44,10 @@ class Block:
 
 
 def blocks_of(body: bytes, start: int, sync: bytes) -> Iterator[Block]:
-    """The blocks of a container whose header ends at `start`. Raises CorruptObject where one is cut or its mark is another."""
+    """The blocks of a container whose header ends at `start`.
+
+    Raises CorruptObject for a block that is cut, or that doesn't end with the sync marker.
+    """
     at = start
     while at < len(body):
         records, at_size = _long(body, at)
@@ -54,23 +58,20 @@ def blocks_of(body: bytes, start: int, sync: bytes) -> Iterator[Block]:
         if end > len(body):
             raise CorruptObject("The Avro container ends inside a block", at=at, bytes=len(body))
         if body[end - SYNC_BYTES : end] != sync:
-            raise CorruptObject("A block of the Avro container doesn't end with the container's mark", at=at)
+            raise CorruptObject("A block of the Avro container doesn't end with the container's sync marker", at=at)
         yield Block(records, body[at_data : at_data + size], end)
         at = end
 
 
 def decompressed(block: Block, codec: str, limit: int) -> bytes:
-    """A block's records, at most `limit` bytes. Raises ExpansionLimit beyond it, CorruptObject for what the codec can't read.
-
-    No more than the limit is ever made: a block of some kilobytes can say a terabyte.
-    """
+    """The decompressed bytes of a block. Raises ExpansionLimit above `limit` bytes, and CorruptObject."""
     try:
         plain = _CODECS[codec](block.data, limit)
     except ExpansionLimit:
         raise
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, cramjam.DecompressionError) as error:
         raise CorruptObject(
-            f"A block of the Avro container is no {codec}", cause=repr(error)[:200], at=block.end
+            f"A block of the Avro container is not valid {codec}", cause=repr(error)[:200], at=block.end
         ) from error
     if len(plain) > limit:
         raise _too_much(limit)
@@ -82,19 +83,19 @@ def _null(data: bytes, limit: int) -> bytes:
 
 
 def _deflate(data: bytes, limit: int) -> bytes:
-    return _to_its_end(zlib.decompressobj(-15), data, limit)  # negative: without zlib's header, as Avro has it
+    return _decompress_all(zlib.decompressobj(-15), data, limit)  # negative: Avro has no zlib header
 
 
 def _bzip2(data: bytes, limit: int) -> bytes:
-    return _to_its_end(bz2.BZ2Decompressor(), data, limit)
+    return _decompress_all(bz2.BZ2Decompressor(), data, limit)
 
 
 def _xz(data: bytes, limit: int) -> bytes:
-    return _to_its_end(lzma.LZMADecompressor(memlimit=_XZ_MEMORY), data, limit)
+    return _decompress_all(lzma.LZMADecompressor(memlimit=_XZ_MEMORY), data, limit)
 
 
-def _to_its_end(decompressor: Any, data: bytes, limit: int) -> bytes:
-    """One more than the limit at most, which says that there is more; else the stream must have come to its end."""
+def _decompress_all(decompressor: Any, data: bytes, limit: int) -> bytes:
+    """At most `limit` + 1 bytes: one more shows that there is more. Raises EOFError for a stream that is cut."""
     plain: bytes = decompressor.decompress(data, limit + 1)
     if len(plain) <= limit and not decompressor.eof:
         raise EOFError("the compressed data is cut")
@@ -107,12 +108,12 @@ def _snappy(data: bytes, limit: int) -> bytes:
         raise _too_much(limit)
     plain = bytes(cramjam.snappy.decompress_raw(packed))
     if zlib.crc32(plain).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
-        raise ValueError("the checksum is another")
+        raise ValueError("the checksum doesn't match")
     return plain
 
 
 def _zstandard(data: bytes, limit: int) -> bytes:
-    """Into rooms of growing size: a frame need not say how much it becomes, and may lie."""
+    """Decompressed into buffers of growing size: a frame may leave out its content's size, or state a wrong one."""
     room = min(limit, _FIRST_ROOM * len(data) + 1024)
     while True:
         into = bytearray(room)
@@ -145,22 +146,18 @@ def _too_much(limit: int) -> ExpansionLimit:
 
 
 class PlainContainer:
-    """A container without compression, made of another's blocks while it is read: the file that fastavro reads from.
-
-    Records behind one block are in memory at a time. `read` gives what was asked for or what is left of a piece;
-    pieces are the parts that a reader asks for.
-    """
+    """A container without compression, made from another's blocks while fastavro reads it. Holds one block."""
 
     def __init__(self, header: bytes, sync: bytes, blocks: Iterator[tuple[int, bytes]]) -> None:
-        """`header` is the new container's, `blocks` are numbers of records with their bytes."""
+        """`header` is the new container's. `blocks` yields pairs of a number of records and their bytes."""
         self._sync = sync
         self._blocks = blocks
         self._pieces: list[bytes] = [header]
         self._at = 0
-        self._described = 0
+        self._position = 0
 
     def read(self, size: int = -1) -> bytes:
-        """`size` bytes, fewer at the end. A whole piece isn't copied."""
+        """`size` bytes, fewer at the end. A piece that is read as a whole isn't copied."""
         taken: list[bytes] = []
         while size:
             if not self._pieces and not self._more():
@@ -175,12 +172,12 @@ class PlainContainer:
                 self._pieces.pop(0)
                 self._at = 0
         found = taken[0] if len(taken) == 1 else b"".join(taken)
-        self._described += len(found)
+        self._position += len(found)
         return found
 
     def tell(self) -> int:
-        """How many bytes were read."""
-        return self._described
+        """Number of bytes read so far."""
+        return self._position
 
     def _more(self) -> bool:
         for records, plain in self._blocks:
@@ -194,7 +191,7 @@ class PlainContainer:
 
 
 def encoded_long(number: int) -> bytes:
-    """Avro's variable-length zig-zag form of a number that isn't negative."""
+    """Avro's variable-length zig-zag form of a number from 0."""
     number <<= 1
     out = bytearray()
     while number > 0x7F:
@@ -205,7 +202,7 @@ def encoded_long(number: int) -> bytes:
 
 
 def _long(body: bytes, at: int) -> tuple[int, int]:
-    """A variable-length zig-zag number and where it ends."""
+    """A variable-length zig-zag number, and the place where it ends."""
     number = shift = 0
     while shift < 70:
         if at >= len(body):
@@ -225,7 +222,7 @@ _KEPT = ("type", "name", "namespace", "fields", "items", "values", "symbols", "s
 def avro_records(body: bytes, limits: Limits) -> Records:
     """The container's records.
 
-    Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or while they are gone through.
+    Raises EmptyObject, NotAvro, SchemaTooComplex, CorruptObject and ExpansionLimit, here or during iteration.
     """
     header = parse_header(Head(body, True), limits)
     writer = _understood(json.dumps(header.schema))
@@ -240,22 +237,19 @@ def _understood(schema: str) -> WriterSchema:
 
 
 def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Iterator[list[dict[str, Any]]]:
-    """The blocks' records, with logical types left undone: Spark does those, and dates have no year 9999 there.
-
-    No list is longer than `most`, whatever a block says of itself; an empty one stands where records
-    of so many bytes have gathered that they are to be dealt with.
-    """
+    """The blocks' records in lists of at most `most`. An empty list follows each CHUNK_BYTES of records."""
     start, sync = _header_end(body)
     bare = io.BytesIO()
     meta = {"avro.schema": json.dumps(_bare(header.schema)).encode("utf-8"), "avro.codec": b"null"}
     fastavro.schemaless_writer(bare, HEADER_SCHEMA, {"magic": MAGIC, "meta": meta, "sync": sync})
-    container = PlainContainer(
+    container: Any = PlainContainer(
         bare.getvalue(), sync, _plain_blocks(body, start, sync, header.codec, limits, weight_of(header.schema))
     )
     at = gathered = 0
     try:
-        # Text that isn't UTF-8 keeps its bytes and is refused with its own row, when the row becomes a column's value.
-        for block in fastavro.block_reader(container, handle_unicode_errors="surrogateescape"):
+        # Text that isn't UTF-8 keeps its bytes, and is refused with its row when the row is turned into Arrow.
+        blocks: Iterator[Any] = fastavro.block_reader(container, handle_unicode_errors="surrogateescape")
+        for block in blocks:
             records = iter(block)
             while True:
                 part = list(islice(records, most))
@@ -270,8 +264,8 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
                 yield []
                 gathered = 0
     except (MemoryError, ImportError, SluiceError):
-        raise  # the worker's trouble and not the object's, or named already
-    except Exception as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
+        raise  # not the object's fault, or an error that names it already
+    except Exception as error:  # a decoder raises anything for damaged bytes, and the same at every attempt
         raise CorruptObject(
             "A block of the Avro container can't be decoded", cause=repr(error)[:200], block=at
         ) from error
@@ -280,7 +274,7 @@ def _blocks(body: bytes, header: AvroHeader, limits: Limits, most: int) -> Itera
 def _plain_blocks(
     body: bytes, start: int, sync: bytes, codec: str, limits: Limits, weight: int
 ) -> Iterator[tuple[int, bytes]]:
-    """The blocks decompressed, one at a time, within what one of them and all of them may come to."""
+    """The decompressed blocks, each and all of them within their limits."""
     left, rows, most = limits.decoded_bytes, 0, limits.block_bytes // weight
     for block in blocks_of(body, start, sync):
         rows += block.records
@@ -294,14 +288,14 @@ def _plain_blocks(
 
 
 def _header_end(body: bytes) -> tuple[int, bytes]:
-    """Where the container's blocks begin, and the mark between them."""
+    """The place where the container's blocks begin, and its sync marker."""
     source = io.BytesIO(body)
     header: Any = fastavro.schemaless_reader(source, HEADER_SCHEMA, None)
     return source.tell(), header["sync"]
 
 
 def _bare(node: Any) -> Any:
-    """A schema with structure only."""
+    """A schema without logical types, defaults and documentation."""
     if isinstance(node, list):
         return [_bare(item) for item in node]
     if not isinstance(node, dict):
@@ -316,5 +310,5 @@ def _bare(node: Any) -> Any:
 
 
 def _count(body: bytes) -> int:
-    """The records of all blocks by what the blocks say of themselves."""
+    """The number of records, by the headers of the blocks."""
     return sum(block.records for block in blocks_of(body, *_header_end(body)))

@@ -1,4 +1,4 @@
-"""Takes the writer schema from the first bytes of an Avro container, and tells a corrupt head from one that was cut."""
+"""Reads the writer schema from the first bytes of an Avro container; a damaged header is told from one that was cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sluice_formats.errors import CorruptObject, HeaderCut, NotAvro
 
 MAGIC = b"Obj\x01"
 CODECS = ("null", "deflate", "snappy", "bzip2", "xz", "zstandard")
-# "Object Container Files" of the Avro specification 1.11; fastavro's own copy is not part of what it exports.
+# "Object Container Files" of the Avro specification 1.11. fastavro doesn't export its own copy.
 HEADER_SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "org.apache.avro.file.Header",
@@ -31,7 +31,7 @@ HEADER_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Head:
-    """The first bytes of an object, or the last; `whole` says that there are no more."""
+    """The first bytes of an object, or the last; `whole` when they are all of it."""
 
     data: bytes
     whole: bool
@@ -39,33 +39,36 @@ class Head:
 
 @dataclass(frozen=True)
 class AvroHeader:
-    """What an Avro container says about itself: the writer schema as it was written, and the codec of its blocks."""
+    """The header of a container: the writer schema as it was written, and the codec of the blocks."""
 
     schema: Any
     codec: str
 
 
 def parse_header(head: Head, limits: Limits = DEFAULTS) -> AvroHeader:
-    """Read the header. Raises EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, or HeaderCut when more bytes may help."""
+    """Read the header.
+
+    Raises EmptyObject, NotAvro, CorruptObject, SchemaTooComplex, and HeaderCut when more bytes may help.
+    """
     data = head.data
     if head.whole and not data:
         raise EmptyObject("The object has no bytes")
     if not MAGIC.startswith(data[:4]) or (head.whole and len(data) < 4):
         raise NotAvro("The object is not an Avro container file", begins=data[:16].hex())
     try:
-        header = fastavro.schemaless_reader(io.BytesIO(data), HEADER_SCHEMA, None)
-    except (EOFError, IndexError) as error:  # both mean: past the end, by truth or by a damaged length
+        header: Any = fastavro.schemaless_reader(io.BytesIO(data), HEADER_SCHEMA, None)
+    except (EOFError, IndexError) as error:  # the header goes on after these bytes, or a length in it is damaged
         if head.whole:
             raise CorruptObject("The Avro header ends early", bytes=len(data)) from error
-        raise HeaderCut("The Avro header is longer than what was read", bytes=len(data)) from error
+        raise HeaderCut("The Avro header is longer than the bytes that were read", bytes=len(data)) from error
     except (ValueError, OverflowError, MemoryError) as error:  # UnicodeDecodeError is a ValueError
         raise CorruptObject("The Avro header is damaged", cause=str(error)[:200]) from error
-    return _described(header["meta"], limits)
+    return _header_of(header["meta"], limits)
 
 
-def _described(meta: dict[str, bytes], limits: Limits) -> AvroHeader:
+def _header_of(meta: dict[str, bytes], limits: Limits) -> AvroHeader:
     if "avro.schema" not in meta:
-        raise CorruptObject("The Avro header names no schema")
+        raise CorruptObject("The Avro header has no schema")
     try:
         schema = json.loads(meta["avro.schema"])
         _check_once(meta["avro.schema"], limits)
@@ -73,11 +76,11 @@ def _described(meta: dict[str, bytes], limits: Limits) -> AvroHeader:
     except (ValueError, RecursionError) as error:
         raise CorruptObject("The Avro header's schema is not JSON", cause=str(error)[:200]) from error
     if codec not in CODECS:
-        raise CorruptObject("The object's blocks are compressed by a codec that is not Avro's", codec=codec[:40])
+        raise CorruptObject("The object's blocks are compressed by a codec that Avro doesn't have", codec=codec[:40])
     return AvroHeader(schema, codec)
 
 
 @lru_cache(maxsize=256)
 def _check_once(schema: bytes, limits: Limits) -> None:
-    """A topic's objects bring one schema over and over."""
+    """Check a schema once: the objects of a topic repeat it."""
     check_schema(json.loads(schema), limits)

@@ -1,7 +1,4 @@
-"""Decodes one object's bytes, of any format, into Arrow batches: the whole object, or an error that says why not.
-
-What a decoded object says of its place in Kafka and in its source's log, gathered chunk by chunk.
-"""
+"""Decodes one object of any format into Arrow batches, and finds its place in Kafka and in its source's log."""
 
 from __future__ import annotations
 
@@ -38,13 +35,15 @@ _READERS: dict[str, Callable[[bytes, ManifestObject, ReaderPlan], Records]] = {
 
 
 T = TypeVar("T")
-# What is the worker's or the store's trouble, and may be another the next time.
+# Not the object's fault, or an error that names it already: raised as it is.
 _NOT_THE_OBJECTS = (SluiceError, MemoryError, ImportError, OSError)
 
 
 def read_or_refused(read: Callable[[], T]) -> T:
-    """What `read` makes of an object's bytes. Raises a SluiceError whatever goes wrong in it: the same bytes would fail a task each time,
-    and with it all that came with them."""
+    """The result of `read` on an object's bytes. Raises UnreadableObject for any error that has no class of its own.
+
+    Otherwise the same bytes would fail their task at every attempt, and all objects of the task with it.
+    """
     try:
         return read()
     except _NOT_THE_OBJECTS:
@@ -55,7 +54,7 @@ def read_or_refused(read: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Decoded:
-    """One object's records in order: those that can be merged as Arrow batches, and the others with their reasons.
+    """One object's records: Arrow batches of those that can be merged, in order, and the others with their reasons.
 
     `seen` is the object's place in Kafka and in its source's log.
     """
@@ -66,9 +65,9 @@ class Decoded:
 
 
 def decode(body: bytes, item: ManifestObject, plan: ReaderPlan) -> Decoded:
-    """Every record of the object. Raises a SluiceError, the same at every attempt, if the object can't be read to its end.
+    """Decode every record. Raises a SluiceError, the same at every attempt, if the object can't be read to its end.
 
-    A record that can't be merged costs itself, up to the plan's limit of such rows.
+    A record that can't be merged is set aside alone, up to the plan's limit of such rows.
     """
     return read_or_refused(lambda: _decoded(body, item, plan))
 
@@ -136,7 +135,10 @@ def _within_limits(rows: int, decoded_bytes: int, limits: Limits) -> None:
 
 
 def _first_offset(item: ManifestObject, records: Records) -> int | None:
-    """The offset of the first record, None where the name tells none. A name that tells the last one is counted back from, so the records are counted first."""
+    """Kafka offset of the first record; None where the object's name has no offset.
+
+    Where the name has the offset of the last record, the records are counted first.
+    """
     route = classify(item.key, item.size)
     if route.offset_is == LAST:
         return first_offset(route, records.count())
@@ -144,11 +146,14 @@ def _first_offset(item: ManifestObject, records: Records) -> int | None:
 
 
 _SERVER_IDS = ("server_id", "__server_id", "__source_server_id")
-MOST_NAMES = 16  # of binlogs and of servers that one object tells
+MAX_NAMES = 16  # of binlogs and of servers kept per object
 
 
 class ObjectView:
-    """One object's. `offset` is the Kafka offset of its first record, None where its name tells none."""
+    """Collects an object's place in Kafka and in its source's log, chunk by chunk.
+
+    `offset` is the Kafka offset of its first record, None where its name has none.
+    """
 
     def __init__(self, item: ManifestObject, offset: int | None) -> None:
         self._item = item
@@ -160,7 +165,7 @@ class ObjectView:
         self._servers: set[str] = set()
 
     def take(self, records: Sequence[Record], writer: WriterSchema, batch: pa.RecordBatch | None) -> None:
-        """One chunk of it, and the batch of those records that can be merged."""
+        """Add one chunk, and the batch of its records that can be merged."""
         if batch is None or self._offset is None:
             return
         self._kind = writer.meta.position.kind
@@ -176,7 +181,7 @@ class ObjectView:
             self._take_server([record for record in records if isinstance(record, dict)], writer)
 
     def seen(self, records: int) -> SeenObject:
-        """The whole, of so many records."""
+        """The result, for an object of so many records."""
         item, offset = self._item, self._offset
         partition = item.kafka_partition if offset is not None else None
         first = offset or 0
@@ -189,8 +194,8 @@ class ObjectView:
             self._kind,
             self._highest,
             self._newest,
-            tuple(sorted(self._logs)[:MOST_NAMES]),
-            tuple(sorted(self._servers)[:MOST_NAMES]),
+            tuple(sorted(self._logs)[:MAX_NAMES]),
+            tuple(sorted(self._servers)[:MAX_NAMES]),
         )
 
     def _take_server(self, records: list[dict[str, Any]], writer: WriterSchema) -> None:
@@ -200,12 +205,12 @@ class ObjectView:
         names = {name for name in (source.get(file) for source in found) if isinstance(name, str)}
         self._logs.update(binlog_base(name)[:200] for name in names if "." in name)
         for id_name in _SERVER_IDS:
-            # 0 is what a snapshot's rows have: they were read from no log.
+            # The rows of a snapshot have 0: they were read from no log.
             numbers = {number for number in (source.get(id_name) for source in found) if isinstance(number, (int, str))}
             self._servers.update(str(number)[:40] for number in numbers if number)
 
 
 def _of_source(writer: WriterSchema) -> bool:
-    """Whether its time is the source's: under a bare prefix it is the connector's own clock, which is later for what comes again."""
+    """Whether `source_ts_ms` is the source's time. `__ts_ms` is the connector's clock, later for a repeated change."""
     name = writer.meta.source_ts_ms
     return name is not None and (writer.shape == ENVELOPE or name.endswith("source_ts_ms"))

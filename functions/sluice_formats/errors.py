@@ -1,4 +1,4 @@
-"""Errors of decoding: what is wrong with an object's bytes or its records."""
+"""Errors of decoding: an object's bytes or its records can't be read or merged."""
 
 from __future__ import annotations
 
@@ -13,80 +13,82 @@ class NullRecordKey(SluiceError):
 
 
 class NoCoordinates(SluiceError):
-    """A record without the Kafka partition and offset that its table knows rows by; facts: `column`, `record`."""
+    """A record without the Kafka partition and offset that identify its table's rows; facts: `column`, `record`."""
 
     code = "no_coordinates"
     next_step = "Let the connector write both with every record, or leave `coordinates` out"
 
 
 class UnsupportedOperation(SluiceError):
-    """A change that is none of create, update, delete, snapshot read, truncate and message; facts: `op`, `record`."""
+    """A change other than create, update, delete, snapshot read, truncate and message; facts: `op`, `record`."""
 
     code = "unsupported_operation"
     next_step = "Let the connector skip this operation (skipped.operations)"
 
 
 class ValueOutOfRange(SluiceError):
-    """A value that its column's stored type can't hold; facts: `column`."""
+    """A value that the stored type of its column can't hold; facts: `column`."""
 
     code = "value_out_of_range"
     next_step = "Correct the value at the source, or change how the connector writes this column"
 
 
 class UnusableRecordKey(SluiceError):
-    """A key that Hudi can't hold, or would take for the key of another row; facts: `column`, `record`."""
+    """A key that Hudi can't store, or would confuse with the key of another row; facts: `column`, `record`."""
 
     code = "unusable_record_key"
-    next_step = "Give the table a record_key whose texts are not empty and don't hold what joins the parts of a key"
+    next_step = "Give the table a record_key whose texts are not empty and don't contain what joins the parts of a key"
 
 
 class InexactRecordKey(SluiceError):
-    """A date or timestamp in a key that its stored type doesn't hold: stored as null or cut, it would be another row's key; facts: `column`, `record`."""
+    """A date or timestamp in a key that its stored type would cut or make null; facts: `column`, `record`."""
 
     code = "inexact_record_key"
     next_step = "Give the topic a table that has the column in its `raw`, as the connector counts it"
 
 
 class UnusablePartitionValue(SluiceError):
-    """A value of a partition column that can't be the name of a folder; facts: `column`, `record`."""
+    """A value of a partition column that can't name a folder; facts: `column`, `record`."""
 
     code = "unusable_partition_value"
     next_step = "Partition the table by a column of shorter values"
 
 
 class NotAvro(SluiceError):
-    """The object does not begin as an Avro container file; facts: `begins`, the first bytes in hexadecimal."""
+    """An object that doesn't begin like an Avro container; facts: `begins`, the first bytes in hexadecimal."""
 
     code = "not_avro"
     next_step = "Configure the connector's format, or let the table's rule leave these keys out"
 
 
 class CorruptObject(SluiceError):
-    """An Avro container whose header can't be read, however much of it there is."""
+    """A damaged Avro container."""
 
     code = "corrupt_object"
-    next_step = "Have the writer put the object again"
+    next_step = "Upload the object again"
 
 
 class HeaderCut(SluiceError):
-    """The header is longer than the bytes at hand: read more."""
+    """The header is longer than the bytes that were read: read more."""
 
     code = "header_cut"
     retriable = True
 
 
 class UnsupportedFormat(SluiceError):
-    """An object in a format that this release doesn't read."""
+    """An object in a format that this release can't read; facts: `format`."""
 
     code = "unsupported_format"
     next_step = "Let the connector write Avro, JSON or Parquet"
 
 
 class UnreadableObject(SluiceError):
-    """An object that a reader stumbles over in a way that nobody has thought of; facts: `cause`."""
+    """An object on which a reader raised an unexpected error; facts: `cause`."""
 
     code = "unreadable_object"
-    next_step = "Have the writer put the object again, or `sluice quarantine retry` with a release that reads it; tell its maintainers the cause"
+    next_step = (
+        "Upload the object again, or report the cause and `sluice quarantine retry` with a release that reads it"
+    )
 
 
 class NotJsonLines(SluiceError):
@@ -97,34 +99,34 @@ class NotJsonLines(SluiceError):
 
 
 class TooManySchemas(SluiceError):
-    """An object whose records carry more schemas than any source has changes; facts: none."""
+    """An object whose records carry too many different schemas."""
 
     code = "too_many_schemas"
-    next_step = "Let the connector write one table's changes to a topic"
+    next_step = "Let the connector write each table's changes to a topic of their own"
 
 
 class SchemaNotInferred(SluiceError):
-    """Records without a schema whose schema was not inferred before they were read: a mistake of the program."""
+    """Records without a schema, read before their schema was inferred: a defect in Sluice."""
 
     code = "schema_not_inferred"
 
 
 class DamagedJson(SluiceError):
-    """Text that is not JSON, or JSON that can't be kept: too deep, or with half of a surrogate pair."""
+    """Text that is not JSON, or JSON that can't be stored: too deep, or with half of a surrogate pair."""
 
     code = "damaged_json"
-    next_step = "Have the writer put the object again"
+    next_step = "Upload the object again"
 
 
 class DamagedGzip(SluiceError):
-    """Bytes that begin as gzip and don't go on or end as gzip; facts: `bytes`."""
+    """A damaged gzip file; facts: `bytes`."""
 
     code = "damaged_gzip"
-    next_step = "Have the writer put the object again"
+    next_step = "Upload the object again"
 
 
 class NotParquet(SluiceError):
-    """The object doesn't end as a Parquet file; facts: `ends`, the last bytes in hexadecimal."""
+    """An object that doesn't end like a Parquet file; facts: `ends`, the last bytes in hexadecimal."""
 
     code = "not_parquet"
     next_step = "Configure the connector's format, or let the table's rule leave these keys out"
@@ -134,25 +136,27 @@ class DamagedParquet(SluiceError):
     """A Parquet file whose footer or data can't be read."""
 
     code = "damaged_parquet"
-    next_step = "Have the writer put the object again"
+    next_step = "Upload the object again"
 
 
 class UnsupportedParquet(SluiceError):
-    """A Parquet file that is sound and can't be read here: encrypted, a codec that nothing here has, a footer too long."""
+    """A sound Parquet file that can't be read: encrypted, an unsupported codec, or too long a footer."""
 
     code = "unsupported_parquet"
     next_step = "Let the connector write Parquet with snappy, gzip or zstd, unencrypted, in smaller objects"
 
 
 class UndecodableValue(SluiceError):
-    """A record of which a value is not what its schema says; facts: `record`, `cause`."""
+    """A record with a value that doesn't match its schema; facts: `record`, `cause`."""
 
     code = "undecodable_value"
-    next_step = "Correct the value at the source; the record's bytes are kept with it"
+    next_step = "Correct the value at the source; the quarantined row keeps the record"
 
 
 class TooManyBadRows(SluiceError):
-    """An object of which more records than the limit can't be merged; facts: `limit`, `last_code`."""
+    """An object with more unmergeable records than the limit; facts: `limit`, `last_code`."""
 
     code = "too_many_bad_rows"
-    next_step = "Mend what the message says, then `sluice quarantine retry`; the table's limit is quarantined_rows"
+    next_step = (
+        "Correct the cause in the message, then `sluice quarantine retry`; the table's limit is quarantined_rows"
+    )

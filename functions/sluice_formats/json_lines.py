@@ -1,4 +1,4 @@
-"""Newline-delimited JSON: the records of an object with the schema that each brings along, if it does."""
+"""Newline-delimited JSON: the records of an object, with the schema that each carries, if any."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sluice_formats.json_text import parse, parse_prefix
 
 _BEGIN = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _BETWEEN = re.compile(r'\s*,\s*"payload"\s*:\s*')
-MAX_SCHEMAS = 64  # of one object: a schema changes seldom
+MAX_SCHEMAS = 64  # of one object: schemas change rarely
 _OTHERS = (
     (b"Obj\x01", "an Avro container"),
     (b"PAR1", "Parquet"),
@@ -27,7 +27,7 @@ _OTHERS = (
 
 
 class Wrapped:
-    """Records in Connect's wrapper {"schema": ..., "payload": ...}: reads a schema once, however many records repeat it."""
+    """Reads records in Connect's wrapper {"schema": ..., "payload": ...}; parses a repeated schema once."""
 
     def __init__(self) -> None:
         self._prefix: str | None = None
@@ -35,7 +35,10 @@ class Wrapped:
         self._schema: Mapping[str, Any] = {}
 
     def read(self, line: str, record: int) -> tuple[Mapping[str, Any], dict[str, Any]]:
-        """The record's schema (Connect's, the same object for the same text) and its payload. Raises DamagedJson, NotJsonLines and TooManySchemas."""
+        """The record's Connect schema (the same object for the same text) and its payload.
+
+        Raises DamagedJson, NotJsonLines and TooManySchemas.
+        """
         if self._prefix is not None and line.startswith(self._prefix):
             payload, end = parse_prefix(line, len(self._prefix))
             if line[end:].strip() == "}":
@@ -43,7 +46,7 @@ class Wrapped:
         found = parse(line)
         if not is_wrapped(found):
             raise NotJsonLines(
-                "Some records of the object have Connect's schema wrapper and some have not", record=record
+                "Some records of the object have Connect's schema wrapper, and some don't", record=record
             )
         self._take(line, found["schema"])
         return self._schema, self._object(found["payload"], record)
@@ -56,14 +59,14 @@ class Wrapped:
     def _take(self, line: str, schema: Mapping[str, Any]) -> None:
         text = repr(schema)
         if len(self._schemas) >= MAX_SCHEMAS and text not in self._schemas:
-            raise TooManySchemas(f"The object's records have more than {MAX_SCHEMAS} different schemas")
+            raise TooManySchemas(f"The object's records carry more than {MAX_SCHEMAS} different schemas")
         self._schema = self._schemas.setdefault(text, schema)
         found = _schema_part(line)
         self._prefix = line[: found[1]] if found is not None else None
 
     def _object(self, payload: Any, record: int) -> dict[str, Any]:
         if not isinstance(payload, dict):
-            raise NotJsonLines("A record's payload is no object", record=record)
+            raise NotJsonLines("A record's payload is not an object", record=record)
         return payload
 
 
@@ -78,7 +81,7 @@ def is_wrapped(value: Any) -> bool:
 
 
 def _without_null_schema(value: Any) -> Any:
-    """Connect's wrapper around a value without a schema is {"schema": null, "payload": ...}: the value itself."""
+    """The payload of Connect's wrapper around a value without a schema, {"schema": null, "payload": ...}."""
     if (
         isinstance(value, dict)
         and value.keys() == {"schema", "payload"}
@@ -90,7 +93,7 @@ def _without_null_schema(value: Any) -> Any:
 
 
 def lines(text: bytes) -> Iterator[bytes]:
-    """The lines that hold something. Raises NotJsonLines for what is another format by its first byte."""
+    """The lines that aren't blank. Raises NotJsonLines for an object of another format, by its first byte."""
     if text.startswith(codecs.BOM_UTF8):
         text = text[len(codecs.BOM_UTF8) :]
     _check_begin(text)
@@ -105,7 +108,7 @@ def lines(text: bytes) -> Iterator[bytes]:
 
 
 class Line(NamedTuple):
-    """One record: its Connect schema (None where it carries none), and its fields or why there are none."""
+    """One record: its Connect schema (None where it carries none), and its fields or the error that replaces them."""
 
     schema: Mapping[str, Any] | None
     value: dict[str, Any] | SluiceError
@@ -113,16 +116,17 @@ class Line(NamedTuple):
 
 
 def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
-    """Every record of an object. One that can't be read is an error in its place; the first sound one says whether they are wrapped.
+    """Every record of an object. A record that can't be read, or exceeds a limit, has an error in its place.
 
-    So is one that is longer than a block may be, or has more fields than a schema may. Raises NotJsonLines and TooManySchemas for what concerns the object as a whole.
+    The first sound record decides whether all must be wrapped. Raises NotJsonLines and TooManySchemas for the object
+    as a whole.
     """
     wrapped: Wrapped | None = None
     first = True
     for number, content in enumerate(lines(text)):
         schema: Mapping[str, Any] | None = None
         try:
-            _within(len(content), limits.block_bytes // LISTS, number)  # any of it may be lists
+            _within(len(content), limits.block_bytes // LISTS, number)  # all of it may be lists
             line = content.decode("utf-8")
             if wrapped is not None:
                 schema, value = wrapped.read(line, number)
@@ -133,7 +137,7 @@ def records(text: bytes, limits: Limits = DEFAULTS) -> Iterator[Line]:
                     schema, value = wrapped.read(line, number)
                 elif not isinstance(value, dict) or is_wrapped(value):
                     raise NotJsonLines(
-                        "The record is no JSON object, or has a schema where others have none", record=number
+                        "The record is not a JSON object, or has a schema where others have none", record=number
                     )
             _no_wider(value, limits.schema_columns, number)
         except (DamagedJson, NotJsonLines, ExpansionLimit, SchemaTooComplex, UnicodeDecodeError) as error:
@@ -154,7 +158,7 @@ def _within(length: int, limit: int, number: int) -> None:
 
 
 def _no_wider(value: dict[str, Any], limit: int, number: int) -> None:
-    """Of a record, and of an envelope's sides."""
+    """Check the number of fields, of a record and of an envelope's sides."""
     for each in (value, *(member for member in value.values() if isinstance(member, dict))):
         if len(each) > limit:
             raise SchemaTooComplex(
@@ -163,9 +167,9 @@ def _no_wider(value: dict[str, Any], limit: int, number: int) -> None:
 
 
 def schema_in_head(head: bytes, whole: bool) -> dict[str, Any] | None:
-    """The writer schema (Avro form) that the first bytes of an object tell, None when its records carry none or it is longer.
+    """The writer schema (Avro form) in the first bytes of an object; None when records carry none or the head cuts it.
 
-    Raises NotJsonLines for what can't be JSON records, and UnusableSchema. A first record that is damaged tells nothing.
+    Raises NotJsonLines and UnusableSchema. A damaged first record gives None.
     """
     begin = head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head
     _check_begin(begin)
@@ -173,18 +177,18 @@ def schema_in_head(head: bytes, whole: bool) -> dict[str, Any] | None:
     text = line.decode("utf-8", errors="ignore")  # the last character may be cut
     if newline or whole:
         if not line:
-            raise NotJsonLines("The object holds no record", empty=not head)
-        for found in records(line):
-            return None if found.schema is None else avro_form(found.schema)
+            raise NotJsonLines("The object has no record", empty=not head)
+        for record in records(line):
+            return None if record.schema is None else avro_form(record.schema)
     try:
         found = _schema_part(text)
-    except DamagedJson:  # it goes on behind the head
+    except DamagedJson:  # the head cuts it
         return None
     return avro_form(found[0]) if found is not None and isinstance(found[0], dict) else None
 
 
 def _schema_part(text: str) -> tuple[Any, int] | None:
-    """The schema of a wrapper that begins with it, as Connect's converter writes it, and where its payload begins."""
+    """The schema of a wrapper that begins with it, as Connect's converter writes it, and the place of its payload."""
     begins = _BEGIN.match(text)
     if begins is None:
         return None

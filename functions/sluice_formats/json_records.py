@@ -1,6 +1,6 @@
-"""Reads the records of newline-delimited JSON, and finds out which schemas they have.
+"""Reads the records of newline-delimited JSON, and their schemas.
 
-Gives JSON values the form that Avro would have decoded: bytes for base64 and decimals, days for dates, floats for numbers.
+Values get the form that Avro would have decoded: bytes for base64 and decimals, days for dates, floats for numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import NamedTypes, WriterSchema, read_writer_schema
 from sluice.schema.temporal import days_of
 from sluice_formats import json_lines
-from sluice_formats.errors import DamagedJson, SchemaNotInferred, UndecodableValue
+from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
 from sluice_formats.json_schema import BASE64, JSON_TEXT, METADATA, NUMBER_TEXT, Inference, avro_form
 from sluice_formats.json_text import to_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
@@ -28,8 +28,8 @@ from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_ro
 def json_records(body: bytes, inferred: str | None, limits: Limits) -> Records:
     """The object's records. `inferred` is the schema (Avro form, as JSON) of records that carry none.
 
-    A record that can't be read, or whose values aren't what its schema says, is broken in its place. Raises DamagedGzip,
-    ExpansionLimit, NotJsonLines, TooManySchemas, UnusableSchema or UnsupportedType.
+    A record that can't be read, or whose values don't match its schema, is a BrokenRecord in its place. Raises
+    DamagedGzip, ExpansionLimit, NotJsonLines, TooManySchemas, UnusableSchema and UnsupportedType.
     """
     text = unpacked(body, limits.decoded_bytes)
     return Records(lambda: sum(1 for _ in json_lines.lines(text)), _chunks(text, inferred, limits))
@@ -38,9 +38,10 @@ def json_records(body: bytes, inferred: str | None, limits: Limits) -> Records:
 def json_schemas(
     body: bytes, types: Mapping[str, str], limits: Limits, unavailable_value: str = unavailable.DEFAULT
 ) -> tuple[list[dict[str, Any]], bool]:
-    """The different schemas of an object's records in Avro form, and whether they had to be inferred.
+    """The different schemas of an object's records in Avro form, and whether they were inferred.
 
-    `types` are the table's `json_types`. Broken records say nothing, unless all are. Raises as `json_records` does, EmptyObject and Incompatible.
+    `types` are the table's `json_types`. Broken records are skipped, unless all are broken. Raises what `json_records`
+    raises, EmptyObject and Incompatible.
     """
     if not body:
         raise EmptyObject("The object has no bytes")
@@ -59,18 +60,18 @@ def json_schemas(
     if inference is not None:
         return [inference.schema()], True
     if not carried:
-        raise broken or json_lines.NotJsonLines("The object holds no record", bytes=len(body))
+        raise broken or NotJsonLines("The object has no record", bytes=len(body))
     return [avro_form(schema) for schema in carried.values()], False
 
 
 def _chunks(text: bytes, inferred: str | None, limits: Limits) -> Iterator[Chunk]:
     number = 0
-    early: list[BrokenRecord] = []  # broken records before the first that brings a schema: they go with it
+    early: list[BrokenRecord] = []  # broken records before the first schema: they join its chunk
     forms: dict[int, tuple[Any, WriterSchema, RecordForm]] = {}
     for _, group in groupby(json_lines.records(text, limits), lambda line: id(line.schema)):
-        most = 1  # until the first record has told how many columns there are
+        most = 1  # until the first record shows the number of columns
         while True:
-            taken = list(islice(group, most))
+            taken = list(islice(group, most))  # noqa: B031  # goes on where the last slice ended
             if not taken:
                 break
             schema = taken[0].schema
@@ -83,7 +84,7 @@ def _chunks(text: bytes, inferred: str | None, limits: Limits) -> Iterator[Chunk
             _, writer, form = forms[id(schema)]
             if most == 1:
                 most = most_rows(len(writer.row.columns))
-                taken += islice(group, most - 1)
+                taken += islice(group, most - 1)  # noqa: B031
             yield Chunk(writer, early + [_record(line, form, number + at) for at, line in enumerate(taken)])
             early = []
             number += len(taken)
@@ -118,11 +119,11 @@ def _understood(text: str) -> tuple[WriterSchema, RecordForm]:
 
 _Convert = Callable[[Any], Any]
 _DATES = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
-MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 would not end
+MAX_EXPONENT = 400  # of a number that becomes a decimal: more can't fit, and 10 ** 10**9 takes forever
 
 
 class RecordForm:
-    """Converts the records of one schema (Avro form), in place."""
+    """Converts the records of one schema (Avro form) in place."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._types = NamedTypes(schema)
@@ -131,7 +132,7 @@ class RecordForm:
         self._conversions: list[tuple[str, _Convert]] = self._of_fields(schema["fields"])
 
     def convert(self, record: dict[str, Any], number: int) -> dict[str, Any]:
-        """The record with every field of the schema. Raises UndecodableValue naming column and record."""
+        """The record with every field of the schema. Raises UndecodableValue."""
         name = ""
         try:
             for name, convert in self._conversions:
@@ -140,7 +141,7 @@ class RecordForm:
                     record[name] = convert(value)
         except (DamagedJson, ValueError, TypeError, ArithmeticError, AttributeError) as error:
             raise UndecodableValue(
-                f"Column {name[:100]} holds a value that is not what its schema says",
+                f"Column {name[:100]} holds a value that doesn't match its schema",
                 column=name[:100],
                 record=number,
                 cause=str(error)[:200],
@@ -193,7 +194,7 @@ class RecordForm:
 
         def convert(value: Any) -> dict[str, Any]:
             if isinstance(value, list) and len(value) == len(absent):
-                value = dict(zip(absent, value))  # a pair of a map whose keys aren't text
+                value = dict(zip(absent, value))  # an entry of a map whose keys aren't text
             if not isinstance(value, dict):
                 raise TypeError("not an object")
             made = {**absent, **value}
@@ -206,11 +207,12 @@ class RecordForm:
 
 
 def _octets(value: Any) -> bytes:
-    return base64.b64decode(value, validate=True)
+    data: bytes = base64.b64decode(value, validate=True)
+    return data
 
 
 def _decimal(avro: Mapping[str, Any]) -> _Convert:
-    """Unscaled bytes: base64 as Connect writes them by default, or a number (`json.decimal.format` NUMERIC, or declared)."""
+    """Unscaled bytes of a decimal: from base64, Connect's default, or from a number (`json.decimal.format=NUMERIC`)."""
     scale = avro.get("scale", 0)
     as_bytes = "connect.name" in avro or avro.get(BASE64, False)
 
@@ -222,17 +224,18 @@ def _decimal(avro: Mapping[str, Any]) -> _Convert:
         number = Decimal(value)
         sign, digits, exponent = number.as_tuple()
         if not isinstance(exponent, int) or abs(exponent) > MAX_EXPONENT:
-            raise ValueError("not a number that a decimal holds")
+            raise ValueError("not a number that a decimal can hold")
         places = exponent + scale
-        unscaled = int("".join(map(str, digits)))
+        unscaled: int = int("".join(map(str, digits)))
         if places < 0:
             unscaled, rest = divmod(unscaled, 10**-places)
             if rest:
-                raise ValueError(f"more than {scale} digits behind the point")
+                raise ValueError(f"more than {scale} digits after the point")
         else:
             unscaled *= 10**places
         unscaled = -unscaled if sign else unscaled
-        return unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+        converted: bytes = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+        return converted
 
     return convert
 
@@ -251,7 +254,7 @@ def _integer(value: Any) -> int:
 
 
 def _days(value: Any) -> int:
-    """Days since 1970, or a day as ISO 8601 writes it."""
+    """Days since 1970-01-01, from a number or an ISO 8601 date."""
     return _integer(value) if type(value) is not str else days_of(value)
 
 
@@ -268,5 +271,5 @@ def _string(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """Text as it is, numbers with a fraction included (NumberText); everything else as the JSON it was."""
+    """Text and NumberText unchanged; any other value as its JSON."""
     return value if isinstance(value, str) else to_text(value)

@@ -1,8 +1,7 @@
-"""What `json_types` of a table says that a column of schemaless JSON is, in Avro form.
+"""Schemas of JSON records in Avro form, the form in which Sluice reads every writer schema.
 
-Infers the schema of JSON records that carry none, in Avro form: from every record of an object, so that nothing is guessed.
-
-Kafka Connect's schemas, as its JSON converter writes them, in the Avro form in which every writer schema is understood.
+Three sources: the types that a table declares in `json_types` (`declared_type`), the values of all records of an
+object (`Inference`), and the schemas that Kafka Connect's JSON converter writes (`avro_form`).
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from sluice.names import stored_name
 from sluice.schema.avro import metadata_names
 from sluice_formats.json_text import NumberText
 
-NUMBER_TEXT = "sluice.json.Number"  # a number that no binary type holds exactly, as text
-JSON_TEXT = "io.debezium.data.Json"  # Debezium's own name for JSON as text
-METADATA = "sluice.json.Metadata"  # a field of which the name counts, and whose value is taken as it is
+NUMBER_TEXT = "sluice.json.Number"  # a number as text, where no binary type holds it exactly
+JSON_TEXT = "io.debezium.data.Json"  # Debezium's name for JSON as text
+METADATA = "sluice.json.Metadata"  # a metadata field, whose value is taken as it is
 
 _DECIMAL = re.compile(r"(base64 )?decimal\(([1-9][0-9]?),([0-9]{1,2})\)")
 _TYPES: dict[str, Any] = {
@@ -41,17 +40,17 @@ _TYPES: dict[str, Any] = {
     "zoned_timestamp": {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"},
 }
 TYPE_PATTERN = rf"^({'|'.join(_TYPES)}|(base64 )?decimal\([1-9][0-9]?,[0-9]{{1,2}}\))$"  # for editors
-BASE64 = "sluice.base64"  # attribute of a decimal whose text is the unscaled number's bytes, not the number
+BASE64 = "sluice.base64"  # attribute of a decimal whose text is base64 of the unscaled number
 
 
 class UnknownType(ValueError):
-    """A type that isn't among those that can be declared."""
+    """A type that can't be declared; the message has no subject."""
 
 
 def declared_type(text: str) -> Any:
-    """The Avro form of a declared type: a name above, `decimal(p,s)`, or `base64 decimal(p,s)` for unscaled bytes.
+    """The Avro form of a declared type: a name of `_TYPES`, `decimal(p,s)`, or `base64 decimal(p,s)`.
 
-    Raises UnknownType, a message without a subject.
+    Raises UnknownType.
     """
     if text in _TYPES:
         return _TYPES[text]
@@ -71,10 +70,12 @@ def declared_type(text: str) -> Any:
 
 
 MAX_FIELDS = 4_096
-EXACT_IN_DOUBLE = "sluice.exact_in_double"  # attribute of a `long`, or of text that is NaN and infinities only: a double holds its values too
-_NOT_FINITE = frozenset(("NaN", "Infinity", "-Infinity"))  # as Jackson writes them in JSON: as text
+# Attribute of a `long`, or of text of NaN and infinities only, whose values a double holds too.
+EXACT_IN_DOUBLE = "sluice.exact_in_double"
+_NOT_FINITE = frozenset(("NaN", "Infinity", "-Infinity"))  # Jackson writes them as text
 
-_BOOLEAN, _SMALL, _LONG, _BIG, _FLOAT, _PRECISE, _TEXT, _NESTED, _UNKNOWN, _ENDLESS = (1 << bit for bit in range(10))
+# What the values of a column are: each value sets a bit.
+_BOOLEAN, _SMALL, _LONG, _BIG, _FLOAT, _PRECISE, _TEXT, _NESTED, _UNKNOWN, _INFINITE = (1 << bit for bit in range(10))
 _NUMBERS = _SMALL | _LONG | _BIG | _FLOAT | _PRECISE
 _WORDS = {_BOOLEAN: "true or false", _NUMBERS: "a number", _TEXT: "text", _NESTED: "an object or array"}
 _AS_IT_IS = {"type": "string", "connect.name": METADATA}
@@ -83,9 +84,9 @@ _LIMIT = 2**63
 
 
 class Inference:
-    """Takes every record of one object, then gives its schema.
+    """Infers the schema of one object from every one of its records.
 
-    `types` are the table's `json_types`; `unavailable` are the texts that stand for a value of any type (unavailable.py).
+    `types` are the table's `json_types`. `unavailable` are the placeholder texts, which stand for a value of any type.
     """
 
     def __init__(self, types: Mapping[str, str], unavailable: frozenset[str]) -> None:
@@ -98,7 +99,7 @@ class Inference:
         self._records = 0
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Take one record. Raises UnusableSchema for a record of more fields than a schema may have."""
+        """Add one record. Raises UnusableSchema when the records have more fields than a schema may have."""
         self._records += 1
         if is_envelope(record):
             self._envelopes += 1
@@ -110,12 +111,12 @@ class Inference:
             _see(self._flat, record, self._unavailable)
 
     def schema(self, name: str = "sluice.json.Value") -> dict[str, Any]:
-        """The records' schema. Raises Incompatible for a column of two types, UnusableSchema when shapes are mixed."""
+        """The schema of all records. Raises Incompatible for a column of two types, UnusableSchema for mixed shapes."""
         if not self._envelopes:
             return {"type": "record", "name": name, "fields": self._fields(self._flat)}
         if self._envelopes < self._records:
             raise UnusableSchema(
-                "Some records of the object are envelopes (before, after, source, op) and some are not"
+                "Some records of the object are envelopes (before, after, source, op), and some are not"
             )
         row = {"type": "record", "name": name, "fields": self._fields(self._row)}
         source = {
@@ -136,7 +137,7 @@ class Inference:
         return {"type": "record", "name": f"{name}.Envelope", "fields": fields}
 
     def _fields(self, seen: Mapping[str, int]) -> list[dict[str, Any]]:
-        """A column that is null everywhere has no type, so it is none; metadata stays, since only its name counts."""
+        """The fields with a type. A column that is null everywhere is left out; a metadata field needs no type."""
         fields = []
         metadata = metadata_names(tuple(seen))
         for name, kinds in seen.items():
@@ -154,7 +155,7 @@ class Inference:
 
 
 def is_envelope(record: Mapping[str, Any]) -> bool:
-    """Whether a record is Debezium's change event with the row before and after."""
+    """Whether a record is Debezium's change event, with the row before and after the change."""
     if "op" not in record or not isinstance(record.get("source"), dict):
         return False
     sides = [record[side] for side in ("before", "after") if side in record]
@@ -162,11 +163,10 @@ def is_envelope(record: Mapping[str, Any]) -> bool:
 
 
 def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The same schemas, integers as doubles where the column is a double in the table (`stored`: Spark's names of types by column) or, where
-    the table has none yet, in another of them.
+    """The schemas, with integers as doubles where the column is a double in the table, or else in another schema.
 
-    Writers such as JavaScript's write 5.0 as 5. Only where every integer of the object is exact as a double. Where the table holds whole
-    numbers or text, one object with a fraction doesn't fit, and the others go on as they would without it.
+    JavaScript writes 5.0 as 5. Applies only where every integer of the object is exact as a double. `stored` are
+    Spark's type names by column. Where the table has whole numbers or text, only objects with fractions don't fit.
     """
     known = {name for name, kind in stored.items() if kind == "double"}
     for schema in schemas:
@@ -176,7 +176,7 @@ def agreed(schemas: Sequence[Mapping[str, Any]], stored: Mapping[str, str]) -> l
             for field in record["fields"]
             if field["type"][-1] == "double"
         )
-        known.update(name for name in named if stored.get(name, "float") == "float")  # which becomes a double
+        known.update(name for name in named if stored.get(name, "float") == "float")  # a stored float becomes a double
     return [_with_doubles(schema, known) for schema in schemas]
 
 
@@ -201,7 +201,7 @@ def _see(seen: dict[str, int], record: Mapping[str, Any], unavailable: frozenset
     for name, value in record.items():
         kind = type(value)
         if kind is str:
-            found = _UNKNOWN if value in unavailable else _ENDLESS if value in _NOT_FINITE else _TEXT
+            found = _UNKNOWN if value in unavailable else _INFINITE if value in _NOT_FINITE else _TEXT
         elif value is None:
             found = 0
         elif kind is int:
@@ -216,7 +216,7 @@ def _see(seen: dict[str, int], record: Mapping[str, Any], unavailable: frozenset
 
 
 def exact_in_double(text: str) -> bool:
-    """Whether a number's text and the nearest double mean the same when the double is written as shortly as it can be."""
+    """Whether a number's text equals the shortest text of the nearest double."""
     if len(text) <= 16 and "e" not in text and "E" not in text:
         return True  # at most 15 digits
     try:
@@ -227,10 +227,10 @@ def exact_in_double(text: str) -> bool:
 
 def _type(name: str, kinds: int) -> Any:
     known = kinds & ~_UNKNOWN
-    if known == _ENDLESS:
+    if known == _INFINITE:
         return {"type": "string", EXACT_IN_DOUBLE: True}
-    if known & _ENDLESS:
-        known = known & ~_ENDLESS | (_TEXT if known & ~(_NUMBERS | _ENDLESS) else _FLOAT)
+    if known & _INFINITE:
+        known = known & ~_INFINITE | (_TEXT if known & ~(_NUMBERS | _INFINITE) else _FLOAT)
     if not known & ~_NUMBERS and known:
         if not known & (_FLOAT | _PRECISE | _BIG):
             return {"type": "long", EXACT_IN_DOUBLE: True} if known == _SMALL else "long"
@@ -241,19 +241,19 @@ def _type(name: str, kinds: int) -> Any:
         return "boolean"
     if known == _NESTED:
         return {"type": "string", "connect.name": JSON_TEXT}
-    summary = [word for bits, word in _WORDS.items() if known & bits]
+    found = [word for bits, word in _WORDS.items() if known & bits]
     raise Incompatible(
-        f"Column {name[:100]} is {' and '.join(summary)} in one object",
+        f"Column {name[:100]} is {' and '.join(found)} in one object",
         column=name[:100],
-        types=summary,
-        next_step="Say in json_types of the table what the column is, or let the source write one type",
+        types=found,
+        next_step="Declare the column in the table's json_types, or let the source write one type",
     )
 
 
 MAX_NESTING = 32
 MAX_CONNECT_FIELDS = 4_096
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
-# What Connect's Avro converter takes where a Decimal says no precision.
+# Precision that Connect's Avro converter assumes for a Decimal without one.
 # https://github.com/confluentinc/schema-registry AvroData.CONNECT_AVRO_DECIMAL_PRECISION_DEFAULT
 DEFAULT_PRECISION = 64
 
@@ -274,23 +274,23 @@ _PRIMITIVES: dict[str, str] = {
 
 
 def avro_form(schema: Any) -> dict[str, Any]:
-    """The Avro record schema of a Connect struct schema (JSON values), semantic names and parameters kept as `connect.*`.
+    """The Avro record of a Connect struct schema (JSON values), with semantic names and parameters as `connect.*`.
 
-    Raises UnusableSchema for what is no struct, nests too deeply, or is no Connect schema at all.
+    Raises UnusableSchema for anything but a struct, and for a schema that nests too deeply.
     """
     made = _Translation().type_of(schema, "value", 0)
     if isinstance(made, list):
         made = made[-1]
     if not isinstance(made, dict) or made.get("type") != "record":
         raise UnusableSchema(
-            "The Connect schema is no struct",
+            "The Connect schema is not a struct",
             source_type=str(schema.get("type") if isinstance(schema, Mapping) else schema)[:100],
         )
     return made
 
 
 class _Translation:
-    """One schema's translation: a struct that comes again under the same name is referred to, as Avro wants it."""
+    """Translates one schema. A struct that repeats under the same name becomes a reference, as Avro requires."""
 
     def __init__(self) -> None:
         self._structs: dict[str, Any] = {}
@@ -302,7 +302,7 @@ class _Translation:
                 f"The Connect schema nests more than {MAX_NESTING} deep at {path[:100]}", column=path[:100]
             )
         if not isinstance(node, Mapping) or not isinstance(node.get("type"), str):
-            raise UnusableSchema(f"The Connect schema says no type for {path[:100]}", column=path[:100])
+            raise UnusableSchema(f"The Connect schema has no type for {path[:100]}", column=path[:100])
         base = node["type"]
         if base in _PRIMITIVES:
             made: Any = _named(_PRIMITIVES[base], node)
@@ -322,11 +322,10 @@ class _Translation:
 
     def _map(self, node: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
         keys = node.get("keys")
-        if (
-            isinstance(keys, Mapping) and keys.get("type") == "string"
-        ):  # optional ones, too: JsonConverter.convertToJson goes by the type alone
+        # Optional keys too: JsonConverter.convertToJson looks at the type alone.
+        if isinstance(keys, Mapping) and keys.get("type") == "string":
             return {**_attributes(node), "type": "map", "values": self.type_of(node.get("values"), path, depth + 1)}
-        # Other keys are written as pairs in an array.
+        # Maps with other keys are written as arrays of pairs.
         pair = {
             "type": "record",
             "name": f"MapEntry{len(self._structs)}",

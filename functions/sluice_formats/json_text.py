@@ -1,7 +1,4 @@
-"""Parses JSON without losing a digit, and writes what was parsed as text again.
-
-Unpacks gzip within bounds: whole members of an object, or as much as the first bytes of one hold.
-"""
+"""Unpacks gzip within limits, parses JSON without losing a digit, and writes parsed values as JSON again."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from typing import Any
 from sluice.errors import ExpansionLimit
 from sluice_formats.errors import DamagedGzip, DamagedJson
 
-MAX_DEPTH = 100  # objects in arrays in objects: far more than a row has, and far less than the interpreter's stack
+MAX_DEPTH = 100  # far more than a row nests, and far less than the interpreter's stack
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class NumberText(str):
-    """A number with a fraction or an exponent (or NaN, Infinity), as it was written: no binary float holds them all."""
+    """A number with a fraction or an exponent (or NaN, Infinity) as it was written; a float may not hold it."""
 
     __slots__ = ()
 
@@ -38,7 +35,7 @@ def parse(text: str) -> Any:
 
 
 def parse_prefix(text: str, at: int) -> tuple[Any, int]:
-    """The value that begins at a place of the text, and where it ends. Raises DamagedJson, also for a value that is cut."""
+    """The value that begins at a place in the text, and where it ends. Raises DamagedJson, also for a cut value."""
     try:
         value, end = _DECODER.raw_decode(text, at)
     except (ValueError, RecursionError) as error:
@@ -49,7 +46,7 @@ def parse_prefix(text: str, at: int) -> tuple[Any, int]:
 
 
 def to_text(value: Any) -> str:
-    """Compact JSON of a parsed value, its numbers as they were written. Raises DamagedJson for what is too deep."""
+    """Compact JSON of a parsed value, its numbers as they were written. Raises DamagedJson beyond MAX_DEPTH."""
     parts: list[str] = []
     _write(value, parts, 0)
     return "".join(parts)
@@ -59,7 +56,7 @@ def _write(value: Any, parts: list[str], depth: int) -> None:
     if depth > MAX_DEPTH:
         raise DamagedJson(f"A value nests more than {MAX_DEPTH} deep")
     if isinstance(value, NumberText):
-        # JSON has no literal for these; as text they are what Jackson writes.
+        # JSON has no literal for NaN and infinities; Jackson writes them as text.
         parts.append(value if value[-1].isdigit() else f'"{value}"')
     elif isinstance(value, dict):
         between = "{"
@@ -80,7 +77,7 @@ def _write(value: Any, parts: list[str], depth: int) -> None:
 
 
 def _encodable(value: Any) -> None:
-    """Half a surrogate pair is no character: no column of text can hold it."""
+    """Raises DamagedJson for half of a surrogate pair, which no text column can hold."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (UnicodeEncodeError, RecursionError) as error:
@@ -93,7 +90,7 @@ _WINDOW = 31  # zlib: a gzip wrapper and the largest window
 
 
 def unpacked(data: bytes, limit: int) -> bytes:
-    """The content of all members, or the data themselves when they aren't gzip. Raises DamagedGzip and ExpansionLimit."""
+    """The content of all gzip members; data that isn't gzip unchanged. Raises DamagedGzip and ExpansionLimit."""
     if not data.startswith(MAGIC):
         return data
     parts: list[bytes] = []
@@ -101,9 +98,7 @@ def unpacked(data: bytes, limit: int) -> bytes:
     at = 0
     member: Any = None
     while at < len(data):
-        piece = data[
-            at : at + _PIECE
-        ]  # what lies behind a member's end is copied: a little of it, however many members there are
+        piece = data[at : at + _PIECE]  # small: the bytes after a member's end are copied for each member
         if member is None:
             padding = len(piece) - len(piece.lstrip(b"\x00"))  # gzip files may be padded with zeros
             if padding:
@@ -129,7 +124,7 @@ def unpacked(data: bytes, limit: int) -> bytes:
 
 
 def unpacked_head(data: bytes, limit: int) -> bytes:
-    """At most `limit` bytes of what the first bytes of an object hold, unpacked when they are gzip. Raises DamagedGzip."""
+    """At most `limit` bytes of content from an object's first bytes, unpacked from gzip. Raises DamagedGzip."""
     if not data.startswith(MAGIC):
         return data[:limit]
     try:
@@ -137,9 +132,8 @@ def unpacked_head(data: bytes, limit: int) -> bytes:
             member = zlib.decompressobj(_WINDOW)
             head = member.decompress(data, limit)
             data = member.unused_data
-            if head or not data.startswith(
-                MAGIC
-            ):  # what a writer has flushed before it wrote anything is a member without content
+            # A writer that flushes before it writes anything leaves a member without content.
+            if head or not data.startswith(MAGIC):
                 return head
     except zlib.error as error:
         raise DamagedGzip("The object's gzip can't be unpacked", bytes=len(data), cause=str(error)[:200]) from error

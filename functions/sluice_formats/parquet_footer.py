@@ -1,8 +1,7 @@
-"""Reads the footer of a Parquet file from its last bytes: rows, size, and the writer schema in Avro form.
+"""Reads the footer of a Parquet file from its last bytes: rows, sizes, and the writer schema in Avro form.
 
-Decodes Thrift's compact protocol into plain values: structs as {field id: value}, within bounds.
-
-Parquet's own schema in the Avro form in which every writer schema is understood.
+The footer is a struct in Thrift's compact protocol. It is decoded here, within limits, into {field id: value}: pyarrow
+ends the whole process where a footer contradicts itself.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from sluice_formats.json_schema import JSON_TEXT
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
 TAIL_BYTES = 8  # the footer's length and the magic
 MAX_FOOTER_BYTES = 4 * 1024**2
-# What the sinks' Parquet writer (parquet-avro, AvroWriteSupport) leaves of the schema that it wrote with; the second is its older name.
+# Keys under which the sinks' Parquet writer (parquet-avro, AvroWriteSupport) keeps its schema; the second is older.
 _AVRO_KEYS = (b"parquet.avro.schema", b"avro.schema")
 _UNREADABLE_CODECS = {3: "LZO"}
-# parquet.thrift: of the enumerations Type and Encoding.
+# parquet.thrift: values of the enumerations Type and Encoding.
 _BYTE_ARRAY = 6
 _DICTIONARIES, _DELTA_BYTE_ARRAY = (2, 8), 7
 
 
 @dataclass(frozen=True)
 class ColumnChunk:
-    """One column of one row group: its path, how many values it has, its bytes without compression, and how they are encoded."""
+    """One column of one row group: path, number of values, bytes without compression, and encoding."""
 
     path: str
     values: int
     unpacked_bytes: int
-    by_reference: bool  # texts or bytes in a dictionary: a value stands once, however often it comes
+    by_reference: bool  # texts or bytes in a dictionary: a repeated value is stored once
     shared_prefixes: bool
 
 
 @dataclass(frozen=True)
 class Footer:
-    """What a file says of itself. `schema` is the writer's, `unpacked_bytes` what its columns come to without compression."""
+    """A file's footer: the writer's schema in Avro form, rows, and the size of all columns uncompressed."""
 
     schema: Mapping[str, Any]
     rows: int
@@ -50,7 +49,7 @@ class Footer:
 
 
 def footer_bytes(tail: bytes, whole: bool) -> int:
-    """How many of the last bytes hold footer and tail. Raises NotParquet, UnsupportedParquet."""
+    """Length of the footer with the 8 bytes after it. Raises NotParquet, UnsupportedParquet and DamagedParquet."""
     if tail.endswith(ENCRYPTED) and len(tail) >= TAIL_BYTES:
         raise UnsupportedParquet("The Parquet file is encrypted")
     if not tail.endswith(MAGIC) or whole and (not tail.startswith(MAGIC) or len(tail) < len(MAGIC) + TAIL_BYTES):
@@ -64,7 +63,7 @@ def footer_bytes(tail: bytes, whole: bool) -> int:
 
 
 def read_footer(tail: bytes, whole: bool) -> Footer:
-    """Read a footer that lies within `tail`. Raises what `footer_bytes` raises, DamagedParquet and UnusableSchema."""
+    """Read a footer that is within `tail`. Raises what `footer_bytes` raises, and UnusableSchema."""
     length = footer_bytes(tail, whole)
     try:
         found = decode_struct(tail[-length:-TAIL_BYTES])
@@ -81,7 +80,7 @@ def read_footer(tail: bytes, whole: bool) -> Footer:
 
 
 def _chunk(described: Mapping[int, Any]) -> ColumnChunk:
-    """Of a ColumnMetaData. pyarrow tells the same, and ends the whole process where these fields contradict each other."""
+    """Read a ColumnMetaData."""
     encodings = set(described[2])
     return ColumnChunk(
         ".".join(part.decode("utf-8") for part in described[3]),
@@ -93,13 +92,13 @@ def _chunk(described: Mapping[int, Any]) -> ColumnChunk:
 
 
 def _written(pairs: Any) -> dict[str, Any] | None:
-    """The Avro schema that the writer left beside its own: with the connector's semantic names, which Parquet has no place for."""
+    """The Avro schema in the file's key-value metadata: it has the connector's semantic names."""
     values = {pair[1]: pair.get(2) for pair in pairs or ()}
     for key in _AVRO_KEYS:
         if values.get(key):
             schema = json.loads(values[key])
             if not isinstance(schema, dict):
-                raise ValueError("its Avro schema is no record")
+                raise ValueError("its Avro schema is not a record")
             return schema
     return None
 
@@ -110,7 +109,7 @@ MAX_DEPTH = 24
 
 
 class DamagedThrift(ValueError):
-    """Bytes that aren't a struct of the compact protocol."""
+    """Bytes that are not a struct of the compact protocol."""
 
 
 def decode_struct(data: bytes) -> dict[int, Any]:
@@ -186,7 +185,7 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
     def _room(self, size: int) -> None:
-        """Every element takes a byte at least, so that a length can't ask for more than there is."""
+        """Every element takes at least a byte: refuse a length beyond the bytes that are left."""
         if size > len(self._data) - self._at:
             raise DamagedThrift("it ends early")
 
@@ -208,7 +207,7 @@ class _Reader:
 
 
 MAX_NESTING = 24
-UUID = "io.debezium.data.Uuid"  # Debezium's own name for a UUID as text
+UUID = "io.debezium.data.Uuid"  # Debezium's name for a UUID as text
 
 # parquet.thrift: Type, ConvertedType, and the fields of the union LogicalType.
 # https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
@@ -246,12 +245,12 @@ _UNSIGNED_64 = {
     "logicalType": "decimal",
     "precision": 20,
     "scale": 0,
-}  # the shortest decimal with room for 2^64
+}  # the shortest decimal that holds 2^64
 _UNITS = {1: "millis", 2: "micros", 3: "nanos"}
 
 
 def avro_form(elements: list[Mapping[int, Any]]) -> dict[str, Any]:
-    """The Avro record of a file's schema elements (as decoded from its footer). Raises UnusableSchema, KeyError, IndexError."""
+    """The Avro record of a file's schema elements. Raises UnusableSchema, KeyError, IndexError."""
     record, rest = _record(elements, 0, "sluice.parquet.Value", 0)
     if rest != len(elements):
         raise UnusableSchema("The Parquet schema has elements outside of its root")
@@ -273,7 +272,7 @@ def _record(elements: list[Mapping[int, Any]], at: int, name: str, depth: int) -
 def _field(elements: list[Mapping[int, Any]], at: int, parent: str, depth: int) -> tuple[Any, int]:
     element = elements[at]
     kind, following = _group(elements, at, parent, depth) if element.get(5) else (_leaf(element), at + 1)
-    if element.get(3) == _REPEATED:  # a repeated field outside of a list is a list itself
+    if element.get(3) == _REPEATED:  # a repeated field outside a list is itself a list
         return {"type": "array", "items": kind}, following
     return ["null", kind], following
 
@@ -297,7 +296,7 @@ def _group(elements: list[Mapping[int, Any]], at: int, parent: str, depth: int) 
 
 
 def _list(elements: list[Mapping[int, Any]], at: int, name: str, depth: int) -> tuple[Any, int]:
-    """Three levels as the format wants it, or two as older writers (parquet-avro's default among them) have it.
+    """A list of three levels, the format's standard, or of two, parquet-avro's default.
 
     https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#lists
     """
@@ -314,7 +313,9 @@ def _list(elements: list[Mapping[int, Any]], at: int, name: str, depth: int) -> 
 
 def _leaf(element: Mapping[int, Any]) -> Any:
     physical = _PHYSICAL[element[1]]
-    logical, detail = next(iter((element.get(10) or {}).items()), (None, {}))
+    logical_type: dict[int, Any] = element.get(10) or {}
+    logical = next(iter(logical_type), None)
+    detail = {} if logical is None else logical_type[logical]
     if logical == _L_DECIMAL or element.get(6) == _C_DECIMAL:
         scale, precision = (detail[1], detail[2]) if logical == _L_DECIMAL else (element.get(7, 0), element[8])
         return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
@@ -335,7 +336,7 @@ def _leaf(element: Mapping[int, Any]) -> Any:
 
 
 def _time(what: str, unit: str) -> dict[str, Any]:
-    if (what, unit) == ("time", "nanos"):  # Avro has no such logical type; Debezium has
+    if (what, unit) == ("time", "nanos"):  # Avro has no such logical type, Debezium does
         return {"type": "long", "connect.name": "io.debezium.time.NanoTime"}
     return {"type": "int" if (what, unit) == ("time", "millis") else "long", "logicalType": f"{what}-{unit}"}
 

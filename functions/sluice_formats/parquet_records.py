@@ -1,6 +1,6 @@
-"""Reads the records of a Parquet file, its logical types undone into what Avro would have decoded.
+"""Reads the records of a Parquet file, with values as Avro would have decoded them, without logical types.
 
-Keeps what a Parquet file becomes within limits: some kilobytes of it can say gigabytes of rows.
+Batches are kept within limits: some kilobytes of a file can expand to gigabytes of rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _UNITS = {kinds.TIMESTAMP_MILLIS: "ms", kinds.TIMESTAMP_MICROS: "us", kinds.TIME
 
 
 def parquet_records(body: bytes, limits: Limits) -> Records:
-    """The file's records. Raises NotParquet, UnsupportedParquet, DamagedParquet, ExpansionLimit, UnusableSchema or UnsupportedType."""
+    """The file's records.
+
+    Raises NotParquet, UnsupportedParquet, DamagedParquet, ExpansionLimit, UnusableSchema and UnsupportedType.
+    """
     footer = read_footer(body, True)
     if footer.unpacked_bytes > limits.decoded_bytes:
         raise ExpansionLimit(
@@ -68,31 +71,25 @@ def _chunks(body: bytes, footer: Footer, writer: WriterSchema, schema: str, limi
             if batch.num_rows:
                 yield Chunk(writer, [_record(in_order, row, first + at) for at, row in enumerate(zip(*columns))])
             first += batch.num_rows
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        KeyError,
-    ) as error:  # whatever a decoder makes of damaged bytes: they are the same at every attempt
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # damaged bytes: the same at every attempt
         raise DamagedParquet("The Parquet file's data can't be read", cause=str(error)[:200]) from error
 
 
 @dataclass(frozen=True)
 class _Unreadable:
-    """A value that its type doesn't hold, as far as it can be kept."""
+    """A value that its type doesn't hold; `kept` is what can be kept of it."""
 
     kept: Any
     why: str
 
 
 def _readable(column: pa.Array, written: Column | None, is_uuid: bool) -> list[Any]:
-    """A column's raw values, each that can't be read marked: a whole column is tried first, and only a damaged one value by value."""
+    """A column's raw values, _Unreadable for those that can't be read. Only a damaged column is read one by one."""
     try:
         return _as_written(column, written, is_uuid)
     except (pa.ArrowException, ValueError, OverflowError):
-        return [
-            _one(column.take(pa.array([at])), written, is_uuid) for at in range(len(column))
-        ]  # a slice would hold the other rows' items
+        # Not by slices, which hold the other rows' items.
+        return [_one(column.take(pa.array([at])), written, is_uuid) for at in range(len(column))]
 
 
 def _one(single: pa.Array, written: Column | None, is_uuid: bool) -> Any:
@@ -103,7 +100,7 @@ def _one(single: pa.Array, written: Column | None, is_uuid: bool) -> Any:
 
 
 def _bare(single: pa.Array) -> Any:
-    """A value's bytes or its count of whatever unit, of a struct each member's; None where neither can be had."""
+    """A value's bytes or count, for each member of a struct; None where there is neither."""
     if pa.types.is_struct(single.type):
         return {single.type.field(at).name: _bare(member) for at, member in enumerate(single.flatten())}
     bare = (
@@ -149,7 +146,7 @@ def _uuid_text(value: bytes) -> str:
 
 
 def _uuids(schema: str) -> list[str]:
-    """Columns that Parquet stores as 16 bytes and the schema calls UUID, at the record's own level."""
+    """The record's columns that Parquet stores as 16 bytes and the schema calls UUID."""
     found = []
     for field in json.loads(schema)["fields"]:
         kind = field["type"][-1] if isinstance(field["type"], list) and field["type"] else field["type"]
@@ -159,7 +156,7 @@ def _uuids(schema: str) -> list[str]:
 
 
 def raw_values(column: pa.Array) -> list[Any]:
-    """A column's values without the meaning of a logical type: days, counts of time units, unscaled bytes, lists, dicts."""
+    """A column's values without logical types: days, counts of time units, unscaled bytes, lists, dicts."""
     kind = column.type
     if isinstance(column, pa.ExtensionArray):
         held = raw_values(column.storage)
@@ -167,13 +164,13 @@ def raw_values(column: pa.Array) -> list[Any]:
     if pa.types.is_dictionary(kind):
         return raw_values(column.dictionary_decode())
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return column.cast(pa.int32()).to_pylist()
+        return _listed(column.cast(pa.int32()))
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
-        return column.cast(pa.int64()).to_pylist()
+        return _listed(column.cast(pa.int64()))
     if pa.types.is_decimal(kind):
         return _decimals(column)
     if pa.types.is_float16(kind):
-        return column.cast(pa.float32()).to_pylist()
+        return _listed(column.cast(pa.float32()))
     if pa.types.is_uint64(kind):
         return _map(column.to_pylist(), _octets)
     if pa.types.is_map(kind):
@@ -184,11 +181,16 @@ def raw_values(column: pa.Array) -> list[Any]:
         return raw_values(column.cast(pa.list_(kind.value_type)))
     if pa.types.is_struct(kind):
         return _structs(column)
-    return column.to_pylist()
+    return _listed(column)
+
+
+def _listed(column: Any) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _decimals(column: Any) -> list[bytes | None]:
-    """From Arrow's little-endian buffer: a Decimal's arithmetic would round to its context."""
+    """Unscaled bytes from Arrow's little-endian buffer. Arithmetic of Decimal would round to its context."""
     width = column.type.byte_width
     buffer, begin = memoryview(column.buffers()[1]), column.offset * width
     numbers = (
@@ -220,7 +222,7 @@ def _maps(column: Any) -> list[Any]:
     named = (column.type.key_field.name, column.type.item_field.name)
     for begin, end, there in zip(offsets, offsets[1:], valid):
         pairs = zip(keys[begin:end], values[begin:end])
-        # Other keys than text are pairs in an array, as the schema has them.
+        # A map with keys other than text is an array of pairs, as in its schema.
         made.append(None if not there else dict(pairs) if by_text else [dict(zip(named, pair)) for pair in pairs])
     return made
 
@@ -239,10 +241,10 @@ _FEWEST_ROWS = 16
 def bounded_batches(
     body: bytes, footer: Footer, limits: Limits, rows: int, weight: int = 1
 ) -> Iterator[pa.RecordBatch]:
-    """The file's records in batches of at most `rows`. `weight` is what a value takes in memory (decoded_weight.py). Raises ExpansionLimit, and what pyarrow raises for a damaged file.
+    """The file's records in batches of at most `rows`. `weight` is the memory that a value takes (`limits.weight_of`).
 
-    Values of a dictionary stay references until it is known what they come to: a value of a megabyte
-    that every row refers to is stored once. The sizes in the footer are believed.
+    Values of a dictionary stay references until their size is known: a value of a megabyte that every row refers to is
+    stored once. Raises ExpansionLimit, DamagedParquet, and pyarrow's errors for a damaged file.
     """
     if footer.rows > limits.object_rows:
         raise ExpansionLimit(
@@ -255,11 +257,11 @@ def bounded_batches(
         )
     by_reference = sorted({chunk.path for chunk in footer.chunks if chunk.by_reference})
     prefixed = max((chunk.unpacked_bytes for chunk in footer.chunks if chunk.shared_prefixes), default=0)
-    if prefixed:  # each value may repeat all but a byte of the one before it
+    if prefixed:  # each value may repeat all but one byte of the value before it
         rows = max(_FEWEST_ROWS, min(rows, limits.block_bytes // prefixed))
     file = pq.ParquetFile(pa.BufferReader(body), read_dictionary=by_reference)
     if file.metadata.num_rows > limits.object_rows:
-        raise DamagedParquet("The Parquet footer says two numbers of rows", rows=file.metadata.num_rows)
+        raise DamagedParquet("The Parquet footer has two numbers of rows", rows=file.metadata.num_rows)
     for batch in file.iter_batches(batch_size=rows, use_threads=False):
         if sum(map(_whole_bytes, batch.columns)) > limits.block_bytes:
             raise ExpansionLimit(
@@ -271,7 +273,7 @@ def bounded_batches(
 
 
 def _whole_bytes(column: Any) -> int:
-    """What a column takes once its references are values."""
+    """Size of a column with its references replaced by values."""
     if pa.types.is_dictionary(column.type):
         lengths = pc.binary_length(column.dictionary).cast(pa.int64())
         return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0)

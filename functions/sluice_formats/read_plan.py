@@ -1,4 +1,4 @@
-"""What a read task is told of the table and the batch; whoever reads objects without Spark makes one, too."""
+"""What a reader needs to know of the table and the batch, in Spark's tasks and without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sluice.schema.columns import Column
 
 @dataclass(frozen=True)
 class ReaderPlan:
-    """Pickled into read tasks. `columns` are the batch's, by name; order and nullability of a writer don't matter."""
+    """Pickled into read tasks. `columns` are those of the batch; a writer's columns are matched by name."""
 
     batch: str
     table: str
@@ -21,12 +21,12 @@ class ReaderPlan:
     generation: int
     columns: tuple[Column, ...]
     limits: Limits = DEFAULTS
-    # Schemas (Avro form, as JSON) that the objects themselves don't tell, inferred before the read; by the object's hash.
+    # Inferred schemas (Avro form, as JSON) of objects that carry none, by the object's hash.
     inferred: Mapping[str, str] = field(default_factory=dict)
-    position: str | None = None  # the column that orders rows, where the source's log doesn't
+    position: str | None = None  # the column that orders rows, for sources without a log position
     append_only: bool = False
     unavailable_value: str = unavailable.DEFAULT
-    coordinates: tuple[str, ...] = ()  # the columns of the Kafka partition and offset that records carry
+    coordinates: tuple[str, ...] = ()  # columns with the record's Kafka partition and offset
     topic: str = ""
     partition_by: tuple[str, ...] = ()
 
@@ -34,7 +34,7 @@ class ReaderPlan:
 def reader_plan(
     config: TableConfig, *, batch: str, columns: tuple[Column, ...], inferred: Mapping[str, str]
 ) -> ReaderPlan:
-    """The plan of one batch's read into a table."""
+    """The plan of reading one batch into a table."""
     return ReaderPlan(
         batch,
         config.table,

@@ -1,7 +1,4 @@
-"""What every format's reader gives: the writer's schema, how many records there are, and the records in chunks.
-
-Takes out of a chunk of records those that can't be merged, so that each costs itself and not its object.
-"""
+"""Records as every reader returns them, in chunks with their writer schema; bad records are set aside one by one."""
 
 from __future__ import annotations
 
@@ -16,19 +13,20 @@ from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import WriterSchema
 from sluice_formats.errors import TooManyBadRows, UndecodableValue
 
-CHUNK_BYTES = 32 * 1024**2  # of records as they were decompressed, likewise
-CHUNK_ROWS = 20_000  # decoded records held as Python objects at a time; what is done is kept as Arrow
-CHUNK_CELLS = 2_000_000  # of them: a record of thousands of fields takes a hundred kilobytes, whatever its bytes are
+# Limits of the decoded records held as Python objects at a time; finished chunks are kept as Arrow.
+CHUNK_BYTES = 32 * 1024**2  # decompressed
+CHUNK_ROWS = 20_000
+CHUNK_CELLS = 2_000_000  # a record of thousands of fields takes a hundred kilobytes in memory
 
 
 def most_rows(columns: int) -> int:
-    """How many decoded records of so many columns are held at a time."""
+    """Number of decoded records of so many columns that are held at a time."""
     return max(1, min(CHUNK_ROWS, CHUNK_CELLS // max(columns, 1)))
 
 
 @dataclass(frozen=True)
 class BrokenRecord:
-    """A record whose bytes could not be made into fields, or not all of them; the records around it could."""
+    """A record that could not be decoded, whole or in part. `content` is what is kept of it."""
 
     content: bytes | dict[str, Any]
     error: SluiceError
@@ -39,7 +37,7 @@ Record = Union[dict[str, Any], BrokenRecord]
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some consecutive records that one writer schema describes. Of an Avro object that is one and the same."""
+    """Consecutive records of one writer schema. An Avro object has one schema."""
 
     writer: WriterSchema
     records: Sequence[Record]
@@ -47,11 +45,11 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Records:
-    """One object's records in order. They can be gone through once.
+    """One object's records in order; `chunks` can be iterated once.
 
-    Values are what Avro decodes to without the meaning of a logical type, whatever the format is: days, counts
-    of time units and unscaled bytes. `count` raises as `chunks` does, but may find fewer of the mistakes; it may be
-    called before them and costs far less. A record that alone is damaged is a BrokenRecord in its place.
+    Whatever the format, values are what Avro decodes to without logical types: days, counts of time units, unscaled
+    bytes. A damaged record is a BrokenRecord in its place. `count` may be called first and costs far less; it raises
+    what `chunks` raises, but may find fewer defects.
     """
 
     count: Callable[[], int]
@@ -59,7 +57,7 @@ class Records:
 
 
 def chunked(writer: WriterSchema, blocks: Iterable[list[dict[str, Any]]]) -> Iterator[Chunk]:
-    """The same records in pieces of at least as many as are held at a time, and a rest: no piece is empty. An empty block ends a piece."""
+    """The records of `blocks` in chunks of at least `most_rows`. An empty block ends a chunk early."""
     most = most_rows(len(writer.row.columns))
     held: list[list[dict[str, Any]]] = []
     rows = 0
@@ -78,7 +76,7 @@ Make = Callable[[Sequence[dict[str, Any]], Sequence[int]], pa.RecordBatch]
 
 @dataclass(frozen=True)
 class BadRow:
-    """A record that can't be merged: its place in the object, and why. `value` is the record, or its bytes if it isn't one."""
+    """A record that can't be merged: its place in the object, and why. `value` is the record, or its bytes."""
 
     record: int
     error: SluiceError
@@ -88,11 +86,11 @@ class BadRow:
 def sound_batch(
     records: Sequence[Record], numbers: Sequence[int], make: Make, *, limit: int, before: int = 0
 ) -> tuple[pa.RecordBatch | None, list[BadRow]]:
-    """The batch of all records that `make` takes, and the others. `numbers` are the records' places in the object.
+    """The batch of all records that `make` accepts, and the others. `numbers` are the records' places in the object.
 
-    A chunk without trouble costs one call. Else halves are tried, so that one bad record costs about two
-    calls more. Raises TooManyBadRows beyond `limit`, of which the object's earlier chunks had `before`,
-    and what may pass by itself.
+    A sound chunk costs one call. Otherwise halves are tried, so that a bad record costs two calls per level. Raises
+    TooManyBadRows when there are more than `limit` with the `before` of earlier chunks, and errors that a retry may
+    pass.
     """
     broken = [
         BadRow(number, record.error, record.content)
@@ -103,7 +101,7 @@ def sound_batch(
     if broken:
         pairs = [(record, number) for record, number in zip(records, numbers) if not isinstance(record, BrokenRecord)]
         records, numbers = [record for record, _ in pairs], [number for _, number in pairs]
-    sound: Sequence[dict[str, Any]] = records  # type: ignore[assignment]  # what is broken has been taken out
+    sound: Sequence[dict[str, Any]] = records  # type: ignore[assignment]  # broken records have been removed
     if not sound:
         return None, broken
     made = _made(sound, numbers, make)
@@ -138,16 +136,16 @@ def _bad(
 
 
 def _made(records: Sequence[dict[str, Any]], numbers: Sequence[int], make: Make) -> pa.RecordBatch | SluiceError:
-    """The batch, or why there is none. What may pass by itself is raised."""
+    """The batch, or the error of a bad record. Raises retriable errors, and ExpansionLimit."""
     try:
         return make(records, numbers)
     except SluiceError as error:
-        if error.retriable or isinstance(error, ExpansionLimit):  # of all of them together: no single one is to blame
+        if error.retriable or isinstance(error, ExpansionLimit):  # caused by all of them together
             raise
         return error
     except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, pa.ArrowException) as error:
-        # Whatever a conversion makes of a value that isn't what the schema says: it is the same at every attempt.
-        return UndecodableValue("A value is not what its schema says", record=numbers[0], cause=repr(error)[:200])
+        # A conversion raises these for a value that doesn't match the schema, and the same at every attempt.
+        return UndecodableValue("A value doesn't match its schema", record=numbers[0], cause=repr(error)[:200])
 
 
 def _within(found: Sequence[BadRow], before: int, limit: int) -> None:
