@@ -260,21 +260,12 @@ class TestAdmission:
         assert [one.table for one in ledger.pending.oldest("big", 10)] == ["shop.sold"]
         assert list(ledger.objects.in_state("parked")) == []
 
-<<<<<<< HEAD
     def test_a_deleted_pending_object_is_quarantined_and_no_longer_waits(self, ledger):
         ledger.objects.admit(an_object())
         record = ledger.objects.get([an_object().id])[an_object().id]
         assert ledger.objects.quarantine_pending(record, "lost_before_read", "the version is gone", NOW)
         assert ledger.pending.oldest(LANE, 10) == []
         assert [found.code for found in ledger.objects.in_state("quarantined")] == ["lost_before_read"]
-=======
-    def test_a_deleted_pending_object_is_quarantined_and_no_longer_waits(self, ledger):
-        ledger.admit(an_object())
-        record = ledger.get_objects([an_object().id])[an_object().id]
-        assert ledger.quarantine_pending(record, "lost_before_read", "the version is gone", NOW)
-        assert ledger.pending(LANE, 10) == []
-        assert [found.code for found in ledger.objects_in_state("quarantined")] == ["lost_before_read"]
->>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
 
     def test_a_record_is_forgotten_only_when_nothing_waits_for_it(self, ledger):
         ledger.objects.admit(an_object(0))

@@ -71,13 +71,8 @@ def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsy
     assert message in capsys.readouterr().err and invoked == []
 
 
-<<<<<<< HEAD
 def test_a_request_to_a_paused_lane_is_reported_as_waiting(served, invoked, capsys):
     served.ledger.lanes.pause("main")
-=======
-def test_a_request_to_a_paused_lane_is_reported_as_waiting(served, invoked, capsys):
-    served.ledger.pause("main")
->>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
     assert run(["services", "run", TABLE]) == 0
     assert "waits for `sluice resume main`" in capsys.readouterr().err and invoked == []
 

@@ -59,11 +59,7 @@ def test_lanes_paused_by_a_failed_deployment_resume_after_the_next_one(
 
 
 def test_a_standstill_begun_on_one_machine_is_ended_on_another(stack, emr, invoked, tmp_path, monkeypatch):
-<<<<<<< HEAD
     stack.ledger.lanes.wake("main")
-=======
-    stack.ledger.wake("main")
->>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
     first, second = tmp_path / "first", tmp_path / "second"
     for machine in (first, second):
         machine.mkdir()
@@ -139,13 +135,8 @@ def test_a_halted_lane_stays_halted(stack, emr, invoked, tmp_path):
 
 
 def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(stack, emr, invoked, tmp_path, capsys):
-<<<<<<< HEAD
     stack.ledger.lanes.wake("main")
     stack.ledger.lanes.request_start("main", "run-1", 1)
-=======
-    stack.ledger.wake("main")
-    stack.ledger.request_start("main", "run-1", 1)
->>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
     note = tmp_path / "note.json"
     assert run(["standstill", "begin", "--note", str(note), "--timeout", "0"]) == 1
     said = capsys.readouterr().err

@@ -159,18 +159,9 @@ def test_an_event_that_the_bus_refuses_is_retried_and_the_others_are_sent(bus, m
     assert [detail["batch"] for _, detail in bus] == ["b-1"]
 
 
-<<<<<<< HEAD
 def test_a_refusal_quotes_the_error_of_the_bus():
     batches = SimpleNamespace(parts=lambda batch: PARTS)
     announcer = Announcer(batches=batches, events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
-=======
-def test_a_refusal_quotes_the_error_of_the_bus():
-    class Ledger:
-        def batch_parts(self, batch):
-            return PARTS
-
-    announcer = Announcer(ledger=Ledger(), events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
->>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
     with pytest.raises(AnnouncementRefused) as raised:
         announcer.tell(record(BATCH)["dynamodb"])
     assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "described": "slow"}

@@ -81,13 +81,8 @@ def running(supervised, lane="main"):
     return job
 
 
-<<<<<<< HEAD
 def test_an_idle_lane_with_an_arrival_that_no_run_has_seen_is_started(supervised):
     supervised.ledger.lanes.wake("main")
-=======
-def test_an_idle_lane_with_an_arrival_that_no_run_has_seen_is_started(supervised):
-    supervised.ledger.wake("main")
->>>>>>> 6605b27 (Hold the rules of test modules in a test, and name what tests show in plain words)
     assert supervise(supervised) == 1
     assert supervised.ledger.lanes.get("main").state == STARTING
     (job,) = supervised.job_runs()
