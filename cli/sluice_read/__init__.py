@@ -1,16 +1,17 @@
-"""Reads silver tables from Python, without a JVM: as they are, as they were, and what changed. See docs/reading.md.
+"""Reads silver tables from Python without a JVM: as they are, as they were, and what changed. See docs/reading.md.
 
     from sluice_read import Silver
 
-    silver = Silver.of_stack("sluice")                   # a deployed stack; Silver.local() is the one that runs in this folder
-    silver.snapshot("moma.artists").read_all()           # a pyarrow.Table
+    silver = Silver.of_stack("sluice")            # a deployed stack; Silver.local() is the one in this folder
+    silver.snapshot("moma.artists").read_all()    # a pyarrow.Table
     for batch in silver.as_of("moma.artists", "2026-05-01T10:15:00Z"):
-        ...                                              # pyarrow.RecordBatch: one file after the other, never the whole table
-    silver.changes("moma.works", since=instant)          # rows by their last change, deleted ones included
+        ...                                       # pyarrow.RecordBatch: file by file, never the whole table
+    silver.changes("moma.works", since=instant)   # rows by their last change, deleted ones included
     with silver.differences("moma.works", "20260501101500123") as found:
         for row in found: print(row.kind, row.key, row.columns)
 
-Importing this loads Arrow, hudi-rs and DuckDB. Every error is a `sluice.errors.SluiceError` with `code`, `facts` and what to do next.
+Importing it loads Arrow, hudi-rs and DuckDB. Every error is a `sluice.errors.SluiceError` with `code`, `facts` and
+`next_step`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is different between two moments of a table: rows added, changed, with their columns, and removed."""
+"""The difference between two moments of a table: rows added, removed, and changed, with the columns that differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH_ROWS = 2_000
 
 @dataclass(frozen=True)
 class RowDifference:
-    """One row that differs. Values are as JSON has them, by column; `before` of an added row and `after` of a removed one are None."""
+    """A row that differs, with JSON values by column. `before` of an added and `after` of a removed row is None."""
 
     kind: str
     key: tuple[Any, ...]
@@ -30,20 +30,20 @@ class RowDifference:
 
 @contextmanager
 def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[RowDifference]]:
-    """The rows that differ, in no order, readable inside the `with`. Rows that the source deleted count as not there.
+    """Find the rows that differ, in no order, readable inside the `with`. Rows that the source deleted count as absent.
 
-    Only file slices that differ are read, into a DuckDB that spills to disk, and joined there by the record's key: a row that moved to another
-    partition is one row. Raises NotComparable, Unreadable.
+    Only file slices that differ are read, into a DuckDB that spills to disk. They are joined by the record's key, so a
+    row that moved to another partition is one row. Raises NotComparable, Unreadable.
     """
     if before.table != after.table or before.view != after.view:
         raise NotComparable(
             f"{before.table}{before.view} and {after.table}{after.view} are two tables",
             tables=(before.table, after.table),
-            next_step="Name one",
+            next_step="Name the same table twice",
         )
     old, new = differing_slices(before, after)
     columns = tuple(after.schema().names)
-    # Both are read under the newest columns, so that they can be compared; what came later is null before.
+    # Both are read with the newest columns, so that they can be compared; a later column is null before.
     shown = Shown(lineage=True, columns=(RECORD_KEY, COMMIT_TIME, *columns))
     with opened_duckdb() as connection:
         load(connection, "before", before.reader(shown, slices=old))
@@ -60,7 +60,7 @@ def differences(before: SilverTable, after: SilverTable) -> Iterator[Iterator[Ro
         yield _differences(found.to_arrow_reader(_BATCH_ROWS), columns, key_columns(after))
 
 
-# Equal commit times of one key are one and the same write of it, so nothing of it is compared.
+# Equal commit times of a key mean one and the same write, which needs no comparison.
 _STATEMENT = """
 SELECT coalesce(b.{key}, a.{key}), b.{key} IS NULL, a.{key} IS NULL, [{differ}], {before}, {after}
 FROM before b FULL OUTER JOIN after a ON b.{key} = a.{key}
@@ -69,7 +69,7 @@ WHERE b.{key} IS NULL OR a.{key} IS NULL OR (b.{time} <> a.{time} AND list_conta
 
 
 def differing_slices(before: SilverTable, after: SilverTable) -> tuple[tuple[FileSlice, ...], tuple[FileSlice, ...]]:
-    """The file slices of each moment that hold rows of the other's in no other way: one base file without logs is the same at both."""
+    """The file slices of each moment without those that are the same at both: one base file without logs."""
 
     def whole(item: FileSlice) -> str | None:
         return item.base.path if item.base is not None and not item.logs else None
@@ -82,7 +82,7 @@ def differing_slices(before: SilverTable, after: SilverTable) -> tuple[tuple[Fil
 
 
 def key_columns(table: SilverTable) -> tuple[str, ...]:
-    """The columns that a row is told by: its key's, or, where those are hidden (append-only tables), Hudi's own record key."""
+    """The columns that name a row: its key's, or Hudi's own record key where those are hidden (append-only tables)."""
     key = table.record_key
     return key if key and set(key) <= set(table.schema().names) else (RECORD_KEY,)
 
@@ -92,8 +92,8 @@ def _differences(reader: Any, columns: tuple[str, ...], key: tuple[str, ...]) ->
     for batch in reader:
         for record_key, is_new, is_gone, differ, *values in rows_of(batch):
             old, new = dict(zip(columns, values[:count], strict=True)), dict(zip(columns, values[count:], strict=True))
-            summary = {RECORD_KEY: record_key, **(old if is_gone else new)}
-            named = tuple(summary[name] for name in key)
+            row = {RECORD_KEY: record_key, **(old if is_gone else new)}
+            named = tuple(row[name] for name in key)
             if is_new or is_gone:
                 yield RowDifference(
                     ADDED if is_new else REMOVED, named, columns, None if is_new else old, None if is_gone else new

@@ -6,25 +6,25 @@ from sluice.errors import CommandFailed, UsageError
 
 
 class NotComparable(CommandFailed):
-    """The two moments are of different tables; facts: `tables`."""
+    """The two moments belong to different tables; facts: `tables`."""
 
     code = "not_comparable"
 
 
 class InvalidMoment(UsageError):
-    """A moment that can't be understood, or moments that don't go together; facts: `given`."""
+    """A moment that is not valid, or moments that contradict each other; facts: `given`."""
 
     code = "invalid_moment"
 
 
 class UnknownTable(UsageError):
-    """The name is no table that has a commit; facts: `table`, `tables`."""
+    """No table with a commit has this name; facts: `table`, `tables`."""
 
     code = "unknown_table"
 
 
 class UnknownColumn(UsageError):
-    """A column that the table doesn't have, or that is hidden; facts: `table`, `column`, `columns`."""
+    """A column that the table lacks, or that is hidden; facts: `table`, `column`, `columns`."""
 
     code = "unknown_column"
 
@@ -36,30 +36,33 @@ class Unreadable(CommandFailed):
 
 
 class InvalidQuery(UsageError):
-    """The statement isn't one SELECT that DuckDB can run over these tables."""
+    """The statement is not a single SELECT that DuckDB can run over these tables."""
 
     code = "invalid_query"
 
 
 class NotRetained(CommandFailed):
-    """A moment before the first at which the table can be read; facts: `table`, `asked`, `earliest` (instants)."""
+    """A moment before the earliest that can be read; facts: `table`, `asked`, `earliest` (instants)."""
 
     code = "not_retained"
 
 
 class UnsettledMoment(CommandFailed):
-    """A moment at which a write was there that was rolled back later; facts: `table`, `asked`, `rolled_back`, `earliest` (instants)."""
+    """A moment at which a write was present that was rolled back later.
+
+    Facts: `table`, `asked`, `rolled_back`, `earliest` (instants).
+    """
 
     code = "unsettled_moment"
 
 
 class NoCommit(CommandFailed):
-    """A table that was created and holds nothing yet; facts: `table`."""
+    """A table that was created and has no commit yet; facts: `table`."""
 
     code = "no_commit"
 
 
 class Damaged(CommandFailed):
-    """A file of the timeline that is not what Hudi writes; facts: `table`, `file`."""
+    """A file of the timeline that Hudi did not write in this form; facts: `table`, `file`."""
 
     code = "damaged_timeline"

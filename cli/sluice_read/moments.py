@@ -1,59 +1,32 @@
-"""Moments as people write them, as a timeline has them: an instant of 17 digits, a wall-clock time with its zone, or so long ago.
+"""Moments in three forms: a 17-digit instant as timelines have it, a time with its zone, or a duration ago.
 
-Points in time as people write them on a command line, and as tables show them.
+They are read from command lines and Python calls, and written as people read them.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
-from typing import Annotated
-
-import typer
+from datetime import UTC, datetime, timedelta
 
 from sluice_read.errors import InvalidMoment
 
 _INSTANT = re.compile(r"[0-9]{17}")
 _AGO = re.compile(r"([0-9]{1,9})\s?(s|min|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
-_EXAMPLES = "an instant such as 20260501101500123 (`sluice table commits`), or a time with its zone: 2026-05-01T10:15:00Z, '2026-05-01 12:15:00+02:00'"
-_WITH_AGO = f"15min, 2h or 7d for so long ago, {_EXAMPLES}"
-
-AsOf = Annotated[
-    str | None,
-    typer.Option(
-        "--as-of",
-        metavar="MOMENT",
-        help="The table as it was: an instant, a time with its zone, or 15min, 2h or 7d ago.",
-        show_default=False,
-    ),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        metavar="MOMENT",
-        help="Only rows that changed after this moment, each as it was last: also 15min, 2h or 7d ago.",
-        show_default=False,
-    ),
-]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        "--until",
-        metavar="MOMENT",
-        help="With --since or alone: as of this moment, changes after it left out.",
-        show_default=False,
-    ),
-]
+_EXAMPLES = (
+    "an instant such as 20260501101500123 (`sluice table commits`), "
+    "or a time with its zone: 2026-05-01T10:15:00Z, '2026-05-01 12:15:00+02:00'"
+)
+_WITH_AGO = f"15min, 2h or 7d (ago), {_EXAMPLES}"
 
 
 @dataclass(frozen=True)
 class Span:
-    """What of a table's history is asked for. Instants; None is without a limit.
+    """A part of a table's history, between instants; None is no limit.
 
-    `as_of` alone is the table as it was then. `changes` leaves only rows whose last change is after `since` and not after `as_of`.
+    `as_of` alone is the table as of then. With `changes` it is the rows whose last change is after `since` and not
+    after `as_of`.
     """
 
     as_of: str | None = None
@@ -67,52 +40,53 @@ NOW = Span()
 def span_of(
     *, as_of: str | None = None, since: str | None = None, until: str | None = None, now: int | None = None
 ) -> Span:
-    """The span that a command line asks for; moments as `instant_at` takes them. Raises InvalidMoment."""
+    """The span between moments, which `instant_at` reads. Raises InvalidMoment."""
     if as_of is not None and (since is not None or until is not None):
-        raise InvalidMoment("--as-of is a state, --since and --until are changes", given=as_of, next_step="Give either")
+        raise InvalidMoment(
+            "--as-of gives a state, --since and --until give changes", given=as_of, next_step="Use one or the other"
+        )
     if as_of is not None:
         return Span(as_of=instant_at(as_of, now))
     first = None if since is None else instant_at(since, now)
     last = None if until is None else instant_at(until, now)
     if first is not None and last is not None and first > last:
-        raise InvalidMoment(f"--since {since} is after --until {until}", given=since, next_step="Exchange them")
+        raise InvalidMoment(f"--since {since} is after --until {until}", given=since, next_step="Swap them")
     return Span(as_of=last, since=first, changes=since is not None or until is not None)
 
 
 def instant_at(moment: str, now: int | None = None) -> str:
-    """The instant of a moment, in UTC as tables' timelines are. A time without its zone is refused: it would mean something else elsewhere.
+    """Convert a moment to an instant, which is in UTC. A time without its zone is refused, since it is ambiguous.
 
-    Where `now` (epoch ms) is given, `90s`, `15min`, `2h` and `7d` are so long before it. Raises InvalidMoment.
+    Where `now` (epoch ms) is given, `90s`, `15min`, `2h` and `7d` count back from it. Raises InvalidMoment.
     """
     text = moment.strip()
     examples = _EXAMPLES if now is None else _WITH_AGO
     ago = _AGO.fullmatch(text)
     if ago and now is not None:
-        at = max(0, now - int(ago[1]) * _UNIT_S[ago[2]] * 1000)
-        return _instant(datetime.fromtimestamp(at // 1000, timezone.utc) + timedelta(milliseconds=at % 1000))
+        then = max(0, now - int(ago[1]) * _UNIT_S[ago[2]] * 1000)
+        return _instant(datetime.fromtimestamp(then // 1000, UTC) + timedelta(milliseconds=then % 1000))
     if _INSTANT.fullmatch(text):
         try:
             datetime.strptime(text[:14], "%Y%m%d%H%M%S")
         except ValueError as error:
             raise InvalidMoment(
-                f"{moment!r} is no instant: {error}", given=moment, next_step=f"Give {examples}"
+                f"{moment!r} is not an instant: {error}", given=moment, next_step=f"Give {examples}"
             ) from error
         return text
     try:
-        summary = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidMoment(f"{moment!r} is no moment", given=moment, next_step=f"Give {examples}") from error
-    if summary.tzinfo is None:
+        raise InvalidMoment(f"{moment!r} is not a moment", given=moment, next_step=f"Give {examples}") from error
+    if at.tzinfo is None:
         raise InvalidMoment(
             f"{moment!r} has no zone",
             given=moment,
             next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {examples}",
         )
     try:
-        there = summary.astimezone(timezone.utc)
+        return _instant(at.astimezone(UTC))
     except OverflowError as error:
         raise InvalidMoment(f"{moment!r} is out of range", given=moment, next_step=f"Give {examples}") from error
-    return _instant(there)
 
 
 def _instant(at: datetime) -> str:
@@ -120,13 +94,13 @@ def _instant(at: datetime) -> str:
 
 
 def moment_of(instant: str) -> str:
-    """An instant as people read it: 2026-05-01T10:15:00.123Z. One of 14 digits has no milliseconds."""
+    """An instant as people read it: 2026-05-01T10:15:00.123Z. Instants of 14 digits have no milliseconds."""
     date, clock = f"{instant[:4]}-{instant[4:6]}-{instant[6:8]}", f"{instant[8:10]}:{instant[10:12]}:{instant[12:14]}"
     return f"{date}T{clock}{'.' + instant[14:17] if len(instant) > 14 else ''}Z"
 
 
 def point_in_time(text: str, now: int) -> int:
-    """Epoch ms of `90s`, `15min`, `2h`, `7d` (that long ago), of an instant, or of a time with its zone. `now` is epoch ms. Raises InvalidMoment."""
+    """A moment in epoch ms, by `instant_at`. `now` is epoch ms. Raises InvalidMoment."""
     instant = instant_at(text, now)
     whole = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     return int(whole.timestamp()) * 1000 + int(instant[14:])
@@ -138,5 +112,5 @@ def clock(at: int | None) -> str:
 
 
 def iso(at: int) -> str:
-    """Epoch ms as ISO 8601 in UTC, to the millisecond: what `point_in_time` reads back."""
+    """Epoch ms as ISO 8601 in UTC, to the millisecond; `point_in_time` reads it back."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Where silver tables are: a bucket or a folder, and the files of one table there."""
+"""The place of silver tables, a bucket or a folder, and the files of one table in it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile
 from sluice_aws.s3.timelines import TimelineReader, table_prefix
 from sluice_read.errors import UnknownTable
 
-READ_OPTIMIZED, REAL_TIME, PLAIN = "_ro", "_rt", ""  # the views that a name can end with
-OWN_FOLDER = "_sluice"  # manifests, outcomes and schemas, not tables
+READ_OPTIMIZED, REAL_TIME, PLAIN = "_ro", "_rt", ""  # the view that a name's end chooses
+OWN_FOLDER = "_sluice"  # manifests, outcomes and schemas; no database
 
 
 class SilverPlace(Protocol):
-    """Where silver tables are and how to get at them; `Target` is one."""
+    """A place of silver tables and the access to it; `sluice_aws.stack.Target` is one."""
 
     @property
     def silver_url(self) -> str:
@@ -31,7 +31,7 @@ class SilverPlace(Protocol):
         """The object store's settings: endpoint, region, credentials."""
 
     def client(self, service: str) -> Any:
-        """A boto3 client; only asked for where `silver_url` is S3's."""
+        """A boto3 client; needed only where `silver_url` is S3's."""
 
 
 class SilverFolder:
@@ -82,15 +82,15 @@ class TableFolder:
 
     @property
     def url(self) -> str:
-        """The table's folder as hudi-rs names it."""
+        """The URL of the table's folder, for hudi-rs."""
         return f"{self.place.silver_url}/{table_prefix(self.table).rstrip('/')}"
 
     def exists(self) -> bool:
-        """Whether a table was created here."""
+        """Says whether the folder holds a table."""
         return files_of(self.place).exists(table_prefix(self.table) + PROPERTIES_FILE)
 
     def files(self) -> Iterator[StoredFile]:
-        """Every file of the table, those of the timeline first in S3's order. One LIST for a thousand."""
+        """List every file of the table. In S3's order the timeline comes first; one LIST per thousand files."""
         return files_of(self.place).under(table_prefix(self.table))
 
     def timeline(self) -> Timeline:
@@ -111,8 +111,8 @@ class TableFolder:
 
 
 def table_folder(place: SilverPlace, database: str, table: str) -> TableFolder | None:
-    """The folder of a table that exists; None for one that doesn't, or whose name can't be a table's."""
-    # Names come from command lines and SQL and become a path: only what can be a table's name gets that far.
+    """The folder of a table; None where there is none, or the name is not valid."""
+    # Names come from command lines and SQL and become a path, so only valid names go further.
     if not (COLUMN.fullmatch(database) and COLUMN.fullmatch(table)):
         return None
     folder = TableFolder(place, f"{database}.{table}")
@@ -120,7 +120,7 @@ def table_folder(place: SilverPlace, database: str, table: str) -> TableFolder |
 
 
 def find_table(place: SilverPlace, name: str) -> tuple[TableFolder, str]:
-    """The folder of a table, and the view ("", "_ro", "_rt") that the name asks for. Raises UnknownTable."""
+    """Find the folder of a table, and the view ("", "_ro", "_rt") that the name chooses. Raises UnknownTable."""
     for database, stored, view in _candidates(name):
         folder = table_folder(place, database, stored)
         if folder is not None:
@@ -129,7 +129,7 @@ def find_table(place: SilverPlace, name: str) -> tuple[TableFolder, str]:
 
 
 def _candidates(name: str) -> Iterator[tuple[str, str, str]]:
-    """The (database, table, view) that a name can mean, as it is written and then in lower case, which configured names have."""
+    """The (database, table, view) that a name can mean, as written and then in lower case, as configured names are."""
     for spelled in dict.fromkeys((name, name.lower())):
         database, _, table = spelled.partition(".")
         yield database, table, PLAIN
@@ -139,7 +139,7 @@ def _candidates(name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def tables_in(place: SilverPlace) -> tuple[str, ...]:
-    """Every `database.table` that silver holds, sorted."""
+    """List every `database.table` in the place, sorted."""
     names = ((database, table) for database in _folders(place, "") for table in _folders(place, f"{database}/"))
     return tuple(
         sorted(f"{database}.{table}" for database, table in names if table_folder(place, database, table) is not None)
@@ -147,7 +147,7 @@ def tables_in(place: SilverPlace) -> tuple[str, ...]:
 
 
 def _folders(place: SilverPlace, under: str) -> tuple[str, ...]:
-    """The names one level below `under` that can be a database's or a table's."""
+    """List the valid names of databases or tables one level below `under`."""
     return tuple(name for name in files_of(place).folders(under) if COLUMN.fullmatch(name) and name != OWN_FOLDER)
 
 
@@ -156,6 +156,6 @@ def _unknown(place: SilverPlace, name: str) -> UnknownTable:
     known = (
         f"Tables: {', '.join(tables[:20])}{' ...' if len(tables) > 20 else ''}"
         if tables
-        else "A table appears with its first commit: `sluice wait`"
+        else "Tables appear with their first commit: `sluice wait`"
     )
     return UnknownTable(f"No table {name!r} in {place.silver_url}", table=name, tables=tables, next_step=known)

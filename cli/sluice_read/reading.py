@@ -1,4 +1,7 @@
-"""Silver tables as Arrow batches, now, as of a moment or changed since one; merged by hudi-rs: no JVM, and no code shared with the writer."""
+"""Silver tables as Arrow batches: now, as of a moment, or the rows changed since one.
+
+hudi-rs merges base and log files, so reading needs no JVM and shares no code with the writer.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from sluice.changes import hidden_columns
 from sluice.hudi import options as hudi_options
 from sluice.hudi.timeline import FileSlice
 from sluice_read.errors import UnknownColumn, UnknownTable, Unreadable
+from sluice_read.listing import TableListing, table_listing
 from sluice_read.moments import NOW, Span
 from sluice_read.place import READ_OPTIMIZED, SilverPlace, TableFolder, find_table
-from sluice_read.state import TableState, table_state
 
 COMMIT_TIME, RECORD_KEY = "_hoodie_commit_time", "_hoodie_record_key"
 BATCH_ROWS = 8_192  # of one batch of an answer
@@ -27,9 +30,9 @@ _LINEAGE_PREFIX = "_sluice_"
 
 @dataclass(frozen=True)
 class Shown:
-    """What of a table's rows and columns a reader sees.
+    """The rows and columns that a reader sees.
 
-    `columns` are names in the order that they are wanted in, None for all that aren't hidden.
+    `columns` gives names and their order; None: all that aren't hidden.
     """
 
     with_deleted: bool = False
@@ -37,20 +40,26 @@ class Shown:
     columns: tuple[str, ...] | None = None
 
 
+ALL = Shown()
+
+
 @dataclass(frozen=True)
 class SilverTable:
-    """One opened table under the name it was asked for; `view` is "", "_ro" or "_rt", `instant` the commit that is seen."""
+    """An open table. `view` is "", "_ro" or "_rt"; `instant` is the commit that readers see."""
 
     table: str
     view: str
     span: Span
     hudi: Any
-    state: TableState
+    listing: TableListing
     instant: str
 
-    def schema(self, shown: Shown = Shown()) -> pa.Schema:
-        """The columns that a reader sees, in the table's order or the wanted one. They are the newest commit's, whatever the moment. Raises Unreadable, UnknownColumn."""
-        # Changes without their deletions would be no changes.
+    def schema(self, shown: Shown = ALL) -> pa.Schema:
+        """The columns that a reader sees: those of the newest commit, whatever the moment.
+
+        Raises Unreadable, UnknownColumn.
+        """
+        # Changes without deletions would be incomplete.
         with_deleted = shown.with_deleted or self.span.changes
         visible = [
             item for item in self.stored_schema if is_shown(item.name, with_deleted=with_deleted, lineage=shown.lineage)
@@ -61,33 +70,34 @@ class SilverTable:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """All columns that are stored, hidden ones included. Raises Unreadable."""
+        """All stored columns, hidden ones included. Raises Unreadable."""
         return self._guarded(self.hudi.get_schema_with_meta_fields)
 
     @property
     def record_key(self) -> tuple[str, ...]:
-        """The columns that the table's key is made of."""
+        """The columns of the table's key, in order."""
         return hudi_options.record_key_of(self.hudi.hudi_options())
 
     def slices(self) -> tuple[FileSlice, ...]:
-        """The file slices to read, those left out that can't hold a row of the span."""
-        slices = self.state.slices(self.instant)
+        """The file slices that can hold rows of the span."""
+        slices = self.listing.slices(self.instant)
         if self.view == READ_OPTIMIZED:
             slices = tuple(
                 FileSlice(item.partition, item.file_id, item.base) for item in slices if item.base is not None
             )
         since = self.span.since
-        # A row carries the instant of its own last change, and a file nothing newer than itself. A log file's name tells only its base file's instant.
+        # A row carries the instant of its own last change, and a file nothing newer than itself. The name of a log file
+        # has only the instant of its base file.
         return (
             slices
             if since is None
             else tuple(item for item in slices if item.logs or item.base is not None and item.base.instant > since)
         )
 
-    def batches(self, shown: Shown = Shown(), *, slices: Sequence[FileSlice] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of the span, as they are read, one file slice after the other; all batches have `schema`. Raises Unreadable.
+    def batches(self, shown: Shown = ALL, *, slices: Sequence[FileSlice] | None = None) -> Iterator[pa.RecordBatch]:
+        """Read the rows of the span, one file slice after the other; all batches have `schema`. Raises Unreadable.
 
-        Each slice is merged whole, by position, before anything is left out of it, so a change that lost isn't taken for a row's last one.
+        Each slice is merged as a whole before rows are left out, so a change that lost is never shown as the last one.
         """
         schema = self.schema(shown)
         names = list(schema.names)
@@ -104,11 +114,7 @@ class SilverTable:
         )
         reader = self._guarded(lambda: self.hudi.create_file_group_reader_with_options(self._options()))
         for item in self.slices() if slices is None else slices:
-            base = item.base.path if item.base is not None else ""
-            stream = self._guarded(
-                lambda: reader.read_file_slice_from_paths_stream(base, [log.path for log in item.logs], options)
-            )
-            while (batch := self._guarded(lambda: next(stream, None))) is not None:
+            for batch in self._merged(reader, item, options):
                 if hide_deleted:
                     batch = batch.filter(pc.invert(pc.fill_null(batch.column(hidden_columns.DELETED), False)))
                 if self.span.since is not None:
@@ -116,9 +122,17 @@ class SilverTable:
                 if batch.num_rows:
                     yield batch.select(names).cast(schema)
 
-    def reader(self, shown: Shown = Shown(), *, slices: Sequence[FileSlice] | None = None) -> pa.RecordBatchReader:
-        """`batches` in the form that Arrow's consumers take; it can be read once."""
+    def reader(self, shown: Shown = ALL, *, slices: Sequence[FileSlice] | None = None) -> pa.RecordBatchReader:
+        """`batches` as an Arrow reader, which can be read once."""
         return pa.RecordBatchReader.from_batches(self.schema(shown), self.batches(shown, slices=slices))
+
+    def _merged(self, reader: Any, item: FileSlice, options: HudiReadOptions) -> Iterator[pa.RecordBatch]:
+        """Merge the base file and the logs of one slice. Raises Unreadable."""
+        base = item.base.path if item.base is not None else ""
+        logs = [log.path for log in item.logs]
+        stream = self._guarded(lambda: reader.read_file_slice_from_paths_stream(base, logs, options))
+        while (batch := self._guarded(lambda: next(stream, None))) is not None:
+            yield batch
 
     def _options(self) -> HudiReadOptions:
         return HudiReadOptions().with_as_of_timestamp(self.instant)
@@ -132,7 +146,8 @@ class SilverTable:
                 table=self.table,
                 column=name,
                 columns=names,
-                next_step=f"Its columns: {', '.join(names[:40])}. _sluice_* and _hoodie_* need --lineage, {hidden_columns.DELETED} needs --with-deleted",
+                next_step=f"Its columns: {', '.join(names[:40])}. "
+                f"_sluice_* and _hoodie_* need --lineage, {hidden_columns.DELETED} needs --with-deleted",
             )
         return found
 
@@ -141,7 +156,7 @@ class SilverTable:
 
 
 def is_shown(column: str, *, with_deleted: bool, lineage: bool) -> bool:
-    """Whether a reader sees a column: `_hoodie_*` and where a row came from on demand only."""
+    """Says whether a reader sees a column; `_hoodie_*` and `_sluice_*` need `lineage`."""
     if column == hidden_columns.DELETED:
         return with_deleted or lineage
     return lineage or not column.startswith((_META_PREFIX, _LINEAGE_PREFIX))
@@ -150,12 +165,12 @@ def is_shown(column: str, *, with_deleted: bool, lineage: bool) -> bool:
 def read_table(
     place: SilverPlace, name: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW
 ) -> pa.Table:
-    """All rows of `database.table` (merge-on-read also `_ro` and `_rt`). Raises what `open_table` does."""
+    """Read all rows of `database.table` (merge-on-read also `_ro` and `_rt`). Raises what `open_table` does."""
     return open_table(place, name, span=span).reader(Shown(with_deleted=with_deleted, lineage=lineage)).read_all()
 
 
 def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTable:
-    """Find a table by the name a reader uses; a table that is really called so wins over a suffix.
+    """Open a table by the name that readers use; a table of exactly this name wins over a suffix.
 
     Merge-on-read: the plain name and `_rt` are the merged state, `_ro` the base files alone.
     Raises UnknownTable, Unreadable, NoCommit, NotRetained, UnsettledMoment.
@@ -169,13 +184,13 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
     version = hudi_options.version_of(opened.hudi_options())
     if version != str(hudi_options.TABLE_VERSION):
         raise Unreadable(
-            f"{folder.table} is of Hudi's table version {version or 'none'}, not {hudi_options.TABLE_VERSION}",
+            f"{folder.table} has Hudi's table version {version or 'none'}, not {hudi_options.TABLE_VERSION}",
             table=folder.table,
             next_step="Read it with Spark",
         )
-    state = table_state(folder)
+    listing = table_listing(folder)
     return SilverTable(
-        table=folder.table, view=view, span=span, hudi=opened, state=state, instant=state.newest_until(span.as_of)
+        table=folder.table, view=view, span=span, hudi=opened, listing=listing, instant=listing.newest_until(span.as_of)
     )
 
 
@@ -187,7 +202,7 @@ def _builder(folder: TableFolder, view: str) -> HudiTableBuilder:
 
 
 def _guarded(table: str, read: Callable[[], Any]) -> Any:
-    """Call hudi-rs. Its error class can't be imported, so whatever it raises is taken for its error."""
+    """Call hudi-rs. Its error class can't be imported, so every exception counts as its error. Raises Unreadable."""
     try:
         return read()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""One SELECT over silver tables by DuckDB: only the tables that it names are opened."""
+"""One SELECT over silver tables in DuckDB, which opens only the tables that it names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _ADVICE = ("Candidate bindings", "Did you mean", "Either add")  # how DuckDB's o
 def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, str], ...]:
     """The (schema, table) pairs that a SELECT names, each once, in the order of the statement.
 
-    DuckDB's own parser says which; names without a schema are the statement's own (WITH) and not
-    in the answer. Raises InvalidQuery for more than one statement and for anything but a SELECT.
+    DuckDB's own parser finds them. Names without a schema are defined in the statement (WITH) and left out. Raises
+    InvalidQuery for more than one statement and for anything but a SELECT.
     """
     parsed = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0])
     if parsed.get("error"):
         if parsed.get("error_type") == "not implemented":
             raise InvalidQuery(
-                "`sluice query` reads: the statement is not a SELECT",
+                "The statement is not a SELECT, and `sluice query` only reads",
                 next_step="Write SELECT, WITH, FROM, DESCRIBE or SUMMARIZE",
             )
         raise InvalidQuery(
@@ -39,7 +39,8 @@ def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[t
         )
     if len(parsed["statements"]) != 1:
         raise InvalidQuery(
-            f"One statement at a time, not {len(parsed['statements'])}", next_step="Run `sluice query` once for each"
+            f"{len(parsed['statements'])} statements were given, and one is allowed",
+            next_step="Run `sluice query` once for each",
         )
     return tuple(dict.fromkeys(_walk(parsed["statements"][0]["node"])))
 
@@ -48,7 +49,7 @@ def _walk(node: Any) -> Iterator[tuple[str, str]]:
     if isinstance(node, dict):
         if node.get("type") == "SHOW_REF" and not node.get("query"):
             raise InvalidQuery(
-                "SHOW would list nothing here: tables are opened when a statement names them",
+                "SHOW lists nothing here: tables are opened when a statement names them",
                 next_step="`sluice status` lists them",
             )
         if node.get("type") == "BASE_TABLE" and node.get("schema_name"):
@@ -64,7 +65,7 @@ def _walk(node: Any) -> Iterator[tuple[str, str]]:
 def run_query(
     place: SilverPlace, sql: str, *, with_deleted: bool = False, lineage: bool = False, span: Span = NOW
 ) -> Iterator[duckdb.DuckDBPyRelation]:
-    """The result of one SELECT, readable inside the `with`; every table that it names is seen over the same span.
+    """Run one SELECT, its result readable inside the `with`. Every table is read over the same span.
 
     Raises InvalidQuery and what `open_table` does.
     """
@@ -83,9 +84,9 @@ def run_query(
 
 @contextmanager
 def opened_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB of its own that holds tables in memory and, where they don't fit, in a folder that goes with it."""
+    """Open a separate DuckDB, which spills tables that don't fit in memory to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="sluice-query-") as spill:
-        # Nothing is fetched from elsewhere, and no Python variable becomes a table by its name.
+        # No extension is downloaded, and no Python variable becomes a table by its name.
         config = {
             "temp_directory": spill,
             "autoinstall_known_extensions": "false",
@@ -98,29 +99,29 @@ def opened_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def load(connection: duckdb.DuckDBPyConnection, name: str, reader: pa.RecordBatchReader) -> None:
-    """Make a table of batches, batch by batch. `name` is SQL: quoted by the caller."""
+    """Load batches into a new table, one by one. The caller quotes `name`."""
     connection.register("sluice_reader", reader)
     connection.execute(f"CREATE TABLE {name} AS FROM sluice_reader")
     connection.unregister("sluice_reader")
 
 
 def quoted(identifier: str) -> str:
-    """A name as SQL has it, whatever it holds."""
+    """Quote a name for SQL."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
 def _load(
     connection: duckdb.DuckDBPyConnection, place: SilverPlace, schema: str, table: str, shown: Shown, span: Span
 ) -> None:
-    # Into DuckDB's own storage, which a statement may scan twice and which spills to disk.
+    # DuckDB's own storage can be scanned twice, and spills to disk.
     reader = open_table(place, f"{schema}.{table}", span=span).reader(shown)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     load(connection, f"{quoted(schema)}.{quoted(table)}", reader)
 
 
 def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
-    summary = str(error).strip().splitlines() or [type(error).__name__]
-    if isinstance(error, duckdb.CatalogException) and "Table with name" in summary[0]:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in lines[0]:
         tables = tables_in(place)
         step = (
             f"Tables are named database.table: {', '.join(tables[:20])}"
@@ -128,9 +129,9 @@ def _explained(place: SilverPlace, error: duckdb.Error) -> InvalidQuery:
             else "Tables are named database.table"
         )
     elif isinstance(error, duckdb.BinderException) and any(
-        name in summary[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
+        name in lines[0] for name in ("_sluice_", "_hoodie_", hidden_columns.DELETED)
     ):
-        step = "Lineage and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
+        step = "_sluice_* and _hoodie_* columns need --lineage, __deleted needs --with-deleted"
     else:
-        step = next((line.strip() for line in summary[1:] if line.strip().startswith(_ADVICE)), "")
-    return InvalidQuery(summary[0], next_step=step)
+        step = next((line.strip() for line in lines[1:] if line.strip().startswith(_ADVICE)), "")
+    return InvalidQuery(lines[0], next_step=step)

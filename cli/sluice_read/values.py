@@ -1,4 +1,4 @@
-"""Arrow values as JSON has them: ISO 8601 for time, text for decimals, base64 for bytes, nothing rounded."""
+"""Arrow values as JSON values: ISO 8601 for time, text for decimals, base64 for bytes, nothing rounded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _YEAR_1_S, _YEAR_10000_S = -62_135_596_800, 253_402_300_800
 
 
 def column_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names that are all different: `id, id` (from a join) becomes `id, id_1`."""
+    """Make names unique: `id, id` (from a join) becomes `id, id_1`."""
     taken: set[str] = set()
     unique = []
     for name in names:
@@ -35,7 +35,7 @@ def column_names(names: Sequence[str]) -> tuple[str, ...]:
 def rows_of(batch: pa.RecordBatch, *, whole_numbers: frozenset[int] = frozenset()) -> Iterator[tuple[Any, ...]]:
     """The rows of a batch as JSON values, in its order.
 
-    `whole_numbers` are the columns whose decimals are integers too long for 64 bits: JSON numbers, not text.
+    `whole_numbers` are the columns whose decimals are integers too long for 64 bits, written as JSON numbers.
     """
     columns = [_column(batch.column(number), number in whole_numbers) for number in range(batch.num_columns)]
     return zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
@@ -57,7 +57,7 @@ def _column(array: pa.Array, whole: bool) -> list[Any]:
     ):
         return array.to_pylist()
     if pa.types.is_float32(kind):
-        # The shortest text that means the same 32 bits: 3.4028, and not the 3.4028000831604004 that they are in 64.
+        # The shortest text of the same 32 bits: 3.4028, and not 3.4028000831604004, their value in 64 bits.
         return [None if text is None else json_value(float(text)) for text in array.cast(pa.string()).to_pylist()]
     convert = _converter(kind)
     return [None if value is None else convert(value) for value in _plain(array).to_pylist()]
@@ -80,7 +80,7 @@ def _dates(array: pa.Array) -> list[str | None]:
 
 
 def _is_near(counts: pa.Array, per_second: float) -> bool:
-    """Whether all of it is in the years 1 to 9999. Arrow's own text is fast, and beyond its years it is wrong without an error."""
+    """Says whether all values lie in the years 1 to 9999. Outside them Arrow's conversion is silently wrong."""
     limits = pc.min_max(counts).as_py()
     return limits["min"] is None or (
         _YEAR_1_S * per_second <= limits["min"] and limits["max"] < _YEAR_10000_S * per_second
@@ -88,7 +88,7 @@ def _is_near(counts: pa.Array, per_second: float) -> bool:
 
 
 def far_timestamp(count: int, unit: str) -> str:
-    """ISO 8601 of a count of `unit` (s, ms, us, ns) since 1970, in years of any length: `-290308-12-21T19:59:27.600000`."""
+    """ISO 8601 of a count of `unit` (s, ms, us, ns) since 1970, for any year: `-290308-12-21T19:59:27.600000`."""
     digits = _DIGITS[unit]
     days, rest = divmod(count, _DAY_S * 10**digits)
     seconds, fraction = divmod(rest, 10**digits)
@@ -106,7 +106,7 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
 
 
 def json_value(value: Any) -> Any:
-    """One Python value as JSON has it."""
+    """The JSON value of one Python value."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

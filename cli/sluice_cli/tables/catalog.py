@@ -1,4 +1,4 @@
-"""`sluice catalog sync|show` and `sluice table ddl`: what the Glue catalog says of the tables, and what it should say."""
+"""`sluice catalog sync|show` and `sluice table ddl`: the tables' entries in the Glue catalog and other engines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, prin
 app = typer.Typer(
     name="catalog",
     no_args_is_help=True,
-    help="The Glue catalog, by which Athena, Redshift, EMR and Trino find the tables.",
+    help="The Glue catalog, where Athena, Redshift, EMR and Trino find the tables.",
     rich_markup_mode="markdown",
 )
 
@@ -38,7 +38,7 @@ OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", 
 
 
 class Engine(str, Enum):
-    """The engines that statements are made for."""
+    """The engines with statements of their own."""
 
     spark = table_ddl.SPARK
     redshift = table_ddl.REDSHIFT
@@ -50,17 +50,18 @@ def sync(
     tables: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TABLE]...", help="database.table; without one, every table that has data.", show_default=False
+            metavar="[TABLE]...", help="database.table. Default: every table with data.", show_default=False
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Bring the catalog up to the tables' newest commits: databases, tables, columns, partitions, views.
+    """Sync the catalog with the tables' newest commits: databases, tables, columns, partitions, views.
 
-    Nothing of yours is dropped: your own properties, comments, descriptions, columns and permissions stay. It is done after commits by itself; by hand it
-    does no harm. Exit code 1 when a table couldn't be synced; the others are.
+    The stack does this itself after commits; an extra sync does no harm. Your own properties, comments,
+    descriptions, columns and permissions stay. A table that can't be synced keeps no other from it; the exit code is
+    then 1.
 
     Examples:
 
@@ -73,7 +74,7 @@ def sync(
     done: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
     listed = tables or [state.table for state in _ledger(target).tables.all() if state.pinned]
-    with stderr_console().status("Looking at the catalog") as status:
+    with stderr_console().status("Reading the catalog") as status:
         for number, table in enumerate(listed, 1):
             status.update(f"{table} ({number} of {len(listed)})")
             try:
@@ -87,9 +88,8 @@ def sync(
     else:
         _print_done(done)
         changed = sum(report["changed"] for report in done)
-        say(
-            f"{counted(changed, 'table')} {'would change' if dry_run else 'changed'}, {len(done) - changed:,} as they should be"
-        )
+        verb = "would change" if dry_run else "changed"
+        say(f"{counted(changed, 'table')} {verb}, {len(done) - changed:,} up to date")
         for failure in failed:
             say(f"error: {failure['table']}: {failure['message']}")
     if failed:
@@ -98,7 +98,7 @@ def sync(
 
 @app.command("show")
 def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
-    """Show what the catalog has of a table: its tables and views, their columns, up to which commit it is synced.
+    """Show a table's entries in the catalog: tables and views, their columns, and the commit they are synced to.
 
     Examples:
 
@@ -141,7 +141,10 @@ def show(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
 
 
 def last_syncs(target: Target, table: str) -> dict[str, str | None]:
-    """Up to which commit each of a table's catalog tables is synced, by its name there; None where it isn't. Raises SluiceError where the table isn't configured or the catalog refuses."""
+    """The commit that each of a table's catalog tables is synced to, by its name there; None: not synced.
+
+    Raises a SluiceError where the table isn't configured or the catalog refuses.
+    """
     config = _config(target, table)
     found = _catalog(target).found(config) or {}
     names = names_of(config)
@@ -160,9 +163,10 @@ def ddl(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Print the statements that make a table and its view known to an engine, as the table is now.
+    """Print the statements that declare a table and its view to an engine, by the table's present schema.
 
-    Athena and Trino need none of them where the catalog is synced. Spark and Redshift don't read the catalog's views and get views of their own.
+    Athena and Trino need none where the catalog is synced. Spark and Redshift can't read the catalog's views and get
+    views of their own.
 
     Examples:
 
@@ -215,11 +219,11 @@ def _print_done(done: Sequence[Mapping[str, Any]]) -> None:
             if entry["does"] != "nothing":
                 rows.append((f"{where}.{entry['name']}", entry["does"], "; ".join(entry["changes"])))
             partitions = entry.get("partitions", {})
-            summary = [
+            counts = [
                 f"{partitions[what]:,} {what}" for what in ("added", "dropped", "corrected") if partitions.get(what)
             ]
-            if summary:
-                rows.append((f"{where}.{entry['name']}", "partitions", ", ".join(summary)))
+            if counts:
+                rows.append((f"{where}.{entry['name']}", "partitions", ", ".join(counts)))
     if rows:
         print_table(("in the catalog", "does", "what"), rows)
 

@@ -1,4 +1,4 @@
-"""What `sluice table` tells of a table: its schema, its commits with what they wrote and cost, its files, and their statistics."""
+"""The details of a table that `sluice table` shows: schema, commits and their cost, files and their statistics."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from sluice.changes import hidden_columns
 from sluice.hudi.options import is_merge_on_read, partition_fields_of, record_key_of
 from sluice.hudi.table_properties import BATCH_KEY
 from sluice.hudi.timeline import CLEAN, COMPLETED, Commit, FileSlice, FileWritten, Instant
+from sluice_read.listing import AT_ONCE, TableListing
 from sluice_read.moments import moment_of
 from sluice_read.place import TableFolder
-from sluice_read.state import AT_ONCE, TableState
 
 _SERVICES = frozenset(("compact", "log_compact", "cluster"))  # Hudi's names for them, in lower case
-SMALL_FILE_BYTES = 100 * 1024**2  # what Hudi's writer goes on filling, by its default
+SMALL_FILE_BYTES = 100 * 1024**2  # Hudi's default: its writer fills smaller files first
 
 
 @dataclass(frozen=True)
 class CommitRow:
     """One instant of the active timeline.
 
-    `inserted`, `updated` and `deleted` are rows of files, as Hudi counts them: a row that moved to another partition is deleted there and inserted here, and a deletion by the source is
-    an update, since the row stays and is hidden. `bytes_changed` is the changed rows' share of the bytes of the files that they were written in, and
-    `write_amplification` bytes written for each of them; None where no row changed (compaction, clustering, cleaning).
+    `inserted`, `updated` and `deleted` are Hudi's counts of rows in files: a row that moved to another partition is
+    deleted there and inserted here, and a deletion by the source is an update, since the row stays and is hidden.
+    `bytes_changed` is the changed rows' share of the bytes of their files, and `write_amplification` the bytes written
+    for each of them; None where no row changed (compaction, clustering, cleaning).
     """
 
     instant: str
@@ -48,13 +49,13 @@ class CommitRow:
 
     @property
     def changed(self) -> int:
-        """Rows that are other than before."""
+        """The number of rows that changed."""
         return self.inserted + self.updated + self.deleted
 
 
 @dataclass(frozen=True)
 class FileRow:
-    """One file group as readers see it now: its base file, and the log files that wait to be merged into it. Bytes, and when the base file was written."""
+    """A file group as readers see it now: its base file, the instant of it, and its log files. Sizes are bytes."""
 
     partition: str
     file_id: str
@@ -68,7 +69,7 @@ class FileRow:
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Bytes of files: of all, and the least, the middle and the greatest of one."""
+    """The number of files, and their sizes in bytes: total, least, median and greatest."""
 
     files: int
     bytes: int
@@ -78,14 +79,14 @@ class FileSizes:
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> FileSizes:
-        """The sizes of some files."""
+        """Summarize sizes."""
         found = sorted(sizes)
         return cls(len(found), sum(found), found[0], found[len(found) // 2], found[-1]) if found else cls(0, 0)
 
 
 @dataclass(frozen=True)
 class TableStats:
-    """A table's files and what its active commits cost."""
+    """Statistics of a table's files and of the cost of its active commits."""
 
     table: str
     partitions: int
@@ -103,23 +104,26 @@ class TableStats:
 
 
 def commit_rows(
-    state: TableState, *, newest: int | None = None, tick: Callable[[int], None] = lambda done: None
+    listing: TableListing, *, newest: int | None = None, tick: Callable[[int], None] = lambda done: None
 ) -> list[CommitRow]:
-    """The active timeline, the newest first: all of it, or so many. `tick` is told how many were read. Raises UnreadableCommit, Damaged."""
-    instants = list(reversed(state.timeline.instants))[:newest]
+    """Read the active timeline, newest first: all of it, or the `newest`. `tick` gets the number read so far.
+
+    Raises UnreadableCommit, Damaged.
+    """
+    instants = list(reversed(listing.timeline.instants))[:newest]
     rows: list[CommitRow] = []
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="commits") as pool:
-        for row in pool.map(lambda instant: _row(state, instant), instants):
+        for row in pool.map(lambda instant: _row(listing, instant), instants):
             rows.append(row)
             tick(len(rows))
     return rows
 
 
-def _row(state: TableState, instant: Instant) -> CommitRow:
+def _row(listing: TableListing, instant: Instant) -> CommitRow:
     if instant.writes:
-        return _written(instant, state.commit(instant))
+        return _written(instant, listing.commit(instant))
     deleted = (
-        int(state.record(instant).get("totalFilesDeleted") or 0)
+        int(listing.record(instant).get("totalFilesDeleted") or 0)
         if (instant.action, instant.state) == (CLEAN, COMPLETED)
         else 0
     )
@@ -131,7 +135,7 @@ def _written(instant: Instant, commit: Commit) -> CommitRow:
         sum(getattr(file, name) for file in commit.files) for name in ("inserts", "updates", "deletes")
     )
     services = commit.compacted or commit.operation.lower() in _SERVICES
-    if services:  # what Hudi counts of them are rows that were changed by commits before
+    if services:  # Hudi counts rows that earlier commits changed
         inserted = updated = deleted = 0
     written = sum(file.written_bytes for file in commit.files)
     changed = 0 if services else sum(_changed_bytes(file) for file in commit.files)
@@ -157,15 +161,15 @@ def _written(instant: Instant, commit: Commit) -> CommitRow:
 
 def _changed_bytes(file: FileWritten) -> int:
     changed = file.inserts + file.updates + file.deletes
-    # A block of deletions has no rows, and all of it is change.
+    # A block of deletions has no rows, and is all change.
     return file.written_bytes if changed >= file.rows else file.written_bytes * changed // file.rows
 
 
-def file_rows(state: TableState, *, partition: str | None = None) -> list[FileRow]:
-    """The file groups that readers see now, by partition."""
+def file_rows(listing: TableListing, *, partition: str | None = None) -> list[FileRow]:
+    """List the file groups that readers see now, by partition."""
     return [
         _file_row(item)
-        for item in state.slices(state.newest_until(None))
+        for item in listing.slices(listing.newest_until(None))
         if partition is None or item.partition == partition
     ]
 
@@ -184,15 +188,15 @@ def _file_row(item: FileSlice) -> FileRow:
     )
 
 
-def table_stats(state: TableState, commits: Sequence[CommitRow]) -> TableStats:
-    """Statistics of the files that readers see now, of those kept for time travel, and of commits."""
-    slices = state.slices(state.newest_until(None))
+def table_stats(listing: TableListing, commits: Sequence[CommitRow]) -> TableStats:
+    """Compute statistics of the files that readers see now, of those kept for time travel, and of commits."""
+    slices = listing.slices(listing.newest_until(None))
     seen = {file.path for item in slices for file in item.files}
     writes = [row for row in commits if row.state == COMPLETED and row.operation]
     written, changed_bytes = sum(row.bytes_written for row in writes), sum(row.bytes_changed for row in writes)
     by_operation: dict[str, dict[str, int]] = {}
     for row in writes:
-        described = by_operation.setdefault(
+        counts = by_operation.setdefault(
             row.operation, {"commits": 0, "rows_changed": 0, "rows_written": 0, "bytes_written": 0}
         )
         for name, value in (
@@ -201,15 +205,15 @@ def table_stats(state: TableState, commits: Sequence[CommitRow]) -> TableStats:
             ("rows_written", row.rows_written),
             ("bytes_written", row.bytes_written),
         ):
-            described[name] += value
+            counts[name] += value
     return TableStats(
-        table=state.table,
+        table=listing.table,
         partitions=len({item.partition for item in slices}),
         base=FileSizes.of(item.base.size for item in slices if item.base is not None),
         pending_logs=FileSizes.of(log.size for item in slices for log in item.logs),
         file_groups_with_logs=sum(1 for item in slices if item.logs),
         small_files=sum(1 for item in slices if item.base is not None and item.base.size < SMALL_FILE_BYTES),
-        older_versions=FileSizes.of(file.size for file in state.files if file.path not in seen),
+        older_versions=FileSizes.of(file.size for file in listing.files if file.path not in seen),
         commits=len(writes),
         rows_changed=sum(row.changed for row in writes),
         rows_written=sum(row.rows_written for row in writes),
@@ -219,8 +223,8 @@ def table_stats(state: TableState, commits: Sequence[CommitRow]) -> TableStats:
     )
 
 
-def described(folder: TableFolder) -> dict[str, Any]:
-    """What a table's own properties say of it."""
+def describe_table(folder: TableFolder) -> dict[str, Any]:
+    """The JSON form of a table's own properties."""
     properties = folder.properties()
     return {
         "table": folder.table,
@@ -233,7 +237,7 @@ def described(folder: TableFolder) -> dict[str, Any]:
 
 
 def schema_rows(avro_schema: str) -> list[dict[str, Any]]:
-    """The columns of a commit's schema: name, type as Avro names it, whether null may be, the comment, and whether readers see it."""
+    """The columns of a commit's schema: name, Avro type, whether it is nullable, comment, and whether it is hidden."""
     fields = json.loads(avro_schema).get("fields", ()) if avro_schema else ()
     return [
         {
@@ -246,25 +250,25 @@ def schema_rows(avro_schema: str) -> list[dict[str, Any]]:
     ]
 
 
-def _type(described: Any) -> dict[str, Any]:
-    options = described if isinstance(described, list) else [described]
+def _type(avro: Any) -> dict[str, Any]:
+    options = avro if isinstance(avro, list) else [avro]
     kinds = [item for item in options if item != "null"]
     return {"type": " or ".join(_type_name(item) for item in kinds), "nullable": len(kinds) < len(options)}
 
 
-def _type_name(described: Any) -> str:
-    if isinstance(described, str):
-        return described
-    logical = described.get("logicalType")
+def _type_name(avro: Any) -> str:
+    if isinstance(avro, str):
+        return avro
+    logical = avro.get("logicalType")
     if logical == "decimal":
-        return f"decimal({described.get('precision')},{described.get('scale', 0)})"
+        return f"decimal({avro.get('precision')},{avro.get('scale', 0)})"
     if logical:
         return str(logical)
-    if described.get("type") in ("array", "map"):
-        return f"{described['type']}<{_type(described.get('items') or described.get('values'))['type']}>"
-    return str(described.get("name") or described.get("type"))
+    if avro.get("type") in ("array", "map"):
+        return f"{avro['type']}<{_type(avro.get('items') or avro.get('values'))['type']}>"
+    return str(avro.get("name") or avro.get("type"))
 
 
 def document(row: Any) -> dict[str, Any]:
-    """A row as JSON has it."""
+    """The JSON form of a row."""
     return asdict(row)

@@ -1,4 +1,4 @@
-"""`sluice table show|commits|files|stats`: a table's inside, from its listing and its timeline. (`ddl` is catalog_commands'.)"""
+"""`sluice table show|commits|files|stats`: a table's schema, commits and files. `ddl` is in `catalog`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sluice_cli.terminal.output import (
 if TYPE_CHECKING:
     from sluice_aws.stack import Target
     from sluice_cli.tables.details import FileSizes
-    from sluice_read.state import TableState
+    from sluice_read.listing import TableListing
 
 
 app = typer.Typer(
     name="table",
     no_args_is_help=True,
-    help="Look into a table: schema, commits, files, statistics. Nothing is started, and no row is read.",
+    help="Inspect a table: schema, commits, files, statistics. No Spark is started, and no row is read.",
     rich_markup_mode="markdown",
 )
 
@@ -38,7 +38,9 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table"
 
 @app.command("show")
 def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
-    """What a table is: its key, partitioning, columns and properties, its newest commit, from when on it can be read as it was, and up to where the catalog is synced.
+    """Show a table's key, partitioning, columns and properties, its newest commit, and how far back it can be read.
+
+    It also names the newest commit that the catalog is synced to, and writes that are pending.
 
     Examples:
 
@@ -46,37 +48,33 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
 
       sluice table show moma.artists --json | jq -r '.columns[] | select(.hidden | not) | .name'
     """
-    from sluice_cli.tables.details import described, schema_rows
+    from sluice_cli.tables.details import describe_table, schema_rows
     from sluice_read.moments import moment_of
 
     target = chosen_target(stack)
-    state = _state(target, table)
-    about = described(state.folder)
-    newest = state.timeline.newest
+    listing = _listing(target, table)
+    about = describe_table(listing.folder)
+    newest = listing.timeline.newest
     document = {
         **about,
-        "columns": schema_rows(state.commit(newest).schema) if newest is not None else [],
+        "columns": schema_rows(listing.commit(newest).schema) if newest is not None else [],
         "newest_commit": newest.time if newest is not None else None,
-        "commits": len(state.timeline.commits),
-        "earliest_readable": state.earliest if newest is not None else None,
+        "commits": len(listing.timeline.commits),
+        "earliest_readable": listing.earliest if newest is not None else None,
         "pending": [
-            {"instant": item.time, "action": item.action, "state": item.state} for item in state.timeline.pending
+            {"instant": item.time, "action": item.action, "state": item.state} for item in listing.timeline.pending
         ],
-        "catalog": _synced(target, state.table),
+        "catalog": _synced(target, listing.table),
     }
     if as_json:
         print_json(document)
         return
     for name in ("table", "type", "location", "record_key", "partition_by"):
-        print(
-            f"{name.replace('_', ' ')}: {', '.join(document[name]) or 'none' if isinstance(document[name], list) else document[name]}"
-        )
+        value = document[name]
+        print(f"{name.replace('_', ' ')}: {', '.join(value) or 'none' if isinstance(value, list) else value}")
     for name in ("newest_commit", "earliest_readable"):
-        print(
-            f"{name.replace('_', ' ')}: {document[name]} ({moment_of(document[name])})"
-            if document[name]
-            else f"{name.replace('_', ' ')}: none"
-        )
+        instant = document[name]
+        print(f"{name.replace('_', ' ')}: {f'{instant} ({moment_of(instant)})' if instant else 'none'}")
     print(f"active commits: {document['commits']}")
     for item in document["pending"]:
         print(f"pending: {item['action']} {item['instant']} is {item['state']}")
@@ -102,15 +100,16 @@ def show(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
 @app.command("commits")
 def commits(
     table: TableName,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="The newest so many instants.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="The newest N instants.")] = 20,
     everything: Annotated[bool, typer.Option("--all", help="The whole active timeline.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """The timeline, the newest first: what each commit did, how many rows and bytes, and how many bytes were written for each one changed.
+    """List the timeline, newest first: the operation, rows and bytes of each commit.
 
-    Rows are counted by Hudi: one that moved to another partition is deleted there and inserted here, and a deletion by the source is an update, since
-    the row stays, hidden. The active timeline holds the newest 100 to 160 commits; the table can be read as of older ones, too.
+    Amplification is bytes written for each byte of changed rows. Rows are Hudi's counts: a row that moved to another
+    partition is deleted there and inserted here, and a deletion by the source is an update, since the row stays,
+    hidden. The active timeline holds the newest 100 to 160 commits; the table can be read as of older ones, too.
 
     Examples:
 
@@ -120,10 +119,10 @@ def commits(
     """
     from sluice_cli.tables.details import commit_rows, document
 
-    state = _state(chosen_target(stack), table)
+    listing = _listing(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
         rows = commit_rows(
-            state,
+            listing,
             newest=None if everything else limit,
             tick=lambda done: status.update(f"{counted(done, 'commit')} read"),
         )
@@ -146,7 +145,7 @@ def commits(
         ],
         right=(3, 4, 5, 6, 7, 8, 9),
     )
-    left = len(state.timeline.instants) - len(rows)
+    left = len(listing.timeline.instants) - len(rows)
     if left:
         say(f"{counted(left, 'older instant')} in the active timeline: --all shows them")
 
@@ -159,14 +158,14 @@ def files(
         typer.Option(
             "--partition",
             metavar="PATH",
-            help="Only this partition, as its folder is called: nationality=German.",
+            help="Only this partition, by the name of its folder: nationality=German.",
             show_default=False,
         ),
     ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """The files that a reader opens now, by partition: base file, size, and the log files that wait for compaction.
+    """List the files that a reader opens now, by partition: base files, sizes, and logs pending compaction.
 
     Examples:
 
@@ -176,7 +175,7 @@ def files(
     """
     from sluice_cli.tables.details import document, file_rows
 
-    rows = file_rows(_state(chosen_target(stack), table), partition=partition)
+    rows = file_rows(_listing(chosen_target(stack), table), partition=partition)
     if as_json:
         print_json([document(row) for row in rows])
         return
@@ -200,7 +199,7 @@ def files(
 
 @app.command("stats")
 def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
-    """File sizes, small files, logs that wait for compaction, what is kept for time travel, and what the active commits cost.
+    """Show file sizes, small files, logs pending compaction, versions kept for time travel, and the cost of commits.
 
     Examples:
 
@@ -210,10 +209,10 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     """
     from sluice_cli.tables.details import SMALL_FILE_BYTES, commit_rows, document, table_stats
 
-    state = _state(chosen_target(stack), table)
+    listing = _listing(chosen_target(stack), table)
     with stderr_console().status("Reading commits") as status:
         found = table_stats(
-            state, commit_rows(state, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
+            listing, commit_rows(listing, tick=lambda done: status.update(f"{counted(done, 'commit')} read"))
         )
     if as_json:
         print_json(document(found))
@@ -221,12 +220,12 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
     print(f"partitions: {found.partitions:,}")
     print(f"base files: {_sizes(found.base)}")
     print(f"  below {human_bytes(SMALL_FILE_BYTES)}: {found.small_files:,}")
-    print(
-        f"logs pending compaction: {_sizes(found.pending_logs)}, in {counted(found.file_groups_with_logs, 'file group')}"
-    )
+    groups = counted(found.file_groups_with_logs, "file group")
+    print(f"logs pending compaction: {_sizes(found.pending_logs)}, in {groups}")
     print(f"older versions, for time travel: {_sizes(found.older_versions)}")
     print(
-        f"active commits: {found.commits:,}, {found.rows_changed:,} rows changed, {found.rows_written:,} written, {human_bytes(found.bytes_written)}"
+        f"active commits: {found.commits:,}, {found.rows_changed:,} rows changed, "
+        f"{found.rows_written:,} written, {human_bytes(found.bytes_written)}"
     )
     if found.write_amplification is not None:
         print(f"bytes written for each byte changed: {found.write_amplification:g}")
@@ -236,29 +235,29 @@ def stats(table: TableName, as_json: Json = False, stack: Stack = None) -> None:
         [
             (
                 name,
-                *_numbers(summary["commits"], summary["rows_changed"], summary["rows_written"]),
-                human_bytes(summary["bytes_written"]),
+                *_numbers(counts["commits"], counts["rows_changed"], counts["rows_written"]),
+                human_bytes(counts["bytes_written"]),
             )
-            for name, summary in sorted(found.by_operation.items())
+            for name, counts in sorted(found.by_operation.items())
         ],
         right=(1, 2, 3, 4),
     )
 
 
-def _state(target: Target, table: str) -> TableState:
+def _listing(target: Target, table: str) -> TableListing:
+    from sluice_read.listing import table_listing
     from sluice_read.place import find_table
-    from sluice_read.state import table_state
 
     folder, _ = find_table(target, table)
-    return table_state(folder)
+    return table_listing(folder)
 
 
 def _synced(target: Target, table: str) -> dict[str, str | None] | None:
-    """What the catalog has of a table; None, and said why, where that can't be had: the table is shown all the same."""
+    """The catalog's syncs of a table; None, after saying why, where they can't be read."""
     try:
         return catalog_commands.last_syncs(target, table)
     except SluiceError as error:
-        say(f"The catalog isn't shown: {error}")
+        say(f"The catalog can't be shown: {error}")
         return None
 
 
@@ -269,4 +268,5 @@ def _numbers(*values: int) -> tuple[str, ...]:
 def _sizes(found: FileSizes) -> str:
     if not found.files:
         return "none"
-    return f"{found.files:,} of {human_bytes(found.bytes)} (least {human_bytes(found.least)}, median {human_bytes(found.median)}, greatest {human_bytes(found.greatest)})"
+    least, median, greatest = (human_bytes(size) for size in (found.least, found.median, found.greatest))
+    return f"{found.files:,} of {human_bytes(found.bytes)} (least {least}, median {median}, greatest {greatest})"

@@ -19,10 +19,38 @@ import typer
 from sluice_aws.clock import epoch_ms
 from sluice_cli.terminal.output import Stack, chosen_target, counted, print_table, say, stderr_console
 from sluice_cli.terminal.rows import Csv, Form, JsonLines, Lineage, Parquet, WithDeleted, cell, write_csv, write_rows
-from sluice_read.moments import AsOf, Since, Span, Until, instant_at, moment_of, span_of
+from sluice_read.moments import Span, instant_at, moment_of, span_of
 
 _BATCH_ROWS = 10_000
 _LONG_INTEGERS = frozenset({"HUGEINT", "UHUGEINT"})
+
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="MOMENT",
+        help="The table as it was: an instant, a time with its zone, or 15min, 2h or 7d ago.",
+        show_default=False,
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="MOMENT",
+        help="Only rows that changed after this moment, each as its last change left it.",
+        show_default=False,
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="MOMENT",
+        help="Only changes until this moment; with --since or alone.",
+        show_default=False,
+    ),
+]
 
 
 def query(

@@ -105,7 +105,7 @@ def row_life(
             tick(moment)
             version = reader.as_of(moment)
             if version is None:
-                return RowLife(tuple(reversed(versions)), moment if purged else opened.state.earliest)
+                return RowLife(tuple(reversed(versions)), moment if purged else opened.listing.earliest)
             versions.append(version)
             known_from = version.instant
             if len(versions) == VERSIONS:
@@ -126,7 +126,7 @@ class _RowReader:
 
     def as_of(self, moment: str) -> RowVersion | None:
         """Raises NotRetained, UnsettledMoment, Unreadable."""
-        seen = replace(self._opened, instant=self._opened.state.newest_until(moment))
+        seen = replace(self._opened, instant=self._opened.listing.newest_until(moment))
         record_key = seen.record_key
         for item in sorted(seen.slices(), key=lambda item: item.file_id != self._file_id):
             if item.file_id == self._file_id or self._holds(seen, item, record_key):

@@ -32,7 +32,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing_and_a_sync_makes_it(
         "moma.artists_all\tpartitions\t4 added",
         "moma.artists\tcreate\t",
     ]
-    assert shown.err.splitlines()[-1] == "1 table would change, 0 as they should be"
+    assert shown.err.splitlines()[-1] == "1 table would change, 0 up to date"
     assert SHARED.client("glue").get_databases()["DatabaseList"] == []
     assert run(["catalog", "sync", "moma.artists", "--json"]) == 0
     assert describe(capsys)["tables"][0]["changed"]

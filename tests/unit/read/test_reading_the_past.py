@@ -21,7 +21,7 @@ from sluice_read.errors import InvalidMoment, NoCommit, NotRetained, UnknownColu
 from sluice_read.moments import Span, instant_at, moment_of, span_of
 from sluice_read.place import find_table
 from sluice_read.reading import Shown, open_table, read_table
-from sluice_read.state import table_state
+from sluice_read.listing import table_listing
 
 LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
 ARTISTS_LOADED, ARTISTS_MOVED = "20261121080005027", "20261121080008725"
@@ -284,7 +284,7 @@ def test_a_table_without_a_commit_is_reported(own):
     for file in (folder / "crm/user").glob("*.parquet"):
         file.unlink()
     with pytest.raises(NoCommit):
-        table_state(find_table(place, "crm.user")[0]).newest_until(None)
+        table_listing(find_table(place, "crm.user")[0]).newest_until(None)
 
 
 def test_changes_are_rows_as_their_last_change_left_them_with_deletions(silver):

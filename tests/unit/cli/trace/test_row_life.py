@@ -65,7 +65,7 @@ def test_a_key_that_the_table_does_not_hold_has_no_versions(key):
 def test_a_moment_before_the_readable_history_is_refused_with_its_limit():
     life = life_of("6", instants=("20200101000000000", LOADED, MOVED))
     assert [item.instant for item in life.versions] == [LOADED, MOVED]
-    assert life.known_from == LOADED and f"it can from {LOADED}" in life.reason
+    assert life.known_from == LOADED and f"It can from {LOADED}" in life.reason
     nothing = row_life(SilverFolder(SILVER_FOLDER), "moma.none", ["6"], [LOADED], purged=False, tick=print)
     assert nothing.known_from is None and "moma.none" in nothing.reason and not nothing.knows(NOTED)
 

@@ -1,4 +1,4 @@
-"""A table as its timeline and its listing tell it: what is committed, what was replaced, and from when on it can be read as it was."""
+"""The listing of a table: its timeline and files, what was replaced or rolled back, and how far back it can be read."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ AT_ONCE = 16  # commits read at a time
 
 @dataclass(frozen=True)
 class RolledBack:
-    """A write that failed and was undone at `at`. Its blocks stay in log files until they are compacted away."""
+    """A write that failed and was undone at `at`. Its blocks stay in log files until compaction."""
 
     write: str
     at: str
 
 
 @dataclass(frozen=True)
-class TableState:
-    """What one look at a table tells. All times are instants.
+class TableListing:
+    """A table's timeline and files at one moment. All times are instants.
 
-    `horizon` is the moment from which on cleaning keeps every file that a reader needs, None while nothing was cleaned.
+    From `horizon` on, cleaning keeps every file that a reader needs; None: nothing was cleaned yet.
     """
 
     folder: TableFolder
@@ -66,7 +66,7 @@ class TableState:
 
     @property
     def earliest(self) -> str:
-        """The earliest moment at which the table can be read: the horizon, else its first write. Raises NoCommit."""
+        """The earliest moment as of which the table can be read: the horizon, or its first write. Raises NoCommit."""
         if self.horizon is not None:
             return self.horizon
         committed = Committed.of(self.timeline)
@@ -83,28 +83,29 @@ class TableState:
         return first
 
     def newest_until(self, as_of: str | None) -> str:
-        """The instant that a read as of a moment sees: the newest commit until then; a moment that lies before all that is active is its own.
+        """The instant that a read as of a moment sees: that of the newest commit until then.
 
-        Raises NoCommit, NotRetained, UnsettledMoment.
+        A moment before all active commits stands for itself. Raises NoCommit, NotRetained, UnsettledMoment.
         """
         earliest = self.earliest
         if as_of is None:
             return self.timeline.newest.time if self.timeline.newest is not None else earliest
         if as_of < earliest:
-            why = "what was older is cleaned" if self.horizon is not None else "its first commit"
+            why = "older files were cleaned" if self.horizon is not None else "its first commit"
             raise NotRetained(
-                f"{self.table} can't be read as of {as_of}: it can from {earliest} ({moment_of(earliest)}) on, {why}",
+                f"{self.table} can't be read as of {as_of}. It can from {earliest} ({moment_of(earliest)}) on: {why}",
                 table=self.table,
                 asked=as_of,
                 earliest=earliest,
                 next_step=f"Ask for {earliest} or later; `time_travel` of the table says how long files are kept",
             )
-        # A commit that is named hides what came after it and was undone. Among archived ones only the log files themselves could tell.
+        # A named commit hides later writes that were undone. Of archived ones only the log files themselves could tell.
         seen = max((instant.time for instant in self.timeline.commits if instant.time <= as_of), default=as_of)
         for item in self.rolled_back:
             if item.write <= seen < item.at:
                 raise UnsettledMoment(
-                    f"{self.table} can't be read as of {as_of}: the write {item.write} was there unfinished and was rolled back at {item.at}",
+                    f"{self.table} can't be read as of {as_of}: "
+                    f"the unfinished write {item.write} was rolled back at {item.at}",
                     table=self.table,
                     asked=as_of,
                     rolled_back=item.write,
@@ -114,30 +115,31 @@ class TableState:
         return seen
 
     def slices(self, instant: str) -> tuple[FileSlice, ...]:
-        """The file slices as of an instant that `newest_until` gave."""
+        """The file slices as of an instant from `newest_until`."""
         return slices_as_of(self.files, instant, committed=Committed.of(self.timeline), replaced=self.replaced)
 
     def commit(self, instant: Instant) -> Commit:
-        """What a completed commit says. Raises UnreadableCommit."""
+        """Read a completed commit. Raises UnreadableCommit."""
         return Commit.of(instant, self.folder.content(instant))
 
     def record(self, instant: Instant) -> dict[str, Any]:
-        """What the file of an instant that writes no rows says: a cleaning, a rollback. Raises Damaged."""
+        """Read the file of an instant that writes no rows: a cleaning, a rollback. Raises Damaged."""
         return _record(self.folder, instant)
 
 
-def table_state(folder: TableFolder) -> TableState:
-    """Look at a table: one listing of all of its files, one more of its timeline, and what cleanings and replacements say. Raises Damaged, UnreadableCommit.
+def table_listing(folder: TableFolder) -> TableListing:
+    """List a table's files, then its timeline once more, and read its cleanings and replacements.
 
-    The files are listed before the cleanings are: a cleaning writes its plan before it deletes, so whatever a listing lacks is told by a plan that is seen.
-    Files of a write that completes meanwhile are newer than every commit of the first listing and don't count.
+    The files come first: a cleaning writes its plan before it deletes, so the second timeline has the plan of whatever
+    the listing lacks. Files of a write that completes meanwhile are newer than every commit of the first timeline and
+    don't count. Raises Damaged, UnreadableCommit.
     """
     listed = tuple(folder.files())
     timeline = Timeline.of(_timeline_names(listed))
     later = folder.timeline()
     files = tuple(file for file in (data_file(item.path, item.size) for item in listed) if file is not None)
     has_logs = any(file.is_log for file in files)
-    return TableState(
+    return TableListing(
         folder=folder,
         timeline=timeline,
         listed=listed,
@@ -149,7 +151,7 @@ def table_state(folder: TableFolder) -> TableState:
 
 
 def _replaced(folder: TableFolder, timeline: Timeline) -> Iterator[Replaced]:
-    """The file groups that active commits replaced: those of clusterings and of rewritings, a request for each commit."""
+    """The file groups that active commits replaced, by clustering or rewriting. One request per commit."""
     instants = [instant for instant in timeline.commits if instant.action == REPLACE_COMMIT]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="replaced") as pool:
         for instant, data in zip(instants, pool.map(folder.content, instants), strict=True):
@@ -167,13 +169,13 @@ def _timeline_names(listed: Iterable[StoredFile]) -> Iterator[str]:
 
 
 def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
-    """The newest cleaning's horizon, and that of every cleaning that is planned, some of whose files may be gone already."""
+    """The horizons of the newest cleaning and of every planned one, which may have deleted files already."""
     cleanings = [instant for instant in timeline.instants if instant.action == CLEAN]
     done = [instant for instant in cleanings if instant.state == COMPLETED]
     for instant in done[-1:]:
-        summary = _record(folder, instant)
-        # A cleaning by number of versions tells none: then only the newest state is sure to be whole.
-        yield str(summary.get("earliestCommitToRetain") or summary.get("lastCompletedCommitTimestamp") or instant.time)
+        done_by = _record(folder, instant)
+        # A cleaning by number of versions names no commit: then only the newest state is sure to be whole.
+        yield str(done_by.get("earliestCommitToRetain") or done_by.get("lastCompletedCommitTimestamp") or instant.time)
     for instant in cleanings:
         if instant.state != COMPLETED:
             plan = _record(folder, Instant(instant.time, CLEAN, REQUESTED))
@@ -187,21 +189,22 @@ def _horizons(folder: TableFolder, timeline: Timeline) -> Iterator[str]:
 def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack]:
     for instant in timeline.instants:
         if instant.action == ROLLBACK and instant.state == COMPLETED:
-            summary = _record(folder, instant)
-            # Where nothing had been written yet it tells no partition. A compaction or clustering leaves no log block: its base files are deleted.
+            record = _record(folder, instant)
+            # Where nothing was written yet it names no partition. A compaction or clustering leaves no log block: its
+            # base files are deleted.
             others = {
-                item["commitTime"] for item in summary.get("instantsRollback") or () if item["action"] != DELTA_COMMIT
+                item["commitTime"] for item in record.get("instantsRollback") or () if item["action"] != DELTA_COMMIT
             }
-            if summary.get("partitionMetadata"):
+            if record.get("partitionMetadata"):
                 yield from (
                     RolledBack(str(write), instant.time)
-                    for write in summary.get("commitsRollback") or ()
+                    for write in record.get("commitsRollback") or ()
                     if write not in others
                 )
 
 
 def _record(folder: TableFolder, instant: Instant) -> dict[str, Any]:
-    """The one Avro record of a file of the timeline."""
+    """Read the one Avro record of a file of the timeline. Raises Damaged."""
     try:
         return dict(next(iter(fastavro.reader(io.BytesIO(folder.content(instant))))))
     except (ValueError, StopIteration, EOFError, TypeError) as error:
@@ -209,5 +212,5 @@ def _record(folder: TableFolder, instant: Instant) -> dict[str, Any]:
             f"{folder.table}: {FOLDER}{instant.file} can't be read: {error!r}",
             table=folder.table,
             file=instant.file,
-            next_step="`sluice doctor`; the file is Hudi's own",
+            next_step="Run `sluice doctor`; Hudi itself writes this file",
         ) from error
