@@ -11,7 +11,7 @@ TEMPLATE ?= template.yaml
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check test-all documents scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
+.PHONY: help setup demo test test-unit test-emulated test-property test-lane test-localstack test-localstack-all test-job-permissions judge-all lint lint-template types check documents test-all test-unit-on scan build package deploy delete bench bench-services bench-bytes deploy-walkthrough transcript constraints notices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -34,30 +34,38 @@ setup: $(VENV)/.dev  ## make the virtual environment
 demo: $(VENV)/.local  ## land seven tables on this machine, change and delete a row, account for everything, leave nothing running
 	@$(BIN)/sluice demo
 
-test: setup  ## unit, property, Spark and integration tests
-	$(BIN)/python -m pytest -m "not job_permissions"
+PYTEST := $(BIN)/python -m pytest
+# Two processes share the work by tests/conftest.py. A smaller part: make test ARGS="tests/spark -k truncate".
+ARGS ?=
+test: setup  ## every kind of test, on two processes: unit, emulated, property, Spark, local stack (ten minutes on two cores)
+	$(PYTEST) -n 2 -m "not whole and not job_permissions" $(ARGS)
+
+test-all: setup  ## every test in full: all pairs of the judge's cases, every crash point, LocalStack, job permissions (hours)
+	SLUICE_WHOLE=1 $(PYTEST) -n 2 -m "not job_permissions" $(ARGS)
+	$(MAKE) test-lane test-job-permissions
+	$(MAKE) test-localstack-all JUDGED=test_judge
 
 test-unit: setup  ## the tests that need no JVM, no network and no emulator: seconds
-	$(BIN)/python -m pytest tests/unit
+	$(PYTEST) -n 2 tests/unit
 
 test-emulated: setup  ## adapters, functions and commands on AWS as emulated in the tests' own process
-	$(BIN)/python -m pytest tests/emulated
+	$(PYTEST) -n 2 tests/emulated
 
 test-property: setup  ## generated inputs, and every interleaving of the lane protocol
-	$(BIN)/python -m pytest tests/property
+	$(PYTEST) tests/property
 
 test-lane: setup  ## explore the lane protocol within larger bounds (about five minutes)
-	SLUICE_LANE_BOUNDS=large $(BIN)/python -m pytest tests/property/test_lane_model.py
+	SLUICE_LANE_BOUNDS=large $(PYTEST) tests/property/test_lane_model.py
 
 test-localstack: setup  ## an object to row, update and deletion on LocalStack (needs Python 3.13 for LocalStack itself)
-	SLUICE_EMULATOR=localstack $(BIN)/python -m pytest tests/integration/test_object_to_row.py
+	SLUICE_EMULATOR=localstack $(PYTEST) tests/integration/test_object_to_row.py
 
 JUDGED ?= tickit_small-shuffled-phased-mor
 test-localstack-all: setup  ## all integration tests on LocalStack, but tests/integration/not_on_localstack.toml; of the judge's cases one (JUDGED=test_judge: all)
-	SLUICE_EMULATOR=localstack $(BIN)/python -m pytest tests/integration -k "not test_judge or $(JUDGED)"
+	SLUICE_EMULATOR=localstack $(PYTEST) tests/integration -k "not test_judge or $(JUDGED)"
 
 test-job-permissions: setup  ## Spark and Hudi under the job's role, one driver for each action taken away (minutes)
-	$(BIN)/python -m pytest -m job_permissions tests/job_permissions
+	$(PYTEST) -m job_permissions tests/job_permissions
 
 judge-all: setup  ## every fixture set, order, pace and table type against the source database's rows; resumable; writes docs/judged.md (hours)
 	PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judge_all; status=$$?; PYTHONPATH=bench:tests $(BIN)/python -m sluice_bench.judged_document --take && exit $$status
@@ -73,9 +81,7 @@ types: setup  ## static types of all packages
 	$(BIN)/mypy
 
 check: lint types  ## format, lint, types, unit and emulated tests: under 90 s
-	$(BIN)/python -m pytest tests/unit tests/emulated -n 2
-
-test-all: test test-localstack-all test-job-permissions test-lane judge-all  ## everything
+	$(PYTEST) -n 2 tests/unit tests/emulated
 
 documents: setup  ## write the generated pages of docs/
 	$(BIN)/python tools/error_codes.py

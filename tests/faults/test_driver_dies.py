@@ -13,7 +13,6 @@ from ledger_table_schema import create_ledger_table
 from sluice.lane.machine import IDLE, wanted_at
 from sluice.silver_keys import outcome_key
 
-pytestmark = pytest.mark.fault
 MOST_RUNS = 12  # what a table's back-offs and one death need, and some
 
 

@@ -3,12 +3,9 @@
 import json
 from typing import Any
 
-import pytest
 from judging.running_stack import REPOSITORY, RunningStack
 
 from sluice.catalog.views import decoded
-
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 BRONZE = REPOSITORY / "tests" / "data" / "tickit_small" / "bronze"
 TOPIC = "tickit.ems.category"

@@ -13,8 +13,6 @@ from sluice_bench.tickit import Dataset
 from sluice_bench.tickit_rows import Sizes, row
 from sluice_read.reading import read_table
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
-
 TABLE = "venue"
 ROWS = 40
 PARTITION = "venuestate"  # several files for one commit, written one after the other

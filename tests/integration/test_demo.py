@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from judging.patience import patient
 from judging.running_stack import REPOSITORY
 
 from sluice_bench.ledger_times import await_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 DEMO = [sys.executable, "-u", "-c", "from sluice_cli.main import main; main(['demo'])"]
 
 

@@ -5,12 +5,9 @@ import subprocess
 from pathlib import Path
 
 import click
-import pytest
 from documented_commands import shown_commands
 from samcli.cli.main import cli
 from samcli.cli.types import CfnParameterOverridesType
-
-pytestmark = pytest.mark.integration
 
 
 def problem(words: tuple[str, ...]) -> str | None:

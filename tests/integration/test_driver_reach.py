@@ -19,8 +19,6 @@ from sluice_bench.stack import table_rules
 from sluice_bench.tickit import Dataset, change_object
 from sluice_bench.tickit_rows import Sizes
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
-
 LANE, TABLE = "main", "venue"
 ANSWERED, REFUSED = "answered", "refused"
 IN_REACH = {

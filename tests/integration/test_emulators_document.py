@@ -17,8 +17,6 @@ from sluice.admission.notices import EVENTBRIDGE, S3, Notice, parse_body
 from sluice.objects import ObjectId
 from sluice_local.emulators.choose import Kind, chosen
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
-
 KEY = "a b+c/é=1.avro"
 CONTENT = b"0123456789"
 COLUMN = {Kind.MINISTACK: 2, Kind.LOCALSTACK: 3}  # after what is compared, and AWS

@@ -6,13 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from judging.patience import patient
 from judging.running_stack import RunningStack
 
 from sluice.lane.trial import TRIALS_PREFIX
-
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
 
 
 def keys(stack: RunningStack, prefix: str) -> list[str]:

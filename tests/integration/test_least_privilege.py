@@ -39,7 +39,6 @@ from sluice.schema.history import Judged, SeenSchema
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 
-pytestmark = pytest.mark.integration
 NOTHING = tuple  # happens before a call
 ROLES = ("AdmitRole", "SuperviseRole", "ReconcileRole", "AnnounceRole", "SyncCatalogRole", "PlanServicesRole")
 # Sid -> who uses it in the function's name, out of reach of its code.

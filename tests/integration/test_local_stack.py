@@ -17,8 +17,6 @@ from judging.running_stack import REPOSITORY, RunningStack, local_stack
 from sluice_bench.ledger_times import await_until
 from sluice_local.home import Home
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-
 
 def until(ready: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     """What `ready` returns once it is true."""

@@ -7,7 +7,6 @@ import pytest
 
 from tools.notices import FILE, license_of, notices
 
-pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[2]
 
 

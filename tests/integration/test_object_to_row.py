@@ -13,7 +13,7 @@ from sluice_bench.tickit import Dataset, change_object
 from sluice_bench.tickit_rows import Sizes
 from sluice_read.reading import read_table
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 TABLE = "category"
 

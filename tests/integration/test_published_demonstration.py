@@ -16,8 +16,6 @@ from judging.running_stack import RunningStack
 from sluice_read import NotRetained, Silver
 from sluice_read.reading import read_table
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
-
 ARTISTS = {
     "artist_id": "int",
     "name": ["null", "string"],

@@ -9,7 +9,7 @@ from judging.running_stack import RunningStack
 
 from sluice_read.reading import read_table
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def change(op: str, lsn: int, id: int | None, name: str | None = None) -> dict[str, Any]:

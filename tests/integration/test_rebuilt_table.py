@@ -11,7 +11,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_bench.ledger_times import await_until
 from sluice_read.reading import read_table
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def change(op: str, lsn: int, id: int, region: str | None = None, name: str | None = None) -> dict[str, Any]:

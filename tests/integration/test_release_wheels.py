@@ -13,7 +13,6 @@ from sluice_deploy.release import JOB_PYTHON, build_release, source_root
 from sluice_deploy.wheels import Host
 from sluice_local.cache import cache_directory
 
-pytestmark = pytest.mark.integration
 HOSTS = (Host(JOB_PYTHON, "x86_64"), Host(JOB_PYTHON, "arm64"))
 MACHINES = {"x86_64": 62, "arm64": 183}  # ELF's e_machine: EM_X86_64, EM_AARCH64
 TAG = {"x86_64": "x86_64", "arm64": "aarch64"}

@@ -25,7 +25,6 @@ from sluice_local.images.pythons import function_package, python_without_site, s
 from sluice_local.stack.overlay import read_template
 from sluice_local.stack.sample_world import client_maker, main, names, set_up
 
-pytestmark = pytest.mark.integration
 ROOT = source_root()
 EVENTS = ROOT / "events"
 TEMPLATE = read_template(ROOT / "template.yaml")

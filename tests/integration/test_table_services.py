@@ -17,8 +17,6 @@ from sluice_bench.tickit import Dataset, change_object
 from sluice_bench.tickit_rows import Sizes
 from sluice_read.reading import read_table
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
-
 LANE = "services"
 LINGERS, LEAVES = (
     f"{patient(12):.0f}s",

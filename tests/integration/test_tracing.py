@@ -19,8 +19,6 @@ from sluice.batch.outcome import Outcome
 from sluice_aws.stack import HOME_VARIABLE
 from sluice_cli.main import run
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(300)]
-
 CODES = ["plain", "", "NULL", "qu\"o'te", "東京/=+& ü", "<b>\u202e\\n\t", "-5", "a,b:c"]
 LABELS = [None, "", "NULL", "a/b=c", "Zürich '\"<&>", "%2F+"]
 FIELDS = [

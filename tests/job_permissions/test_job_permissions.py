@@ -41,7 +41,6 @@ from sluice_local.images.jars import ensure_jars, hudi_bundle
 from sluice_local.images.java import find_java
 from sluice_local.images.spark import build_image
 
-pytestmark = [pytest.mark.job_permissions, pytest.mark.spark, pytest.mark.timeout(600)]
 ROOT = source_root()
 BRONZE, SILVER, ARTIFACTS, LEDGER = "p-bronze", "p-silver", "p-artifacts", "p-ledger"
 TOPIC = "tickit.ems.category"

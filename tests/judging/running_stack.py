@@ -1,24 +1,28 @@
 """A running stack as its users see it: the `sluice` command, an S3 client, and the file that says where everything is."""
 
+import io
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from boto3.dynamodb.types import TypeDeserializer
 
 from judging.patience import patient
 from sluice_aws.stack import HOME_VARIABLE, STACK_VARIABLE, Target, local_file, local_target
+from sluice_cli.main import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SLUICE = "import sys; from sluice_cli.main import main; sys.exit(main())"  # what the console script does, also where it isn't installed
+SLUICE = "import sys; from sluice_cli.main import main; sys.exit(main())"  # the console script, also if not installed
+WARM = "5m"  # longer than the longest pause between two tests that use the lane
 START_TIMEOUT_S = 300.0  # jars may have to be fetched
 
 
@@ -51,8 +55,20 @@ class RunningStack:
             "secret_key": target.credentials.secret_access_key,
         }
 
-    def sluice(self, *arguments: str, timeout_s: float = 600.0, accept: Sequence[int] = (0,)) -> str:
-        """Run a command on this stack, within `timeout_s` of a quiet machine, and return its standard output. Raises CommandFailed for a status that isn't accepted."""
+    def sluice(self, *arguments: str, accept: Sequence[int] = (0,)) -> str:
+        """Run a command on this stack, in this process, and return its standard output.
+
+        One at a time: standard output is the process's. Raises CommandFailed for a status that isn't accepted.
+        """
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setenv(HOME_VARIABLE, str(self.home))
+            patch.setenv(STACK_VARIABLE, "")
+            status = run(arguments)
+        return _accepted(arguments, status, accept, out.getvalue(), err.getvalue())
+
+    def sluice_process(self, *arguments: str, timeout_s: float = 600.0, accept: Sequence[int] = (0,)) -> str:
+        """Run a command on this stack as a process of its own, within `timeout_s` of a quiet machine."""
         done = subprocess.run(
             [sys.executable, "-c", SLUICE, *arguments],
             capture_output=True,
@@ -61,20 +77,20 @@ class RunningStack:
             cwd=self.home,
             env=self._environment(),
         )
-        if done.returncode not in accept:
-            raise CommandFailed(
-                f"sluice {' '.join(arguments)} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-            )
-        return done.stdout
+        return _accepted(arguments, done.returncode, accept, done.stdout, done.stderr)
 
     def configure(
         self, rules: Sequence[Mapping], *, defaults: Mapping | None = None, lanes: Mapping | None = None
     ) -> None:
-        """Push a tables.yaml of these rules. The freshness is 0 unless `defaults` says otherwise: a test does not wait for pacing."""
+        """Push a tables.yaml of these rules.
+
+        Tests don't wait for pacing: the freshness is 0 unless `defaults` says otherwise. They share a warm Spark: the run
+        of the lane `main` stays for the next test unless `lanes` says otherwise.
+        """
         content = {
             "defaults": {"freshness": 0, **(defaults or {})},
             "tables": [dict(rule) for rule in rules],
-            **({"lanes": dict(lanes)} if lanes else {}),
+            "lanes": {"main": {"linger": WARM}, **(lanes or {})},
         }
         file = self.home / "judged-tables.yaml"
         file.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -92,7 +108,6 @@ class RunningStack:
             "--timeout",
             str(int(patient(timeout_s))),
             *(["--strict"] if strict else []),
-            timeout_s=timeout_s + 60,
         )
         return time.monotonic() - started
 
@@ -112,8 +127,14 @@ class RunningStack:
         return [{name: read(value) for name, value in item.items()} for page in pages for item in page["Items"]]
 
     def _environment(self) -> dict[str, str]:
-        paths = [str(REPOSITORY / folder) for folder in ("functions", "spark", "cli", "local")]
+        paths = [str(REPOSITORY / folder) for folder in ("functions", "spark", "cli", "deploy", "local")]
         return {**os.environ, HOME_VARIABLE: str(self.home), STACK_VARIABLE: "", "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _accepted(arguments: Sequence[str], status: int, accept: Sequence[int], out: str, err: str) -> str:
+    if status not in accept:
+        raise CommandFailed(f"sluice {' '.join(arguments)} ended with {status}\n{out[-4000:]}\n{err[-4000:]}")
+    return out
 
 
 @contextmanager
@@ -121,8 +142,8 @@ def local_stack(home: Path, *arguments: str) -> Iterator[RunningStack]:
     """Start a local stack in `home` for the length of a block. `arguments` go to `sluice local up`."""
     home.mkdir(parents=True, exist_ok=True)
     stack = RunningStack(home)
-    stack.sluice("local", "up", "--detach", *arguments, timeout_s=START_TIMEOUT_S)
+    stack.sluice_process("local", "up", "--detach", *arguments, timeout_s=START_TIMEOUT_S)
     try:
         yield stack
     finally:
-        stack.sluice("local", "down")
+        stack.sluice_process("local", "down")

@@ -16,7 +16,6 @@ from sluice.config.table import MOR
 from sluice.services.requests import COMPACTION
 
 LANE = "main"
-LINGER = "5m"  # readers take their time between two steps, and a run that ended meanwhile would have Spark start again
 COMPACTED_AT_ONCE = 4
 
 
@@ -54,10 +53,7 @@ def run_cases(
 
     Side by side, because a batch then merges many tables at once, as it does for a user; and because a wait is shared.
     """
-    stack.configure(
-        [rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)],
-        lanes={LANE: {"linger": LINGER}},
-    )
+    stack.configure([rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)])
     found: list[Judgement] = []
     plans = [(case, fixtures, case.steps(fixtures)) for case, fixtures in cases]
     for number in range(max(len(steps) for _, _, steps in plans)):
@@ -98,7 +94,7 @@ def _compact(stack: RunningStack, tables: Sequence[str], timeout_s: float) -> No
     """Have every table compacted; several requests at a time, since most of one is the wait for its outcome."""
 
     def one(table: str) -> None:
-        stack.sluice(
+        stack.sluice_process(
             "services", "run", table, "--service", COMPACTION, "--wait", str(int(timeout_s)), timeout_s=timeout_s + 60
         )
 

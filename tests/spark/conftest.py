@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CORES = 2
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(item.fspath).parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.spark)
+# With SLUICE_WHOLE=1, which `make test-all` sets, Spark runs as a driver has it. Otherwise it does the least work for tables
+# of a few rows: one partition, and no generated code, which takes longer to compile than to interpret once.
+WHOLE = os.environ.get("SLUICE_WHOLE") == "1"
+CORES = 2 if WHOLE else 1
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +47,7 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator[object
     from pyspark.sql import SparkSession
 
     from sluice_local.emr.spark_command import JVM_OPTIONS
-    from sluice_spark.engine.session import required_settings
+    from sluice_spark.engine.session import required_settings, resolve_names_once
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
     settings = {
@@ -61,11 +59,13 @@ def spark(java_environment: dict[str, str], jars: list[Path]) -> Iterator[object
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        **({} if WHOLE else INTERPRETED),
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
+    resolve_names_once(session)
     yield session
     session.stop()
 
