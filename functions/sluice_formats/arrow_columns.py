@@ -57,7 +57,7 @@ _SPARK: dict[pa.DataType, str] = {
 # Kinds whose text is made here, value by value. Where a batch has one of them, its other text kinds are made here too.
 _MADE_TEXT = frozenset((kinds.VARIABLE_DECIMAL, kinds.DECIMAL_TEXT, kinds.JSON))
 _TEXT = _MADE_TEXT | {kinds.STRING}
-# Timestamps of several kinds become one of these in a batch (`evolution.merge_columns`).
+# Timestamps of several kinds become one of these in a batch (`union.merge_columns`).
 _AGREED = frozenset((kinds.TIMESTAMP_MICROS, kinds.ZONED_TIMESTAMP))
 _MILLIS_LIMIT = (2**63 - 1) // 1000  # Spark counts microseconds in 64 bits
 _DAY = r"[+-]?\d{4,6}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
@@ -135,7 +135,7 @@ def nulls(column: Column, count: int) -> pa.Array:
 
 
 def _untyped_nulls(values: Sequence[Any], wanted: Column) -> pa.Array:
-    """Nulls of a column that MongoDB's connector calls text where it knows no type (`evolution.row_with_types`)."""
+    """Nulls of a column that MongoDB's connector calls text where it knows no type (`table_row.row_with_types`)."""
     if any(value is not None for value in values):
         raise ValueOutOfRange(
             f"Column {wanted.name} holds text, and other records have {wanted.spark_type}", column=wanted.name

@@ -16,7 +16,8 @@ from typing import Any, Callable
 from sluice.config import placeholders as unavailable
 from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
-from sluice.schema.avro import NamedTypes, WriterSchema, read_writer_schema
+from sluice.schema.avro import WriterSchema, read_writer_schema
+from sluice.schema.avro_types import NamedTypes
 from sluice.schema.temporal import days_of
 from sluice_formats import json_lines
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue

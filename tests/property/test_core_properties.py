@@ -18,7 +18,7 @@ from sluice.names import TOPIC
 from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import RowSchema, decimal_column, plain_column
-from sluice.schema.evolution import merge_schemas
+from sluice.schema.union import merge_schemas
 
 NUMBERS = st.integers(0, 2**63 - 1)
 GENERATIONS = st.integers(0, 9_999)

@@ -14,8 +14,9 @@ from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, Incompatible
 from sluice.schema.avro import read_writer_schema
-from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_table, refused, row_with_types
+from sluice.schema.evolution import INCOMPATIBLE, ColumnChange, compare, evolve_table, refused
 from sluice.schema.history import SeenSchema, seen
+from sluice.schema.table_row import row_with_types
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore

@@ -18,8 +18,9 @@ from sluice.config.table import TableConfig
 from sluice.schema import columns as kinds
 from sluice.schema.avro import WriterSchema, read_writer_schema
 from sluice.schema.columns import Column
-from sluice.schema.evolution import row_for_table, union_of
+from sluice.schema.table_row import row_for_table
 from sluice.schema.temporal import REAL_RANGES, date_text, time_text
+from sluice.schema.union import union_of
 from sluice_formats.avro_header import Head, parse_header
 from sluice_formats.decode import decode
 from sluice_formats.json_records import json_schemas

@@ -22,7 +22,8 @@ from sluice.config.table import MOR, TableConfig
 from sluice.errors import UnsupportedType, UnusableCommitSchema
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
 from sluice.names import stored_name
-from sluice.schema.avro import ENVELOPE, Columns, NamedTypes, shape_of
+from sluice.schema.avro import ENVELOPE, shape_of
+from sluice.schema.avro_types import Columns, NamedTypes
 
 FORMAT = 1  # of what is written here: another number makes every table be looked at anew
 

@@ -1,4 +1,4 @@
-"""Positions of rows that a query captured: the table's `position` column, which grows with every change (`last_update`)."""
+"""Positions of rows that a query captured, by a column that grows with every change (`position: last_update`)."""
 
 from __future__ import annotations
 

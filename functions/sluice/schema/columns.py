@@ -1,4 +1,9 @@
-"""What a column of a writer schema is stored as: kinds, Spark types, decimals."""
+"""Columns: how a writer encodes values (the kind), the Spark type that stores them, and the kinds of semantic types.
+
+A new temporal type of Debezium goes into `_SEMANTIC_TYPES`. If no kind fits it, add a kind with its type in
+`SPARK_TYPES` and `RAW_KINDS`, its range and text in `temporal`, its Arrow type in `sluice_formats.arrow_columns`, and
+its meaning in `sluice_spark.merge.normalize`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,8 @@ from sluice.errors import UnsupportedType
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE = "boolean", "int", "long", "float", "double"
 STRING, BYTES, DECIMAL, DATE, ARRAY = "string", "bytes", "decimal", "date", "array"
-VARIABLE_DECIMAL, DECIMAL_TEXT = (
-    "variable_decimal",
-    "decimal_text",
-)  # a scale per value; more digits than any decimal type
+VARIABLE_DECIMAL = "variable_decimal"  # a scale per value
+DECIMAL_TEXT = "decimal_text"  # more digits than any decimal type holds
 JSON = "json"  # records and maps, as JSON text
 ISO_DATE = "iso_date"
 DURATION_MICROS, DURATION_NANOS = "duration_micros", "duration_nanos"
@@ -25,7 +28,7 @@ TIME_KINDS = (TIME_MILLIS, TIME_MICROS, TIME_NANOS)
 TIMESTAMP_KINDS = (TIMESTAMP_MILLIS, TIMESTAMP_MICROS, TIMESTAMP_NANOS)
 
 MAX_PRECISION = 38  # Spark's and Parquet's widest decimal
-# What Confluent's converter writes where the source names no precision, as with PostgreSQL's money.
+# Precision that Confluent's converter writes where the source names none, as for PostgreSQL's money.
 UNNAMED_PRECISION = 64
 
 SPARK_TYPES: dict[str, str] = {
@@ -37,7 +40,7 @@ SPARK_TYPES: dict[str, str] = {
     STRING: "string",
     BYTES: "binary",
     DATE: "date",
-    # Spark has no time of day: ISO 8601 text keeps it readable everywhere.
+    # Spark has no time of day. ISO 8601 text is readable everywhere.
     TIME_MILLIS: "string",
     TIME_MICROS: "string",
     TIME_NANOS: "string",
@@ -46,18 +49,16 @@ SPARK_TYPES: dict[str, str] = {
     TIMESTAMP_NANOS: "timestamp",
     ZONED_TIMESTAMP: "timestamp",
     ISO_DATE: "date",
-    # Text is exact, and every reader has it. Readers differ in what they make of maps and structs, in log files above all.
+    # Text is exact, and every reader has it. Readers disagree on maps and structs, above all in log files.
     VARIABLE_DECIMAL: "string",
     DECIMAL_TEXT: "string",
     JSON: "string",
     DURATION_MICROS: "bigint",
     DURATION_NANOS: "bigint",
 }
-TEXT_KINDS = frozenset(
-    (STRING, VARIABLE_DECIMAL, DECIMAL_TEXT, JSON, TIME_MILLIS, TIME_MICROS, TIME_NANOS)
-)  # all stored as text
+TEXT_KINDS = frozenset((STRING, VARIABLE_DECIMAL, DECIMAL_TEXT, JSON, *TIME_KINDS))  # stored as text
 
-# What a column is stored as where its table wants it raw: as the connector counted it.
+# Kind of a column that its table wants raw: the number or text that the connector wrote.
 RAW_KINDS: dict[str, str] = {
     DATE: INT,
     TIME_MILLIS: INT,
@@ -71,9 +72,9 @@ RAW_KINDS: dict[str, str] = {
 }
 RAW_ALL = "*"  # in a table's `raw`: every column
 
-# The semantic types that Debezium and Kafka Connect name on top of an Avro type, and what each is.
+# Kinds of the semantic types that Debezium and Kafka Connect name on top of an Avro type.
 # https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-temporal-types
-_NAMED: dict[tuple[str, str], str] = {
+_SEMANTIC_TYPES: dict[tuple[str, str], str] = {
     ("int", "io.debezium.time.Date"): DATE,
     ("int", "org.apache.kafka.connect.data.Date"): DATE,
     ("int", "io.debezium.time.Time"): TIME_MILLIS,
@@ -94,7 +95,7 @@ _NAMED: dict[tuple[str, str], str] = {
 }
 
 # Avro's own logical types. https://avro.apache.org/docs/1.12.0/specification/#logical-types
-_LOGICAL: dict[tuple[str, str], str] = {
+_LOGICAL_TYPES: dict[tuple[str, str], str] = {
     ("int", "date"): DATE,
     ("int", "time-millis"): TIME_MILLIS,
     ("long", "time-micros"): TIME_MICROS,
@@ -113,11 +114,11 @@ _PRIMITIVES = (BOOLEAN, INT, LONG, FLOAT, DOUBLE, STRING, BYTES)
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a row. `nullable` is what the source says; stored columns are all nullable but the key.
+    """One column of a row. `nullable` is the source's; stored columns are all nullable but the key.
 
-    `element` is the item column of an array, or the value column of a map (kind JSON); `fields` are those of a
-    record (kind JSON, or the kind that its components come to: structured_time.py). `source_type` tells the writer's own type, for messages. `field` is what the writer calls it where its
-    table can't (column_names.py).
+    `element` is the item column of an array, or the value column of a map (kind JSON). `fields` are the columns of a
+    record (kind JSON, or a kind of `temporal.STRUCTURED`). `source_type` is the writer's type, for messages. `field`
+    is the writer's name of the column where the table can't use it (`names.stored_name`).
     """
 
     name: str
@@ -133,18 +134,18 @@ class Column:
 
     @property
     def places(self) -> int:
-        """Digits behind the point of the stored decimal; `scale`, the writer's, may be below zero."""
+        """Digits after the point of the stored decimal. The writer's `scale` may be negative."""
         return max(self.scale or 0, 0)
 
     @property
     def written_name(self) -> str:
-        """The name under which a record has the value."""
+        """The field of a record that holds the value."""
         return self.name if self.field is None else self.field
 
 
 @dataclass(frozen=True)
 class RowSchema:
-    """The data columns of a table's rows, in the writer's order; `merge_schemas` makes unions of them."""
+    """The data columns of a row, in the writer's order."""
 
     columns: tuple[Column, ...]
 
@@ -154,20 +155,20 @@ class RowSchema:
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> Column | None:
-        """The column of that very name."""
+        """The column of this exact name."""
         return next((column for column in self.columns if column.name == name), None)
 
 
 def plain_column(name: str, kind: str, nullable: bool, source_type: str) -> Column:
-    """A column whose kind alone decides its Spark type (everything but decimals, arrays and JSON)."""
+    """A column whose kind alone decides its Spark type: any but a decimal, an array and JSON."""
     return Column(name, kind, SPARK_TYPES[kind], nullable, source_type=source_type)
 
 
 def decimal_column(name: str, precision: int, scale: int, nullable: bool, source_type: str) -> Column:
-    """An exact decimal, text where no engine's decimal holds that many digits.
+    """An exact decimal, or text where no engine's decimal holds that many digits.
 
-    A scale beyond the precision (PostgreSQL's numeric(2,5)) makes the decimal as long as its scale, and one below zero (Oracle's
-    NUMBER(20,-2)) as long as its numbers are. Raises UnsupportedType for a precision of nothing.
+    A scale beyond the precision (PostgreSQL's numeric(2,5)) lengthens the decimal to its scale, and a negative scale
+    (Oracle's NUMBER(20,-2)) to its numbers. Raises UnsupportedType for a precision below 1.
     """
     if precision <= 0:
         raise UnsupportedType(
@@ -180,19 +181,19 @@ def decimal_column(name: str, precision: int, scale: int, nullable: bool, source
 
 
 def variable_decimal_column(name: str, nullable: bool, source_type: str) -> Column:
-    """A number whose every value brings its own scale (Debezium's VariableScaleDecimal): exact text."""
+    """Exact text of numbers with a scale of their own (Debezium's VariableScaleDecimal)."""
     return plain_column(name, VARIABLE_DECIMAL, nullable, source_type)
 
 
 def json_column(
     name: str, nullable: bool, source_type: str, *, fields: tuple[Column, ...] = (), element: Column | None = None
 ) -> Column:
-    """A record of `fields`, or a map of text to `element`, as JSON text."""
+    """A record of `fields`, or a map from text to `element`, as JSON text."""
     return Column(name, JSON, SPARK_TYPES[JSON], nullable, source_type=source_type, element=element, fields=fields)
 
 
 def array_column(name: str, element: Column, nullable: bool) -> Column:
-    """An array of what `element` is."""
+    """An array of `element`."""
     return Column(
         name,
         ARRAY,
@@ -204,7 +205,7 @@ def array_column(name: str, element: Column, nullable: bool) -> Column:
 
 
 def stored_column(name: str, spark_type: str) -> Column:
-    """A nullable column that is stored as a type (Spark's name of it, as a table has it) and says no more."""
+    """A nullable column of a stored type (Spark's name), of which nothing else is known."""
     items, digits = _STORED_ARRAY.fullmatch(spark_type), _STORED_DECIMAL.fullmatch(spark_type)
     if items:
         return array_column(name, stored_column(name, items[1]), True)
@@ -228,7 +229,7 @@ _STORED: dict[str, str] = {
 
 
 def as_raw(column: Column) -> Column:
-    """The column as its connector counted it: numbers and text instead of dates, times and timestamps."""
+    """The column as its connector wrote it: numbers and text instead of dates, times and timestamps."""
     if column.kind == ARRAY and column.element is not None:
         return array_column(column.name, as_raw(column.element), column.nullable)
     kind = RAW_KINDS.get(column.kind)
@@ -236,7 +237,7 @@ def as_raw(column: Column) -> Column:
 
 
 def row_as_configured(row: RowSchema, raw: tuple[str, ...]) -> RowSchema:
-    """The row with the columns that a table wants raw as they are then; RAW_ALL names every column."""
+    """The row with the columns in `raw` as their connector wrote them; RAW_ALL names every column."""
     if not raw:
         return row
     return RowSchema(
@@ -247,13 +248,13 @@ def row_as_configured(row: RowSchema, raw: tuple[str, ...]) -> RowSchema:
 def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column:
     """The column of a resolved, non-union Avro type (a mapping with `type`).
 
-    Raises UnsupportedType, naming column and type, for everything that has no faithful stored form:
-    a number or byte string under a semantic name that isn't known is not stored by its raw value,
-    since the column would have to change type once the name is. Unknown strings stay strings.
+    Raises UnsupportedType for a type without a faithful stored form. A number or byte string under an unknown semantic
+    name is not stored raw: the column would have to change its type once the name is known. Unknown strings stay
+    strings.
     """
     base = avro_type["type"]
     named, logical = _text(avro_type.get("connect.name")), _text(avro_type.get("logicalType"))
-    summary = f"{base} {named or logical or ''}".strip()
+    source_type = f"{base} {named or logical or ''}".strip()
     if (
         base == "fixed"
         and logical == "decimal"
@@ -262,24 +263,24 @@ def column_of(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column
     ):
         return _decimal(name, avro_type, nullable)
     if base in ("array", "record", "map"):
-        raise ValueError(f"a {base} is resolved by the caller, which knows the named types")
+        raise ValueError(f"the caller resolves a {base}, since it knows the named types")
     if base == "enum":
-        return plain_column(name, STRING, nullable, summary)
+        return plain_column(name, STRING, nullable, source_type)
     if base == "fixed" and not named and not logical:
-        return plain_column(name, BYTES, nullable, summary)
+        return plain_column(name, BYTES, nullable, source_type)
     if base in _PRIMITIVES:
-        # A name that isn't known on top of a logical type that is: the logical type says what the number is.
+        # Under an unknown semantic name a known logical type still defines the value.
         kind = (
-            _NAMED.get((base, named or ""))
-            or _LOGICAL.get((base, logical or ""))
+            _SEMANTIC_TYPES.get((base, named or ""))
+            or _LOGICAL_TYPES.get((base, logical or ""))
             or (None if named or logical else base)
         )
         if kind is None and base == STRING:
             kind = STRING
         if kind is not None:
-            return plain_column(name, kind, nullable, summary)
+            return plain_column(name, kind, nullable, source_type)
     raise UnsupportedType(
-        f"Column {name} is {summary}, which this release can't store", column=name, source_type=summary
+        f"Column {name} is {source_type}, which this release can't store", column=name, source_type=source_type
     )
 
 
@@ -290,12 +291,12 @@ def _text(value: Any) -> str | None:
 def _decimal(name: str, avro_type: Mapping[str, Any], nullable: bool) -> Column:
     parameters = avro_type.get("connect.parameters")
     parameters = parameters if isinstance(parameters, Mapping) else {}
-    # Connect's own Decimal has a scale and no precision; converters that fill none in leave it at that.
+    # Connect's Decimal has a scale and no precision, and not every converter adds one.
     unnamed = UNNAMED_PRECISION if avro_type.get("connect.name") == _CONNECT_DECIMAL else None
     precision = avro_type.get("precision", parameters.get("connect.decimal.precision", unnamed))
     scale = avro_type.get("scale", parameters.get("scale", 0))
     try:
-        digits, places = int(precision), int(scale)  # type: ignore[arg-type]  # None is one of the mistakes caught
+        digits, places = int(precision), int(scale)
     except (TypeError, ValueError, OverflowError) as error:
         raise UnsupportedType(
             f"Column {name} is a decimal without a precision", column=name, source_type="decimal"

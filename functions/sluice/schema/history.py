@@ -1,4 +1,4 @@
-"""What is remembered of a table's schemas: its columns as stored, and every writer schema that came with its verdicts."""
+"""The schema history of a table: its stored columns, and every writer schema that came, with its verdicts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sluice.silver_keys import PREFIX
 
 FORMAT = 1
 TABLES_PREFIX = f"{PREFIX}/schemas/tables/"
-MOST_CHANGES = 200  # told of one verdict: a schema may have thousands of columns, and the first ones say what is wrong
+MAX_CHANGES = 200  # kept of one verdict: a schema may have thousands of columns, and the first ones show the cause
 
 
 @dataclass(frozen=True)
 class SeenColumn:
-    """A column of a writer schema: its name, the Spark type it is stored as, and what the writer called its type."""
+    """A column of a writer schema: its name, its stored Spark type, and the writer's name of its type."""
 
     name: str
     type: str
@@ -28,7 +28,7 @@ class SeenColumn:
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict on a schema. `at` is in epoch ms; `batch` is empty where admission judged, before any batch."""
+    """A verdict on a schema. `at` is in epoch ms; `batch` is empty for a verdict at admission, before any batch."""
 
     at: int
     batch: str
@@ -38,7 +38,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class SeenSchema:
-    """A writer schema that came for a table. `judged` has its first verdict, and a later one wherever it changed sides."""
+    """A writer schema that came for a table. `judged` are its first verdict, and each later one that changed sides."""
 
     table: str
     fingerprint: str
@@ -47,7 +47,7 @@ class SeenSchema:
 
     @property
     def verdict(self) -> str:
-        """What it is now: the last verdict."""
+        """The last verdict."""
         return self.judged[-1].verdict
 
     @property
@@ -56,7 +56,7 @@ class SeenSchema:
         return {column.name: column.type for column in self.columns}
 
     def judged_again(self, judged: Judged) -> SeenSchema:
-        """With a further verdict, if it changes whether the schema is let in; the same otherwise."""
+        """With a further verdict, if that changes whether the schema is accepted; otherwise unchanged."""
         if (judged.verdict == INCOMPATIBLE) == (self.verdict == INCOMPATIBLE):
             return self
         return replace(self, judged=(*self.judged, judged))
@@ -66,7 +66,7 @@ class SeenSchema:
 
     @classmethod
     def from_json(cls, text: str) -> SeenSchema:
-        """Read what `to_json` wrote. Raises UnreadableHistory."""
+        """Read the JSON of `to_json`. Raises UnreadableHistory."""
         content = _content(text)
         try:
             return cls(
@@ -79,12 +79,12 @@ class SeenSchema:
                 ),
             )
         except (KeyError, TypeError) as error:
-            raise UnreadableHistory(f"This is no schema of a table's history: {error}", found=text[:200]) from error
+            raise UnreadableHistory(f"Not a schema of a table's history: {error}", found=text[:200]) from error
 
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """A table's own columns, hidden ones included, as its newest commit has them: name -> Spark's type name, in order."""
+    """A table's columns in its newest commit, hidden columns included: name -> Spark's type name, in order."""
 
     table: str
     columns: Mapping[str, str]
@@ -96,33 +96,33 @@ class StoredColumns:
 
     @classmethod
     def from_json(cls, text: str) -> StoredColumns:
-        """Read what `to_json` wrote. Raises UnreadableHistory."""
+        """Read the JSON of `to_json`. Raises UnreadableHistory."""
         content = _content(text)
         try:
             return cls(content["table"], {name: kind for name, kind in content["columns"]})
         except (KeyError, TypeError, ValueError) as error:
-            raise UnreadableHistory(f"These are no columns of a table: {error}", found=text[:200]) from error
+            raise UnreadableHistory(f"Not the columns of a table: {error}", found=text[:200]) from error
 
 
 def seen(table: str, fingerprint: str, row: RowSchema, evolution: Evolution, *, at: int, batch: str = "") -> SeenSchema:
-    """A schema that was judged for the first time."""
+    """A schema with its first verdict."""
     columns = tuple(SeenColumn(column.name, column.spark_type, column.source_type[:200]) for column in row.columns)
-    changes = tuple(evolution.to_dict()["changes"][:MOST_CHANGES])
+    changes = tuple(evolution.to_dict()["changes"][:MAX_CHANGES])
     return SeenSchema(table, fingerprint, columns, (Judged(at, batch, evolution.verdict, changes),))
 
 
 def stored_key(table: str) -> str:
-    """Where in the silver bucket a table's own columns are told."""
+    """Key of a table's stored columns in the silver bucket."""
     return f"{TABLES_PREFIX}{table}/stored.json"
 
 
 def seen_prefix(table: str) -> str:
-    """Under which the schemas that came for a table lie."""
+    """Key prefix of the writer schemas that came for a table."""
     return f"{TABLES_PREFIX}{table}/seen/"
 
 
 def seen_key(table: str, fingerprint: str) -> str:
-    """Where one of them lies."""
+    """Key of one writer schema."""
     return f"{seen_prefix(table)}{fingerprint}.json"
 
 
@@ -131,7 +131,7 @@ def _content(text: str) -> dict[str, Any]:
         content = json.loads(text)
         found = content["format"]
     except (ValueError, KeyError, TypeError) as error:
-        raise UnreadableHistory(f"This is no document of a schema history: {error}", found=text[:200]) from error
+        raise UnreadableHistory(f"Not a document of a schema history: {error}", found=text[:200]) from error
     if found != FORMAT:
         raise UnreadableHistory(f"The schema history has format {found!r}, this release reads {FORMAT}", found=found)
     return dict(content)

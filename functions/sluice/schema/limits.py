@@ -1,7 +1,4 @@
-"""Refuses an Avro schema that would cost more than any table is worth, before anything resolves or decodes by it.
-
-How much more memory than bytes the values of a schema can take once they are decoded: what a block may hold is the less for it.
-"""
+"""Refuses Avro schemas that cost too much to resolve or decode, and weighs the memory of their values."""
 
 from __future__ import annotations
 
@@ -12,18 +9,18 @@ from typing import Any
 from sluice.config.limits import DEFAULTS, Limits
 from sluice.errors import SchemaTooComplex
 
-# Beside what has values: types that take no byte (null alone, records of nothing else). A record of many costs
-# time and memory that no byte of the object pays for.
+# Types whose values take no byte: null, and records of nothing else. A record of many of them takes time and memory
+# without a byte in the object.
 MAX_WEIGHTLESS = 256
-_JSON_PER_TYPE = 4  # levels of JSON that one level of type takes at most: type, fields, field, union
+_JSON_PER_TYPE = 4  # most levels of JSON per level of type: type, fields, field, union
 _NAMED = ("record", "error", "enum", "fixed")
 
 
 def check_schema(schema: Any, limits: Limits = DEFAULTS) -> None:
-    """Raise SchemaTooComplex for a schema (as JSON values) that is too deep, too wide, recursive or weightless.
+    """Raises SchemaTooComplex for a schema (as JSON values) that is too deep, too wide, recursive or weightless.
 
-    Depth and number are counted as decoding meets them, a named type again wherever it is used: twenty
-    records that each hold two of the next are a million. Nothing here recurses deeper than the limit.
+    Depth and number are counted as decoding meets them, a named type each time it is used: twenty records that each
+    hold two of the next are a million. Recursion here never exceeds the limit.
     """
     _check_json_depth(schema, _JSON_PER_TYPE * limits.schema_depth + _JSON_PER_TYPE)
     found = _Walk(limits).cost(schema, "", 1)
@@ -33,7 +30,7 @@ def check_schema(schema: Any, limits: Limits = DEFAULTS) -> None:
 
 @dataclass(frozen=True)
 class _Cost:
-    """What a type comes to: all types in it, its depth, how many of them take no byte, and whether it takes none itself."""
+    """The cost of a type: types in it, depth, types in it whose values take no byte, and whether its own take none."""
 
     types: int
     depth: int
@@ -46,7 +43,7 @@ _NOTHING = _Cost(1, 1, 1, True)
 
 
 class _Walk:
-    """One walk through a schema, each named type once."""
+    """A walk through a schema that computes the cost of each named type once."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -71,13 +68,13 @@ class _Walk:
 
     def _cost(self, node: Any, space: str, depth: int) -> _Cost:
         if depth > self._limits.schema_depth:
-            return _Cost(1, 1, 0, False)  # the caller refuses the depth
+            return _Cost(1, 1, 0, False)  # `cost` refuses the depth
         if isinstance(node, str):
             return self._referred(node, space)
         if isinstance(node, list):
             return _union([self.cost(item, space, depth) for item in node])
         if not isinstance(node, Mapping):
-            return _VALUE  # no type at all: whoever understands the schema refuses it
+            return _VALUE  # not a type: refused when the schema is read
         kind = node.get("type")
         if kind in ("array", "map"):
             return self._repeated(kind, node.get("items" if kind == "array" else "values"), space, depth)
@@ -111,7 +108,7 @@ class _Walk:
         found = self.cost(items, space, depth + 1)
         if kind == "array" and found.empty:
             raise SchemaTooComplex(
-                "The schema has an array whose items take no byte: its length is without bounds",
+                "The schema has an array whose items take no byte, so that its length has no limit",
                 what="weightless",
                 limit=0,
             )
@@ -122,10 +119,10 @@ class _Walk:
             return _NOTHING
         for full in (f"{space}.{name}" if space and "." not in name else name, name):
             if full in self._open:
-                raise SchemaTooComplex(f"The type {full[:100]} holds itself", what="recursion", limit=0)
+                raise SchemaTooComplex(f"The type {full[:100]} contains itself", what="recursion", limit=0)
             if full in self._known:
                 return self._known[full]
-        return _VALUE  # a primitive, or a name that nothing defines
+        return _VALUE  # a primitive, or an undefined name
 
 
 def _sum(costs: list[_Cost], *, deeper: int, empty: bool) -> _Cost:
@@ -138,7 +135,7 @@ def _sum(costs: list[_Cost], *, deeper: int, empty: bool) -> _Cost:
 
 
 def _union(costs: list[_Cost]) -> _Cost:
-    """One of several, behind a byte that says which: null in it is paid for."""
+    """The cost of a union, whose values take at least the byte that selects the type."""
     weightless = max((cost.weightless for cost in costs if not cost.empty or cost.types > 1), default=0)
     return _Cost(
         1 + sum(cost.types for cost in costs), max((cost.depth for cost in costs), default=1), weightless, False
@@ -146,7 +143,7 @@ def _union(costs: list[_Cost]) -> _Cost:
 
 
 def _full_name(node: Mapping[str, Any], space: str) -> tuple[str, str]:
-    """The full name of a named type, and the namespace that names in it belong to."""
+    """The full name of a named type, and the namespace of names inside it."""
     name = node.get("name")
     if not isinstance(name, str):
         return "", space
@@ -171,12 +168,12 @@ def _check_json_depth(schema: Any, limit: int) -> None:
 
 
 _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string", "enum", "fixed"))
-# A list's item takes a byte, and as a Python object 40 of them; as an object with fields, or a list of its own, 270.
+# An item of a list takes a byte. As a Python object it takes 40; as an object with fields, or a list, 270.
 PLAIN, LISTS, LISTS_OF_MORE = 1, 4, 24
 
 
 def weight_of(schema: Any) -> int:
-    """By what to divide a limit on bytes, so that lists of a schema (Avro form) keep within the memory that other values take."""
+    """The divisor of a limit in bytes, by which a schema's lists (Avro form) take no more memory than other values."""
     weight = PLAIN
     pending: list[Any] = [schema]
     while pending:

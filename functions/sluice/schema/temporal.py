@@ -73,7 +73,7 @@ def date_text(days: int, *, plus: bool = False) -> str:
 
 
 def clock_text(seconds: int, fraction: str = "") -> str:
-    """`hh:mm:ss` of seconds since midnight, and a fraction in digits; more than two digits of hours where it needs them."""
+    """`hh:mm:ss` of seconds since midnight, and the digits of a fraction. Hours may have more than two digits."""
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{'.' if fraction else ''}{fraction}"
 
 
@@ -89,7 +89,7 @@ def time_text(count: int, kind: str) -> str:
 
 
 def timestamp_text(count: int, kind: str) -> str:
-    """Text of a count of a timestamp kind, in UTC and with every digit; `infinity` or `-infinity` outside the real range."""
+    """Text of a timestamp in UTC, with every digit; `infinity` or `-infinity` outside the real range."""
     low, high = REAL_RANGES[kind]
     if not low <= count <= high:
         return "infinity" if count > 0 else "-infinity"
@@ -115,7 +115,7 @@ def days_of(text: str) -> int:
 
 
 def days_of_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a day of the proleptic Gregorian calendar. Raises NoTime for a day that it doesn't have."""
+    """Days since 1970-01-01 of a day of the proleptic Gregorian calendar. Raises NoTime for no such day."""
     # Years begin in March here, so that a leap day is the last day of its year.
     shifted = year - (month <= 2)
     month_days = (153 * ((month + 9) % 12) + 2) // 5

@@ -7,8 +7,9 @@ from typing import Callable
 from sluice.config.table import TableConfig
 from sluice.errors import Incompatible
 from sluice.schema.avro import WriterSchema
-from sluice.schema.evolution import evolve_table, refused, row_with_types
+from sluice.schema.evolution import evolve_table, refused
 from sluice.schema.history import seen
+from sluice.schema.table_row import row_with_types
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import ColumnsAtHand, SchemaHistory
 

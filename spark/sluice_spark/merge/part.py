@@ -29,8 +29,10 @@ from sluice.config.table import MOR, TableConfig
 from sluice.hudi import housekeeping as housekeeping_pace
 from sluice.hudi import options as hudi_options
 from sluice.schema.avro import PLAIN, WriterSchema, fingerprint
-from sluice.schema.evolution import DROPPED, NARROWER, SAME, Evolution, row_for_table
+from sluice.schema.evolution import DROPPED, Evolution
 from sluice.schema.history import StoredColumns, seen
+from sluice.schema.table_row import row_for_table
+from sluice.schema.widening import NARROWER, SAME
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_spark.errors import CleaningUnfinished, LaneLost
 from sluice_spark.hudi.facts import CommitResult, TableFacts

@@ -28,17 +28,10 @@ from sluice.config.table import TableConfig
 from sluice.errors import Incompatible
 from sluice.schema.avro import WriterSchema
 from sluice.schema.columns import Column, RowSchema
-from sluice.schema.evolution import (
-    Evolution,
-    evolve_nothing,
-    evolve_table,
-    incompatible,
-    merge_schemas,
-    refused,
-    rewritten_columns,
-    row_with_types,
-    types_describe,
-)
+from sluice.schema.evolution import Evolution, evolve_empty, evolve_table, refused, rewritten_columns
+from sluice.schema.table_row import known_types, row_with_types
+from sluice.schema.union import merge_schemas
+from sluice.schema.widening import incompatible
 from sluice_formats.read_plan import ReaderPlan, reader_plan
 
 _TYPES: dict[str, DataType] = {
@@ -90,12 +83,12 @@ def plan_read(
     turned_away: dict[str, Incompatible] = {}
     verdicts: dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
-    known = {**types_describe(writers, config), **(before or {})}
+    known = {**known_types(writers, config), **(before or {})}
     for writer in sorted(writers, key=lambda writer: not writer.row.columns):
         row = row_with_types(writer, config, known)
         # An object of nothing but truncates, of which nothing tells the columns: the table or the others do.
         if not row.columns and (before is not None or agreed is not None):
-            verdicts[writer.fingerprint] = evolve_nothing(before or {})
+            verdicts[writer.fingerprint] = evolve_empty(before or {})
             continue
         try:
             verdicts[writer.fingerprint] = evolve_table(before, row, config)

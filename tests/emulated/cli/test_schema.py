@@ -125,7 +125,7 @@ def test_the_verdict_on_a_file_shows_its_effect_on_the_table(remembered, tmp_pat
         ["more is new (int): null in rows from before"],
     )
     assert run(["schema", "verdict", TABLE, remembered[1][:10]]) == 0
-    assert "the whole table is written anew" in capsys.readouterr().out
+    assert "rewrites the table" in capsys.readouterr().out
 
 
 def test_a_schema_that_would_be_refused_ends_with_one_and_the_way_out(remembered, capsys):

@@ -89,7 +89,7 @@ def test_a_source_type_becomes_what_the_document_says(row):
 
 def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
     described = {item for row in ROWS for item in re.findall(r"`([^`]+)`", row[1])}
-    with_meaning = {f"{base} {name}" for table in (kinds._NAMED, kinds._LOGICAL) for base, name in table}
+    with_meaning = {f"{base} {name}" for table in (kinds._SEMANTIC_TYPES, kinds._LOGICAL_TYPES) for base, name in table}
     assert with_meaning - described == set()
     assert {column(item).kind for item in described} | {
         column(item).element.kind for item in described if column(item).element
@@ -97,7 +97,8 @@ def test_every_type_with_a_meaning_of_its_own_is_in_the_document():
 
 
 def test_the_document_covers_every_verdict():
-    from sluice.schema.evolution import ADDED, DROPPED, INCOMPATIBLE, NARROWER, PROMOTED, REWRITTEN, SAME
+    from sluice.schema.evolution import ADDED, DROPPED, INCOMPATIBLE
+    from sluice.schema.widening import NARROWER, PROMOTED, REWRITTEN, SAME
 
     assert all(
         f"`{verdict}`" in TEXT for verdict in (SAME, DROPPED, NARROWER, ADDED, PROMOTED, REWRITTEN, INCOMPATIBLE)

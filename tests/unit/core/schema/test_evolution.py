@@ -8,7 +8,7 @@ import pytest
 from sluice.errors import Incompatible
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.columns import Column, RowSchema, array_column, decimal_column, plain_column
-from sluice.schema.evolution import merge_columns, merge_schemas, union_of
+from sluice.schema.union import merge_columns, merge_schemas, union_of
 
 DATA = Path(__file__).resolve().parents[3] / "data"
 

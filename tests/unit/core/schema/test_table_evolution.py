@@ -4,7 +4,8 @@ import pytest
 
 from sluice.errors import Incompatible
 from sluice.schema.columns import RowSchema, decimal_column, plain_column
-from sluice.schema.evolution import evolve, refused, rewritten_columns, widen
+from sluice.schema.evolution import evolve, refused, rewritten_columns
+from sluice.schema.widening import widen
 
 
 def row(**columns):

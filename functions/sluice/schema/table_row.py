@@ -1,0 +1,83 @@
+"""The columns that a table takes of a writer's row, with the types and names that the table wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sluice.changes.hidden_columns import ROW
+from sluice.changes.position import MONGODB
+from sluice.config.table import TableConfig
+from sluice.schema.avro import WriterSchema
+from sluice.schema.columns import (
+    ARRAY,
+    BYTES,
+    STRING,
+    Column,
+    RowSchema,
+    plain_column,
+    row_as_configured,
+    stored_column,
+)
+
+_UNTYPED = ("string", "array<string>")  # types that MongoDB's connector writes where it knows none
+
+
+def row_for_table(row: RowSchema, config: TableConfig) -> RowSchema:
+    """A writer's columns as its table stores them: raw where configured, and with a row key where the table appends.
+
+    Bytes in the key or in a partition column become base64 text, as with `binary.handling.mode=base64`: Hudi turns
+    bytes of a key into a hexadecimal number or into an address in memory.
+    """
+    wanted = row_as_configured(row, config.raw)
+    named = {*config.record_key, *config.partition_by}
+    columns = tuple(_as_base64(column) if column.name in named else column for column in wanted.columns)
+    return RowSchema((*columns, plain_column(ROW, STRING, False, "row")) if config.append_only else columns)
+
+
+def _as_base64(column: Column) -> Column:
+    return (
+        replace(plain_column(column.name, STRING, column.nullable, column.source_type), field=column.field)
+        if column.kind == BYTES
+        else column
+    )
+
+
+def row_with_types(writer: WriterSchema, config: TableConfig, known: Mapping[str, str]) -> RowSchema:
+    """`row_for_table` of a writer's row, where columns of unknown type get their `known` type (Spark's names).
+
+    MongoDB's documents have no schema: the connector writes text for a null, and an array of texts for an empty array.
+    A row with a value of another type is set aside.
+    https://github.com/debezium/debezium, connector/mongodb/transforms/MongoDataConverter.java
+    """
+    row = row_for_table(writer.row, config)
+    if writer.meta.position.kind != MONGODB:
+        return row
+    fixed = {*config.record_key, *config.partition_by}
+    return RowSchema(
+        tuple(
+            replace(stored_column(column.name, known[column.name]), field=column.field)
+            if column.name in known
+            and column.name not in fixed
+            and _may_be_untyped(column)
+            and known[column.name] not in _UNTYPED
+            else column
+            for column in row.columns
+        )
+    )
+
+
+def known_types(writers: Sequence[WriterSchema], config: TableConfig) -> Mapping[str, str]:
+    """Types (Spark's names) of columns, each by the first schema that knows it. Empty unless a writer is MongoDB's."""
+    known: dict[str, str] = {}
+    for writer in writers if any(writer.meta.position.kind == MONGODB for writer in writers) else ():
+        for column in row_for_table(writer.row, config).columns:
+            if not _may_be_untyped(column):
+                known.setdefault(column.name, column.spark_type)
+    return known
+
+
+def _may_be_untyped(column: Column) -> bool:
+    return (
+        column.kind == STRING or column.kind == ARRAY and column.element is not None and column.element.kind == STRING
+    )
