@@ -85,6 +85,7 @@ check: lint types  ## format, lint, types, unit and emulated tests: under 90 s
 
 documents: setup  ## write the generated pages of docs/
 	$(BIN)/python tools/error_codes.py
+	$(BIN)/python tools/settings.py
 
 SCANNERS = $(VENV)-scan
 $(SCANNERS)/.made: pyproject.toml

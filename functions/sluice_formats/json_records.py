@@ -14,6 +14,7 @@ from itertools import groupby, islice
 from typing import Any, Callable
 
 from sluice.config import placeholders as unavailable
+from sluice.config.json_types import BASE64, JSON_TEXT
 from sluice.config.limits import Limits
 from sluice.errors import EmptyObject, SluiceError
 from sluice.schema.avro import WriterSchema, read_writer_schema
@@ -21,7 +22,7 @@ from sluice.schema.avro_types import NamedTypes
 from sluice.schema.temporal import days_of
 from sluice_formats import json_lines
 from sluice_formats.errors import DamagedJson, NotJsonLines, SchemaNotInferred, UndecodableValue
-from sluice_formats.json_schema import BASE64, JSON_TEXT, METADATA, NUMBER_TEXT, Inference, avro_form
+from sluice_formats.json_schema import METADATA, NUMBER_TEXT, Inference, avro_form
 from sluice_formats.json_text import to_text, unpacked
 from sluice_formats.records import BrokenRecord, Chunk, Record, Records, most_rows
 

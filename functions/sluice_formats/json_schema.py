@@ -6,68 +6,18 @@ object (`Inference`), and the schemas that Kafka Connect's JSON converter writes
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from sluice.config.json_types import JSON_TEXT, declared_type
 from sluice.errors import Incompatible, UnusableSchema
 from sluice.names import stored_name
 from sluice.schema.avro import metadata_names
 from sluice_formats.json_text import NumberText
 
 NUMBER_TEXT = "sluice.json.Number"  # a number as text, where no binary type holds it exactly
-JSON_TEXT = "io.debezium.data.Json"  # Debezium's name for JSON as text
 METADATA = "sluice.json.Metadata"  # a metadata field, whose value is taken as it is
-
-_DECIMAL = re.compile(r"(base64 )?decimal\(([1-9][0-9]?),([0-9]{1,2})\)")
-_TYPES: dict[str, Any] = {
-    "boolean": "boolean",
-    "int": "int",
-    "long": "long",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "bytes": "bytes",
-    "json": {"type": "string", "connect.name": JSON_TEXT},
-    "date": {"type": "int", "connect.name": "io.debezium.time.Date"},
-    "time_millis": {"type": "int", "connect.name": "io.debezium.time.Time"},
-    "time_micros": {"type": "long", "connect.name": "io.debezium.time.MicroTime"},
-    "time_nanos": {"type": "long", "connect.name": "io.debezium.time.NanoTime"},
-    "timestamp_millis": {"type": "long", "connect.name": "io.debezium.time.Timestamp"},
-    "timestamp_micros": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
-    "timestamp_nanos": {"type": "long", "connect.name": "io.debezium.time.NanoTimestamp"},
-    "zoned_timestamp": {"type": "string", "connect.name": "io.debezium.time.ZonedTimestamp"},
-}
-TYPE_PATTERN = rf"^({'|'.join(_TYPES)}|(base64 )?decimal\([1-9][0-9]?,[0-9]{{1,2}}\))$"  # for editors
-BASE64 = "sluice.base64"  # attribute of a decimal whose text is base64 of the unscaled number
-
-
-class UnknownType(ValueError):
-    """A type that can't be declared; the message has no subject."""
-
-
-def declared_type(text: str) -> Any:
-    """The Avro form of a declared type: a name of `_TYPES`, `decimal(p,s)`, or `base64 decimal(p,s)`.
-
-    Raises UnknownType.
-    """
-    if text in _TYPES:
-        return _TYPES[text]
-    decimal = _DECIMAL.fullmatch(text)
-    if decimal is None:
-        raise UnknownType(f"is one of {', '.join(_TYPES)}, decimal(p,s) and base64 decimal(p,s)")
-    precision, scale = int(decimal[2]), int(decimal[3])
-    if precision > 38 or scale > precision:
-        raise UnknownType("is a decimal of at most 38 digits, of which no more are behind the point")
-    return {
-        "type": "bytes",
-        "logicalType": "decimal",
-        "precision": precision,
-        "scale": scale,
-        **({BASE64: True} if decimal[1] else {}),
-    }
-
 
 MAX_FIELDS = 4_096
 # Attribute of a `long`, or of text of NaN and infinities only, whose values a double holds too.

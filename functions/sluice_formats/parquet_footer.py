@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.config.json_types import JSON_TEXT
 from sluice.errors import UnusableSchema
 from sluice_formats.errors import DamagedParquet, NotParquet, UnsupportedParquet
-from sluice_formats.json_schema import JSON_TEXT
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
 TAIL_BYTES = 8  # the footer's length and the magic

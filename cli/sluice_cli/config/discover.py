@@ -18,7 +18,7 @@ import typer
 import yaml
 
 from sluice.config.document import Configuration
-from sluice.config.table import PLACEHOLDER
+from sluice.config.values import PLACEHOLDER
 from sluice.errors import FAILED, UsageError
 from sluice.names import COLUMN, NAME
 from sluice.onboarding.discovery import Proposal, TopicSample, propose

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.changes import hidden_columns as hidden
-from sluice.config.catalog import READ_OPTIMIZED, REAL_TIME, CatalogNames, catalog_names
+from sluice.config.catalog import READ_OPTIMIZED, REAL_TIME, CatalogNames, CatalogRule, catalog_names
+from sluice.config.setting import differences
 from sluice.config.table import MOR, TableConfig
 from sluice.errors import UnsupportedType, UnusableCommitSchema
 from sluice.hudi.options import QUERY_AS_READ_OPTIMIZED
@@ -122,7 +123,7 @@ def definition(table: Mapping[str, Any], config: TableConfig) -> str:
         "table": config.table,
         "type": config.table_type,
         "partition_by": list(config.partition_by),
-        "catalog": config.catalog.changed(),
+        "catalog": differences(config.catalog, CatalogRule()),
         "columns": [[column.get("Name"), column.get("Type")] for column in storage.get("Columns") or ()],
         "keys": [[column.get("Name"), column.get("Type")] for column in table.get("PartitionKeys") or ()],
         "storage": [

@@ -1,28 +1,26 @@
-"""What a table is called in the Glue catalog: its database, its tables, and the views over them."""
+"""Names of a table in the Glue catalog: its database, its Hudi tables, and the views over them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
+from sluice.config.setting import Value
 from sluice.errors import InvalidConfiguration
 
 SNAPSHOT, READ_OPTIMIZED, REAL_TIME = "", "_ro", "_rt"  # the suffixes are Hudi's (HiveSyncTool)
-PLACEHOLDERS = ("{database}", "{table}")
-_NAME = re.compile(
-    r"[a-z_][a-z0-9_]{0,254}"
-)  # Glue's length; lower case, since it folds case and SQL engines compare without
+# Names have the length that Glue takes, in lower case: Glue folds case, and SQL engines compare without it.
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,254}")
 _FILLED = re.compile(r"\{(?:database|table)\}")
 
 
 @dataclass(frozen=True)
 class CatalogRule:
-    """How a rule's tables appear in the catalog: patterns of {database} and {table}, which are those of the table's own name.
+    """How a rule's tables appear in the catalog: patterns of {database} and {table}, the parts of the table's name.
 
-    `tables` names the Hudi tables, with Hudi's suffixes in merge-on-read; `views` the views over them for Athena and Trino, None
-    for no views. `sync` False keeps the table out of the catalog.
+    `tables` names the Hudi tables; Hudi's suffixes are added for merge-on-read. `views` names the views over them for
+    Athena and Trino; None makes no views. Without `sync` the table is not in the catalog.
     """
 
     sync: bool = True
@@ -30,18 +28,8 @@ class CatalogRule:
     tables: str = "{table}_all"
     views: str | None = "{table}"
 
-    def changed(self) -> dict[str, Any]:
-        """What differs from the defaults; `of` gives the same rule back."""
-        return {name: value for name, value in asdict(self).items() if value != getattr(DEFAULTS, name)}
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> CatalogRule:
-        """A rule from what differs, also as written by a release that knew other keys."""
-        known = {item.name for item in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
-
     def mistakes(self) -> dict[str, str]:
-        """What is wrong with the patterns: key -> what it must be."""
+        """Return what is wrong with the patterns: key -> what it must be."""
         found = {}
         for key in ("database", "tables", "views"):
             pattern = getattr(self, key)
@@ -50,18 +38,53 @@ class CatalogRule:
         for key in ("tables", "views"):
             pattern = getattr(self, key)
             if key not in found and pattern is not None and "{table}" not in pattern:
-                found[key] = "must use {table}: else two tables would have one name"
+                found[key] = "must use {table}: otherwise two tables would share a name"
         if not found and self.views == self.tables:
-            found["views"] = "is the name of the tables themselves; give another, or off"
+            found["views"] = "is the name of the Hudi tables; choose another, or off"
         return found
 
 
-DEFAULTS = CatalogRule()
+def _parse(written: Any) -> dict[str, Any]:
+    """Return the fields that the file sets; CatalogRule.mistakes checks the patterns."""
+    if isinstance(written, bool) or written in ("on", "off"):  # on and off are true and false to YAML
+        return {"sync": written in ("on", True)}
+    if not isinstance(written, dict) or not set(written) <= {"database", "tables", "views"}:
+        raise ValueError("is off, or a mapping of database, tables and views to patterns")
+    patterns: dict[str, Any] = {}
+    for key, pattern in written.items():
+        if isinstance(pattern, str) and not (key == "views" and pattern == "off"):
+            patterns[key] = pattern
+        elif key == "views" and pattern in (None, False, "off"):
+            patterns[key] = None
+        else:
+            raise ValueError(f"has {key}, which is a pattern such as {{table}}_all")
+    return {"sync": True, **patterns}
+
+
+_PATTERN = {"type": "string", "minLength": 1, "maxLength": 255}
+CATALOG = Value(
+    _parse,
+    {
+        "anyOf": [
+            {"type": "boolean"},
+            {"enum": ["on", "off"]},
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "database": _PATTERN,
+                    "tables": _PATTERN,
+                    "views": {"anyOf": [_PATTERN, {"const": False}]},
+                },
+            },
+        ]
+    },
+)
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One Hudi table of the catalog and the view over it: `kind` is SNAPSHOT, READ_OPTIMIZED or REAL_TIME."""
+    """One Hudi table in the catalog and the view over it. `kind` is SNAPSHOT, READ_OPTIMIZED or REAL_TIME."""
 
     kind: str
     table: str
@@ -70,28 +93,29 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class CatalogNames:
-    """The catalog's names of one table."""
+    """The names of one table in the catalog."""
 
     database: str
     entries: tuple[CatalogEntry, ...]
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every table and view, tables first."""
+        """All Hudi tables, then all views."""
         return tuple(entry.table for entry in self.entries) + tuple(entry.view for entry in self.entries if entry.view)
 
 
 def catalog_names(rule: CatalogRule, database: str, table: str, *, merge_on_read: bool) -> CatalogNames:
-    """The names of one table. A merge-on-read table has none without a suffix: it would give two answers.
+    """Return the names of one table. A merge-on-read table has no name without a suffix: it would have two meanings.
 
-    Raises InvalidConfiguration for a name that Glue can't have, or that two of them would share.
+    Raises InvalidConfiguration for a name that Glue doesn't allow, or that two entries would share.
     """
 
     def filled(pattern: str, suffix: str) -> str:
         made = pattern.replace("{database}", database).replace("{table}", table) + suffix
         if not _NAME.fullmatch(made):
             raise InvalidConfiguration(
-                f"{database}.{table} would be {made!r} in the catalog; names are at most 255 lower-case letters, digits and _",
+                f"{database}.{table} would be {made!r} in the catalog; "
+                "names are at most 255 lower-case letters, digits and _",
                 table=f"{database}.{table}",
                 name=made,
             )

@@ -1,29 +1,37 @@
-"""All rules and lanes of tables.yaml as one document with a version, and which table a topic goes to."""
+"""The stored configuration: all rules and lanes of tables.yaml as one JSON document with a version."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from sluice.changes.hidden_columns import LINEAGE_WORDS
-from sluice.config import placeholders as unavailable
-from sluice.config.catalog import CatalogRule
 from sluice.config.lane import LaneConfig
-from sluice.config.limits import Limits
-from sluice.config.services import ServicePolicy
-from sluice.config.table import AUTO, REWRITE_LIMIT_BYTES, TableConfig, TableRule
+from sluice.config.setting import restored, stored
+from sluice.config.table import TableConfig, TableRule
 from sluice.errors import InvalidConfiguration
 from sluice.names import TOPIC
 
 FORMAT = 1  # of the canonical JSON
 
+# The first release stored these settings with every rule and lane. A later setting is stored only if it differs from
+# its default, so that a new release gives an unchanged file the same version. New settings never come in here.
+_ALWAYS_STORED = frozenset(
+    (
+        *("table", "record_key", "topic", "topic_regex", "partition_by", "table_type", "delete_mode"),
+        *("keep_deleted_values", "freshness_s", "time_travel_h", "lane", "generation", "hudi", "paused"),
+        *("name", "linger_s", "max_age_s", "batch_objects", "batch_bytes", "batch_rows"),
+        *("driver_cores", "driver_memory_gb", "executor_cores", "executor_memory_gb"),
+        *("min_executors", "max_executors"),
+    )
+)
+
 
 @dataclass(frozen=True)
 class TopicMatch:
-    """A topic's table, or the reason (for the ledger and the operator) why there is none."""
+    """The table of a topic, or the reason why it has none."""
 
     config: TableConfig | None
     reason: str | None = None
@@ -31,7 +39,7 @@ class TopicMatch:
 
 @dataclass(frozen=True)
 class Configuration:
-    """All rules in order and all lanes; `version` is a hash of the content."""
+    """All rules in their order, and all lanes. `version` is a hash of the content."""
 
     rules: tuple[TableRule, ...] = ()
     lanes: tuple[LaneConfig, ...] = (LaneConfig(),)
@@ -42,7 +50,7 @@ class Configuration:
         object.__setattr__(self, "version", hashlib.sha256(_canonical(self._content()).encode()).hexdigest()[:32])
 
     def match_topic(self, topic: str) -> TopicMatch:
-        """The table of a topic by the first rule that takes it, or why there is none."""
+        """Return the table that the first matching rule makes of a topic, or why there is none."""
         if not TOPIC.fullmatch(topic):
             return TopicMatch(None, "the topic's name is not one that Kafka allows")
         for rule in self.rules:
@@ -55,28 +63,28 @@ class Configuration:
         return TopicMatch(None, "no rule of tables.yaml takes this topic")
 
     def table_for_topic(self, topic: str) -> TableConfig | None:
-        """The table of a topic, None when no rule takes it."""
+        """Return the table of a topic, or None if no rule takes it."""
         return self.match_topic(topic).config
 
     def lane(self, name: str) -> LaneConfig:
-        """A lane's sizes; a lane that the file only mentions has the defaults."""
+        """Return a lane's sizes: the defaults for a lane that the file only mentions."""
         return next((lane for lane in self.lanes if lane.name == name), LaneConfig(name=name))
 
     def lane_of(self, table: TableConfig) -> LaneConfig:
-        """The lane that a table shares runs with."""
+        """Return the lane of a table."""
         return self.lane(table.lane)
 
     def lane_names(self) -> tuple[str, ...]:
-        """Every lane that the file configures or a rule uses, sorted."""
+        """Return every lane that the file configures or a rule uses, sorted."""
         return tuple(sorted({lane.name for lane in self.lanes} | {rule.lane for rule in self.rules}))
 
     def to_json(self) -> str:
-        """Canonical JSON: the same content gives the same bytes."""
+        """Return canonical JSON: the same content gives the same bytes."""
         return _canonical({**self._content(), "version": self.version})
 
     @classmethod
     def from_json(cls, text: str) -> Configuration:
-        """Read canonical JSON. Raises InvalidConfiguration for anything `to_json` didn't write."""
+        """Read canonical JSON. Raises InvalidConfiguration for anything that `to_json` didn't write."""
         try:
             content = json.loads(text)
             found = content["format"]
@@ -85,8 +93,8 @@ class Configuration:
                     f"The configuration has format {found!r}, this release reads {FORMAT}", format=found
                 )
             configuration = cls(
-                rules=tuple(_rule(values) for values in content["rules"]),
-                lanes=tuple(LaneConfig(**values) for values in content["lanes"]),
+                rules=tuple(restored(TableRule, values) for values in content["rules"]),
+                lanes=tuple(restored(LaneConfig, values) for values in content["lanes"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidConfiguration(
@@ -94,7 +102,7 @@ class Configuration:
             ) from error
         if content.get("version") != configuration.version:
             raise InvalidConfiguration(
-                "The configuration was changed by hand: its content doesn't have the version it names",
+                "The configuration was changed by hand: its content doesn't match its version",
                 version=content.get("version"),
             )
         return configuration
@@ -102,71 +110,13 @@ class Configuration:
     def _content(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
-            "rules": [_describe(rule) for rule in self.rules],
-            "lanes": [_describe_lane(lane) for lane in self.lanes],
+            "rules": [_sparse(stored(rule), stored(TableRule(""))) for rule in self.rules],
+            "lanes": [_sparse(stored(lane), stored(LaneConfig())) for lane in self.lanes],
         }
 
 
-def _describe(rule: TableRule) -> dict[str, Any]:
-    """A rule as plain JSON values. What came with a later release isn't told where nobody changed it, so that a file keeps its version."""
-    lists = {
-        "record_key": list(rule.record_key),
-        "partition_by": list(rule.partition_by),
-        "raw": list(rule.raw),
-        "lineage": list(rule.lineage),
-        "coordinates": list(rule.coordinates),
-    }
-    summary = {
-        **asdict(rule),
-        **lists,
-        "hudi": dict(rule.hudi),
-        "limits": rule.limits.changed(),
-        "json_types": dict(rule.json_types),
-        "services": rule.services.changed(),
-        "catalog": rule.catalog.changed(),
-    }
-    return {name: value for name, value in summary.items() if name not in _LATER or value != _LATER[name]}
-
-
-def _describe_lane(lane: LaneConfig) -> dict[str, Any]:
-    """Likewise for a lane."""
-    return {
-        name: value
-        for name, value in asdict(lane).items()
-        if name != "service_slice_s" or value != LaneConfig.service_slice_s
-    }
-
-
-_LATER: dict[str, Any] = {
-    "limits": {},
-    "json_types": {},
-    "coordinates": [],
-    "position": None,
-    "append_only": False,
-    "raw": [],
-    "rewrite_limit_bytes": REWRITE_LIMIT_BYTES,
-    "lineage": list(LINEAGE_WORDS),
-    "unavailable_value": unavailable.DEFAULT,
-    "services": {},
-    "catalog": {},
-    "index": AUTO,
-}
-
-
-def _rule(values: Mapping[str, Any]) -> TableRule:
-    built = {
-        "limits": Limits.of(values.get("limits", {})),
-        "services": ServicePolicy.of(values.get("services", {})),
-        "catalog": CatalogRule.of(values.get("catalog", {})),
-    }
-    rule = TableRule(**{**values, **built, "lineage": tuple(values.get("lineage", LINEAGE_WORDS))})
-    return replace(
-        rule,
-        record_key=tuple(rule.record_key),
-        partition_by=tuple(rule.partition_by),
-        raw=tuple(rule.raw),
-        coordinates=tuple(rule.coordinates),
-    )
+def _sparse(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in _ALWAYS_STORED or value != defaults[name]}
 
 
 def _canonical(content: Any) -> str:

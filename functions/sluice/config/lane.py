@@ -1,27 +1,60 @@
-"""What a lane is configured to be: how its runs are sized and when they end."""
+"""The configuration of a lane: how its runs are sized and when they end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from sluice.config.setting import setting
+from sluice.config.values import DAY_S, DURATION, GIB, HOUR_S, SIZE, choice, duration, whole
+
+_COUNT = whole(1, 100_000_000)
+_CORES = choice(1, 2, 4, 8, 16)  # the worker sizes of EMR Serverless
+_MEMORY_GB = whole(2, 108)
+# A run that ends before its first look is started again for ever and claims nothing.
+_RUN_AGE = duration(60, 7 * DAY_S)
+# A slice that is too short is all overhead; ingest waits for a whole one.
+_SLICE = duration(5, 600)
 
 
 @dataclass(frozen=True)
 class LaneConfig:
-    """How a lane's runs are sized: times in seconds, a batch's budget, Spark's driver and executors.
-
-    `service_slice_s` is about how long a slice of a table service takes, and so how long ingest may wait for one.
-    """
+    """The sizes of a lane's runs. Fields that end in `_s` are seconds."""
 
     name: str = "main"
-    linger_s: int = 60
-    max_age_s: int = 14_400
-    batch_objects: int = 5_000
-    batch_bytes: int = 4 * 1024**3
-    batch_rows: int = 20_000_000
-    driver_cores: int = 2
-    driver_memory_gb: int = 6
-    executor_cores: int = 2
-    executor_memory_gb: int = 6
-    min_executors: int = 1
-    max_executors: int = 5
-    service_slice_s: int = 20
+    linger_s: int = field(
+        default=60, metadata=setting(DURATION, "How long a run with nothing pending waits for more.", key="linger")
+    )
+    max_age_s: int = field(
+        default=4 * HOUR_S,
+        metadata=setting(_RUN_AGE, "When a run ends, so that the next one uses a new release.", key="max_age"),
+    )
+    batch_objects: int = field(default=5_000, metadata=setting(_COUNT, "Objects of a batch at most."))
+    batch_bytes: int = field(
+        default=4 * GIB,
+        metadata=setting(
+            SIZE, "Bytes of a batch's objects as stored at most. One larger object is a batch of its own."
+        ),
+    )
+    batch_rows: int = field(
+        default=20_000_000,
+        metadata=setting(_COUNT, "Rows of a batch at most, estimated from earlier objects of the same tables."),
+    )
+    driver_cores: int = field(default=2, metadata=setting(_CORES, "Cores of Spark's driver."))
+    driver_memory_gb: int = field(
+        default=6, metadata=setting(_MEMORY_GB, "Memory of Spark's driver in GB, without Spark's overhead.")
+    )
+    executor_cores: int = field(default=2, metadata=setting(_CORES, "Cores of each executor."))
+    executor_memory_gb: int = field(
+        default=6, metadata=setting(_MEMORY_GB, "Memory of each executor in GB, without Spark's overhead.")
+    )
+    min_executors: int = field(default=1, metadata=setting(whole(0, 1_000), "Executors that a run keeps."))
+    max_executors: int = field(default=5, metadata=setting(whole(1, 1_000), "Executors that a run has at most."))
+    service_slice_s: int = field(
+        default=20,
+        metadata=setting(
+            _SLICE,
+            "About how long a table service works before ingest gets its turn.",
+            key="service_slice",
+            page="table-services.md",
+        ),
+    )

@@ -1,44 +1,39 @@
-"""How large, how deep and how wide what arrives may be before it is set aside instead of read."""
+"""Limits of one table's objects: an object beyond one of them is quarantined whole instead of read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, field
 
-MIB, GIB = 1024**2, 1024**3
+from sluice.config.setting import setting
+from sluice.config.values import GIB, MIB, SIZE, whole
+
+_COUNT = whole(1, 100_000_000)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one table's objects. An object beyond one of them is quarantined, whole.
+    """How large, deep and wide an object may be before it is quarantined instead of read."""
 
-    `object_bytes` is the size as stored, which a read task holds in memory. `decoded_bytes` is what an
-    object may become: its blocks decompressed, and its rows as columns. `block_bytes` is what one block
-    or row group of it may become, since its records are made one block at a time. `object_rows` are its records.
-    `schema_columns`, `schema_depth` and `schema_types` (all types in it, each named one counted wherever
-    it is used) bound what a writer schema costs before a single record is read. `quarantined_rows` is
-    how many records of one object may be set aside while the others are merged.
-    """
-
-    object_bytes: int = 256 * MIB
-    decoded_bytes: int = 1 * GIB
-    block_bytes: int = 128 * MIB
-    object_rows: int = 10_000_000
-    schema_columns: int = 4_096
-    schema_depth: int = 32
-    schema_types: int = 20_000
-    quarantined_rows: int = 1_000
-
-    def changed(self) -> dict[str, int]:
-        """What differs from the defaults; `of` gives the same Limits back."""
-        return {name: value for name, value in asdict(self).items() if value != getattr(DEFAULTS, name)}
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Limits:
-        """Limits from what differs, also as written by a release that knew others."""
-        known = {item.name for item in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+    # A read task holds the object as stored in memory, then its blocks decompressed and its rows as columns.
+    object_bytes: int = field(default=256 * MIB, metadata=setting(SIZE, "Size of an object as stored."))
+    decoded_bytes: int = field(
+        default=1 * GIB, metadata=setting(SIZE, "Size of an object once decompressed and decoded to rows.")
+    )
+    block_bytes: int = field(
+        default=128 * MIB, metadata=setting(SIZE, "Size of one block or row group once decompressed.")
+    )
+    object_rows: int = field(default=10_000_000, metadata=setting(_COUNT, "Records of an object."))
+    # These three bound the cost of a writer schema before a record is read.
+    schema_columns: int = field(default=4_096, metadata=setting(whole(1, 4_096), "Fields of one record."))
+    schema_depth: int = field(default=32, metadata=setting(whole(2, 32), "Depth to which types are nested."))
+    schema_types: int = field(
+        default=20_000,
+        metadata=setting(whole(1, 1_000_000), "Types of a schema; a named type counts wherever it is used."),
+    )
+    quarantined_rows: int = field(
+        default=1_000,
+        metadata=setting(whole(0, 100_000), "Rows of an object that may be quarantined while the others are merged."),
+    )
 
 
 DEFAULTS = Limits()

@@ -1,90 +1,92 @@
-"""What tables.yaml says about a table's services: which there are, how often, and by what."""
+"""The table services of a table: which of them run, and how often."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, field
 
-DAY_S = 86_400
+from sluice.config.setting import setting
+from sluice.config.values import ANY_COLUMNS, DAY_S, DURATION, HOUR_S, MINUTE_S, SWITCH, duration, whole
+
+_AGE = duration(MINUTE_S)
+_HORIZON = duration(HOUR_S, why=", and longer than any replay reaches back")  # a replay must not find a purged row
 
 
 @dataclass(frozen=True)
 class Pace:
-    """When a service is due: after so many commits since the last one, or after `age_s` (seconds) if there was any.
+    """When a service is due: after a number of commits since its last run, or `age_s` after it if there was a commit.
 
-    Without an age the policy's `latest_s` is it. A service that is not `on` is never due by itself.
+    Without an age of its own, a service has the policy's `latest_s`. A service that is off runs only on request.
     """
 
-    on: bool = True
-    commits: int = 10
-    age_s: int | None = None
+    on: bool = field(
+        default=True, metadata=setting(SWITCH, "`off`: the service runs only when asked for by hand.", key="enabled")
+    )
+    commits: int = field(
+        default=10, metadata=setting(whole(1, 1_000_000), "Due after this many commits since its last run.")
+    )
+    age_s: int | None = field(
+        default=None,
+        metadata=setting(
+            _AGE,
+            "Due this long after its last run, if there was a commit since. Without an age, `latest` counts.",
+            key="age",
+        ),
+    )
 
 
 @dataclass(frozen=True)
 class ServicePolicy:
-    """The services that Spark does for one table; the catalog is CatalogRule's business. `interval_s` lies at least between two runs of the same service, `latest_s` is the longest that one with something to do waits.
+    """The services that Spark does for one table. The catalog sync follows CatalogRule instead.
 
-    Clustering needs columns, `cluster_by`: without them it is never due. `purge_horizon_s` is how long ago a row must have been deleted to be removed.
+    Clustering is due only if `cluster_by` names columns. Purge removes rows deleted more than `purge_horizon_s` ago.
     """
 
-    on: bool = True
-    interval_s: int = 600
-    latest_s: int = DAY_S
-    compaction: Pace = Pace(commits=10, age_s=3_600)
-    clustering: Pace = Pace(commits=50)
-    cluster_by: tuple[str, ...] = ()
-    cleaning: Pace = Pace(commits=10)
-    archival: Pace = Pace(commits=30)
-    purge: Pace = Pace(commits=1)
-    purge_horizon_s: int = 14 * DAY_S
+    on: bool = field(default=True, metadata=setting(SWITCH, "`off`: no service is due by itself.", key="enabled"))
+    interval_s: int = field(
+        default=600,
+        metadata=setting(DURATION, "Least time between two runs of the same service on a table.", key="interval"),
+    )
+    latest_s: int = field(
+        default=DAY_S, metadata=setting(_AGE, "Longest time that a service with work to do waits.", key="latest")
+    )
+    compaction: Pace = field(
+        default=Pace(commits=10, age_s=HOUR_S),
+        metadata=setting(None, "Merges log files into base files (merge-on-read)."),
+    )
+    clustering: Pace = field(
+        default=Pace(commits=50), metadata=setting(None, "Sorts files by the columns that queries filter by.")
+    )
+    cluster_by: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            ANY_COLUMNS,
+            "The columns that queries filter by. Without any there is no clustering.",
+            key="clustering.by",
+            template=True,
+        ),
+    )
+    cleaning: Pace = field(
+        default=Pace(commits=10), metadata=setting(None, "Removes files that `time_travel` no longer needs.")
+    )
+    archival: Pace = field(
+        default=Pace(commits=30), metadata=setting(None, "Shortens the timeline, far behind cleaning.")
+    )
+    purge: Pace = field(
+        default=Pace(commits=1), metadata=setting(None, "Removes deleted rows for good, if `delete_mode` is `hard`.")
+    )
+    purge_horizon_s: int = field(
+        default=14 * DAY_S,
+        metadata=setting(_HORIZON, "Rows deleted longer ago than this are removed.", key="purge.horizon"),
+    )
 
     def pace(self, service: str) -> Pace:
-        """A service's own pace, by its name. Raises ValueError for what is none."""
+        """Return the pace of a service. Raises ValueError for an unknown name."""
         found = getattr(self, service, None)
         if not isinstance(found, Pace):
             raise ValueError(f"{service!r} is no service")
         return found
 
     def age_s(self, service: str) -> int:
-        """How long a service that has something to do waits at most, in seconds."""
+        """Return how long a service with work to do waits at most, in seconds."""
         own = self.pace(service).age_s
         return self.latest_s if own is None else min(own, self.latest_s)
-
-    def changed(self) -> dict[str, Any]:
-        """What differs from the defaults, as plain JSON values; `of` gives the same policy back."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in _difference(asdict(self), asdict(UNTOLD)).items()
-        }
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> ServicePolicy:
-        """A policy from what differs from the defaults, also as written by a release that knew others."""
-        taken: dict[str, Any] = {}
-        for item in fields(cls):
-            if item.name not in values:
-                continue
-            value, default = values[item.name], getattr(UNTOLD, item.name)
-            if isinstance(default, Pace):
-                known = {part.name for part in fields(Pace)}
-                taken[item.name] = replace(default, **{name: part for name, part in value.items() if name in known})
-            else:
-                taken[item.name] = tuple(value) if isinstance(default, tuple) else value
-        return replace(UNTOLD, **taken)
-
-
-def _difference(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a tree that differ from another of the same form."""
-    summary: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            below = _difference(value, defaults[name])
-            if below:
-                summary[name] = below
-        elif value != defaults[name]:
-            summary[name] = value
-    return summary
-
-
-UNTOLD = ServicePolicy()  # where tables.yaml says nothing

@@ -1,22 +1,43 @@
-"""What a table is configured to be, and what of that can't change once it has data.
+"""The configuration of a table: its settings, the rule of tables.yaml that holds them, and what can't change later.
 
-A rule of tables.yaml: which topics it takes, and the table that it makes of one.
+A new key of tables.yaml is a field of TableSettings and the code that uses it: the file's validation, the stored form,
+the JSON Schema and the documentation follow from the field.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Callable
 
 from sluice.changes.hidden_columns import LINEAGE_WORDS, ROW
-from sluice.config import placeholders as unavailable
-from sluice.config.catalog import DEFAULTS as CATALOG_DEFAULTS
-from sluice.config.catalog import CatalogRule
-from sluice.config.limits import DEFAULTS, Limits
-from sluice.config.services import UNTOLD, ServicePolicy
+from sluice.config.catalog import CATALOG, CatalogRule
+from sluice.config.limits import Limits
+from sluice.config.placeholders import DEFAULT as DEFAULT_PLACEHOLDER
+from sluice.config.services import ServicePolicy
+from sluice.config.setting import restored, setting, settings_of, stored
+from sluice.config.values import (
+    COLUMN_NAME,
+    COLUMNS,
+    COORDINATES,
+    DURATION,
+    GIB,
+    HOURS,
+    HUDI_OPTIONS,
+    JSON_TYPES,
+    LANE_NAME,
+    LINEAGE,
+    PLACEHOLDER,
+    RAW_COLUMNS,
+    SIZE,
+    SWITCH,
+    UNAVAILABLE_VALUE,
+    choice,
+    text,
+    whole,
+)
 from sluice.errors import ChangeRefused, InvalidConfiguration
 from sluice.names import COLUMN, NAME
 
@@ -27,156 +48,265 @@ DELETE_MODES = (SOFT, HARD, IGNORE)
 AUTO, SIMPLE, RECORD = "auto", "simple", "record"
 INDEXES = (AUTO, SIMPLE, RECORD)
 
-REWRITE_LIMIT_BYTES = 10 * 1024**3  # some minutes of one run's work
-
-PINNED = (
-    "record_key",
-    "partition_by",
-    "table_type",
-    "position",
-    "coordinates",
-)  # what must not change once a table has data
+REWRITE_LIMIT_BYTES = 10 * GIB  # some minutes of one run's work
 
 
 @dataclass(frozen=True)
-class TableConfig:
-    """One table. `table` is "database.name"; times are seconds and hours; `hudi` are extra write options.
+class TableSettings:
+    """What a rule says about its tables, and what each table is then configured to be.
 
-    `raw` are the columns whose dates and times are stored as the connector counts them ("*" for all); a table larger
-    than `rewrite_limit_bytes` isn't written anew for a change of type that needs it.
-    `json_types` say what columns of JSON without a schema are (json_types.py). `position` is the column that orders the
-    rows of a query-based capture, None where the source's log does. An `append_only` table's key is hidden_columns.ROW;
-    `coordinates` are the columns in which its records carry their Kafka partition and offset, empty where they don't.
-    `services` is what table services do with it, and when. `index` is what finds rows: of INDEXES, AUTO by the table's size.
+    Field names are the stored names and never change: `_s` are seconds, `_h` hours. A field may only be added with a
+    default.
     """
+
+    record_key: tuple[str, ...] = field(
+        default=(),  # append-only tables have hidden_columns.ROW
+        metadata=setting(
+            COLUMNS,
+            "The columns that identify a row: one, or a list. Required unless `append_only`.",
+            fixed=True,
+            template=True,
+        ),
+    )
+    partition_by: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            COLUMNS,
+            "The columns of the partition path; `[]` for none. A row moves when their values change.",
+            fixed=True,
+            template=True,
+            default_text="none",
+        ),
+    )
+    table_type: str = field(
+        default=COW,
+        metadata=setting(
+            choice(*TABLE_TYPES),
+            "`cow`: copy on write, fast to read. `mor`: merge on read, fast to write.",
+            fixed=True,
+        ),
+    )
+    delete_mode: str = field(
+        default=SOFT,
+        metadata=setting(
+            choice(*DELETE_MODES),
+            "`soft`: a deleted row stays, hidden. `hard`: table services remove it later. "
+            "`ignore`: a deleted row keeps its values and stays visible.",
+        ),
+    )
+    keep_deleted_values: bool = field(
+        default=False,
+        metadata=setting(
+            SWITCH,
+            "A deleted row keeps the values and the partition of its delete event. "
+            "The source must send whole rows (`REPLICA IDENTITY FULL`).",
+        ),
+    )
+    unavailable_value: str = field(
+        default=DEFAULT_PLACEHOLDER,
+        metadata=setting(
+            UNAVAILABLE_VALUE,
+            "The connector's `unavailable.value.placeholder`: text, or `hex:` and hexadecimal digits.",
+            default_text="Debezium's",
+        ),
+    )
+    freshness_s: int = field(
+        default=60,
+        metadata=setting(
+            DURATION,
+            "How old the table may get: it is not committed more often. `0` is for demonstrations.",
+            key="freshness",
+        ),
+    )
+    time_travel_h: int = field(
+        default=168,
+        metadata=setting(HOURS, "How far back earlier states of the table can be read.", key="time_travel"),
+    )
+    lane: str = field(
+        default="main",
+        metadata=setting(LANE_NAME, "The lane of the table. The tables of a lane share Spark runs, one at a time."),
+    )
+    generation: int = field(
+        default=0, metadata=setting(whole(0, 9_999), "Raise it when the source's log starts again lower.")
+    )
+    hudi: Mapping[str, str] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=setting(HUDI_OPTIONS, "More Hudi write options. Those that Sluice decides are refused."),
+    )
+    paused: bool = field(default=False, metadata=setting(SWITCH, "Objects are admitted, and wait."))
+    limits: Limits = field(
+        default=Limits(),
+        metadata=setting(
+            None, "The sizes beyond which an object is quarantined.", default_text="", page="limits.md#sizes"
+        ),
+    )
+    raw: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            RAW_COLUMNS,
+            "Stores dates and times as the connector encodes them: `true` for all columns, or their names.",
+            default_text="`false`",
+        ),
+    )
+    rewrite_limit_bytes: int = field(
+        default=REWRITE_LIMIT_BYTES,
+        metadata=setting(
+            SIZE,
+            "A larger table is not rewritten for a decimal's new scale or a list's wider items; "
+            "objects that need it are quarantined.",
+            key="rewrite_limit",
+        ),
+    )
+    json_types: Mapping[str, str] = field(
+        default_factory=dict,
+        hash=False,
+        metadata=setting(
+            JSON_TYPES,
+            "The types of columns in JSON without a schema: `date`, `timestamp_micros`, `decimal(10,2)` and so on.",
+            page="types.md",
+        ),
+    )
+    lineage: tuple[str, ...] = field(
+        default=LINEAGE_WORDS,
+        metadata=setting(
+            LINEAGE,
+            "The hidden columns that tell where a row comes from: `on`, `off`, or a list. "
+            "A column that is off is null in rows written from then on.",
+        ),
+    )
+    position: str | None = field(
+        default=None,
+        metadata=setting(
+            COLUMN_NAME,
+            "The column that orders the changes of a row captured by a query, such as `last_update`.",
+            fixed=True,
+            template=True,
+        ),
+    )
+    append_only: bool = field(
+        default=False,
+        metadata=setting(
+            SWITCH, "Rows have no key. Each record of each object is one row, however often the object arrives."
+        ),
+    )
+    services: ServicePolicy = field(
+        default=ServicePolicy(),
+        metadata=setting(
+            None,
+            "The table services: which run, and when. `off`: none is due by itself.",
+            default_text="`on`",
+            page="table-services.md",
+        ),
+    )
+    catalog: CatalogRule = field(
+        default=CatalogRule(),
+        metadata=setting(
+            CATALOG,
+            "Names in the Glue catalog, as patterns of `{database}` and `{table}`. "
+            "`off` keeps the table out; `views: off` makes no views.",
+            default_text="`on`",
+            page="catalog.md",
+        ),
+    )
+    coordinates: tuple[str, ...] = field(
+        default=(),
+        metadata=setting(
+            COORDINATES,
+            "For `append_only` tables: the columns in which records carry their Kafka partition and offset. "
+            "A record is then one row, whatever objects bring it.",
+            fixed=True,
+        ),
+    )
+    index: str = field(
+        default=AUTO,
+        metadata=setting(
+            choice(*INDEXES),
+            "How rows are found. `simple` reads every key. `record` is Hudi's record index in its metadata table. "
+            "`auto` starts with the first and changes to the second as the table grows. "
+            "Not `record` with `delete_mode: hard`.",
+            page="decisions/index.md",
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _TableIdentity:
+    """A table's name "database.name", its two parts, and the topic that feeds it."""
 
     table: str
     database: str
     name: str
     topic: str
-    record_key: tuple[str, ...]
-    partition_by: tuple[str, ...] = ()
-    table_type: str = COW
-    delete_mode: str = SOFT
-    keep_deleted_values: bool = False
-    unavailable_value: str = unavailable.DEFAULT
-    freshness_s: int = 60
-    time_travel_h: int = 168
-    lane: str = "main"
-    generation: int = 0
-    hudi: Mapping[str, str] = field(default_factory=dict, hash=False)
-    paused: bool = False
-    limits: Limits = DEFAULTS
-    raw: tuple[str, ...] = ()
-    rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
-    json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
-    lineage: tuple[str, ...] = LINEAGE_WORDS
-    position: str | None = None
-    append_only: bool = False
-    services: ServicePolicy = UNTOLD
-    catalog: CatalogRule = CATALOG_DEFAULTS
-    coordinates: tuple[str, ...] = ()
-    index: str = AUTO
+
+
+# The bases are in this order because a dataclass takes the fields of its last base first.
+@dataclass(frozen=True)
+class TableConfig(TableSettings, _TableIdentity):
+    """The configuration of one table."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; `from_dict` gives the same TableConfig back."""
-        lists = {
-            "record_key": list(self.record_key),
-            "partition_by": list(self.partition_by),
-            "raw": list(self.raw),
-            "lineage": list(self.lineage),
-            "coordinates": list(self.coordinates),
-        }
-        return {
-            **asdict(self),
-            **lists,
-            "hudi": dict(self.hudi),
-            "json_types": dict(self.json_types),
-            "limits": self.limits.changed(),
-            "services": self.services.changed(),
-            "catalog": self.catalog.changed(),
-        }
+        """Return plain JSON values; `from_dict` reads them back."""
+        return stored(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableConfig:
-        """Read what `to_dict` wrote, also by a release that knew fewer keys."""
-        known = {item.name for item in fields(cls)}
-        taken = {name: value for name, value in values.items() if name in known}
-        lists = {name: tuple(taken.get(name, ())) for name in ("record_key", "partition_by", "raw", "coordinates")}
-        lineage = tuple(taken.get("lineage", LINEAGE_WORDS))
-        built = {
-            "limits": Limits.of(taken.get("limits", {})),
-            "services": ServicePolicy.of(taken.get("services", {})),
-            "catalog": CatalogRule.of(taken.get("catalog", {})),
-        }
-        return cls(**{**taken, **lists, **built, "lineage": lineage})
+        """Read what `to_dict` wrote, also in a release with fewer or more settings."""
+        known = {each.name for each in fields(cls)}
+        return restored(cls, {name: value for name, value in values.items() if name in known})
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """What the ledger remembers of a table that has data."""
-        return {
-            "record_key": list(self.record_key),
-            "partition_by": list(self.partition_by),
-            "table_type": self.table_type,
-            "topic": self.topic,
-            "position": self.position,
-            "coordinates": list(self.coordinates),
-        }
+        """What the ledger keeps of a table that has data: its topic, and the settings that can't change any more."""
+        values = self.to_dict()
+        return {name: values[name] for name in (*FIXED, "topic")}
+
+
+FIXED = tuple(each.name for each in settings_of(TableSettings) if each.fixed)
 
 
 def refuse_changes(config: TableConfig, pinned: Mapping[str, Any] | None) -> None:
-    """Refuse a key, partition columns or type other than those the table's data has (`pinned`; None: no data).
+    """Refuse fixed settings that differ from `pinned`, those that the table's data has (None: no data).
 
-    In place these can't change: stored keys, paths and log files would disagree with the new value.
-    Raises ChangeRefused naming every difference.
+    Stored keys, paths and log files would disagree with the new value. Raises ChangeRefused naming every difference.
     """
     if not pinned:
         return
     wanted = config.pinned
-    changes = {name: (pinned[name], wanted[name]) for name in PINNED if name in pinned and pinned[name] != wanted[name]}
+    changes = {name: (pinned[name], wanted[name]) for name in FIXED if name in pinned and pinned[name] != wanted[name]}
     if changes:
-        summary = "; ".join(
-            f"{name} is {had!r} and would become {wants!r}" for name, (had, wants) in sorted(changes.items())
+        described = "; ".join(
+            f"{name} is {had!r} and would become {new!r}" for name, (had, new) in sorted(changes.items())
         )
-        raise ChangeRefused(f"{config.table} has data whose {summary}", table=config.table, changes=changes)
-
-
-PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
+        raise ChangeRefused(f"{config.table} has data whose {described}", table=config.table, changes=changes)
 
 
 @dataclass(frozen=True)
-class TableRule:
-    """Topics to tables. Exactly one of `topic` (exact, or `*` for one dot-free part) and `topic_regex`.
+class _RuleTable:
+    table: str = field(
+        metadata=setting(
+            text(),
+            "`database.table`, with `{1}`, `{2}` for what the pattern matched or `{name}` for a named group.",
+            template=True,
+        )
+    )
 
-    `table`, `record_key` and `partition_by` may hold `{1}` (a `*` or group by number) or `{name}`.
+
+@dataclass(frozen=True)
+class TableRule(TableSettings, _RuleTable):
+    """A rule: the topics that it takes, and the table that it makes of each.
+
+    Exactly one of `topic` and `topic_regex` is given. The settings that are templates may hold {1} or {name}.
     """
 
-    table: str
-    record_key: tuple[str, ...] = ()  # empty where append_only
-    topic: str | None = None
-    topic_regex: str | None = None
-    partition_by: tuple[str, ...] = ()
-    table_type: str = COW
-    delete_mode: str = SOFT
-    keep_deleted_values: bool = False
-    unavailable_value: str = unavailable.DEFAULT
-    freshness_s: int = 60
-    time_travel_h: int = 168
-    lane: str = "main"
-    generation: int = 0
-    hudi: Mapping[str, str] = field(default_factory=dict, hash=False)
-    paused: bool = False
-    limits: Limits = DEFAULTS
-    raw: tuple[str, ...] = ()
-    rewrite_limit_bytes: int = REWRITE_LIMIT_BYTES
-    json_types: Mapping[str, str] = field(default_factory=dict, hash=False)
-    lineage: tuple[str, ...] = LINEAGE_WORDS
-    position: str | None = None
-    append_only: bool = False
-    services: ServicePolicy = UNTOLD
-    catalog: CatalogRule = CATALOG_DEFAULTS
-    coordinates: tuple[str, ...] = ()
-    index: str = AUTO
+    topic: str | None = field(
+        default=None,
+        metadata=setting(text(), "A topic, or a pattern in which each `*` stands for one part without dots."),
+    )
+    topic_regex: str | None = field(
+        default=None,
+        metadata=setting(text(500), "In place of `topic`: a regular expression for the whole topic, with groups."),
+    )
 
     @property
     def pattern(self) -> str:
@@ -186,9 +316,9 @@ class TableRule:
         return "([^.]+)".join(re.escape(part) for part in (self.topic or "").split("*"))
 
     def apply(self, topic: str) -> TableConfig | None:
-        """The table this rule makes of a topic; None when it doesn't match.
+        """Return the table that this rule makes of a topic, or None if it doesn't take the topic.
 
-        Raises InvalidConfiguration when the rule matches and gives a name that no table can have.
+        Raises InvalidConfiguration if the table or a column would have an impossible name.
         """
         matched = _compiled(self.pattern).fullmatch(topic)
         if matched is None:
@@ -199,47 +329,49 @@ class TableRule:
         def fill(template: str) -> str:
             return PLACEHOLDER.sub(lambda found: values.get(found[1]) or "", template)
 
-        table = fill(self.table)
-        database, _, name = table.partition(".")
-        record_key = (ROW,) if self.append_only else tuple(fill(column) for column in self.record_key)
-        partition_by = tuple(fill(column) for column in self.partition_by)
+        filled = _filled(self, fill)
+        database, _, name = filled.table.partition(".")
         if not (NAME.fullmatch(database) and NAME.fullmatch(name)):
             raise InvalidConfiguration(
-                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {table!r}; names are lower-case letters, digits and _",
+                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the table name {filled.table!r}; "
+                "names are lower-case letters, digits and _",
                 topic=topic,
-                table=table,
+                table=filled.table,
             )
-        services = replace(self.services, cluster_by=tuple(fill(column) for column in self.services.cluster_by))
-        named = (
-            record_key + partition_by + services.cluster_by + (() if self.position is None else (fill(self.position),))
-        )
-        wrong = [column for column in named if not COLUMN.fullmatch(column)]
-        if wrong:
-            raise InvalidConfiguration(
-                f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {wrong[0]!r}",
-                topic=topic,
-                column=wrong[0],
-            )
-        as_described = {name: getattr(self, name) for name in _OF_BOTH}
-        position = None if self.position is None else fill(self.position)
+        services = _filled(filled.services, fill)
+        record_key = (ROW,) if self.append_only else filled.record_key
+        position = () if filled.position is None else (filled.position,)
+        for column in (*record_key, *filled.partition_by, *services.cluster_by, *position):
+            if not COLUMN.fullmatch(column):
+                raise InvalidConfiguration(
+                    f"The rule for {self.topic or self.topic_regex} gives topic {topic} the column name {column!r}",
+                    topic=topic,
+                    column=column,
+                )
+        settings = {each.name: getattr(filled, each.name) for each in fields(TableSettings)}
         return TableConfig(
-            **{
-                **as_described,
-                "table": table,
-                "database": database,
-                "name": name,
-                "topic": topic,
-                "record_key": record_key,
-                "partition_by": partition_by,
-                "hudi": dict(self.hudi),
-                "json_types": dict(self.json_types),
-                "position": position,
-                "services": services,
-            }
+            **{**settings, "record_key": record_key, "services": services},
+            table=filled.table,
+            database=database,
+            name=name,
+            topic=topic,
         )
 
 
-_OF_BOTH = frozenset(each.name for each in fields(TableRule)) & frozenset(each.name for each in fields(TableConfig))
+def _filled(settings: Any, fill: Callable[[str], str]) -> Any:
+    """Fill the templates among the settings of a dataclass."""
+
+    def of(value: Any) -> Any:
+        if isinstance(value, str):
+            return fill(value)
+        return tuple(map(fill, value)) if isinstance(value, Sequence) else value
+
+    return replace(settings, **{name: of(getattr(settings, name)) for name in _templates(settings.__class__)})
+
+
+@lru_cache(maxsize=8)
+def _templates(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in settings_of(kind) if each.template)
 
 
 @lru_cache(maxsize=1024)

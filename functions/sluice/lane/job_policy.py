@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.config.document import Configuration
-from sluice.config.table import PLACEHOLDER
+from sluice.config.values import PLACEHOLDER
 from sluice.lane.trial import TRIALS_PREFIX, scratch_prefix, trial_report_key
 from sluice.silver_keys import PREFIX
 

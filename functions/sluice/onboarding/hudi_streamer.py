@@ -203,8 +203,8 @@ def _partition_by(work: _Work) -> None:
         name, _, kind = written.partition(":")
         if kind.upper() == "TIMESTAMP" or generator.startswith("timestamp"):
             work.open.append(
-                f"the partition path is derived from a timestamp in {_shown(name)}, but Sluice partitions by the values "
-                "of a column: choose partition_by, or leave it out"
+                f"the partition path is derived from a timestamp in {_shown(name)}, but Sluice partitions by the "
+                "values of a column: choose partition_by, or leave it out"
             )
         elif name.startswith(_CONNECTOR_METADATA):
             why = f"{_shown(name)} is metadata of the connector and no column of the row"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.config.values import RAW_ALL
 from sluice.errors import UnsupportedType
 
 BOOLEAN, INT, LONG, FLOAT, DOUBLE = "boolean", "int", "long", "float", "double"
@@ -70,7 +71,6 @@ RAW_KINDS: dict[str, str] = {
     ZONED_TIMESTAMP: STRING,
     ISO_DATE: STRING,
 }
-RAW_ALL = "*"  # in a table's `raw`: every column
 
 # Kinds of the semantic types that Debezium and Kafka Connect name on top of an Avro type.
 # https://debezium.io/documentation/reference/3.5/connectors/postgresql.html#postgresql-temporal-types

@@ -14,7 +14,8 @@ from sluice.errors import ChangeRefused, Incompatible, Unordered
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.capture_order import check_position_column, encode_capture_order
 from sluice.schema.columns import Column, plain_column
-from sluice_cli.config.source import ConfigurationMistakes, read_tables
+from sluice_cli.config.source import read_tables
+from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_spark.merge.plan import plan_read
 
 
@@ -211,7 +212,7 @@ tables:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ("record_key: id, append_only: true", "record_key: says nothing where append_only is true"),
+        ("record_key: id, append_only: true", "record_key: has no effect where append_only is true"),
         ('append_only: "yes", record_key: id', "append_only"),
         ("record_key: id, position: [a, b]", "position"),
         ("record_key: id, position: _sluice_position", "_sluice_position is a column that Sluice or Hudi keeps itself"),

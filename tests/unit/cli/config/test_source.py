@@ -1,4 +1,4 @@
-"""tables.yaml: what it becomes, and that every mistake in it is told at once with its line."""
+"""Reads tables.yaml: the configuration that it becomes, and every mistake at once with its line."""
 
 import json
 from pathlib import Path
@@ -11,12 +11,13 @@ from sluice.changes.hidden_columns import LINEAGE_WORDS
 from sluice.config.document import Configuration
 from sluice.config.limits import Limits
 from sluice.config.table import TableConfig
-from sluice_cli.config import commands as config_schema
-from sluice_cli.config.source import ConfigurationMistakes, read_tables
+from sluice_cli.config.model import schema_text
+from sluice_cli.config.source import read_tables
+from sluice_cli.config.yaml_lines import ConfigurationMistakes
 
 ROOT = Path(__file__).resolve().parents[4]
 FILES = [ROOT / "tables.yaml", *sorted((ROOT / "tests" / "data").glob("*.tables.yaml"))]
-SCHEMA = json.loads(config_schema.schema_text())
+SCHEMA = json.loads(schema_text())
 
 RULE = "tables:\n  - {topic: a.b, table: a.b, record_key: id}\n"
 BROKEN = """\
@@ -269,10 +270,7 @@ def test_the_seven_bundled_topics_become_seven_tables_with_their_keys(name):
     }
 
 
-def test_the_schema_for_editors_is_what_the_command_writes():
-    assert (ROOT / "docs" / "tables.schema.json").read_text() == config_schema.schema_text(), (
-        "run: python -m sluice_cli.config_schema docs/tables.schema.json"
-    )
+def test_the_schema_for_editors_is_a_json_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
@@ -282,14 +280,6 @@ def test_the_schema_finds_mistakes_of_form():
         ".".join(map(str, error.absolute_path)) for error in jsonschema.Draft202012Validator(SCHEMA).iter_errors(broken)
     }
     assert {"defaults", "tables.0.freshness", "tables.4.generation", "tables.6"} <= places
-
-
-def test_the_schema_command_writes_the_file_it_is_given(tmp_path, capsys):
-    assert (
-        config_schema.main([str(tmp_path / "s.json")]) == 0
-        and (tmp_path / "s.json").read_text() == config_schema.schema_text()
-    )
-    assert config_schema.main([]) == 0 and json.loads(capsys.readouterr().out) == SCHEMA
 
 
 @pytest.mark.parametrize("max_age", ["0", "30s", "8d"])

@@ -6,7 +6,8 @@ from sluice.catalog.partitions import values_of
 from sluice.config.catalog import CatalogRule, catalog_names
 from sluice.config.document import Configuration
 from sluice.errors import InvalidConfiguration, UnexpectedPartition
-from sluice_cli.config.source import ConfigurationMistakes, read_tables
+from sluice_cli.config.source import read_tables
+from sluice_cli.config.yaml_lines import ConfigurationMistakes
 
 
 def rule_of(catalog, defaults=""):
@@ -33,7 +34,7 @@ def test_a_rule_overrides_the_defaults_and_a_table_can_turn_the_sync_on_again():
 
 
 @pytest.mark.parametrize(("written", "described"), [
-    ("{tables: everything}", "must use {table}"), ('{tables: "{Table}"}', "lower-case letters"), ('{tables: "{table}"}', "is the name of the tables themselves"),
+    ("{tables: everything}", "must use {table}"), ('{tables: "{Table}"}', "lower-case letters"), ('{tables: "{table}"}', "is the name of the Hudi tables"),
     ("{table: x}", "is off, or a mapping of database, tables and views"), ("{views: 7}", "which is a pattern"), ('{database: "a b"}', "lower-case letters"),
 ])  # fmt: skip
 def test_a_pattern_with_no_name_or_one_name_for_two_tables_is_an_error_with_a_line(written, described):

@@ -1,4 +1,7 @@
-"""Which table a topic goes to, and how a configuration travels."""
+"""The table of a topic, and the stored form of a configuration."""
+
+import json
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +75,20 @@ def test_canonical_json_gives_the_configuration_back_and_is_stable():
     again = Configuration.from_json(text)
     assert again == CONFIGURATION and again.to_json() == text
     assert Configuration(rules=RULES, lanes=tuple(reversed(CONFIGURATION.lanes))).version == CONFIGURATION.version
+
+
+def test_a_document_of_an_earlier_release_keeps_every_byte():
+    stored = (Path(__file__).resolve().parents[3] / "data" / "stored_configuration.json").read_text(encoding="utf-8")
+    configuration = Configuration.from_json(stored)
+    assert configuration.to_json() == stored
+    assert [len(configuration.rules), configuration.lane("big").service_slice_s] == [3, 33]
+
+
+def test_settings_of_later_releases_are_stored_only_where_they_differ():
+    (plain,) = json.loads(Configuration((TableRule("a.b", ("id",), topic="a.b"),)).to_json())["rules"]
+    assert not {"limits", "services", "catalog", "lineage", "index", "raw"} & set(plain)
+    (changed,) = json.loads(Configuration((TableRule("a.b", ("id",), topic="a.b", index="simple"),)).to_json())["rules"]
+    assert {**plain, "index": "simple"} == changed
 
 
 def test_another_content_is_another_version():

@@ -1,0 +1,189 @@
+"""A setting of tables.yaml, defined once as a field of a frozen dataclass.
+
+The field's metadata says what the file may hold and what it means. The command line's validation, the JSON Schema, the
+stored form and the documentation all follow from it:
+
+    freshness_s: int = field(default=60, metadata=setting(DURATION, "How old the table may get.", key="freshness"))
+
+A field without metadata is no setting: the file doesn't name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from typing import Any, Callable, TypeVar
+
+_METADATA = "setting"
+_Settings = TypeVar("_Settings")
+
+
+@dataclass(frozen=True)
+class Value:
+    """How the file writes a kind of value.
+
+    `parse` turns what the file holds into the field's value, and raises ValueError with what it must be ("is ...").
+    `schema` is its JSON Schema. `write` turns the field's value back into what the file would hold.
+    """
+
+    parse: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+    write: Callable[[Any], Any] = lambda value: value
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: the field's `name` and `default`, its `key` in the file, and what the file may say.
+
+    A dotted key lies in another setting's mapping: `clustering.by`. Without a `value` the setting is a group, and its
+    default is a dataclass with settings of its own. A `fixed` setting can't change once the table has data. A
+    `template` may hold {1} or {name} for parts of the topic. `default_text` replaces the default in the documentation,
+    and `page` is the document with more about the setting.
+    """
+
+    name: str
+    key: str
+    value: Value | None
+    meaning: str
+    default: Any
+    required: bool
+    fixed: bool
+    template: bool
+    default_text: str | None
+    page: str | None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The keys that lead to the setting in the file."""
+        return tuple(self.key.split("."))
+
+    @property
+    def group(self) -> tuple[Setting, ...]:
+        """The settings of a group, with the defaults that they have in it."""
+        return () if self.value is not None else settings_of(type(self.default), self.default)
+
+    @property
+    def written_default(self) -> Any:
+        """The default as the file would hold it."""
+        return None if self.value is None or self.default is None else self.value.write(self.default)
+
+    @property
+    def shown_default(self) -> str:
+        """The default for people; empty where there is none."""
+        if self.default_text is not None:
+            return self.default_text
+        if self.value is None:
+            shown = ((each.key, each.shown_default) for each in self.group if each.default is not True)
+            return ", ".join(f"{key}: {default}" for key, default in shown if default)
+        written = self.written_default
+        if isinstance(written, bool):
+            return "true" if written else "false"
+        if isinstance(written, int):
+            return f"{written:,}"
+        return str(written) if written else ""
+
+    @property
+    def description(self) -> str:
+        """Meaning and default as plain text."""
+        default = f" Default: {self.shown_default}." if self.shown_default else ""
+        return f"{self.meaning}{default}".replace("`", "")
+
+
+def setting(
+    value: Value | None,
+    meaning: str,
+    *,
+    key: str | None = None,
+    fixed: bool = False,
+    template: bool = False,
+    default_text: str | None = None,
+    page: str | None = None,
+) -> Mapping[str, Any]:
+    """Return the metadata of a field that is a setting. Its key is the field's name unless `key` says another."""
+    said = {
+        "value": value,
+        "meaning": meaning,
+        "key": key,
+        "fixed": fixed,
+        "template": template,
+        "default_text": default_text,
+        "page": page,
+    }
+    return {_METADATA: said}
+
+
+def settings_of(kind: type, defaults: Any = None) -> tuple[Setting, ...]:
+    """Return the settings of a dataclass in the order of its fields, with their defaults in the instance `defaults`."""
+    return tuple(
+        Setting(
+            name=each.name,
+            default=_default(each) if defaults is None else getattr(defaults, each.name),
+            required=each.default is MISSING and each.default_factory is MISSING,
+            **{**each.metadata[_METADATA], "key": each.metadata[_METADATA]["key"] or each.name},
+        )
+        for each in fields(kind)
+        if _METADATA in each.metadata
+    )
+
+
+def _default(each: Field[Any]) -> Any:
+    if each.default_factory is not MISSING:
+        return each.default_factory()
+    return None if each.default is MISSING else each.default
+
+
+def stored(settings: Any) -> dict[str, Any]:
+    """Return a dataclass as plain JSON values: lists for tuples, and of a group only what differs from its default."""
+    return {
+        each.name: differences(value, _default(each)) if is_dataclass(value) else _plain(value)
+        for each, value in _values(settings)
+    }
+
+
+def restored(kind: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+    """Return the dataclass that `stored` wrote. Fields that are absent get their default.
+
+    Raises TypeError for a name that is no field.
+    """
+    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(
+        **{name: _typed(value, _default(known[name])) if name in known else value for name, value in values.items()}
+    )
+
+
+def differences(settings: Any, default: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from those of `default`, as plain JSON values."""
+    found: dict[str, Any] = {}
+    for each, value in _values(settings):
+        ordinary = getattr(default, each.name)
+        if value != ordinary:
+            found[each.name] = differences(value, ordinary) if is_dataclass(value) else _plain(value)
+    return found
+
+
+def with_differences(default: _Settings, values: Mapping[str, Any]) -> _Settings:
+    """Return `default` with the values that `differences` wrote. Fields that only another release knows are ignored."""
+    return replace(
+        default,  # type: ignore[type-var]
+        **{
+            each.name: _typed(values[each.name], ordinary) for each, ordinary in _values(default) if each.name in values
+        },
+    )
+
+
+def _values(settings: Any) -> Iterator[tuple[Field[Any], Any]]:
+    for each in fields(settings):
+        yield each, getattr(settings, each.name)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _typed(value: Any, default: Any) -> Any:
+    """Give a plain JSON value the type that the default has."""
+    if is_dataclass(default):
+        return with_differences(default, value)
+    return tuple(value) if isinstance(default, tuple) else value

@@ -1,0 +1,291 @@
+"""The kinds of values in tables.yaml: durations, sizes, numbers, choices, columns, and those of a single setting.
+
+Each `parse` raises ValueError with what the value must be, as the second half of a sentence: "is a whole number".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sluice.changes.hidden_columns import LINEAGE_WORDS, colliding
+from sluice.config.hudi_overrides import refusal
+from sluice.config.json_types import JSON_TYPE_PATTERN, UnknownType, declared_type
+from sluice.config.placeholders import placeholders
+from sluice.config.setting import Value
+from sluice.names import COLUMN, LANE
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
+MIB, GIB = 1024**2, 1024**3
+RAW_ALL = "*"  # in a table's `raw`: every column
+PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")  # a part of the topic, in a template
+
+_UNITS = {"s": 1, "m": MINUTE_S, "h": HOUR_S, "d": DAY_S}
+_DURATION = r"^(0|[1-9][0-9]{0,6}[smhd])$"
+_SIZES = {"MiB": MIB, "GiB": GIB}
+_SIZE = r"^[1-9][0-9]{0,5}(MiB|GiB)$"
+
+
+def _seconds(written: Any) -> int:
+    text = str(written) if isinstance(written, (str, int)) and not isinstance(written, bool) else ""
+    if not re.fullmatch(_DURATION, text):
+        raise ValueError("is a number with its unit: 0, 30s, 15m, 24h or 7d")
+    return 0 if text == "0" else int(text[:-1]) * _UNITS[text[-1]]
+
+
+def _duration_text(seconds: int) -> str:
+    """Write a duration as people do: 60s, 10m, 1h, 24h, 7d."""
+    for unit, least in (("d", 2), ("h", 1), ("m", 2)):
+        count, rest = divmod(seconds, _UNITS[unit])
+        if count >= least and not rest:
+            return f"{count}{unit}"
+    return f"{seconds}s" if seconds else "0"
+
+
+def duration(least_s: int = 0, most_s: int | None = None, why: str = "") -> Value:
+    """Durations in seconds within bounds; `why` is added to the message."""
+    if most_s is not None:
+        bounds = f"is from {_duration_text(least_s)} to {_duration_text(most_s)}{why}"
+    else:
+        bounds = f"is at least {_duration_text(least_s)}{why}"
+
+    def parse(written: Any) -> int:
+        found = _seconds(written)
+        if found < least_s or most_s is not None and found > most_s:
+            raise ValueError(bounds)
+        return found
+
+    schema = {"anyOf": [{"type": "string", "pattern": _DURATION}, {"const": 0}]}
+    return Value(parse, schema, _duration_text)
+
+
+def _whole_hours(written: Any) -> int:
+    hours, rest = divmod(_seconds(written), HOUR_S)
+    if rest or not hours:
+        raise ValueError("is at least one hour, and whole hours, such as 24h or 7d")
+    return hours
+
+
+def _bytes(written: Any) -> int:
+    if not isinstance(written, str) or not re.fullmatch(_SIZE, written):
+        raise ValueError("is a size such as 512MiB or 4GiB")
+    return int(written[:-3]) * _SIZES[written[-3:]]
+
+
+def _size_text(size: int) -> str:
+    unit = "GiB" if size % GIB == 0 else "MiB"
+    return f"{size // _SIZES[unit]}{unit}"
+
+
+DURATION = duration()
+HOURS = Value(
+    _whole_hours,
+    {"type": "string", "pattern": "^[1-9][0-9]{0,6}[mhds]$"},
+    lambda hours: _duration_text(hours * HOUR_S),
+)
+SIZE = Value(_bytes, {"type": "string", "pattern": _SIZE}, _size_text)
+
+
+def whole(least: int, most: int) -> Value:
+    """Whole numbers from `least` to `most`."""
+
+    def parse(written: Any) -> int:
+        if isinstance(written, bool) or not isinstance(written, int) or not least <= written <= most:
+            raise ValueError(f"is a whole number from {least:,} to {most:,}")
+        return written
+
+    return Value(parse, {"type": "integer", "minimum": least, "maximum": most})
+
+
+def choice(*words: str | int) -> Value:
+    """One of a few words or numbers."""
+
+    def parse(written: Any) -> str | int:
+        if not any(written == word and type(written) is type(word) for word in words):
+            raise ValueError(f"is one of {', '.join(map(str, words))}")
+        return written  # type: ignore[no-any-return]
+
+    kind = "integer" if all(isinstance(word, int) for word in words) else "string"
+    return Value(parse, {"type": kind, "enum": list(words)})
+
+
+def text(most: int | None = None) -> Value:
+    """Any text, of at most so many characters."""
+
+    def parse(written: Any) -> str:
+        if not isinstance(written, str):
+            raise ValueError("is text")
+        if most is not None and len(written) > most:
+            raise ValueError(f"is text of at most {most:,} characters")
+        return written
+
+    return Value(parse, {"type": "string", **({} if most is None else {"maxLength": most})})
+
+
+def _switch(written: Any) -> bool:
+    if not isinstance(written, bool):
+        raise ValueError("is true or false")
+    return written
+
+
+SWITCH = Value(_switch, {"type": "boolean"})
+
+
+def _checked(names: Iterable[str], *, reserved: bool = True) -> None:
+    """Raise ValueError for what is no column of a source."""
+    listed = tuple(names)
+    wrong = [f"{name!r} is no column name" for name in listed if not COLUMN.fullmatch(PLACEHOLDER.sub("a", name))]
+    if reserved:
+        wrong += [f"{name} is a column that Sluice or Hudi keeps itself" for name in colliding(listed)]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+
+
+def _listed(written: Any) -> tuple[str, ...]:
+    listed = [written] if isinstance(written, str) else written
+    if not isinstance(listed, list) or not all(isinstance(item, str) and item for item in listed):
+        raise ValueError("is a column name or a list of column names")
+    if len(set(listed)) < len(listed):
+        raise ValueError("names a column twice")
+    return tuple(listed)
+
+
+def _columns(written: Any) -> tuple[str, ...]:
+    found = _listed(written)
+    _checked(found)
+    return found
+
+
+def _any_columns(written: Any) -> tuple[str, ...]:
+    found = _listed(written)
+    _checked(found, reserved=False)
+    return found
+
+
+def _column(written: Any) -> str:
+    if not isinstance(written, str) or not 1 <= len(written) <= 255:
+        raise ValueError("is a column name of 1 to 255 characters")
+    _checked((written,))
+    return written
+
+
+def _coordinates(written: Any) -> tuple[str, ...]:
+    if (
+        not isinstance(written, list)
+        or len(written) != 2
+        or not all(isinstance(name, str) and name for name in written)
+        or written[0] == written[1]
+    ):
+        raise ValueError("is a list of two columns: the one with the Kafka partition, then the one with the offset")
+    _checked(written)
+    return tuple(written)
+
+
+def _raw(written: Any) -> tuple[str, ...]:
+    if isinstance(written, bool):
+        return (RAW_ALL,) if written else ()
+    if not isinstance(written, (str, list)):
+        raise ValueError("is true, a column name or a list of column names")
+    found = _listed(written)
+    _checked(name for name in found if name != RAW_ALL)
+    return found
+
+
+_NAME_SCHEMA = {"type": "string", "minLength": 1}
+_NAMES_SCHEMA = {"type": "array", "items": _NAME_SCHEMA, "uniqueItems": True}
+
+COLUMNS = Value(_columns, {"anyOf": [_NAME_SCHEMA, _NAMES_SCHEMA]}, list)
+ANY_COLUMNS = Value(_any_columns, COLUMNS.schema, list)  # hidden columns too
+COLUMN_NAME = Value(_column, {**_NAME_SCHEMA, "maxLength": 255})
+COORDINATES = Value(_coordinates, {**_NAMES_SCHEMA, "minItems": 2, "maxItems": 2}, list)
+RAW_COLUMNS = Value(_raw, {"anyOf": [{"type": "boolean"}, _NAME_SCHEMA, _NAMES_SCHEMA]}, list)
+
+
+def _lineage(written: Any) -> tuple[str, ...]:
+    if isinstance(written, bool) or written in ("on", "off"):  # on and off are true and false to YAML
+        return LINEAGE_WORDS if written in ("on", True) else ()
+    listed = [written] if isinstance(written, str) else written
+    if not isinstance(listed, list) or not set(map(str, listed)) <= set(LINEAGE_WORDS):
+        raise ValueError(f"is on, off or a list of {', '.join(LINEAGE_WORDS)}")
+    return tuple(word for word in LINEAGE_WORDS if word in listed)
+
+
+LINEAGE = Value(
+    _lineage,
+    {
+        "anyOf": [
+            {"type": "boolean"},
+            {"enum": ["on", "off", *LINEAGE_WORDS]},
+            {"type": "array", "items": {"enum": list(LINEAGE_WORDS)}, "uniqueItems": True},
+        ]
+    },
+    lambda words: "on" if words == LINEAGE_WORDS else list(words),
+)
+
+
+def _lane_name(written: Any) -> str:
+    if not isinstance(written, str) or not LANE.fullmatch(written):
+        raise ValueError("is a lane's name: at most 32 of a-z, 0-9 and -")
+    return written
+
+
+LANE_NAME = Value(_lane_name, {"type": "string", "pattern": f"^{LANE.pattern}$"})
+
+
+def _unavailable_value(written: Any) -> str:
+    """Refuse short placeholders: they could be real values."""
+    if not isinstance(written, str) or not 8 <= len(written) <= 1_000:
+        raise ValueError("is text of 8 to 1,000 characters")
+    try:
+        placeholders(written)
+    except ValueError as error:
+        raise ValueError("begins with hex: but goes on with other than hexadecimal digits") from error
+    return written
+
+
+UNAVAILABLE_VALUE = Value(_unavailable_value, {"type": "string", "minLength": 8, "maxLength": 1_000})
+
+
+def _hudi_options(written: Any) -> dict[str, str]:
+    if not isinstance(written, Mapping):
+        raise ValueError("is a mapping of Hudi options to values")
+    found: dict[str, str] = {}
+    wrong = []
+    for option, value in written.items():
+        why = refusal(str(option))
+        if why is not None:
+            wrong.append(f"{option} {why}")
+        elif isinstance(value, bool):
+            found[str(option)] = "true" if value else "false"
+        elif isinstance(value, (str, int, float)):
+            found[str(option)] = str(value)
+        else:
+            wrong.append(f"{option} needs one value")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return found
+
+
+HUDI_OPTIONS = Value(
+    _hudi_options, {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+)
+
+
+def _json_types(written: Any) -> dict[str, str]:
+    if not isinstance(written, Mapping):
+        raise ValueError("is a mapping of columns to types")
+    wrong = []
+    for column, kind in written.items():
+        try:
+            declared_type(str(kind))
+        except UnknownType as error:
+            wrong.append(f"{column} {error}")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return {str(column): str(kind) for column, kind in written.items()}
+
+
+JSON_TYPES = Value(
+    _json_types, {"type": "object", "additionalProperties": {"type": "string", "pattern": JSON_TYPE_PATTERN}}
+)

@@ -1,0 +1,63 @@
+"""Writes the tables of docs/configuration.md and docs/tables.schema.json from the settings: `make documents`.
+
+With --check, fails if one of them is out of date.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from sluice.config.lane import LaneConfig
+from sluice.config.services import Pace, ServicePolicy
+from sluice.config.setting import Setting, settings_of
+from sluice.config.table import TableRule, TableSettings
+from sluice_cli.config.model import schema_text
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE, SCHEMA = DOCS / "configuration.md", DOCS / "tables.schema.json"
+_TABLE = re.compile(r"(<!-- settings of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_SHARED = settings_of(TableSettings)
+_SETTINGS = {
+    "rules": (*(each for each in settings_of(TableRule) if each not in _SHARED), *_SHARED),
+    "services": settings_of(ServicePolicy),
+    "services_each": tuple(replace(each, default_text="") for each in settings_of(Pace)),
+    "lanes": settings_of(LaneConfig),
+}
+
+
+def page(text: str) -> str:
+    """Return the text of docs/configuration.md with current tables between its markers."""
+    return _TABLE.sub(lambda found: found[1] + "".join(_rows(_SETTINGS[found[2]])) + found[3], text)
+
+
+def _rows(settings: tuple[Setting, ...]) -> Iterator[str]:
+    yield "| key | default | meaning |\n|---|---|---|\n"
+    for setting in settings:
+        more = f" [More]({setting.page})." if setting.page else ""
+        fixed = " *Fixed.*" if setting.fixed else ""
+        yield f"| `{setting.key}` | {_default(setting)} | {setting.meaning}{more}{fixed} |\n"
+
+
+def _default(setting: Setting) -> str:
+    if setting.required:
+        return "required"
+    default = setting.shown_default
+    return default if setting.default_text is not None or not default else f"`{default}`"
+
+
+def main() -> None:
+    """Write the documents, or with --check say whether they are current."""
+    wanted = {PAGE: page(PAGE.read_text(encoding="utf-8")), SCHEMA: schema_text()}
+    for path, text in wanted.items():
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != text:
+            sys.exit(f"{path.name} is out of date: run `make documents`")
+
+
+if __name__ == "__main__":
+    main()
