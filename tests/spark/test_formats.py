@@ -209,6 +209,7 @@ def test_rows_of_a_query_are_ordered_by_their_column_and_append_only_rows_are_th
     assert bench.rows(log, "a") == bench.rows_by_hudi_rs(log, "a") == [(1,), (1,), (2,)]
 
 
+@pytest.mark.whole  # test_judge.py lands both sets
 @pytest.mark.parametrize(("name", "batches"), [("outbox_json_confluent", 1), ("outbox_json_lenses", 2)])
 def test_recorded_json_objects_give_the_databases_rows(
     bench: Workbench, name: str, batches: int, tmp_path: Path

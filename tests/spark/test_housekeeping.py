@@ -77,8 +77,13 @@ def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> list[tupl
 
 @pytest.mark.parametrize(
     "layout",
-    [{"table_type": "cow"}, {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)}],
-    ids=["cow", "mor partitioned"],
+    [
+        pytest.param({"table_type": "cow"}, id="cow", marks=pytest.mark.whole),
+        pytest.param(
+            {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)},
+            id="mor partitioned",
+        ),
+    ],
 )
 def test_every_moment_of_the_window_is_readable_when_its_commit_is_archived_and_nothing_older_stays(
     bench: Workbench, layout: dict[str, Any]
@@ -129,6 +134,7 @@ def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(
     assert [by_spark(bench, config, moment) for moment, _ in states[4:]] == [rows for _, rows in states[4:]]
 
 
+@pytest.mark.whole
 def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_the_window_has_passed(
     bench: Workbench,
 ) -> None:
@@ -148,6 +154,7 @@ def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_th
     assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms, known=known).files > 0
 
 
+@pytest.mark.whole
 def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +169,7 @@ def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
     assert bench.rows(config, "name") == [("at 5",)]
 
 
+@pytest.mark.whole
 def test_what_replaced_a_whole_table_stays_active_until_what_it_replaced_is_cleaned(bench: Workbench) -> None:
     config = table(time_travel_h=1)
     before = history(bench, config)

@@ -24,7 +24,7 @@ MARKS = [("__empty__", "x"), ("x", "__empty__")]
     (("a", "b"), (), [*PAIRS, *MARKS], [*EMPTY, ("", ""), ("1,b:2", "3")]),
     (("a", "b"), ("place",), [*PAIRS, *EMPTY], [*MARKS, ("", ""), ("1,b:2", "3")]),
 ], ids=["one column", "two columns", "two columns of a table with partitions"])  # fmt: skip
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 def test_every_text_is_a_key_of_its_own_or_costs_its_row(
     bench: Workbench,
     key: tuple[str, ...],

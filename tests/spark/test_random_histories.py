@@ -57,7 +57,12 @@ def compact(bench: Workbench, config: TableConfig, draw: random.Random) -> str:
 
 @pytest.mark.parametrize(
     ("table_type", "partition_by", "seed"),
-    [("cow", ("place",), 11), ("mor", ("place",), 5), ("mor", (), 4), ("cow", (), 3)],
+    [
+        pytest.param("cow", ("place",), 11, marks=pytest.mark.whole),
+        ("mor", ("place",), 5),
+        pytest.param("mor", (), 4, marks=pytest.mark.whole),
+        pytest.param("cow", (), 3, marks=pytest.mark.whole),
+    ],
 )
 def test_any_order_grouping_and_repetition_gives_the_same_table(
     bench: Workbench, table_type: str, partition_by: tuple[str, ...], seed: int

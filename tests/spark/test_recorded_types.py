@@ -65,7 +65,12 @@ def put_all(bench: Workbench, keys: list[str]) -> list:
 
 
 @pytest.mark.parametrize(
-    ("table_type", "pace"), [("cow", "phase by phase"), ("mor", "phase by phase"), ("cow", "backwards")]
+    ("table_type", "pace"),
+    [
+        pytest.param("cow", "phase by phase", marks=pytest.mark.whole),
+        pytest.param("mor", "phase by phase", marks=pytest.mark.whole),
+        ("cow", "backwards"),
+    ],
 )
 def test_every_type_equals_the_databases_rows_by_both_readers(
     bench: Workbench, tmp_path: Path, table_type: str, pace: str

@@ -6,7 +6,9 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -44,7 +46,7 @@ def serve(
     held: Any = lambda: True,
     budget: int | None = None,
     floors: Any = lambda positions: None,
-    watch: Any = {},
+    watch: Mapping[str, Any] = MappingProxyType({}),
 ) -> SliceDone:
     pace = Pace(cores=2)
     if budget is not None:
@@ -139,7 +141,7 @@ def test_compaction_merges_what_the_budget_holds_slice_by_slice_and_changes_no_m
     assert (late.counts["winning"], late.counts["losing"]) == (1, 1)
 
 
-@pytest.mark.parametrize("dies", ["after the plan", "before the commit"])
+@pytest.mark.parametrize("dies", [pytest.param("after the plan", marks=pytest.mark.whole), "before the commit"])
 def test_a_compaction_that_died_is_carried_out_by_a_later_slice_and_a_change_between_the_two_stays(
     bench: Workbench, dies: str
 ) -> None:
@@ -170,7 +172,7 @@ def test_a_compaction_that_died_is_carried_out_by_a_later_slice_and_a_change_bet
     )
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 def test_clustering_sorts_small_files_into_few_and_every_moment_stays_readable(
     bench: Workbench, table_type: str
 ) -> None:
@@ -247,7 +249,11 @@ def test_a_clustering_that_died_is_undone_before_the_tables_next_write(bench: Wo
 
 
 AT_ONCE = ServicePolicy(purge_horizon_s=0, cluster_by=("name",))
-KINDS = [("cow", ()), ("mor", ()), ("mor", ("place",))]
+KINDS = [
+    pytest.param("cow", (), id="cow", marks=pytest.mark.whole),
+    pytest.param("mor", (), id="mor", marks=pytest.mark.whole),
+    pytest.param("mor", ("place",), id="mor partitioned"),
+]
 
 
 def purged_table(
@@ -266,7 +272,7 @@ def purged_table(
     return config, floors
 
 
-@pytest.mark.parametrize("table_type, partition_by", KINDS, ids=["cow", "mor", "mor partitioned"])
+@pytest.mark.parametrize("table_type, partition_by", KINDS)
 def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_quarantined(
     bench: Workbench, table_type: str, partition_by: tuple[str, ...]
 ) -> None:
@@ -414,7 +420,7 @@ def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows
         serve(bench, dataclasses.replace(config, delete_mode="soft"), PURGE)
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
 def test_a_purge_that_died_behind_its_floor_or_its_removal_is_finished_and_nothing_comes_back(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,8 +42,11 @@ def old_bundle() -> Path:
 
 @pytest.mark.parametrize(
     "partition_by, index",
-    [((), "auto"), (("place",), "auto"), (("place",), "record")],
-    ids=["unpartitioned", "partitioned", "record index"],
+    [
+        pytest.param((), "auto", id="unpartitioned", marks=pytest.mark.whole),
+        pytest.param(("place",), "auto", id="partitioned"),
+        pytest.param(("place",), "record", id="record index", marks=pytest.mark.whole),
+    ],
 )
 def test_three_readers_agree_on_a_table_whose_changes_came_out_of_order(
     bench: Workbench, old_bundle: Path, partition_by: tuple[str, ...], index: str

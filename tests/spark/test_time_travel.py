@@ -100,10 +100,9 @@ def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
 @pytest.mark.parametrize(
     "layout",
     [
-        {"table_type": "cow", "partition_by": ("place",)},
-        {"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)},
+        pytest.param({"table_type": "cow", "partition_by": ("place",)}, id="cow", marks=pytest.mark.whole),
+        pytest.param({"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)}, id="mor"),
     ],
-    ids=["cow", "mor"],
 )
 def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlier_moment_is_refused_by_both(
     bench: Workbench, layout: dict[str, Any]

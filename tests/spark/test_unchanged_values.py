@@ -33,7 +33,7 @@ def three_changes(id: int) -> list[dict[str, Any]]:
     return [row("c", 10, id, "A"), row("u", 20, id, "B"), row("u", 30, id, MARK, place="B")]
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
 def test_an_unchanged_column_has_the_newest_value_told_in_all_six_orders_in_one_batch_and_in_three(
     bench: Workbench, table_type: str
 ) -> None:
