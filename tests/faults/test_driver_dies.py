@@ -138,7 +138,7 @@ def test_runs_that_die_one_after_the_other_lose_nothing_and_double_nothing(new_w
             raise AssertionError(f"died behind steps {deaths}") from wrong
 
 
-def test_a_run_with_two_tables_at_once_that_dies_between_their_commits_is_finished_under_the_same_batch(new_world):
+def test_a_batch_of_two_tables_cut_off_between_their_commits_is_finished(new_world):
     for dies_at in range(20, 60, 3):
         simulated = new_world(threads=2)
         with two_threads() as pool:

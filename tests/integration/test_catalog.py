@@ -21,7 +21,7 @@ def synced(stack: RunningStack, table: str) -> dict[str, Any]:
     return dict(json.loads(content))
 
 
-def test_after_a_commit_the_deployed_function_tells_the_catalog_the_tables_columns_partitions_and_views(
+def test_the_deployed_function_syncs_columns_partitions_and_views_after_a_commit(
     stack: RunningStack,
 ) -> None:
     stack.configure(

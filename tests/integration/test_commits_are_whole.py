@@ -52,9 +52,7 @@ def read(target: Target, database: str) -> set[str]:
 
 
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
-def test_a_committed_batch_is_visible_whole_and_readers_see_the_commit_before_it_or_after_it(
-    stack: RunningStack, table_type: str
-) -> None:
+def test_readers_see_a_committed_batch_whole_or_not_at_all(stack: RunningStack, table_type: str) -> None:
     target, s3 = stack.target, stack.target.client("s3")
     database = f"whole{secrets.token_hex(3)}"
     dataset = Dataset(Sizes(venue=ROWS), prefix=f"{database}.")

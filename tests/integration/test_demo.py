@@ -56,7 +56,7 @@ def left_running(folder: Path) -> list[str]:
     return found
 
 
-def test_a_row_is_changed_deleted_and_still_told_of_and_a_damaged_object_holds_nothing_up(tmp_path: Path) -> None:
+def test_the_demonstration_changes_and_deletes_a_row_and_skips_a_damaged_object(tmp_path: Path) -> None:
     with demonstration(tmp_path) as process:
         summary, _ = process.communicate(timeout=patient(280))
     assert process.returncode == 0, summary

@@ -80,7 +80,7 @@ def test_the_release_is_where_a_job_looks_for_it(stack: RunningStack) -> None:
     }
 
 
-def test_the_rule_of_the_template_hears_of_a_job_runs_end(stack: RunningStack) -> None:
+def test_the_rule_of_the_template_receives_the_end_of_a_job_run(stack: RunningStack) -> None:
     """Through the deployed rule and its pattern: the function is called with the event of the run that failed."""
     emr, logs = stack.target.client("emr-serverless"), stack.target.client("logs")
     started = emr.start_job_run(

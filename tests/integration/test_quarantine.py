@@ -37,7 +37,7 @@ LATE = [change("u", 30, 1, "eins"), change("c", 31, None, "no key"), change("c",
 MERGED = [(1, "eins"), (3, "drei"), (4, "four"), (5, "fuenf"), (6, "six")]
 
 
-def test_a_poison_object_among_good_ones_is_listed_shown_and_after_a_fix_merged_as_if_it_had_come_in_time(
+def test_a_poison_object_is_listed_and_merged_after_a_fix_as_if_it_came_in_time(
     stack: RunningStack,
 ) -> None:
     database = f"poison{secrets.token_hex(3)}"

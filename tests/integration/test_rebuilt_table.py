@@ -34,7 +34,7 @@ OBJECTS = [
 ROWS = [(1, "b", "eins"), (3, "a", "came late"), (4, "c", "four")]
 
 
-def test_a_table_gets_another_type_and_other_partitions_by_being_merged_again_from_its_objects(
+def test_a_rebuilt_table_gets_another_type_and_other_partitions(
     stack: RunningStack,
 ) -> None:
     table = f"rebuilt{secrets.token_hex(3)}.t"

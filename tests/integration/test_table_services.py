@@ -101,7 +101,7 @@ def venues(stack: RunningStack) -> Venues:
     return Venues(stack)
 
 
-def test_what_commits_make_due_is_done_by_the_living_run_and_otherwise_by_one_that_the_state_machine_starts(
+def test_a_due_service_is_done_by_the_living_run_or_by_one_started_for_it(
     venues: Venues,
 ) -> None:
     venues.configure(commits=3, linger=LINGERS)

@@ -129,7 +129,7 @@ def of_table(source: Source) -> tuple[list[Manifest], list[Outcome]]:
     ]
 
 
-def test_the_sums_over_history_equal_the_sums_in_the_manifests_and_the_records_of_the_sources(source: Source) -> None:
+def test_the_sums_over_history_equal_those_of_the_manifests_and_sources(source: Source) -> None:
     manifests, outcomes = of_table(source)
     history = source.describe("history", "--table", source.table, "--json")
     sums = history["totals"]
@@ -217,9 +217,7 @@ def values(rows: Iterable[Mapping[str, Any]]) -> set[tuple[Any, Any]]:
     return {(row["code"], row["label"]) for row in found}
 
 
-def test_rows_with_null_empty_unicode_and_quotes_in_keys_and_partition_values_are_read_in_every_form(
-    source: Source, tmp_path: Any
-) -> None:
+def test_nulls_empty_text_unicode_and_quotes_in_keys_are_read_in_every_form(source: Source, tmp_path: Any) -> None:
     sql = f'select code, region, label from {source.name}."item"'
     for verb in (("query", sql), ("read", source.table, *COLUMNS)):
         assert values(source.lines(*verb)) == NOW
@@ -244,7 +242,7 @@ def test_rows_with_null_empty_unicode_and_quotes_in_keys_and_partition_values_ar
         ]
 
 
-def test_such_rows_are_read_as_they_were_and_told_apart_between_two_moments(source: Source) -> None:
+def test_such_rows_are_read_as_of_a_moment_and_compared_between_two(source: Source) -> None:
     first = min(
         entry["claims"][0]["instant"]
         for entry in source.describe("history", "--table", source.table, "--json")["objects"]
@@ -275,7 +273,7 @@ def test_such_rows_are_read_as_they_were_and_told_apart_between_two_moments(sour
     assert all(line.count("\t") == 4 for line in source.printed("diff", source.table, "--from", first).splitlines())
 
 
-def test_the_tables_inside_names_a_folder_for_every_partition_value_and_finds_it_by_that_name(source: Source) -> None:
+def test_every_partition_value_has_a_folder_that_is_found_by_its_name(source: Source) -> None:
     files = source.describe("table", "files", source.table, "--json")
     stats = source.describe("table", "stats", source.table, "--json")
     held = {row["label"] or None for row in source.lines("query", "--with-deleted", f'from {source.name}."item"')}

@@ -197,7 +197,7 @@ def denied(action: str, **more: Any) -> dict[str, Any]:
     return {"Sid": "TakenAway", "Effect": "Deny", "Action": action, "Resource": resource, **condition}
 
 
-def test_a_driver_commits_with_what_its_role_and_its_runs_policy_allow_and_without_what_no_run_was_seen_to_need(
+def test_a_driver_commits_with_only_what_its_role_and_its_policy_must_allow(
     deployment: Deployment,
 ):
     unseen = [{"Sid": "Unseen", "Effect": "Deny", "Action": [action for _, action in UNSEEN], "Resource": "*"}]
@@ -206,9 +206,7 @@ def test_a_driver_commits_with_what_its_role_and_its_runs_policy_allow_and_witho
 
 
 @pytest.mark.parametrize("action", [action for _, action in BY_THE_JVM])
-def test_without_an_action_of_the_jvms_the_table_fails_with_the_reason_and_its_object_waits(
-    deployment: Deployment, action: str
-):
+def test_without_an_action_the_table_fails_with_the_reason_and_its_object_waits(deployment: Deployment, action: str):
     found = deployment.run([denied(action)])
     assert "AccessDenied" in found.table.last_error and found.record.state == WAITS_AS[action], found.log[-4000:]
     assert found.state == "SUCCESS" and found.table.failures == 1 and found.table.backoff_until, (

@@ -11,7 +11,7 @@ from sluice.batch.outcome import COMMITTED, from_lines
 from sluice.silver_keys import rows_key
 
 
-def test_none_of_many_damaged_objects_stops_the_batch_it_came_with_and_nothing_is_unaccounted_for(
+def test_no_damaged_object_stops_its_batch_and_every_row_is_accounted_for(
     bench: Workbench,
 ) -> None:
     config = table(limits=LIMITS)

@@ -62,7 +62,7 @@ def test_spark_runs_the_statements_and_its_views_give_the_living_rows(
         spark.sql("DROP DATABASE IF EXISTS moma CASCADE")
 
 
-def test_the_schema_that_the_catalog_tells_is_the_one_that_spark_finds(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_schema_in_the_catalog_is_the_one_that_spark_finds(spark: SparkSession, tmp_path: Path) -> None:
     wish = wish_of("moma.works", MOR, tmp_path)
     summary = StructType.fromJson(json.loads(spark_schema(wish.columns, ("nationality",))))
     found = spark.read.format("hudi").load(wish.location).schema

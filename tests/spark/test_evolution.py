@@ -56,7 +56,7 @@ def test_wider_types_and_new_and_dropped_columns_go_on_by_themselves(bench: Work
         assert "compacted_before_wider_types" in bench.events.names()
 
 
-def test_a_key_and_columns_that_became_wider_are_read_from_files_that_have_them_narrower(bench: Workbench) -> None:
+def test_a_wider_key_and_columns_are_read_from_files_with_the_narrower_type(bench: Workbench) -> None:
     config = table()
     kinds = {
         "id": "int",
@@ -126,7 +126,7 @@ def test_old_and_new_schemas_in_a_first_load_agree_on_the_wider(bench: Workbench
     assert bench.rows(config, "id", "n", "gone", "added") == [(1, 2**40, None, "new"), (2, 2, "here", None)]
 
 
-def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> None:
+def test_an_incompatible_schema_sets_aside_only_its_own_objects(bench: Workbench) -> None:
     config = table()
     bench.merge(config, [bench.put([old(1, 1, 1)], OLD)])
     text = flattened(
@@ -153,7 +153,7 @@ def test_an_incompatible_schema_costs_its_own_objects_only(bench: Workbench) -> 
 @pytest.mark.parametrize(
     ("table_type", "partition_by"), [pytest.param("cow", (), marks=pytest.mark.whole), ("mor", ("place",))]
 )
-def test_a_decimal_of_another_scale_has_the_table_written_anew_in_the_commit_that_brings_it(
+def test_a_decimal_of_another_scale_rewrites_the_table_in_the_same_commit(
     bench: Workbench, table_type: str, partition_by: tuple[str, ...]
 ) -> None:
     config = table(table_type=table_type, partition_by=partition_by)

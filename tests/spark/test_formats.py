@@ -108,7 +108,7 @@ def test_one_table_takes_avro_json_and_parquet_and_the_latest_change_wins(bench:
     assert bench.merge(config, [avro, plain, wrapped, late]).no_change
 
 
-def test_types_of_schemaless_json_evolve_by_the_tables_rules_and_a_refusal_costs_its_object_only(
+def test_types_of_schemaless_json_evolve_and_a_refusal_costs_its_object_only(
     bench: Workbench,
 ) -> None:
     config = table("evolving", json_types={"price": "decimal(9,2)"})
@@ -183,7 +183,7 @@ def test_a_truncate_that_is_alone_in_an_object_without_schema_empties_the_table(
     assert bench.rows(new, "id", "__deleted") == [(2, False)]
 
 
-def test_rows_of_a_query_are_ordered_by_their_column_and_append_only_rows_are_there_once(bench: Workbench) -> None:
+def test_rows_of_a_query_are_ordered_by_their_column_and_appended_rows_stay_single(bench: Workbench) -> None:
     query = table("queried", position="last_update")
     new, old = (
         put(
@@ -211,7 +211,7 @@ def test_rows_of_a_query_are_ordered_by_their_column_and_append_only_rows_are_th
 
 @pytest.mark.whole  # test_judge.py lands both sets
 @pytest.mark.parametrize(("name", "batches"), [("outbox_json_confluent", 1), ("outbox_json_lenses", 2)])
-def test_recorded_json_objects_give_the_databases_rows(
+def test_recorded_json_objects_give_the_rows_of_the_source(
     bench: Workbench, name: str, batches: int, tmp_path: Path
 ) -> None:
     if not os.environ.get("SLUICE_FIXTURES"):

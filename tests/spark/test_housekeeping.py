@@ -85,7 +85,7 @@ def by_hudi_rs(bench: Workbench, config: TableConfig, instant: str) -> list[tupl
         ),
     ],
 )
-def test_every_moment_of_the_window_is_readable_when_its_commit_is_archived_and_nothing_older_stays(
+def test_every_moment_of_the_window_stays_readable_after_archival_and_no_older_one(
     bench: Workbench, layout: dict[str, Any]
 ) -> None:
     config = table(time_travel_h=1, **layout)
@@ -135,7 +135,7 @@ def test_a_cleaning_that_was_cut_off_is_carried_out_and_nothing_else_is_cleaned(
 
 
 @pytest.mark.whole
-def test_a_run_that_found_nothing_to_clean_does_not_look_again_before_some_of_the_window_has_passed(
+def test_a_run_that_found_nothing_to_clean_waits_before_it_looks_again(
     bench: Workbench,
 ) -> None:
     config, known = table(time_travel_h=24), KnownTables()

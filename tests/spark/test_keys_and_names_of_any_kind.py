@@ -31,7 +31,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_a_row_is_found_by_a_key_of_any_types_and_moves_between_folders_of_any_types(bench: Workbench) -> None:
+def test_a_row_is_found_by_a_key_and_moves_between_folders_of_any_type(bench: Workbench) -> None:
     config = table(name="typed", record_key=tuple(KEY), partition_by=("in_b", "in_d", "in_day", "in_us"))
     folders = {
         "in_b": ["null", "bytes"],
@@ -103,7 +103,7 @@ def test_rows_of_an_incremental_snapshot_give_what_is_lacking_and_win_over_nothi
     assert bench.rows(config, "id", "v")[2] == (3, "changed")
 
 
-def test_a_value_that_no_store_holds_as_a_folder_costs_its_row(bench: Workbench) -> None:
+def test_a_row_whose_partition_cannot_be_a_folder_is_set_aside(bench: Workbench) -> None:
     config = table(name="placed", partition_by=("place",))
     schema = flattened({"id": "int", "place": ["null", "string"]})
     places = ["x" * 300, "a\0b", "../" * 80, "..", "a/b=c%"]

@@ -25,7 +25,7 @@ MARKS = [("__empty__", "x"), ("x", "__empty__")]
     (("a", "b"), ("place",), [*PAIRS, *EMPTY], [*MARKS, ("", ""), ("1,b:2", "3")]),
 ], ids=["one column", "two columns", "two columns of a table with partitions"])  # fmt: skip
 @pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
-def test_every_text_is_a_key_of_its_own_or_costs_its_row(
+def test_every_text_is_a_key_of_its_own_or_its_row_is_set_aside(
     bench: Workbench,
     key: tuple[str, ...],
     partition_by: tuple[str, ...],

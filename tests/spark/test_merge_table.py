@@ -76,9 +76,7 @@ def test_a_replay_changes_nothing_not_even_the_commit_time(bench: Workbench, tab
 
 
 @COW
-def test_no_file_is_long_by_a_bloom_filter_neither_the_first_ones_nor_those_that_follow(
-    bench: Workbench, table_type: str
-) -> None:
+def test_no_file_is_enlarged_by_a_bloom_filter(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("r", 10, 1), row("r", 10, 2, "B")], SCHEMA)])
     first = set(bench.local_path(config).rglob("*.parquet"))
@@ -157,7 +155,7 @@ def test_lineage_is_switched_per_table_also_where_there_is_data(bench: Workbench
     )
 
 
-def test_an_object_that_cannot_be_read_costs_itself_only(bench: Workbench) -> None:
+def test_an_unreadable_object_stops_no_other(bench: Workbench) -> None:
     config = table()
     good = bench.put([row("c", 1, 1)], SCHEMA)
     whole = avro([row("c", 2, 2)] * 500, SCHEMA)
@@ -184,7 +182,7 @@ def test_an_object_that_cannot_be_read_costs_itself_only(bench: Workbench) -> No
     assert bench.rows(config, "id") == [(1,)]
 
 
-def test_a_row_that_cannot_be_merged_costs_itself_only_and_is_kept_with_its_bytes(bench: Workbench) -> None:
+def test_a_row_that_cannot_be_merged_stops_no_other_and_is_kept_with_its_bytes(bench: Workbench) -> None:
     config = table()
     nullable = flattened({"id": ["null", "int"], "place": NULLABLE_STRING, "name": NULLABLE_STRING})
     keyless = bench.put(

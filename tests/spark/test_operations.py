@@ -52,7 +52,7 @@ def whole(op: str, lsn: int, before: dict[str, Any] | None, after: dict[str, Any
 
 
 @COW
-def test_a_truncate_deletes_the_rows_before_it_and_defeats_what_comes_late_for_keys_never_seen_too(
+def test_a_truncate_deletes_earlier_rows_and_defeats_late_ones_of_unseen_keys(
     bench: Workbench, table_type: str
 ) -> None:
     config = table(table_type=table_type, partition_by=("place",))
@@ -146,9 +146,7 @@ def test_envelopes_delete_with_and_without_values_truncate_and_carry_messages(be
 
 
 @MOR
-def test_a_key_change_moves_a_row_whichever_half_comes_first_and_a_row_may_come_and_go_anywhere(
-    bench: Workbench, table_type: str
-) -> None:
+def test_a_key_change_moves_a_row_whichever_half_comes_first(bench: Workbench, table_type: str) -> None:
     config = table(table_type=table_type, partition_by=("place",))
     bench.merge(config, [bench.put([row("c", 10, id) for id in (1, 2, 3, 4)], SCHEMA)])
     gone, made = (
@@ -222,7 +220,7 @@ def test_an_ignored_delete_leaves_the_values_and_raises_the_position(bench: Work
     ]
 
 
-def test_a_batch_that_mostly_loses_to_older_records_is_marked_and_a_replay_or_a_late_object_is_not(
+def test_a_batch_that_mostly_loses_to_older_records_is_marked_but_no_replay(
     bench: Workbench,
 ) -> None:
     config = table()
@@ -240,7 +238,7 @@ def test_a_batch_that_mostly_loses_to_older_records_is_marked_and_a_replay_or_a_
     ]
 
 
-def test_changes_without_a_log_position_go_by_offset_and_the_missing_setting_is_named(bench: Workbench) -> None:
+def test_changes_without_a_log_position_are_ordered_by_offset_and_say_what_to_set(bench: Workbench) -> None:
     config = table()
     without = {**SCHEMA, "fields": [field for field in SCHEMA["fields"] if field["name"] != "__lsn"]}
     later = bench.put([row("u", 0, 1, name="second")], without, offset=200)

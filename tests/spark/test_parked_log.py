@@ -22,7 +22,7 @@ def put(bench: Workbench, offset: int, *changes: dict[str, Any]) -> ManifestObje
     return bench.put([{**each, "__source_ts_ms": offset * MINUTE} for each in changes], SCHEMA, offset=offset)
 
 
-def test_objects_of_a_log_that_began_again_are_parked_until_the_generation_is_raised_and_the_others_go_on(
+def test_objects_of_a_restarted_log_are_parked_until_the_generation_is_raised(
     bench: Workbench,
 ) -> None:
     config = table()
@@ -69,7 +69,7 @@ def test_objects_of_a_log_that_began_again_are_parked_until_the_generation_is_ra
     ]
 
 
-def test_records_of_an_append_only_table_under_two_keys_are_refused_and_told_by_their_offsets(bench: Workbench) -> None:
+def test_records_under_two_keys_of_an_append_only_table_are_refused_by_offsets(bench: Workbench) -> None:
     log = table("log", record_key=(ROW,), append_only=True)
 
     def lines(offset: int, *values: int) -> ManifestObject:

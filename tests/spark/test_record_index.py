@@ -27,7 +27,7 @@ def indexed(bench: Workbench, config: Any) -> bool:
 
 
 @COW
-def test_a_table_gets_the_record_index_when_it_has_grown_and_rows_go_on_moving_and_losing_as_before(
+def test_a_grown_table_gets_the_record_index_and_rows_move_and_lose_as_before(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_choice, "RECORD_INDEX_ROWS", 4)

@@ -72,7 +72,7 @@ def put_all(bench: Workbench, keys: list[str]) -> list:
         ("cow", "backwards"),
     ],
 )
-def test_every_type_equals_the_databases_rows_by_both_readers(
+def test_every_type_equals_the_source_by_both_readers(
     bench: Workbench, tmp_path: Path, table_type: str, pace: str
 ) -> None:
     config = table("zoo", table_type=table_type)

@@ -109,7 +109,7 @@ def logged(bench: Workbench, config: TableConfig, *, commits: int = 3) -> list[t
     return states
 
 
-def test_compaction_merges_what_the_budget_holds_slice_by_slice_and_changes_no_moment(bench: Workbench) -> None:
+def test_compaction_keeps_to_its_budget_in_each_slice_and_changes_no_moment(bench: Workbench) -> None:
     config = table(table_type="mor", partition_by=("place",))
     states = logged(bench, config)
     assert len(log_files(bench, config)) == 9, "no write compacts by itself"
@@ -142,9 +142,7 @@ def test_compaction_merges_what_the_budget_holds_slice_by_slice_and_changes_no_m
 
 
 @pytest.mark.parametrize("dies", [pytest.param("after the plan", marks=pytest.mark.whole), "before the commit"])
-def test_a_compaction_that_died_is_carried_out_by_a_later_slice_and_a_change_between_the_two_stays(
-    bench: Workbench, dies: str
-) -> None:
+def test_a_later_slice_carries_out_a_compaction_that_died_and_keeps_new_changes(bench: Workbench, dies: str) -> None:
     config = table(table_type="mor")
     for number in range(3):
         bench.merge(config, [bench.put([row("u", 10 + number, 1, name=f"at {number}")], SCHEMA)])
@@ -273,7 +271,7 @@ def purged_table(
 
 
 @pytest.mark.parametrize("table_type, partition_by", KINDS)
-def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_quarantined(
+def test_a_change_older_than_a_purged_row_is_quarantined_and_never_restores_it(
     bench: Workbench, table_type: str, partition_by: tuple[str, ...]
 ) -> None:
     config, floors = purged_table(bench, table_type, partition_by)
@@ -344,7 +342,7 @@ def test_a_change_older_than_what_was_purged_never_resurrects_its_row_and_is_qua
         )
 
 
-def test_of_an_object_taken_back_in_rows_that_were_merged_before_are_counted_below_the_floor_and_the_others_quarantined_again(
+def test_a_retried_object_counts_merged_rows_below_the_floor_and_sets_aside_others(
     bench: Workbench,
 ) -> None:
     config, _ = purged_table(bench, "cow", ())
@@ -376,7 +374,7 @@ def test_of_an_object_taken_back_in_rows_that_were_merged_before_are_counted_bel
     assert (third.counts["below_purge_floor"], third.quarantined_rows) == (2, ())
 
 
-def test_rows_ordered_by_kafka_offset_alone_are_purged_while_there_is_one_kafka_partition_and_its_floor_is_not_anothers(
+def test_rows_ordered_by_offset_alone_are_purged_only_with_one_kafka_partition(
     bench: Workbench,
 ) -> None:
     config = table(delete_mode="hard", services=AT_ONCE)
@@ -409,7 +407,7 @@ def test_rows_ordered_by_kafka_offset_alone_are_purged_while_there_is_one_kafka_
     assert bench.rows(config, "id", "__deleted") == [(3, False), (7, True)]
 
 
-def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows_are_not_purged(
+def test_rows_deleted_within_the_horizon_or_kept_by_their_table_are_not_purged(
     bench: Workbench,
 ) -> None:
     config = table(delete_mode="hard")
@@ -421,7 +419,7 @@ def test_rows_deleted_within_the_horizon_and_tables_that_keep_their_deleted_rows
 
 
 @pytest.mark.parametrize("table_type", [pytest.param("cow", marks=pytest.mark.whole), "mor"])
-def test_a_purge_that_died_behind_its_floor_or_its_removal_is_finished_and_nothing_comes_back(
+def test_a_purge_that_died_is_finished_and_no_purged_row_returns(
     bench: Workbench, table_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = table(table_type=table_type, delete_mode="hard", services=AT_ONCE)
@@ -487,7 +485,7 @@ def test_cleaning_and_archival_keep_every_moment_of_the_window(
         assert as_of(bench, config, instant) == rows
 
 
-def test_a_service_is_refused_where_it_does_not_apply_and_does_nothing_to_a_table_without_data(
+def test_a_service_is_refused_where_it_does_not_apply_and_skips_empty_tables(
     bench: Workbench,
 ) -> None:
     with pytest.raises(ServiceNotForTable):

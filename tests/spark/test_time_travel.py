@@ -104,7 +104,7 @@ def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
         pytest.param({"table_type": "mor", "partition_by": ("place",), "services": ServicePolicy(on=False)}, id="mor"),
     ],
 )
-def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlier_moment_is_refused_by_both(
+def test_states_and_changes_equal_those_of_spark_before_and_after_archival(
     bench: Workbench, layout: dict[str, Any]
 ) -> None:
     config = table(time_travel_h=1, **layout)
@@ -146,7 +146,7 @@ def test_states_and_changes_equal_sparks_before_and_after_archival_and_an_earlie
         as_of(bench, config, instants[1])
 
 
-def test_a_compaction_that_is_planned_hides_nothing_and_base_files_alone_wait_for_it(bench: Workbench) -> None:
+def test_a_planned_compaction_hides_nothing_and_base_files_wait_for_it(bench: Workbench) -> None:
     config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
     instants = [
         merge(bench, config, *(change("c", 1 + id, id=id, place="north", name="old") for id in (1, 2))),
@@ -185,7 +185,7 @@ def test_a_compaction_that_is_planned_hides_nothing_and_base_files_alone_wait_fo
     assert optimized() == [(1, "last"), (2, "after the plan")]
 
 
-def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_seen_at_no_moment(bench: Workbench) -> None:
+def test_a_losing_row_in_a_later_log_is_no_change_and_an_undone_write_is_never_seen(bench: Workbench) -> None:
     config = table(table_type="mor", hudi={"hoodie.compact.inline": "false"})
     first = merge(bench, config, *(change("c", 100 + id, id=id, place="north", name="newest") for id in (1, 2)))
     second = merge(bench, config, change("u", 111, id=1, place="north", name="newer"))

@@ -61,7 +61,7 @@ def test_a_commit_whose_instant_is_not_the_newest_is_an_error_and_not_a_success(
         )
 
 
-def test_the_batch_id_is_on_delta_commits_and_not_on_compactions_and_is_found_beside_them(bench: Workbench) -> None:
+def test_the_batch_id_is_on_delta_commits_and_not_on_compactions(bench: Workbench) -> None:
     config = table(table_type="mor")
     bench.merge(config, [bench.put([row(1)], SCHEMA)])
     manifest = bench.manifest(config, [bench.put([row(2)], SCHEMA)])

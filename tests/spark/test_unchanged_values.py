@@ -34,7 +34,7 @@ def three_changes(id: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("table_type", ["cow", pytest.param("mor", marks=pytest.mark.whole)])
-def test_an_unchanged_column_has_the_newest_value_told_in_all_six_orders_in_one_batch_and_in_three(
+def test_an_unchanged_column_has_its_newest_value_in_all_six_orders_and_batchings(
     bench: Workbench, table_type: str
 ) -> None:
     parted = table("parted", table_type=table_type, partition_by=("place",))
@@ -58,7 +58,7 @@ def test_an_unchanged_column_has_the_newest_value_told_in_all_six_orders_in_one_
     )  # the keys whose update of the column came last but one in position and last in time
 
 
-def test_every_form_of_the_placeholder_is_recognized_in_its_own_column_and_nowhere_else(bench: Workbench) -> None:
+def test_every_form_of_the_placeholder_is_recognized_only_in_its_own_column(bench: Workbench) -> None:
     config = table()
     coded = base64.b64encode(MARK.encode()).decode()
     summary = {"text": "t", "coded": "c", "raw": b"r", "texts": ["x", MARK], "ints": [1]}

@@ -59,6 +59,24 @@ def missing(named: str) -> bool:
     return not place.is_file() or bool(test) and test not in named_tests(place)
 
 
+@cache
+def left_to_test_all(file: Path) -> frozenset[str]:
+    """The tests of a module that `make test` leaves out: those with the marker `whole` on the function."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    return frozenset(
+        each.name
+        for each in body
+        if isinstance(each, ast.FunctionDef) and "pytest.mark.whole" in map(ast.unparse, each.decorator_list)
+    )
+
+
+def test_make_test_runs_a_test_of_every_invariant_and_rule() -> None:
+    for number, lines in sections(GUARANTEES.read_text(encoding="utf-8")).items():
+        named = [name.partition("::") for line in lines if not line.startswith(NOT_YET) for name in NAMED.findall(line)]
+        assert any(test and test not in left_to_test_all(ROOT / path) for path, _, test in named), number
+    assert left_to_test_all(ROOT / "tests" / "spark" / "test_housekeeping.py")
+
+
 def test_every_invariant_and_every_rule_in_force_names_a_test() -> None:
     found = sections(GUARANTEES.read_text(encoding="utf-8"))
     assert INVARIANTS | RULES <= set(found)

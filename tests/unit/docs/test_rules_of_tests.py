@@ -8,7 +8,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 TESTS = ROOT / "tests"
 LONGEST_NAME = 79
-NOT_YET_SHORT = ("tests/spark/", "tests/integration/", "tests/faults/", "tests/job_permissions/")
 EMULATORS = re.compile(
     r"^\s*(?:from|import) (?:deployment|driving|emulated_aws|emulated_catalog|emulated_stack|ministack.services|moto)\b",
     re.MULTILINE,
@@ -46,6 +45,6 @@ def test_names_of_tests_are_shorter_than_eighty_characters():
         f"{path}::{name}"
         for path, text in modules_of_tests().items()
         for name in function_names(text)
-        if name.startswith("test_") and len(name) > LONGEST_NAME and not path.startswith(NOT_YET_SHORT)
+        if name.startswith("test_") and len(name) > LONGEST_NAME
     ]
     assert long == []
