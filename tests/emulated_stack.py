@@ -114,7 +114,7 @@ def new_stack(monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLUICE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sluice_aws.stack._session", lambda region, credentials: SHARED)
+    monkeypatch.setattr("sluice_aws.clients.boto3", SimpleNamespace(Session=lambda **_: SHARED))
     with emulated_aws():
         yield Stack()
 

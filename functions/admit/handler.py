@@ -63,7 +63,7 @@ class Parts:
 def parts_of(telemetry: Telemetry) -> Parts:
     """Make the parts from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients(settings)
+    clients = Clients.of(settings)
     objects = Objects(clients.s3)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)

@@ -41,7 +41,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 def announcer_of(telemetry: Telemetry) -> Announcer:
     """Make the announcer from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients(settings)
+    clients = Clients.of(settings)
     return Announcer(
         batches=DynamoDbLedger(clients.dynamodb, settings.ledger_table).batches,
         events=clients.events,

@@ -35,7 +35,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 def parts_of(telemetry: Telemetry) -> tuple[ServicePlanner, ConfigStore]:
     """Make the parts from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients(settings)
+    clients = Clients.of(settings)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     planner = ServicePlanner(

@@ -1,8 +1,12 @@
-"""Makes the boto3 clients, each once and only when it is first asked for."""
+"""The one factory of boto3 clients: retries, timeouts, connections, endpoints and addressing style.
+
+Clients are made lazily, once per service and process.
+"""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -10,71 +14,127 @@ from botocore.config import Config
 
 from sluice_aws.settings import Settings
 
-# A call that hangs must end well inside a function's 60 s: 3 attempts x (2 s + 5 s) and pauses stay under 25 s.
-CONNECT_TIMEOUT_S = 2
-READ_TIMEOUT_S = 5
-ATTEMPTS = 3
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """How clients of one kind of process retry, wait and share connections. Timeouts are seconds of one attempt."""
+
+    attempts: int = 3
+    connect_timeout_s: int = 5
+    read_timeout_s: int = 60
+    connections: int = 32
+    #: Off where objects are read in part: a part does not match the checksum of the whole.
+    validate_checksums: bool = True
+
+
+# A call that hangs must end well inside a function's 60 s: 3 attempts of 2 s + 5 s, with pauses, stay under 25 s.
+FUNCTION = ClientOptions(connect_timeout_s=2, read_timeout_s=5, validate_checksums=False)
+# A driver has more time, and its manifests are larger than anything that a function reads.
+DRIVER = ClientOptions(connect_timeout_s=2, read_timeout_s=20, validate_checksums=False)
+COMMAND = ClientOptions()
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Static credentials of an emulator. For AWS, botocore's own chain finds them."""
+
+    access_key_id: str
+    secret_access_key: str
 
 
 class Clients:
-    """The clients of one process for one set of settings. Safe to ask from several threads."""
+    """The clients of one process. Safe to ask from several threads."""
 
     def __init__(
-        self, settings: Settings, *, pool: int = 32, read_timeout_s: int = READ_TIMEOUT_S, session: Any = None
+        self,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        emr_endpoint_url: str | None = None,
+        options: ClientOptions = FUNCTION,
+        credentials: Credentials | None = None,
+        session: Any = None,
     ) -> None:
-        """`pool` is the number of threads that will share a client; `session` a boto3 Session with credentials of its own."""
-        self._settings = settings
-        self._pool = pool
-        self._read_timeout_s = read_timeout_s
+        """`endpoint_url` is an emulator's address; without it botocore decides, which knows AWS_ENDPOINT_URL_<SERVICE>.
+
+        `session` is a boto3 Session in place of the one that would be made from `region` and `credentials`.
+        """
+        self._region = region
+        self._endpoint_url = endpoint_url
+        self._emr_endpoint_url = emr_endpoint_url
+        self._options = options
+        self._credentials = credentials
         self._session = session
         self._made: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+
+    @classmethod
+    def of(cls, settings: Settings, *, options: ClientOptions = FUNCTION, session: Any = None) -> Clients:
+        """The clients that a part of a deployment needs."""
+        return cls(
+            region=settings.region or None,
+            endpoint_url=settings.endpoint_url or None,
+            emr_endpoint_url=settings.emr_endpoint_url or None,
+            options=options,
+            session=session,
+        )
 
     @property
     def s3(self) -> Any:
-        return self._client("s3")
+        return self.client("s3")
 
     @property
     def dynamodb(self) -> Any:
-        return self._client("dynamodb")
+        return self.client("dynamodb")
 
     @property
     def emr_serverless(self) -> Any:
-        return self._client("emr-serverless")
+        return self.client("emr-serverless")
 
     @property
     def events(self) -> Any:
-        return self._client("events")
+        return self.client("events")
 
     @property
     def glue(self) -> Any:
-        return self._client("glue")
+        return self.client("glue")
 
-    def _client(self, service: str) -> Any:
-        with self._lock:  # making a client is not safe in two threads of one session
+    @property
+    def session(self) -> Any:
+        """The boto3 Session that the clients share."""
+        with self._lock:
+            if self._session is None:
+                keys: dict[str, Any] = {}
+                if self._credentials is not None:
+                    keys["aws_access_key_id"] = self._credentials.access_key_id
+                    keys["aws_secret_access_key"] = self._credentials.secret_access_key
+                self._session = boto3.Session(region_name=self._region, **keys)
+            return self._session
+
+    def client(self, service: str) -> Any:
+        """The client of a service."""
+        with self._lock:  # one session makes clients in one thread at a time
             if service not in self._made:
-                if self._session is None:
-                    self._session = boto3.Session(region_name=self._settings.region or None)
-                self._made[service] = self._session.client(
+                self._made[service] = self.session.client(
                     service, endpoint_url=self._endpoint(service), config=self._config(service)
                 )
             return self._made[service]
 
-    def _endpoint(self, service: str) -> Any:
-        """An emulator's address. None leaves it to botocore, which also knows AWS_ENDPOINT_URL_<SERVICE>."""
-        if service == "emr-serverless" and self._settings.emr_endpoint_url:
-            return self._settings.emr_endpoint_url
-        return self._settings.endpoint_url or None
+    def _endpoint(self, service: str) -> str | None:
+        if service == "emr-serverless" and self._emr_endpoint_url:
+            return self._emr_endpoint_url
+        return self._endpoint_url
 
     def _config(self, service: str) -> Config:
-        # Buckets are not host names at an emulator's address.
-        s3 = {"addressing_style": "path"} if service == "s3" and self._settings.endpoint_url else None
-        return Config(
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-            connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=self._read_timeout_s,
-            max_pool_connections=self._pool,
-            s3=s3,
-            # Heads are read in part, and no checksum of the whole fits a part.
-            response_checksum_validation="when_required",
-        )
+        options = self._options
+        settings: dict[str, Any] = {
+            "retries": {"mode": "standard", "total_max_attempts": options.attempts},
+            "connect_timeout": options.connect_timeout_s,
+            "read_timeout": options.read_timeout_s,
+            "max_pool_connections": options.connections,
+        }
+        if service == "s3" and self._endpoint_url:  # a bucket is no host name at an emulator's address
+            settings["s3"] = {"addressing_style": "path"}
+        if not options.validate_checksums:
+            settings["response_checksum_validation"] = "when_required"
+        return Config(**settings)

@@ -1,7 +1,4 @@
-"""The time of day, asked for in one place so that everything else can be given it.
-
-The driver's clock.
-"""
+"""The machine's clock: the one place that reads the time of day."""
 
 from __future__ import annotations
 

@@ -1,19 +1,18 @@
-"""The stack a command works on: the running local one, or a deployed one by its CloudFormation outputs."""
+"""The stack that a command works on: the running local one, or a deployed one found by its CloudFormation outputs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from sluice.errors import NoTarget
+from sluice_aws.clients import COMMAND, Clients, Credentials
 
 LOCAL, DEPLOYED = "local", "deployed"
 STACK_VARIABLE = "SLUICE_STACK"
@@ -21,21 +20,11 @@ HOME_VARIABLE = "SLUICE_HOME"  # the folder that holds local.json
 HOME_FOLDER, LOCAL_FILE = ".sluice", "local.json"
 
 _OUTPUTS = {"bronze": "BronzeBucket", "silver": "SilverBucket", "artifacts": "ArtifactBucket", "ledger": "LedgerTable"}
-_POOL = 32  # connections: uploads and ledger reads run in threads
-ATTEMPTS = 3  # of a call
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """Static credentials of an emulator. Never of AWS: those stay in botocore's own chain."""
-
-    access_key_id: str
-    secret_access_key: str
 
 
 @dataclass(frozen=True)
 class Target:
-    """One stack: its names, and how its endpoints are reached. `described` is what the first line says of it."""
+    """One stack: its names and endpoints. `described` is the name that a command's first line gives it."""
 
     kind: str
     stack: str
@@ -48,21 +37,26 @@ class Target:
     endpoint: str | None = None
     emr_endpoint: str | None = None
     credentials: Credentials | None = None
-    _clients: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def silver_url(self) -> str:
-        """Where silver tables are, as hudi-rs names it."""
+        """The URL under which silver tables lie, in hudi-rs's form."""
         return f"s3://{self.silver}"
 
     @cached_property
-    def session(self) -> boto3.Session:
-        """The boto3 session: the emulator's credentials, or botocore's own chain for a deployed stack."""
-        return _session(self.region, self.credentials)
+    def clients(self) -> Clients:
+        """The clients of this stack: with the emulator's credentials, or by botocore's own chain."""
+        return Clients(
+            region=self.region,
+            endpoint_url=self.endpoint,
+            emr_endpoint_url=self.emr_endpoint,
+            options=COMMAND,
+            credentials=self.credentials,
+        )
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
-        """All CloudFormation outputs of the stack. Raises NoTarget when it is gone."""
+        """All CloudFormation outputs of the stack. Raises NoTarget when the stack does not exist."""
         return _outputs(self.client("cloudformation"), self.stack, self.region)
 
     @cached_property
@@ -72,15 +66,12 @@ class Target:
         return {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", ())}
 
     def client(self, service: str) -> Any:
-        """A boto3 client, made once. Ask for it before threads share it."""
-        if service not in self._clients:
-            endpoint = self.emr_endpoint if service == "emr-serverless" and self.emr_endpoint else self.endpoint
-            self._clients[service] = _client(self.session, service, endpoint)
-        return self._clients[service]
+        """The boto3 client of a service, made once."""
+        return self.clients.client(service)
 
     def storage_options(self) -> Mapping[str, str]:
-        """What hudi-rs needs to reach silver, in the words of the object_store crate."""
-        found = self.session.get_credentials()
+        """The options with which hudi-rs reaches silver, by the keys of the object_store crate. Raises NoTarget."""
+        found = self.clients.session.get_credentials()
         if found is None:
             raise NoTarget(
                 "No AWS credentials were found",
@@ -102,9 +93,9 @@ class Target:
 
 
 def find_target(stack: str | None, environment: Mapping[str, str], folder: Path) -> Target:
-    """The stack to work on: `--stack`, else SLUICE_STACK, else the local one found from `folder` upwards.
+    """The stack named by `--stack`, else by SLUICE_STACK, else the local one found from `folder` upwards.
 
-    Raises NoTarget with what to do when there is none.
+    Raises NoTarget when there is none.
     """
     named = stack or environment.get(STACK_VARIABLE)
     if named:
@@ -119,7 +110,7 @@ def find_target(stack: str | None, environment: Mapping[str, str], folder: Path)
 
 
 def local_file(environment: Mapping[str, str], folder: Path) -> Path | None:
-    """The file that a running local stack wrote: in SLUICE_HOME, else in `.sluice` from `folder` upwards."""
+    """The file of a running local stack: in SLUICE_HOME, else in `.sluice` of `folder` or of the nearest parent."""
     home = environment.get(HOME_VARIABLE)
     if home:
         places = [Path(home) / LOCAL_FILE, Path(home) / HOME_FOLDER / LOCAL_FILE]
@@ -129,7 +120,7 @@ def local_file(environment: Mapping[str, str], folder: Path) -> Path | None:
 
 
 def local_target(file: Path) -> Target:
-    """Read what `sluice local up` wrote. Raises NoTarget when it is not that."""
+    """The local stack that `sluice local up` wrote to a file. Raises NoTarget when the file is not one of these."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         buckets, credentials = content["buckets"], content["credentials"]
@@ -154,14 +145,19 @@ def local_target(file: Path) -> Target:
 
 
 def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
-    """Find a deployed stack by its CloudFormation outputs. Raises NoTarget when it isn't there or isn't Sluice's."""
-    session = _session(environment.get("AWS_REGION"), None)
-    region = session.region_name
+    """The deployed stack of a name, by its CloudFormation outputs.
+
+    Raises NoTarget when it does not exist, is not Sluice's, or no region is configured.
+    """
+    endpoint = environment.get("AWS_ENDPOINT_URL") or None
+    emr_endpoint = environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS")
+    clients = Clients(
+        region=environment.get("AWS_REGION"), endpoint_url=endpoint, emr_endpoint_url=emr_endpoint, options=COMMAND
+    )
+    region = clients.session.region_name
     if not region:
         raise NoTarget("No AWS region is configured", next_step="Set AWS_REGION, or a region in the AWS profile")
-    endpoint = environment.get("AWS_ENDPOINT_URL") or None
-    cloudformation = _client(session, "cloudformation", endpoint)
-    outputs = _outputs(cloudformation, stack, region)
+    outputs = _outputs(clients.client("cloudformation"), stack, region)
     missing = [name for name in _OUTPUTS.values() if name not in outputs]
     if missing:
         raise NoTarget(
@@ -174,38 +170,15 @@ def deployed_target(stack: str, environment: Mapping[str, str]) -> Target:
         stack=stack,
         region=region,
         endpoint=endpoint,
-        emr_endpoint=environment.get("AWS_ENDPOINT_URL_EMR_SERVERLESS"),
+        emr_endpoint=emr_endpoint,
         bronze=names["bronze"],
         silver=names["silver"],
         artifacts=names["artifacts"],
         ledger_table=names["ledger"],
         described=f"stack {stack} in {region}",
-        _clients={"cloudformation": cloudformation},
     )
-    vars(target).update(session=session, outputs=outputs)  # known already: neither is made or asked for a second time
+    vars(target).update(clients=clients, outputs=outputs)  # fill the cached properties: both are known already
     return target
-
-
-def _session(region: str | None, credentials: Credentials | None) -> boto3.Session:
-    if credentials is None:
-        return boto3.Session(region_name=region)
-    return boto3.Session(
-        region_name=region,
-        aws_access_key_id=credentials.access_key_id,
-        aws_secret_access_key=credentials.secret_access_key,
-    )
-
-
-def _client(session: boto3.Session, service: str, endpoint: str | None) -> Any:
-    # Buckets are not host names at an emulator's address.
-    s3 = {"addressing_style": "path"} if service == "s3" and endpoint else None
-    config = Config(
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-        connect_timeout=5,
-        max_pool_connections=_POOL,
-        s3=s3,
-    )
-    return session.client(service, endpoint_url=endpoint, config=config)
 
 
 def _outputs(cloudformation: Any, stack: str, region: str) -> dict[str, str]:

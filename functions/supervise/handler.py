@@ -59,7 +59,7 @@ class Parts:
 def parts_of(telemetry: Telemetry) -> Parts:
     """Make the parts from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients(settings)
+    clients = Clients.of(settings)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)

@@ -31,7 +31,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 def requests_of(telemetry: Telemetry) -> CatalogRequests:
     """Make what answers requests from the environment, on the first invocation."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
-    clients = Clients(settings)
+    clients = Clients.of(settings)
     silver = settings.silver_bucket
     timelines, comments = TimelineReader(SilverBucket(clients.s3, silver)), CommentStore(clients.s3, silver)
     sync = CatalogSync(catalog=GlueCatalog(clients.glue), timelines=timelines, comments=comments, silver_bucket=silver)

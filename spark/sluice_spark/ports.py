@@ -74,17 +74,3 @@ class Configurations(Protocol):
     def load_if_changed(self) -> Configuration | None:
         """The configuration when it differs from the one last returned, else None. Raises when it is broken."""
         ...
-
-
-class Clock(Protocol):
-    """The driver's time."""
-
-    def now_ms(self) -> int: ...
-    def wait(self, seconds: float) -> None: ...
-
-
-class Log(Protocol):
-    """Where events go."""
-
-    def event(self, name: str, **fields: Any) -> None: ...
-    def failure(self, name: str, error: BaseException, **fields: Any) -> None: ...

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
+from sluice.ports import Clock, Log
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.s3.task_objects import ObjectSource
 from sluice_spark.hudi.facts import KnownTables
-
-
-class Clock(Protocol):
-    """The driver's time."""
-
-    def now_ms(self) -> int: ...
-    def wait(self, seconds: float) -> None: ...
-
-
-class Log(Protocol):
-    """Where events go."""
-
-    def event(self, name: str, **fields: Any) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,9 @@ def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
     built_in = _BUILT_INS.get(column.kind)
     if built_in is None:
         return raw
-    return F.when(raw.between(*REAL_RANGES[column.kind]), built_in(raw)) if column.kind in REAL_RANGES else built_in(raw)
+    return (
+        F.when(raw.between(*REAL_RANGES[column.kind]), built_in(raw)) if column.kind in REAL_RANGES else built_in(raw)
+    )
 
 
 def quoted(name: str) -> SparkColumn:

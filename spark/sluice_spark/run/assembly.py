@@ -6,7 +6,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from sluice.ledger.ports import Ledger
-from sluice_spark.ports import Clock, Configurations, Log, Manifests, Merger
+from sluice.ports import Clock, Log
+from sluice_spark.ports import Configurations, Manifests, Merger
 from sluice_spark.run.batch import BatchStep, TableParts
 from sluice_spark.run.claim import ClaimStep, ConfigurationInForce
 from sluice_spark.run.hold import LaneHold

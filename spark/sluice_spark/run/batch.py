@@ -15,9 +15,10 @@ from sluice.errors import SluiceError
 from sluice.lane.machine import backoff_ms
 from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
+from sluice.ports import Clock, Log
 from sluice_spark.errors import ENDS_RUN, LaneLost
 from sluice_spark.log import Profile, describe
-from sluice_spark.ports import Clock, Log, Manifests, Merger
+from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.hold import LaneHold
 
 SETTLED = "settled"

@@ -32,9 +32,10 @@ from sluice.errors import ChangeRefused, SluiceError, TwoTopics
 from sluice.lane.job_policy import scope_of
 from sluice.ledger.ports import Ledger
 from sluice.objects import ObjectId
+from sluice.ports import Clock, Log
 from sluice_spark.errors import LaneLost
 from sluice_spark.log import Profile, describe
-from sluice_spark.ports import Clock, Configurations, Log, Manifests
+from sluice_spark.ports import Configurations, Manifests
 from sluice_spark.run.hold import LaneHold
 
 FIRST_LOOK = 100  # pending objects of each table: all there are, nearly always

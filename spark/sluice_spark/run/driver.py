@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TextIO
 
-from sluice_aws.clients import Clients
+from sluice_aws.clients import DRIVER, Clients
 from sluice_aws.clock import WallClock
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -29,7 +29,6 @@ from sluice_spark.run.loop import LOST, RunEnd
 from sluice_spark.run.spark_engine import SparkMerger
 
 EXIT_OK, EXIT_LOST = 0, 3
-READ_TIMEOUT_S = 20  # a driver has time, and its manifests are larger than anything a function reads
 
 
 def drive(given: Arguments, environment: Mapping[str, str], out: TextIO, spark: SparkProcess | None = None) -> int:
@@ -58,7 +57,7 @@ def _run(
     if job_run_id is None:  # only Spark knows it: its application is named by it on EMR Serverless
         job_run_id = job_run_id_of_application(spark.session().result().sparkContext.applicationId)
     log.event("run_began", job_run=job_run_id, attempt=given.attempt)
-    clients = Clients(settings_of(given, environment), read_timeout_s=READ_TIMEOUT_S)
+    clients = Clients.of(settings_of(given, environment), options=DRIVER)
     ledger = DynamoDbLedger(clients.dynamodb, given.ledger)
     objects = Objects(clients.s3)
     services = MergeServices(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from sluice.lane.machine import LaneState, holds
 from sluice.ledger.ports import Ledger
+from sluice.ports import Clock
 from sluice_spark.errors import LaneLost, UnknownJobRun
-from sluice_spark.ports import Clock
 
 
 class LaneHold:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from sluice.lane.machine import LaneState
 from sluice.ledger.ports import Ledger
+from sluice.ports import Clock, Log
 from sluice.services.requests import ServiceRequest
 from sluice_spark.errors import LaneLost
-from sluice_spark.ports import Clock, Log, Merger
+from sluice_spark.ports import Merger
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import Claimed, ClaimStep, ConfigurationInForce
 from sluice_spark.run.hold import LaneHold

@@ -6,11 +6,12 @@ from sluice.config.pinned_topic import config_by_pinned_topic
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
 from sluice.ledger.ports import Ledger
+from sluice.ports import Clock, Log
 from sluice.services.planning import ServicePlan, executable_at, impossible, plan_services
 from sluice.services.requests import RUNNING, ServiceError, ServiceRequest
 from sluice_spark.errors import ENDS_RUN, LaneLost
 from sluice_spark.log import describe
-from sluice_spark.ports import Clock, Log, Merger
+from sluice_spark.ports import Merger
 from sluice_spark.run.claim import ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
 

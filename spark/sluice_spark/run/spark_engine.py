@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from sluice.batch.manifest import Manifest
 from sluice.batch.outcome import SPARK_STAGE, Outcome, Stage
 from sluice.config.table import TableConfig
+from sluice.ports import Log
 from sluice.services.requests import SliceDone
 from sluice_spark.engine.session import SparkProcess
 from sluice_spark.errors import SparkDied
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.merge.part import merge_part, resolve_part
-from sluice_spark.ports import Log
 from sluice_spark.services.slice import Pace, serve_table
 
 WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute

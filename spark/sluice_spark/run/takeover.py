@@ -8,9 +8,10 @@ from typing import Callable
 
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ManifestPointer
+from sluice.ports import Log
 from sluice_spark.errors import ManifestMissing
 from sluice_spark.log import Profile
-from sluice_spark.ports import Log, Manifests
+from sluice_spark.ports import Manifests
 from sluice_spark.run.batch import BatchEnd, BatchStep
 from sluice_spark.run.claim import restricted
 from sluice_spark.run.hold import LaneHold

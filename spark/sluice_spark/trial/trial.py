@@ -43,12 +43,11 @@ from sluice.objects import identify
 from sluice.schema.avro import fingerprint
 from sluice.services.requests import ARCHIVAL, CLEANING, COMPACTION
 from sluice.silver_keys import schema_key
-from sluice_aws.clients import Clients
+from sluice_aws.clients import DRIVER, Clients
 from sluice_aws.clock import WallClock
 from sluice_aws.s3.objects import Document, Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.s3.task_objects import ObjectSource
-from sluice_aws.settings import Settings
 from sluice_spark.engine.session import create_session
 from sluice_spark.engine.versions import engine_versions
 from sluice_spark.errors import UnknownJobRun
@@ -60,7 +59,6 @@ from sluice_spark.run.hold import job_run_id_from, job_run_id_of_application
 from sluice_spark.services.slice import Pace, serve_table
 
 EXIT_PASSED, EXIT_FAILED = 0, 1
-READ_TIMEOUT_S = 20
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def try_engine(given: TrialArguments, environment: Mapping[str, str], out: TextI
     A failure of any step is in the report, by its code; only what keeps the report from being written is raised.
     """
     endpoint = environment.get("AWS_ENDPOINT_URL", "")
-    s3 = Clients(Settings(region=given.region, endpoint_url=endpoint), read_timeout_s=READ_TIMEOUT_S).s3
+    s3 = Clients(region=given.region, endpoint_url=endpoint or None, options=DRIVER).s3
     source = ObjectSource(region=given.region, silver_bucket=given.silver, endpoint_url=endpoint or None)
     clock = WallClock()
     log = RunLog(out, clock.now_ms, trial=given.trial)

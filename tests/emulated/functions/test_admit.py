@@ -389,7 +389,7 @@ def test_a_failed_wake_fails_the_invocation(deployment, monkeypatch):
 def counted_admission(calls):
     """An Admission whose calls are counted where botocore takes them."""
     settings = Settings(region=REGION, ledger_table=LEDGER, silver_bucket=SILVER)
-    clients = Clients(settings, session=boto3.Session(region_name=REGION))
+    clients = Clients.of(settings, session=boto3.Session(region_name=REGION))
     for client in (clients.s3, clients.dynamodb):
         client.meta.events.register("before-parameter-build", lambda model, **_: calls.append(model.name))
     objects = Objects(clients.s3)

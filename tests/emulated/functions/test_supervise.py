@@ -47,7 +47,7 @@ def supervised(deployment):
     settings = Settings.from_env({
         "AWS_REGION": "us-west-2", "LEDGER_TABLE": "x", "BRONZE_BUCKET": BRONZE, "SILVER_BUCKET": "s", "ARTIFACT_BUCKET": "a", "APPLICATION_ID": deployment.application,
         "JOB_ROLE_ARN": "arn:aws:iam::123456789012:role/sluice-job", "RELEASE": "r1", "HUDI_JARS": "file:///hudi.jar"})  # fmt: skip
-    deployment.runs = JobRuns(Clients(settings).emr_serverless, deployment.application)
+    deployment.runs = JobRuns(Clients.of(settings).emr_serverless, deployment.application)
     numbers = iter(range(1, 100))
     deployment.starter = Starter(
         ledger=deployment.ledger,

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sluice.lane.job_request import LONGEST_BATCH_MIN
-from sluice_aws.clients import ATTEMPTS, Clients
+from sluice_aws.clients import FUNCTION, Clients
 from sluice_aws.errors import SettingsMissing
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import milliseconds_left, observed, telemetry_of
@@ -78,15 +78,15 @@ def test_clients_repeat_within_bounds_and_go_where_the_settings_say():
     settings = Settings(
         region="eu-west-1", endpoint_url="http://127.0.0.1:4566", emr_endpoint_url="http://127.0.0.1:9999"
     )
-    clients = Clients(settings)
+    clients = Clients.of(settings)
     assert clients.s3 is clients.s3
     assert (clients.s3.meta.endpoint_url, clients.emr_serverless.meta.endpoint_url) == (
         "http://127.0.0.1:4566",
         "http://127.0.0.1:9999",
     )
     config = clients.dynamodb.meta.config
-    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
-    assert ATTEMPTS * (config.connect_timeout + config.read_timeout) < 25
+    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", FUNCTION.attempts)
+    assert FUNCTION.attempts * (config.connect_timeout + config.read_timeout) < 25
 
 
 # ---- telemetry
