@@ -211,7 +211,7 @@ class TestAdmission:
         assert state.watch == watch and (state.totals["objects"], state.totals.get("objects_quarantined", 0)) == (1, 0)
         for generation, moved in ((3, 0), (4, 1), (4, 0)):
             configuration = Configuration(
-                (TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=generation),)
+                (TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=generation),)
             )
             assert unpark(ledger, configuration, lambda: NOW + 9) == Unparked(moved, frozenset({LANE} if moved else ()))
         (waiting,) = ledger.pending.oldest(LANE, 10)
@@ -238,7 +238,7 @@ class TestAdmission:
         assert ledger.objects.quarantine_parked(
             record, "lost_before_read", "gone", NOW + 7
         ) and not ledger.objects.quarantine_parked(record, "lost_before_read", "gone", NOW + 8)
-        raised = Configuration((TableRule("shop.orders", ("id",), "shop.orders", lane=LANE, generation=4),))
+        raised = Configuration((TableRule("shop.orders", ("id",), topic="shop.orders", lane=LANE, generation=4),))
         assert unpark(ledger, raised, lambda: NOW + 9) == Unparked(0, frozenset())
         found = ledger.objects.get([two.id])[two.id]
         assert (found.state, found.code, found.batch, found.parked_generation) == (

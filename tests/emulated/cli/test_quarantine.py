@@ -355,7 +355,7 @@ def test_no_higher_generation_admits_a_discarded_object_of_a_restarted_log(confi
         batch,
         "not of this connector",
     )
-    raised = Configuration((TableRule("crm.user", ("id",), "crm.public.user", generation=1),))
+    raised = Configuration((TableRule("crm.user", ("id",), topic="crm.public.user", generation=1),))
     assert unpark(configured.ledger, raised, lambda: NOW + 1) == Unparked(1, frozenset({"main"}))
     assert [item.id for item in configured.ledger.pending.oldest("main", 10)] == [behind]
 
