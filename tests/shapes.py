@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.outcome import RowError
+from sluice.batch.row_errors import RowError
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
 from sluice_formats.decode import decode

@@ -1,4 +1,4 @@
-"""What makes two mentions of an S3 object the same object: one function for notices and listings."""
+"""Identifies a version of an S3 object, in the same way for notices and listings."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ class ObjectId:
 
     @property
     def hash(self) -> str:
-        """32 hexadecimal digits, equal for equal identities, the same in every process."""
+        """32 hexadecimal digits: a hash of the identity that is the same in every process."""
         named = json.dumps([self.bucket, self.key, self.version], ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(named.encode("ascii")).hexdigest()[:32]
 
     @property
     def version_id(self) -> str | None:
-        """The versionId to read by; None where reading is by If-Match with `etag`."""
+        """The versionId to read by, None for an object that is read by If-Match with `etag`."""
         return None if self.version.startswith(ETAG_PREFIX) else self.version
 
     @property
     def etag(self) -> str | None:
-        """The ETag without quotes to read by, where the bucket keeps no versions."""
+        """The ETag (without quotes) to read by, None for a versioned object."""
         return self.version[len(ETAG_PREFIX) :] if self.version.startswith(ETAG_PREFIX) else None
 
     @property
     def lineage(self) -> str:
-        """How a row names the object it came from: "bucket/key?versionId=v"."""
+        """The name of the object in lineage columns: "bucket/key?versionId=v"."""
         return f"{self.bucket}/{self.key}?versionId={self.version}"
 
 
 def identify(
     bucket: str, key: str, version_id: str | None, etag: str | None, *, bucket_versioned: bool = True
 ) -> ObjectId:
-    """Name one version of an object: the versionId where there is one, else the ETag without its quotes.
+    """Identify one version of an object: by its versionId if it has one, else by its ETag without quotes.
 
-    `bucket_versioned=False` is for listings of a bucket that never kept versions: ListObjectVersions
-    calls what is there "null", notices of the same bucket carry no versionId, and both must agree.
-    Raises UnidentifiedObject when neither is there or bucket or key can't be S3's.
+    Set `bucket_versioned=False` for listings of a bucket that never kept versions: ListObjectVersions reports the
+    version "null" there, while notices carry no versionId, and both must give the same identity. Raises
+    UnidentifiedObject without versionId and ETag, or for a bucket or key that S3 can't have.
     """
     if not bucket or not key or len(key.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
         raise UnidentifiedObject(

@@ -1,57 +1,55 @@
-"""Where in the silver bucket lies what Sluice keeps beside the tables."""
+"""Keys of the objects that Sluice keeps in the silver bucket beside the tables."""
 
 from __future__ import annotations
 
 PREFIX = "_sluice"
 REPLACED = f"{PREFIX}/replaced/"
-ROW_COUNT_SUFFIX = ".rows.json"  # beside the errors of whole objects, so that one listing finds both
-PARKED_SUFFIX = ".parked.json"  # likewise, of objects that are no error of theirs
-BEGUN, FINISHED = (
-    "rebuild.json",
-    "finished.json",
-)  # under replaced_prefix: who rebuilt the table, when and why; and that all of it was done
+ROW_COUNT_SUFFIX = ".rows.json"  # under the prefix of object errors, so that one listing finds both
+PARKED_SUFFIX = ".parked.json"  # likewise, of objects without an error of their own
+# Under replaced_prefix: who rebuilt the table, when and why; and the mark that the rebuild is complete.
+BEGUN, FINISHED = "rebuild.json", "finished.json"
 
 
 def manifest_key(lane: str, batch: str) -> str:
-    """Where in the silver bucket a batch's manifest lies."""
+    """Key of a batch's manifest."""
     return f"{PREFIX}/manifests/{lane}/{batch}.json"
 
 
 def outcome_key(batch: str, table: str) -> str:
-    """Where in the silver bucket a part's outcome lies."""
+    """Key of the outcome of one table's part of a batch."""
     return f"{PREFIX}/outcomes/{batch}/{table}.json"
 
 
 def error_prefix(batch: str, table: str) -> str:
-    """Under which prefix read tasks leave the objects that they could not read, and how many rows of which others."""
+    """Prefix of the objects that read tasks could not read, and of the counts of rows that can't be merged."""
     return f"{PREFIX}/outcomes/{batch}/errors/{table}/"
 
 
 def error_key(batch: str, table: str, object_hash: str) -> str:
-    """Where a read task leaves one object's error."""
+    """Key of one object's error, written by a read task."""
     return f"{error_prefix(batch, table)}{object_hash}.json"
 
 
 def parked_key(batch: str, table: str, object_hash: str) -> str:
-    """Where the driver leaves why one object is parked, before the others are committed."""
+    """Key of the reason why an object is parked, written by the driver before the commit."""
     return f"{error_prefix(batch, table)}{object_hash}{PARKED_SUFFIX}"
 
 
 def row_count_key(batch: str, table: str, object_hash: str) -> str:
-    """Where a read task leaves how many of one object's rows can't be merged, after the rows themselves."""
+    """Key of the count of one object's rows that can't be merged, written after the rows."""
     return f"{error_prefix(batch, table)}{object_hash}{ROW_COUNT_SUFFIX}"
 
 
 def rows_key(batch: str, table: str, object_hash: str) -> str:
-    """Where a read task leaves one object's rows that can't be merged, as JSON lines."""
+    """Key of one object's rows that can't be merged, as JSON lines."""
     return f"{PREFIX}/outcomes/{batch}/rows/{table}/{object_hash}.jsonl"
 
 
 def replaced_prefix(table: str, at: int) -> str:
-    """Where in the silver bucket the data is kept that a table had before it was rebuilt at that time (epoch ms)."""
+    """Prefix of the data that a table had before its rebuild at that time (epoch ms)."""
     return f"{REPLACED}{table}/{at:013d}/"
 
 
 def schema_key(fingerprint: str) -> str:
-    """Where in the silver bucket a writer schema lies."""
+    """Key of a writer schema."""
     return f"{PREFIX}/schemas/{fingerprint}.avsc"

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sluice.admission.routing import AVRO, JSON, LAST, PARQUET, classify, first_offset
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.outcome import RowError, row_error
+from sluice.batch.row_errors import RowError, row_error
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.log_restart import SeenObject
 from sluice.changes.position import MYSQL, OFFSET_ONLY, binlog_base

@@ -7,7 +7,8 @@ import dataclasses
 from bad_input import CASES, LIMITS, avro, change
 from workbench import Workbench, table
 
-from sluice.batch.outcome import COMMITTED, from_lines
+from sluice.batch.outcome import COMMITTED
+from sluice.batch.row_errors import from_lines
 from sluice.silver_keys import rows_key
 
 

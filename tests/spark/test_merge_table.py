@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from workbench import Workbench, avro, change, flattened, table
 
-from sluice.batch.outcome import COMMITTED, QUARANTINED, from_lines
+from sluice.batch.outcome import COMMITTED, QUARANTINED
+from sluice.batch.row_errors import from_lines
 from sluice.silver_keys import rows_key
 from sluice_spark.errors import LaneLost
 

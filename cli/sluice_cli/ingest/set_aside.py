@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
-from sluice.batch import outcome as row_errors
+from sluice.batch import row_errors
 from sluice.batch.manifest import Manifest
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration

@@ -22,8 +22,9 @@ import fastavro
 import typer
 
 from sluice.admission.routing import classify
-from sluice.cost import AS_OF, REGION, Assumptions, spark_usd
+from sluice.cost import Assumptions
 from sluice.errors import UsageError
+from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects

@@ -10,20 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from sluice.cost import (
-    AS_OF,
-    REGION,
     Assumptions,
-    Besides,
     Load,
-    besides_spark,
+    Throughput,
     crossover_hours_a_day,
     crossover_interval_s,
     fixed_monthly,
+    other_usd,
     scheduled_monthly,
     sluice_monthly,
-    spark_usd,
     streaming_monthly,
 )
+from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
@@ -163,7 +161,7 @@ def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
 
 def besides_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
     """A row for each load, by the service that is paid, and one for what a stack costs in which nothing arrives, of seven tables."""
-    rows = [(load.name, sluice_monthly(load).besides) for load in loads]
+    rows = [(load.name, sluice_monthly(load).other_by_service) for load in loads]
     return [
         (name, *(f"{described[service]:.2f}" if service in described else "" for service in PAID))
         for name, described in (*rows, ("nothing arrives", fixed_monthly(7)))
@@ -177,12 +175,12 @@ def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[
     manifests = [batch.manifest for batch in batches if batch.manifest.run in names]
     parts = [part for manifest in manifests for part in manifest.tables.values()]
     up_s = sum(one.vcpu_hours for one in listed) * 3600 / (given.driver_vcpu + given.executor_vcpu)
-    through = Besides(sum(len(part.objects) for part in parts), len(manifests), len(parts), up_s)
+    through = Throughput(sum(len(part.objects) for part in parts), len(manifests), len(parts), up_s)
     return {
         "objects": through.objects,
         "batches": through.batches,
         "commits": through.commits,
-        "usd": besides_spark(through, given),
+        "usd": other_usd(through, given),
     }
 
 
@@ -252,7 +250,7 @@ def _figures(load: Load) -> dict[str, Any]:
         "spark": lane.spark,
         "other": lane.other,
         "fixed": lane.fixed,
-        "besides": dict(lane.besides),
+        "besides": dict(lane.other_by_service),
         "fixed_parts": fixed_monthly(load.tables),
         "runs": lane.runs,
         "busy_hours_a_day": lane.busy_hours / 730 * 24,

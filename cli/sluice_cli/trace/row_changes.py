@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sluice.admission.routing import JSON, PARQUET
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.outcome import JSON_TEXT, RowError
+from sluice.batch.row_errors import JSON_TEXT, RowError
 from sluice.changes import hidden_columns as hidden
 from sluice.config.table import TableConfig
 from sluice.schema import columns as kinds

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from sluice.batch.claim import PendingObject
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.outcome import COMMITTED, Outcome, RowError
+from sluice.batch.outcome import COMMITTED, Outcome
+from sluice.batch.row_errors import RowError
 from sluice.config.document import Configuration
 from sluice.config.table import IGNORE, TableConfig
 from sluice.errors import SluiceError, UsageError

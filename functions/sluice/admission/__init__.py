@@ -1,1 +1,1 @@
-"""What an S3 notice announces, and which table takes the object."""
+"""Decides what an S3 notice announces, which table takes the object, and which messages are delivered again."""

@@ -1,4 +1,4 @@
-"""What a queue message says: notices of new objects, and what in it is ignored, with the reason."""
+"""Parses a queue message into notices of new objects and ignored parts, each with its reason."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sluice.errors import UnidentifiedObject
 from sluice.objects import ObjectId, identify
 
 S3, SNS, EVENTBRIDGE = "s3", "sns", "eventbridge"
-MAX_EXCERPT = 500  # characters of an ignored message that are kept
-MAX_WRAPPINGS = 3  # SNS notifications within one another
+MAX_EXCERPT = 500  # characters kept of an ignored message
+MAX_WRAPPINGS = 3  # nested SNS notifications
 
 NOT_JSON = "not_json"
 TEST_EVENT = "test_event"
@@ -26,7 +26,7 @@ SUBSCRIPTION = "subscription_message"
 
 @dataclass(frozen=True)
 class Notice:
-    """One announced object version. `size` is bytes, `event_time_ms` epoch milliseconds; None where not told."""
+    """One announced object version. `size` is in bytes, `event_time_ms` in epoch milliseconds; None if unknown."""
 
     id: ObjectId
     size: int | None
@@ -39,7 +39,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class IgnoredMessage:
-    """A message, or one record of it, that announces no new object; `excerpt` is its beginning."""
+    """A message, or one record of it, that announces no new object. `excerpt` is its beginning."""
 
     reason: str
     excerpt: str
@@ -47,17 +47,17 @@ class IgnoredMessage:
 
 @dataclass(frozen=True)
 class Parsed:
-    """Everything one message said: nothing of it is lost between the two lists."""
+    """The parts of one message. Every record of it is in one of the two lists."""
 
     notices: tuple[Notice, ...] = ()
     ignored: tuple[IgnoredMessage, ...] = ()
 
 
 def parse_body(body: str) -> Parsed:
-    """Read one SQS message body: an S3 notification, one wrapped by SNS, or an EventBridge event.
+    """Parse one SQS message body: an S3 notification, plain or wrapped by SNS, or an EventBridge event.
 
-    Never raises: what can't be used is in `ignored`, record by record. Keys are decoded exactly
-    once: S3 encodes them as forms do (space as `+`), EventBridge doesn't encode them.
+    Never raises: an unusable record is in `ignored`. Keys are decoded exactly once: S3 form-encodes them (a space
+    becomes `+`), EventBridge doesn't encode them.
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
     """
     return _parse(body, S3, MAX_WRAPPINGS)
@@ -161,14 +161,14 @@ def _notice(
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected text, found {type(value).__name__}")
-    value.encode("utf-8")  # a lone surrogate can't be a key, and would fail much later
+    value.encode("utf-8")  # refuse a lone surrogate here: it can't be in a key, and would fail much later
     return value
 
 
 def _epoch_ms(value: Any) -> int | None:
     """Epoch milliseconds of "2021-11-12T00:00:00Z", with or without a fraction; None for anything else.
 
-    The time is for the operator's eyes and lag metrics: an object isn't refused over it.
+    Only lag metrics and reports use the time, so an unreadable one doesn't refuse the object.
     """
     for layout in ("%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"):
         try:

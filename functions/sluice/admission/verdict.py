@@ -1,4 +1,4 @@
-"""What an announced object is: pending for a table, parked, quarantined or ignored, and why."""
+"""Decides the state in which an object enters the ledger: pending, parked, quarantined or ignored, and why."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from sluice.ledger.keys import IGNORED, PARKED, PENDING, QUARANTINED
 
 NO_CONFIGURATION = "no configuration was ever pushed"
 UNREADABLE_FORMAT = "unreadable_format"
-MAX_REASON = 500  # characters; a reason may quote what an untrusted object says
+MAX_REASON = 500  # characters; a reason may quote an untrusted object
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The state an object enters the ledger with. `config` is its table's, for pending ones and for those whose schema doesn't fit it.
+    """The state of an object as it enters the ledger.
 
-    `rule` names the rule of an ignored file, `code` the kind of trouble of a quarantined one; `reason`
-    says in words why an object is parked or quarantined.
+    `config` is its table's, for a pending object and one whose schema doesn't fit its table. `rule` names the rule
+    that ignores a file, `code` is the error code of a quarantined object, and `reason` says in words why an object is
+    parked or quarantined.
     """
 
     state: str
@@ -41,16 +42,16 @@ class Verdict:
 
 
 def judge_unread(route: Route, size: int | None, limits: Limits) -> Verdict | None:
-    """The verdict on an object whose bytes don't matter for it; None when its head must be read first.
+    """The verdict on an object by its key and size alone, None when its head must be read first.
 
-    `size` is in bytes, None when not known; `limits` are its table's, or the defaults where no table takes it.
+    `size` is in bytes, None when unknown; `limits` are those of its table, or the defaults without a table.
     """
     if route.kind == IGNORED_KIND:
         return Verdict(IGNORED, rule=route.rule)
     if route.kind != CHANGE_FILE:
-        return Verdict(PARKED, reason=_cut(route.reason or "the key tells no topic"))
+        return Verdict(PARKED, reason=_cut(route.reason or "the key names no topic"))
     if route.format not in READABLE_FORMATS:
-        # Not parked: a rule for its topic would make it pending, and still nothing could read it.
+        # Not parked: a rule for its topic would make it pending, and no release could read it then.
         return Verdict(
             QUARANTINED,
             reason=f"objects of format {route.format} can't be read by this release",
@@ -70,7 +71,7 @@ def judge_unread(route: Route, size: int | None, limits: Limits) -> Verdict | No
 
 
 def judge_read(route: Route, configuration: Configuration | None) -> Verdict:
-    """The verdict on a change file whose head is sound: pending for its topic's table, or parked without one."""
+    """The verdict on a change file with a valid head: pending for its topic's table, parked without one."""
     if configuration is None:
         return Verdict(PARKED, reason=NO_CONFIGURATION)
     match = configuration.match_topic(route.topic or "")
@@ -80,9 +81,9 @@ def judge_read(route: Route, configuration: Configuration | None) -> Verdict:
 
 
 def judge_unreadable(error: SluiceError, config: TableConfig | None = None) -> Verdict:
-    """The verdict on an object whose head can't be used, or that was gone: quarantined under the error's code.
+    """The verdict on an object that is gone, or whose head is unusable: quarantined under the error's code.
 
-    `config` is its table's, where it is known which it is.
+    `config` is its table's, where that is known.
     """
     return Verdict(QUARANTINED, config, reason=_cut(str(error)), code=error.code)
 

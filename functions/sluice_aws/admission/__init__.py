@@ -1,1 +1,1 @@
-"""Admits objects: from SQS messages and from bucket listings."""
+"""Admits objects to the ledger, by notice or by listing, and reassigns them when the configuration changes."""

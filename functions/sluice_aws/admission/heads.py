@@ -1,4 +1,4 @@
-"""Takes the writer schema from the part of an object that tells it: Avro's and JSON's first bytes, Parquet's last."""
+"""Reads the writer schema from the head of an object: the first bytes of Avro and JSON, the last ones of Parquet."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ HEAD_LIMIT_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class ObjectHead:
-    """What an object's head tells: the writer schema (in Avro form), None where only all of its records tell one."""
+    """The writer schema of an object in Avro's form, None for JSON whose head holds none."""
 
     schema: Any
 
 
 class Heads:
-    """Reads heads of object versions; remembers which topics' heads are long. Safe to use from several threads."""
+    """Reads heads of object versions, and remembers the topics with long ones. Thread-safe."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._long: set[str] = set()
 
     def read(self, id: ObjectId, topic: str, limits: Limits = DEFAULTS, format: str = AVRO) -> ObjectHead:
-        """Read the head of one object version in one call: 64 KiB of it.
+        """Read the head of one object version: 64 KiB in one call.
 
-        Where that is too little, more in a second call (of Avro 1 MiB, of Parquet the footer's length), and for
-        Avro at once for the topic's later objects. Raises a SluiceError that isn't retriable for an object that
-        isn't what its name says, is damaged, has a schema beyond the limits, or is gone (ObjectGone).
+        A longer head takes a second call (1 MiB of Avro, the footer's length of Parquet). Later objects of the same
+        topic are then read at 1 MiB at once (Avro). Raises a SluiceError that isn't retriable for an object that is
+        gone (ObjectGone), damaged, not of the format in its name, or has a schema beyond the limits.
         """
         if format == JSON:
             return self._json(id, limits)
@@ -53,7 +53,7 @@ class Heads:
             try:
                 return ObjectHead(parse_header(self._objects.head_bytes(id, FIRST_READ_BYTES), limits).schema)
             except HeaderCut:
-                self._long.add(topic)  # the read below is the answer to it
+                self._long.add(topic)  # and read more below
         try:
             return ObjectHead(parse_header(self._objects.head_bytes(id, HEAD_LIMIT_BYTES), limits).schema)
         except HeaderCut as error:
@@ -64,7 +64,7 @@ class Heads:
     def _json(self, id: ObjectId, limits: Limits) -> ObjectHead:
         head = _not_empty(self._objects.head_bytes(id, FIRST_READ_BYTES))
         text = unpacked_head(head.data, HEAD_LIMIT_BYTES)
-        # What was packed may go on behind what was unpacked of it.
+        # The compressed object may continue after the part that was decompressed.
         schema = schema_in_head(text, head.whole and len(text) < HEAD_LIMIT_BYTES)
         if schema is not None:
             check_schema(schema, limits)
@@ -87,5 +87,5 @@ def _not_empty(head: Head) -> Head:
 
 
 def read_head(objects: Objects, id: ObjectId, format: str, limits: Limits = DEFAULTS) -> ObjectHead:
-    """Read one head, for those who read few. As `Heads.read`."""
+    """Read a single head, as `Heads.read` does."""
     return Heads(objects).read(id, "", limits, format)

@@ -1,6 +1,7 @@
-"""Moves parked objects to pending once a table takes their topic, or the generation of their table was raised.
+"""Applies a new configuration to objects that are already in the ledger.
 
-Moves pending objects to the table and lane that take their topic now.
+Parked objects become pending once a table takes their topic, or once their table's generation is raised. Pending
+objects move to the table and lane that take their topic now.
 """
 
 from __future__ import annotations
@@ -16,26 +17,24 @@ from sluice.ledger.keys import PARKED
 from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
 
-# An admit that read the configuration just before a push parks by the old one just after it. The push can't
-# see that object; whoever looks at what was parked in the last hour does, in four passes of reconcile.
+# An admit that reads the configuration just before a push parks by the old one just after it, unseen by the push.
+# Reconcile finds such objects among those parked in the last hour: four passes of it.
 RECENTLY_MS = 3_600_000
 
 
 @dataclass(frozen=True)
 class Unparked:
-    """How many parked objects found a table, and the lanes to wake for them."""
+    """The number of parked objects that became pending, and the lanes to wake for them."""
 
     objects: int
     lanes: frozenset[str]
 
 
-def unpark(
-    ledger: Ledger, configuration: Configuration, now: Callable[[], int], *, since: int | None = None
-) -> Unparked:
-    """Move every parked object whose topic has a table now to pending; those parked from `since` (epoch ms) on.
+def unpark(ledger: Ledger, configuration: Configuration, now: Callable[[], int], *, since: int | None = None) -> Unparked:
+    """Make parked objects pending whose topic a table takes now. `since` (epoch ms) leaves out those parked before.
 
-    Objects that were parked because their source's log began again wait for a higher generation of their table;
-    those of any other code stay.
+    Objects parked because their source's log restarted wait for a higher generation of their table. Objects parked
+    under any other code stay parked.
     """
     moved = 0
     lanes: set[str] = set()
@@ -43,7 +42,7 @@ def unpark(
         config = configuration.table_for_topic(record.topic) if record.topic is not None else None
         if config is None or not _free(record, config):
             continue
-        lanes.add(config.lane)  # also when it was moved already: whoever did may have died before the wake
+        lanes.add(config.lane)  # even if somebody else moved it: they may have died before waking the lane
         moved += ledger.objects.unpark(record, config, now())
     return Unparked(moved, frozenset(lanes))
 
@@ -54,12 +53,12 @@ def _free(record: ObjectRecord, config: TableConfig) -> bool:
     return record.code is None
 
 
-PER_TABLE = 200  # of the oldest of every table, a pass: what races a push is little, and the next pass comes soon
+PER_TABLE = 200  # oldest objects of each table per pass: few objects race a push, and the next pass is near
 
 
 @dataclass(frozen=True)
 class Rerouted:
-    """How many pending objects found another table or lane, and the lanes to wake for them."""
+    """The number of pending objects that moved to another table or lane, and the lanes to wake for them."""
 
     objects: int
     lanes: frozenset[str]
@@ -68,12 +67,12 @@ class Rerouted:
 def reroute(
     ledger: Ledger, configuration: Configuration, lanes: Iterable[str], *, before: int, now: Callable[[], int]
 ) -> Rerouted:
-    """Move what was admitted before that time (epoch ms) by a configuration that a push had just replaced.
+    """Move pending objects that were admitted for another table or lane than their topic has now.
 
-    An admit that read the configuration before the push writes after it: the push sees nothing that
-    waits, and no run claims an object whose topic goes elsewhere by now. `before` must be older than
-    the caller's configuration: a younger object may have been admitted by a newer one.
-    An object whose topic no table takes any more waits where it is, until a rule takes it again.
+    An admit that reads the configuration before a push may write after it. The push doesn't see such an object, and no
+    run claims it, since its topic goes elsewhere. Only objects admitted before `before` (epoch ms) move; it must be
+    older than the caller's configuration, because a newer one may have admitted younger objects. An object whose topic
+    no table takes any more stays, until a rule takes the topic again.
     """
     moved = 0
     woken: set[str] = set()

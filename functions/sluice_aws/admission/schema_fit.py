@@ -1,4 +1,4 @@
-"""Tells at admission whether an object's schema can ever be merged into its table as that is now."""
+"""Checks at admission whether an object's schema can be merged into its table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sluice_aws.s3.schemas import ColumnsAtHand, SchemaHistory
 
 
 class SchemaFit:
-    """The first of two looks. The merge decides, by the table's schema of then.
+    """The first of two checks; the merge makes the second, against the table's schema of that time.
 
-    A table's types only grow, so what doesn't fit now will not fit later; what fits now may meet another
-    evolution on its way, and is judged again.
+    A table's types only widen, so a schema that doesn't fit now never will. One that fits now may not fit after
+    another evolution.
     """
 
     def __init__(self, columns: ColumnsAtHand, history: SchemaHistory, now: Callable[[], int]) -> None:
@@ -27,7 +27,7 @@ class SchemaFit:
         self._now = now
 
     def check(self, writer: WriterSchema, config: TableConfig) -> None:
-        """Raises Incompatible, once it is part of the table's history, where the schema can't be merged."""
+        """Raises Incompatible for a schema that can't be merged, and notes it in the table's schema history."""
         stored = self._columns.of(config.table)
         row = row_with_types(writer, config, stored or {})
         try:
@@ -38,5 +38,5 @@ class SchemaFit:
 
 
 def schema_fit(objects: Objects, silver_bucket: str, now: Callable[[], int]) -> SchemaFit:
-    """The look of one process."""
+    """Make the check of one process."""
     return SchemaFit(ColumnsAtHand(objects, silver_bucket, now), SchemaHistory(objects, silver_bucket), now)

@@ -10,9 +10,9 @@ from typing import Any, Callable
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sluice.batch.claim import Backlog, backlog, claimable_tables
+from sluice.batch.backlog import Backlog, backlog
+from sluice.batch.claim import claimable_tables
 from sluice.config.document import Configuration
-from sluice.cost import spark_usd
 from sluice.errors import SluiceError
 from sluice.lane.machine import HALTED, IDLE, PAUSED, LaneState, wants_run
 from sluice.lane.supervision import (
@@ -27,6 +27,7 @@ from sluice.lane.supervision import (
     next_step,
 )
 from sluice.ledger.ports import Ledger
+from sluice.prices import spark_usd
 from sluice_aws.errors import LanesFailed
 from sluice_aws.lanes.job_runs import JobRun, JobRuns
 from sluice_aws.lanes.start import Starter

@@ -15,16 +15,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from sluice.batch.manifest import ManifestObject
-from sluice.batch.outcome import (
-    JSON_TEXT,
-    MAX_CONTENT_BYTES,
-    ObjectError,
-    RowError,
-    RowErrorCount,
-    counted,
-    from_lines,
-    to_lines,
-)
+from sluice.batch.outcome import ObjectError, RowErrorCount
+from sluice.batch.row_errors import JSON_TEXT, MAX_CONTENT_BYTES, RowError, counted, from_lines, to_lines
 from sluice.changes import hidden_columns as hidden
 from sluice.silver_keys import (
     PARKED_SUFFIX,

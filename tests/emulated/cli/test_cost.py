@@ -3,7 +3,7 @@
 import pytest
 from emulated_stack import SHARED, cloudformation, describe
 
-from sluice import cost as prices
+from sluice import prices
 from sluice_aws.lanes.job_runs import Billed
 from sluice_cli.main import run
 

@@ -8,7 +8,8 @@ import pytest
 from emulated_stack import NOW, describe
 
 from sluice.batch.manifest import ManifestObject, TablePart, open_manifest
-from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowError, RowErrorCount, to_lines
+from sluice.batch.outcome import COMMITTED, ObjectError, Outcome, RowErrorCount
+from sluice.batch.row_errors import RowError, to_lines
 from sluice.changes.log_restart import LOG_RESTARTED
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig, TableRule

@@ -12,13 +12,14 @@ from deployment import Recorder, avro, context, key, s3_body, sqs_event
 from reconcile.handler import handler as reconcile
 from supervise.handler import handler as supervise
 
-from sluice.batch.claim import Backlog, PendingObject, TableState, backlog
+from sluice.batch.backlog import Backlog, backlog
+from sluice.batch.claim import PendingObject, TableState
 from sluice.batch.manifest import Manifest, ManifestObject, TablePart
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
-from sluice.cost import spark_usd
 from sluice.lane.machine import HALT_AFTER, PAUSED
 from sluice.objects import ObjectId
+from sluice.prices import spark_usd
 from sluice_aws.announce import Announcer
 from sluice_aws.catalog.sync import CatalogRequests
 from sluice_aws.lanes.job_runs import JobRuns

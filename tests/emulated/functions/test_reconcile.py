@@ -11,7 +11,7 @@ from sluice.config.table import TableRule
 from sluice.lane.machine import STARTING
 from sluice.ledger.records import AdmittedObject, Decision
 from sluice_aws.admission import reconcile as reconciler
-from sluice_aws.admission.reconcile import ObjectScan
+from sluice_aws.admission.sweep import ObjectScan
 from sluice_aws.s3.objects import Objects
 
 LONG = 400_000  # milliseconds: more than reconcile reserves

@@ -35,7 +35,7 @@ PROJECT = set(ALLOWED) - {"handlers", "spark_entry", "localstack_executor"} | {"
 # Sub-packages from the lowest floor up: a module imports from its own floor's module or from floors below.
 FLOORS = {
     "sluice": (
-        "errors names silver_keys cost ports", "changes objects", "config", "schema", "hudi batch", "lane",
+        "errors names silver_keys prices ports", "changes objects cost", "config", "schema", "hudi batch", "lane",
         "services", "ledger catalog onboarding", "admission",
     ),
     "sluice_aws": (

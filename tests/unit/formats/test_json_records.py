@@ -16,7 +16,7 @@ from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, Stri
 from shapes import CREATE, CREATE_SCHEMA, DELETE, config, item, json_rows, lines, picked, wrapped
 
 from sluice.admission.routing import classify
-from sluice.batch.outcome import RowError
+from sluice.batch.row_errors import RowError
 from sluice.config.limits import DEFAULTS
 from sluice.errors import EmptyObject, ExpansionLimit, Incompatible, SluiceError
 from sluice.schema.avro import read_writer_schema

@@ -14,7 +14,7 @@ import pytest
 from bad_input import not_utf8
 from shapes import CREATE, DELETE, config, item, picked
 
-from sluice.batch.outcome import RowError
+from sluice.batch.row_errors import RowError
 from sluice.config.limits import Limits
 from sluice.errors import ExpansionLimit, SluiceError
 from sluice.schema.avro import read_writer_schema

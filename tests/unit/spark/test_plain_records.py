@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from shapes import config, item, json_rows, lines, picked
 
-from sluice.batch.outcome import RowError
+from sluice.batch.row_errors import RowError
 from sluice.changes.hidden_columns import ROW
 from sluice.config.document import Configuration
 from sluice.config.table import TableConfig, TableRule, refuse_changes

@@ -8,7 +8,7 @@ import fastavro
 from sluice.admission.routing import classify
 from sluice.batch.manifest import Manifest, TablePart
 from sluice.batch.outcome import COMMITTED, Outcome
-from sluice.cost import spark_usd
+from sluice.prices import spark_usd
 from sluice.schema.avro import read_writer_schema
 from sluice_cli.local.demo import ChangeWriter, cost_line
 from sluice_cli.status.past import PastBatch

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from sluice import cost as prices
+from sluice import prices
 from sluice.cost import (
     HOURS_A_MONTH,
     Assumptions,
-    Besides,
     Load,
-    besides_spark,
+    Throughput,
     crossover_hours_a_day,
     crossover_interval_s,
+    other_usd,
     scheduled_monthly,
     sluice_monthly,
     streaming_monthly,
@@ -96,12 +96,12 @@ def test_what_runs_cost_besides_spark_is_reckoned_from_their_own_batches():
         [RunCost("r1", "SUCCESS", 4.0, 14.0, 1.0)], [batch("r1", 3, 1), batch("r1", 2), batch("another", 9)]
     )
     assert (summary["objects"], summary["batches"], summary["commits"]) == (6, 2, 3)
-    assert summary["usd"] == besides_spark(Besides(6, 2, 3, 3600.0))
+    assert summary["usd"] == other_usd(Throughput(6, 2, 3, 3600.0))
     given = Assumptions()
     transitions = (
         2 * given.look_transitions + 3 * given.sync_transitions + 2 / given.looks_a_service * given.service_transitions
     )
-    assert summary["usd"]["step_functions"] == pytest.approx(transitions * prices.OTHER.state_transitions_million / 1e6)
+    assert summary["usd"]["step_functions"] == pytest.approx(transitions * prices.OTHER_PRICES.state_transitions_million / 1e6)
 
 
 def test_an_estimate_needs_no_stack(capsys, monkeypatch, tmp_path):

@@ -2,7 +2,7 @@
 
 import json
 
-from sluice.batch.outcome import MAX_CONTENT_BYTES, from_lines, row_error, to_lines
+from sluice.batch.row_errors import MAX_CONTENT_BYTES, from_lines, row_error, to_lines
 from sluice.errors import SluiceError
 
 

@@ -1,0 +1,89 @@
+"""Keeps the records of an object that can't be merged, each with its bytes, as JSON lines beside the batch."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sluice.batch.manifest import canonical_json
+from sluice.batch.outcome import RowErrorCount
+from sluice.errors import SluiceError, UnreadableManifest
+
+MAX_CONTENT_BYTES = 16 * 1024  # of one record; what is longer is cut, and its whole length told
+MAX_REASON = 1_000  # characters
+JSON_TEXT, BASE64 = (
+    "json",
+    "base64",
+)  # how `content` tells a record: its fields, or the bytes that could not be made into fields
+
+
+@dataclass(frozen=True)
+class RowError:
+    """One record that can't be merged.
+
+    `record` is its place in the object, from 0. `offset` is the Kafka offset it is ordered by and
+    `position` its stored position, each None where the record doesn't tell. `content` is the record
+    in the form that `encoding` names, `content_bytes` its length before it was cut.
+    """
+
+    record: int
+    code: str
+    reason: str
+    offset: int | None
+    position: str | None
+    encoding: str
+    content: str
+    content_bytes: int
+
+
+def row_error(record: int, error: SluiceError, value: Any, *, offset: int | None, position: str | None) -> RowError:
+    """The record of one row's trouble. `value` is the decoded record, or the bytes of one that could not be decoded."""
+    summary = "; ".join(
+        [str(error)] + [f"{name}: {fact}" for name, fact in sorted(error.facts.items()) if name != "record"]
+    )
+    if isinstance(value, (bytes, bytearray)):
+        kept = base64.b64encode(bytes(value[: MAX_CONTENT_BYTES * 3 // 4])).decode("ascii")
+        return RowError(record, error.code, summary[:MAX_REASON], offset, position, BASE64, kept, len(value))
+    text = json.dumps(_plain(value), ensure_ascii=True, separators=(",", ":"))
+    return RowError(
+        record, error.code, summary[:MAX_REASON], offset, position, JSON_TEXT, text[:MAX_CONTENT_BYTES], len(text)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A decoded value as JSON can tell it, without loss: bytes under a name of their own, what is no JSON number as text."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (bytes, bytearray)):
+        return {"base64": base64.b64encode(bytes(value)).decode("ascii")}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    return str(value)
+
+
+def counted(object_hash: str, rows: Iterable[RowError]) -> RowErrorCount:
+    """The rows of one object, counted."""
+    codes: dict[str, int] = dict(Counter(row.code for row in rows))
+    return RowErrorCount(object_hash, sum(codes.values()), codes)
+
+
+def to_lines(rows: Iterable[RowError]) -> str:
+    """The rows of one object as JSON lines, in the order of the records."""
+    return "".join(canonical_json(asdict(row)) + "\n" for row in sorted(rows, key=lambda row: row.record))
+
+
+def from_lines(text: str) -> Iterator[RowError]:
+    """Read what `to_lines` wrote. Raises UnreadableManifest for anything else."""
+    for line in text.splitlines():
+        try:
+            yield RowError(**json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise UnreadableManifest(f"A quarantined row can't be read: {error}", found=line[:200]) from error

@@ -1,0 +1,170 @@
+"""Drops ledger records whose object is gone, a page of the ledger at a time.
+
+A listing can't show what is missing from it, so S3 is asked about each record's own version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sluice.admission.verdict import MAX_REASON
+from sluice.ledger.keys import CLAIMED, PARKED, PENDING, QUARANTINED
+from sluice.ledger.ports import Ledger
+from sluice.ledger.records import ObjectRecord
+from sluice_aws.errors import ObjectGone
+from sluice_aws.ledger import expressions as codec
+from sluice_aws.ledger.objects import record_of
+from sluice_aws.s3.objects import Objects
+from sluice_aws.telemetry import Report
+
+SWEEP_CHECKPOINT = "sweep"
+PAGE_ITEMS = 500  # of the ledger, and so HEAD calls, per invocation: a million records take three weeks
+THREADS = 16
+LOST = ObjectGone.code
+
+
+class ObjectScan:
+    """Pages of object records, in the order of DynamoDB's scan."""
+
+    def __init__(self, dynamodb: Any, table: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = table
+
+    def page(
+        self, after: Mapping[str, str] | None, items: int = PAGE_ITEMS
+    ) -> tuple[list[ObjectRecord], dict[str, str] | None]:
+        """The object records among the next `items` items, and the key to resume after (None at the end)."""
+        start = {"ExclusiveStartKey": codec.item(after)} if after else {}
+        answer = self._dynamodb.scan(
+            TableName=self._table,
+            Limit=items,
+            FilterExpression="begins_with(pk, :object)",
+            ExpressionAttributeValues={":object": {"S": "object#"}},
+            **start,
+        )
+        last = answer.get("LastEvaluatedKey")
+        return [record_of(codec.values(stored)) for stored in answer["Items"]], codec.values(last) if last else None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Counts of one page."""
+
+    looked_at: int
+    forgotten: int
+    lost: int
+
+
+class Sweeper:
+    """Drops old records of objects that are gone, and quarantines pending and parked objects that are.
+
+    The record of a commit must live as long as its object, and may live longer. It is dropped only when it is older
+    than the longest time that a notice can wait in the queue (14 days), so that a late notice still finds it.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        scan: ObjectScan,
+        objects: Objects,
+        report: Report,
+        bucket: str,
+        grace_ms: int,
+        forget_after_ms: int,
+        now: Callable[[], int],
+    ) -> None:
+        self._ledger = ledger
+        self._scan = scan
+        self._objects = objects
+        self._report = report
+        self._bucket = bucket
+        self._grace_ms = grace_ms
+        self._forget_after_ms = forget_after_ms
+        self._now = now
+
+    def run(self) -> Sweep:
+        """Check one page of the ledger."""
+        records, after = self._scan.page(self._ledger.history.checkpoint(SWEEP_CHECKPOINT) or None)
+        due = [record for record in records if self._due(record)]
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="sweep") as pool:
+            answers = list(pool.map(self._ask, due))
+        gone = []
+        for record, answer in zip(due, answers):
+            if isinstance(answer, Exception):
+                # The next round checks it again: one such object must not end every pass at its page.
+                self._report.warn(
+                    "record_not_checked",
+                    bucket=record.id.bucket,
+                    key=record.id.key,
+                    version=record.id.version,
+                    error=str(answer)[:500],
+                )
+                self._report.count("RecordsNotChecked")
+            elif not answer:
+                gone.append(record)
+        forgotten = lost = 0
+        for record in gone:
+            if record.state in (PENDING, PARKED):
+                lost += self._lose(record)
+            elif self._ledger.objects.forget(record):
+                forgotten += 1
+                self._report.event(
+                    "record_forgotten",
+                    bucket=record.id.bucket,
+                    key=record.id.key,
+                    version=record.id.version,
+                    state=record.state,
+                    batch=record.batch,
+                )
+        self._ledger.history.put_checkpoint(after or {}, self._now(), SWEEP_CHECKPOINT)
+        if lost:
+            self._report.count("ObjectsLostBeforeRead", lost)
+        if forgotten:
+            self._report.count("RecordsForgotten", forgotten)
+        return Sweep(len(due), forgotten, lost)
+
+    def _ask(self, record: ObjectRecord) -> bool | Exception:
+        """Whether the object exists, or the error that left it open (access denied, a customer's own key)."""
+        try:
+            return self._objects.exists(record.id)
+        except (ClientError, BotoCoreError) as error:
+            return error
+
+    def _due(self, record: ObjectRecord) -> bool:
+        """Whether to check the object of this record. Claimed objects are left to their run."""
+        if record.id.bucket != self._bucket or record.state == CLAIMED:
+            return False
+        if record.state == QUARANTINED and record.code == LOST:
+            return False  # its object is known to be gone, and only this record says so
+        if record.quarantined_rows:
+            return False  # rows of it wait for a decision, and only this record says so
+        age = self._now() - record.admitted_at
+        return age > (self._grace_ms if record.state in (PENDING, PARKED) else self._forget_after_ms)
+
+    def _lose(self, record: ObjectRecord) -> bool:
+        """Quarantine the object, so that it stays listed and is reported once."""
+        if record.state == PARKED:
+            lost = self._ledger.objects.quarantine_parked(
+                record, LOST, f"the object was gone while it was parked: {record.reason}"[:MAX_REASON], self._now()
+            )
+        else:
+            lost = self._ledger.objects.quarantine_pending(
+                record, LOST, "the object was gone before it could be read", self._now()
+            )
+        if lost:
+            self._report.warn(
+                "object_lost",
+                bucket=record.id.bucket,
+                key=record.id.key,
+                version=record.id.version,
+                table=record.table,
+                topic=record.topic,
+                was=record.state,
+            )
+        return bool(lost)
