@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sluice.changes.row_history import EVERY_COLUMN, NEVER, Change, Row, folded
+from sluice.changes.row_history import EVERY_COLUMN, NEVER, Change, Row, row_after
 
 SEEDS = st.integers(0, 2**48)
 
@@ -29,7 +29,7 @@ class Table:
         written = 0
         for key in KEYS:
             changes = [event.change for event in batch if event.key == key]
-            row = folded(
+            row = row_after(
                 self.rows.get(key), changes, columns=COLUMNS, floor=self.floor, ignore_deletes=self.ignore_deletes
             )
             if row is not None:
@@ -141,10 +141,12 @@ def test_a_change_older_than_an_ignored_delete_loses_and_an_unknown_key_is_taken
     def write(number: str, name: str) -> Change:
         return Change(number, "u", False, {"name": name})
 
-    known = folded(Row("10", False, {"name": "a"}), [Change("30", "d", True)], columns=("name",), ignore_deletes=True)
+    known = row_after(
+        Row("10", False, {"name": "a"}), [Change("30", "d", True)], columns=("name",), ignore_deletes=True
+    )
     assert known == Row("30", False, {"name": "a"}) and known.values == {"name": "a"}
-    assert folded(known, [write("20", "late")], columns=("name",), ignore_deletes=True).values == {"name": "a"}
-    unknown = folded(None, [Change("30", "d", True)], columns=("name",), ignore_deletes=True)
+    assert row_after(known, [write("20", "late")], columns=("name",), ignore_deletes=True).values == {"name": "a"}
+    unknown = row_after(None, [Change("30", "d", True)], columns=("name",), ignore_deletes=True)
     assert unknown.deleted and unknown.owed == {EVERY_COLUMN: NEVER}
-    supplied = folded(unknown, [write("20", "late")], columns=("name",), ignore_deletes=True)
+    supplied = row_after(unknown, [write("20", "late")], columns=("name",), ignore_deletes=True)
     assert (supplied.position, supplied.deleted, supplied.values) == ("30", False, {"name": "late"})

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sluice.changes.row_history import NEVER, Change, Row, folded
+from sluice.changes.row_history import NEVER, Change, Row, row_after
 from sluice_cli.trace.row_changes import FoundChange
 from sluice_cli.trace.row_life import UNKNOWN, RowLife, RowVersion
 
@@ -86,7 +86,7 @@ def story(
             after = before if version is None else version.row
         elif changes or raised > floor:
             plain = [_change(found) for found in changes]
-            after = folded(before, plain, columns=names, floor=raised, ignore_deletes=ignore_deletes)
+            after = row_after(before, plain, columns=names, floor=raised, ignore_deletes=ignore_deletes)
         else:
             after = before
         if changes or (raised != floor and before is not None):

@@ -107,7 +107,10 @@ def first_offset(route: Route, records: int) -> int | None:
 
 @dataclass(frozen=True)
 class _SinkName:
-    """The topic, partition and offset in a name that a sink made. Lenses' offset is the last one, Confluent's the first."""
+    """The topic, partition and offset in a name that a sink made.
+
+    The offset in a name by Lenses is the object's last one, in any other name the first.
+    """
 
     topic: str
     partition: int

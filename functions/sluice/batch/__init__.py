@@ -1,1 +1,1 @@
-"""What is claimed together: the claim, its manifest, and the outcome per table."""
+"""Plans what a run claims, writes it down in a manifest, and records the outcome of each table."""

@@ -11,8 +11,12 @@ from sluice.config.document import Configuration
 
 @dataclass(frozen=True)
 class Backlog:
-    """`objects` that wait; seconds since the oldest of those was admitted that a run may claim sooner or later, or since the oldest
-    batch was opened that isn't closed; seconds by which the most overdue table is older than its freshness allows."""
+    """The backlog of a lane.
+
+    - `objects`: pending objects.
+    - `oldest_s`: seconds since the oldest claimable object was admitted or the oldest unclosed batch was opened.
+    - `overdue_s`: seconds by which the most overdue table exceeds its freshness.
+    """
 
     objects: int = 0
     oldest_s: float = 0.0
@@ -27,9 +31,10 @@ def backlog(
     now: int,
     opened: Iterable[int] = (),
 ) -> Backlog:
-    """What waits in a lane at `now` (epoch ms). Objects of paused or unconfigured tables wait as somebody wants it: they count and have no age.
+    """Measure the backlog of a lane at `now` (epoch ms).
 
-    `opened` is when each batch that isn't closed was opened (epoch ms): its objects are claimed, and no longer pending.
+    Objects of paused and unconfigured tables are counted, but have no age: they wait on purpose. `opened` holds the
+    times (epoch ms) at which the unclosed batches were opened; their objects are no longer pending.
     """
     waiting = list(pending)
     configs = {} if configuration is None else configured_tables(configuration, lane, waiting)

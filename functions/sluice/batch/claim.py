@@ -1,7 +1,4 @@
-"""What a run may claim now, shared fairly between tables within a budget, and when the rest comes due.
-
-How long what isn't committed in a lane has waited, and by how much that is too long.
-"""
+"""Plans a claim: which pending objects a run takes now, fairly between tables, and when the others become due."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ from sluice.objects import ObjectId
 
 @dataclass(frozen=True)
 class PendingObject:
-    """An object that waits. `size` in bytes, `admitted_at` epoch ms, `shard` the part of the lane it is listed under.
+    """A pending object. `size` is in bytes, `admitted_at` in epoch ms, `shard` the part of the lane that lists it.
 
-    `generation` is the one that it must be merged under where that isn't its table's: its table is being rebuilt.
+    `generation` is set while the table is being rebuilt: the object is merged under it instead of the table's own.
     """
 
     id: ObjectId
@@ -41,18 +38,22 @@ class PendingObject:
 
     @property
     def age_order(self) -> tuple[int, str]:
-        """Oldest first; the hash makes the order total."""
+        """Sort key for oldest first. The hash makes the order total."""
         return self.admitted_at, self.id.hash
 
 
 @dataclass(frozen=True)
 class TableState:
-    """What the ledger knows of a table. Times are epoch ms; `pinned` is what its data was written with, None without data.
+    """The ledger's item of a table. Times are in epoch ms.
 
-    `notes` are what an operator should look at: of the last batch that had any, until one has rows to write and none.
-    `services` is by service when and where the last one ended well, and the totals when it began (since_service.since); `services_since` is when the table was first
-    looked at for services, `catalog_failed` when (`at`) and of what (`error`) its last sync with the catalog failed, None after a good one. `rebuild` is set while `sluice rebuild table` moves its data away. `watch` is
-    KafkaWatch.to_dict(). `purge_floors` is the highest position of a row that was removed for good, by generation.
+    - `pinned`: the settings its data was written with, None without data.
+    - `notes`: remarks for the operator, kept until a later batch writes rows without any.
+    - `services`: by service, when and where the last one succeeded, and the totals when it began.
+    - `services_since`: when the table was first checked for services.
+    - `catalog_failed`: when (`at`) and why (`error`) the last catalog sync failed, None after a success.
+    - `rebuild`: set while `sluice rebuild table` moves the data away.
+    - `watch`: KafkaWatch.to_dict().
+    - `purge_floors`: by generation, the highest position of a row that was purged.
     """
 
     table: str
@@ -76,9 +77,9 @@ class TableState:
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that one batch takes: objects, bytes as stored, and about so many rows (None: any number).
+    """The limits of one batch: objects, bytes as stored, and rows (None: any number).
 
-    Nothing tells an object's rows before it is read: they are estimated from what the table's objects held so far.
+    The rows of an object are known only once it is read, so they are estimated from the table's earlier objects.
     """
 
     objects: int
@@ -88,9 +89,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class ClaimPlan:
-    """What to claim now, by table, oldest first; `next_due_at` is when something that waits becomes claimable.
+    """The objects to claim now, by table and oldest first, and when the next ones become claimable.
 
-    It is now when the budget left claimable objects, and None when all that waits is paused or unconfigured.
+    `next_due_at` (epoch ms) is now when the budget left claimable objects behind, and None when only objects of paused
+    or unconfigured tables are pending.
     """
 
     objects: Mapping[str, tuple[PendingObject, ...]] = field(hash=False)
@@ -98,16 +100,19 @@ class ClaimPlan:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is claimable now."""
+        """True if nothing is claimable now."""
         return not self.objects
 
     def due_at_release(self, now: int) -> int | None:
-        """The lane's `due_at` for a run that ends without claiming this plan: now if there is anything in it."""
+        """The lane's `due_at` when a run ends without claiming this plan: now, unless the plan is empty."""
         return now if self.objects else self.next_due_at
 
 
 def claimable_at(config: TableConfig | None, state: TableState) -> int | None:
-    """From when the pending objects of a table may be claimed (epoch ms); None while it is paused, unconfigured or being moved away."""
+    """The time (epoch ms) from which a table's pending objects may be claimed.
+
+    None while the table is paused, unconfigured or being rebuilt.
+    """
     if config is None or config.paused or state.paused or state.rebuild:
         return None
     fresh_at = 0 if state.last_commit_at is None else state.last_commit_at + config.freshness_s * 1000
@@ -115,7 +120,7 @@ def claimable_at(config: TableConfig | None, state: TableState) -> int | None:
 
 
 def claimable(config: TableConfig | None, state: TableState, now: int) -> bool:
-    """Whether a table's pending objects may be claimed now: configured, not paused, not in back-off, freshness elapsed."""
+    """True if a table is configured, not paused, not in back-off, and its freshness has elapsed."""
     at = claimable_at(config, state)
     return at is not None and at <= now
 
@@ -123,7 +128,7 @@ def claimable(config: TableConfig | None, state: TableState, now: int) -> bool:
 def configured_tables(
     configuration: Configuration, lane: str, pending: Iterable[PendingObject]
 ) -> dict[str, TableConfig]:
-    """The configuration of each pending table, as far as its topic still goes to that table and this lane."""
+    """The configuration of each table with pending objects, as far as their topic feeds the table and lane now."""
     found: dict[str, TableConfig] = {}
     for topic, table in sorted({(item.topic, item.table) for item in pending}):
         config = config_by_topic(configuration, topic, table, lane=lane)
@@ -135,9 +140,10 @@ def configured_tables(
 def fed_by(
     configuration: Configuration, lane: str, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
 ) -> dict[str, TableConfig]:
-    """Each table's configuration by the one topic that feeds it: the one its data came from, as long as that goes to it, else that of `configs`.
+    """Each table's configuration by the one topic that feeds it: its pinned topic if that still does, else `configs`.
 
-    A rule's expression may give the topics of two sources one table. Their rows would take each other's keys, and their positions are of two logs.
+    A rule's pattern may route the topics of two sources to one table. Their rows would overwrite each other, and their
+    positions come from two logs, so only one topic feeds the table.
     """
     pinned = {table: state.pinned for table, state in states.items()}
     return {
@@ -147,8 +153,8 @@ def fed_by(
 
 
 def feeds(item: PendingObject, config: TableConfig | None) -> bool:
-    """Whether an object is of the topic that feeds its table."""
-    return config is not None and item.topic in ("", config.topic)  # a record of before topics were kept tells none
+    """True if an object is of the topic that feeds its table."""
+    return config is not None and item.topic in ("", config.topic)  # "": a record made before topics were kept
 
 
 def claimable_tables(
@@ -158,7 +164,10 @@ def claimable_tables(
     states: Mapping[str, TableState],
     now: int,
 ) -> tuple[str, ...]:
-    """The tables of which a run would claim something now: what a sweep may start one for, or it would start them for ever."""
+    """The tables from which a run would claim objects now.
+
+    A sweep starts runs for these tables only; otherwise it would start runs that find nothing, without end.
+    """
     waiting = list(pending)
     configs = fed_by(configuration, lane, configured_tables(configuration, lane, waiting), states)
     fed = {item.table for item in waiting if feeds(item, configs.get(item.table))}
@@ -180,10 +189,11 @@ def _refused(config: TableConfig, state: TableState | None) -> bool:
 
 
 def still_wanted(found: Mapping[str, int], asked: Mapping[str, int], objects: int) -> dict[str, int]:
-    """How many objects to read of which claimable tables so that a batch of so many can be filled in turns; empty: enough is read.
+    """How many objects to read next of each claimable table to fill a batch of `objects`; empty when enough is read.
 
-    `found` is how many were read of each when `asked` for so many: one that gave fewer has no more. Each further look gives those that have
-    more equal parts of what the batch still lacks, so all looks together read about twice a batch, however long the backlogs are.
+    `found` counts the objects read of each table so far, and `asked` how many were asked for: a table that returned
+    fewer has no more. The others share equally what the batch still lacks, so that all reads together come to about
+    twice a batch, however long the backlogs are.
     """
     cut = [table for table, number in found.items() if number >= asked[table]]
     lacking = objects - sum(found.values())
@@ -200,12 +210,12 @@ def plan_claim(
     budget: Budget,
     now: int,
 ) -> ClaimPlan:
-    """Take from the tables in turns, beginning with the one that waits longest, oldest first inside each.
+    """Take objects from the tables in turns, starting with the table that has waited longest, oldest objects first.
 
-    A table whose next object would burst the budget of bytes or rows takes nothing more in this batch; the very
-    first object is always taken, or one larger than the budget would wait for ever. Of a table that is being rebuilt the
-    objects of one generation are taken, the lowest. Objects of another topic than their table's own wait (`fed_by`).
-    A table missing from `states` has never been committed.
+    A table whose next object would exceed the budget of bytes or rows gets no further turn. The very first object is
+    always taken: one larger than the budget would otherwise wait for ever. A table that is being rebuilt gives objects
+    of its lowest generation only. Objects of a topic that doesn't feed their table stay pending (`fed_by`). A table
+    missing from `states` was never committed.
     """
     waiting: dict[str, list[PendingObject]] = {}
     for item in pending:
@@ -230,20 +240,20 @@ def plan_claim(
 
 
 def merged_as(config: TableConfig, items: Sequence[PendingObject]) -> TableConfig:
-    """A table's configuration for a batch with these objects of it, which are of one generation."""
+    """A table's configuration for a batch with these objects, which are all of one generation."""
     generation = items[0].generation
     return config if generation is None else replace(config, generation=generation)
 
 
 def _of_one_generation(items: Sequence[PendingObject], config: TableConfig) -> list[PendingObject]:
-    """Those of the lowest: a part has one configuration, and its generation is the first part of every position."""
+    """The objects of the lowest generation: a part has one configuration, and so one generation."""
     numbers = [config.generation if item.generation is None else item.generation for item in items]
     lowest = min(numbers)
     return [item for item, number in zip(items, numbers) if number == lowest]
 
 
 def rows_per_byte(state: TableState) -> float:
-    """How many changes a byte of the table's objects held so far, by its totals; 0 where nothing is known yet."""
+    """The changes per byte of a table's objects so far, by its totals; 0 before the first batch."""
     read = state.totals.get("bytes_read", 0)
     return state.totals.get("read", 0) / read if read else 0.0
 

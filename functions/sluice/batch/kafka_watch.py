@@ -1,4 +1,4 @@
-"""What is known of a table's Kafka partitions, and what it says of the objects that a batch has read: which wait, which are refused."""
+"""Watches a table's Kafka partitions: decides which objects of a batch are parked or refused before it is committed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.changes.log_restart import Mark, OffsetRange, SeenObject, judge, overlapping, ranges_of
+from sluice.changes.log_restart import Mark, SeenObject, judge
+from sluice.changes.offset_overlap import OffsetRange, overlapping, ranges_of
 from sluice.config.table import TableConfig
 from sluice.errors import Overlap
 
-# Of all marks as JSON: they stand in the table's item of the ledger, which DynamoDB lets have 400 KB. About a thousand partitions.
+# Of all marks as JSON, which is about a thousand partitions. The table's ledger item holds them, and DynamoDB limits an
+# item to 400 KB.
 MOST_CHARACTERS = 200_000
 
 
 @dataclass(frozen=True)
 class KafkaWatch:
-    """A table's high-water per Kafka partition, and of an append-only table the offsets that its objects brought last."""
+    """A table's high-water mark per Kafka partition and, for an append-only table, its latest offset ranges."""
 
     marks: Mapping[int, Mark] = field(default_factory=dict, hash=False)
     ranges: tuple[OffsetRange, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for the table's ledger item, manifests and outcomes."""
+        """Plain JSON values for the table's ledger item, manifests and outcomes."""
         summary: dict[str, Any] = {}
         if self.marks:
             summary["marks"] = {str(partition): mark.to_dict() for partition, mark in sorted(self.marks.items())}
@@ -33,14 +35,14 @@ class KafkaWatch:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> KafkaWatch:
-        """Read what `to_dict` gave."""
+        """Read the result of `to_dict`."""
         marks = {int(partition): Mark.from_dict(mark) for partition, mark in values.get("marks", {}).items()}
         return cls(marks, ranges_of(values.get("ranges", ())))
 
 
 @dataclass(frozen=True)
 class Watched:
-    """The watch after a batch; objects (by hash) that are to be parked, with the reason, and those that are refused."""
+    """The watch after a batch, and the objects (by hash) to park or refuse, with the reason."""
 
     watch: KafkaWatch
     parked: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -48,10 +50,10 @@ class Watched:
 
 
 def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) -> Watched:
-    """Judge what a batch has read, before anything of it is committed. `seen` is in the order of admission.
+    """Judge the objects of a batch before it is committed. `seen` is in the order of admission.
 
-    Rows of an append-only table, and those that a column orders, have no log whose positions could fall. What is taken back in of an
-    earlier generation is of a log that ended: the one that is watched is that of the table's present one.
+    An append-only table, or one ordered by a column, has no log whose positions could fall. Only the log of the table's
+    present generation is watched: retried objects of an earlier one belong to a log that ended.
     """
     if config.append_only:
         if config.coordinates:
@@ -67,7 +69,7 @@ def watched(watch: KafkaWatch, seen: Sequence[SeenObject], config: TableConfig) 
 
 
 def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:
-    """The one Kafka partition that a table's objects of a generation came from; None where there were several, and where none was told."""
+    """The only Kafka partition of a table's objects of a generation; None for several, or if it is unknown."""
     return (
         next((partition for partition, mark in watch.marks.items() if mark.generation == generation), None)
         if len(watch.marks) == 1
@@ -76,10 +78,10 @@ def only_partition(watch: KafkaWatch, *, generation: int) -> int | None:
 
 
 def bounded(marks: Mapping[int, Mark]) -> Mapping[int, Mark]:
-    """The marks that fit: those of logs that began again, then the newest.
+    """The marks that fit into the ledger's item: first those of restarted logs, then the newest.
 
-    Objects' names tell Kafka partitions, so whoever may write objects could name any number of them. A partition that is
-    forgotten is known again by its next object; until then a log that begins again there isn't noticed.
+    Partitions come from objects' names, so a writer of objects can make up any number of them. The next object of a
+    dropped partition makes it known again; a restart of its log before that goes unnoticed.
     """
     sizes = {partition: len(json.dumps({str(partition): mark.to_dict()})) for partition, mark in marks.items()}
     if sum(sizes.values()) <= MOST_CHARACTERS:

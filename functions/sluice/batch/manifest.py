@@ -1,6 +1,6 @@
-"""A batch written down before anything of it is read: its objects by table, and the id that they give it.
+"""The manifest of a batch: its id and its objects by table, written before any of them is read.
 
-The JSON of what is kept of a batch: the same bytes for the same content, and refused where this release can't read it.
+Manifests and outcomes are canonical JSON: the same content gives the same bytes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from sluice.objects import ObjectId
 
 @dataclass(frozen=True)
 class ManifestObject:
-    """One claimed object: what a read task must know. `schema` is a fingerprint; sizes are bytes, times epoch ms.
+    """A claimed object, as a read task needs it. `schema` is a fingerprint; sizes are in bytes, times in epoch ms.
 
-    `attempt` counts how often it was taken back in after it, or rows of it, had been set aside;
-    `merged` says that rows of it were committed by then, all but those that lie under the key `rows_aside` of the silver bucket.
+    `attempt` counts the retries after the object or rows of it were quarantined. `merged` is set if its other rows are
+    committed already: only those under the key `rows_aside` of the silver bucket are left to merge.
     """
 
     bucket: str
@@ -41,15 +41,16 @@ class ManifestObject:
 
     @property
     def id(self) -> ObjectId:
-        """The object's identity; reading is by its version or its ETag."""
+        """The object's identity, by whose version or ETag it is read."""
         return ObjectId(self.bucket, self.key, self.version)
 
 
 @dataclass(frozen=True)
 class TablePart:
-    """One table's part of a batch. `config` is TableConfig.to_dict(): pinned, so a take-over writes as its author would have.
+    """One table's part of a batch.
 
-    `watch` is KafkaWatch.to_dict() as it was before the batch, pinned likewise: a take-over parks what its author would have.
+    `config` (TableConfig.to_dict()) and `watch` (KafkaWatch.to_dict() before the batch) are pinned, so that a run that
+    takes the batch over writes and parks the same as the run that claimed it.
     """
 
     config: Mapping[str, Any] = field(hash=False)
@@ -58,12 +59,12 @@ class TablePart:
 
     @property
     def table_config(self) -> TableConfig:
-        """The configuration this part was claimed under."""
+        """The configuration under which this part was claimed."""
         return TableConfig.from_dict(self.config)
 
     @property
     def bytes(self) -> int:
-        """The objects' sizes added up."""
+        """The total size of the objects."""
         return sum(item.size for item in self.objects)
 
 
@@ -80,11 +81,11 @@ class Manifest:
 
     @property
     def objects(self) -> tuple[ManifestObject, ...]:
-        """Every object of every table."""
+        """The objects of all tables."""
         return tuple(item for table in sorted(self.tables) for item in self.tables[table].objects)
 
     def to_json(self) -> str:
-        """Canonical JSON: the same manifest gives the same bytes, so putting it again changes nothing."""
+        """Canonical JSON, so that writing the same manifest again changes nothing."""
         return canonical_json(
             {
                 "format": FORMAT,
@@ -106,7 +107,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
+        """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
         content = document_of(text, "manifest")
         try:
             tables = {
@@ -128,14 +129,14 @@ class Manifest:
 
 
 def _describe(item: ManifestObject) -> dict[str, Any]:
-    """What came with a later release isn't told where it says nothing."""
+    """Fields of a later release are left out when empty, so that older manifests keep their bytes."""
     return {name: value for name, value in asdict(item).items() if name not in ("merged", "rows_aside") or value}
 
 
 def open_manifest(
     lane: str, run: str, created_at: int, configuration_version: str, tables: Mapping[str, TablePart]
 ) -> Manifest:
-    """A manifest with the batch id that its lane and objects give it."""
+    """Make a manifest. Its batch id follows from the lane and the objects."""
     listed = [item for part in tables.values() for item in part.objects]
     batch = batch_id(
         lane, (item.id for item in listed), attempts={item.id: item.attempt for item in listed if item.attempt}
@@ -144,10 +145,10 @@ def open_manifest(
 
 
 def batch_id(lane: str, objects: Iterable[ObjectId], *, attempts: Mapping[ObjectId, int] = MappingProxyType({})) -> str:
-    """A batch's id: "b-" and a hash over the lane and the objects' hashes in sorted order, so the same claim has the same id.
+    """The id of a batch: "b-" and a hash of the lane and the sorted object hashes. The same claim has the same id.
 
-    An object that was taken back in counts with its attempt: the same objects again are another batch,
-    whose commit must not be taken for the first one's.
+    A retried object counts with its attempt: the same objects are then another batch, whose commit must not be taken
+    for the first one's.
     """
     marks = sorted(f"{item.hash}#{attempts[item]}" if item in attempts else item.hash for item in objects)
     return "b-" + hashlib.sha256("\n".join([lane, *marks]).encode("utf-8")).hexdigest()[:32]
@@ -157,7 +158,10 @@ FORMAT = 1  # of manifests and of outcomes
 
 
 def document_of(text: str, what: str) -> dict[str, Any]:
-    """The content of what is said to be a manifest or an outcome (`what`, for the error). Raises UnreadableManifest for another format, and for what is none."""
+    """Parse a manifest or an outcome; `what` names it in errors.
+
+    Raises UnreadableManifest for another format, and for text that is no such document.
+    """
     try:
         content = json.loads(text)
         found = content["format"]
@@ -169,5 +173,5 @@ def document_of(text: str, what: str) -> dict[str, Any]:
 
 
 def canonical_json(content: Any) -> str:
-    """The same text for the same content: keys in order, no blanks, ASCII."""
+    """JSON with sorted keys, without blanks, in ASCII: the same content gives the same text."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

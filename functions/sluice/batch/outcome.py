@@ -1,7 +1,4 @@
-"""What became of one table's part of a batch: committed or not, what was set aside, and where its time went.
-
-A record that can't be merged, kept with its bytes: the form in which it is written beside its batch.
-"""
+"""The outcome of one table's part of a batch: committed or quarantined, the objects set aside, and the time it took."""
 
 from __future__ import annotations
 
@@ -18,19 +15,19 @@ COMMITTED, QUARANTINED = "committed", "quarantined"
 
 @dataclass(frozen=True)
 class ObjectError:
-    """One object that can't be merged. `object` is ObjectId.hash; `code` is stable, `reason` is for people."""
+    """An object that can't be merged. `object` is ObjectId.hash; `code` is stable, `reason` is in words."""
 
     object: str
     code: str
     reason: str
 
     def to_json(self) -> str:
-        """The form in which a read task leaves it in S3 before any commit."""
+        """Canonical JSON, which a read task writes to S3 before the commit."""
         return canonical_json(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ObjectError:
-        """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
+        """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
@@ -39,19 +36,19 @@ class ObjectError:
 
 @dataclass(frozen=True)
 class RowErrorCount:
-    """How many records of one object can't be merged, by code. `object` is ObjectId.hash."""
+    """The number of an object's records that can't be merged, by code. `object` is ObjectId.hash."""
 
     object: str
     rows: int
     codes: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> str:
-        """The form in which a read task leaves it in S3 before any commit, behind the rows themselves."""
+        """Canonical JSON, which a read task writes to S3 after the rows and before the commit."""
         return canonical_json({**asdict(self), "codes": dict(self.codes)})
 
     @classmethod
     def from_json(cls, text: str) -> RowErrorCount:
-        """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
+        """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
@@ -60,7 +57,7 @@ class RowErrorCount:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stretch of the time that a part took: when it began (epoch ms) and how long it was (ms)."""
+    """A span of the time that a part took: its start (epoch ms) and length (ms)."""
 
     name: str
     began_at: int
@@ -72,19 +69,21 @@ class Stage:
         return self.began_at + self.ms
 
 
-SPARK_STAGE = "spark"  # the wait for a session that was still starting
+SPARK_STAGE = "spark"  # waiting for the Spark session to start
 COMMIT_STAGE = "commit"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one table's part: committed (with its instant, or `no_change`), or quarantined whole.
+    """The outcome of one table's part: committed (with its instant, or `no_change`), or quarantined whole.
 
-    `quarantined` are single objects of a part whose rest was committed, `quarantined_rows` how many rows
-    of which committed objects; `counts` are rows and objects by name. `notes` are what an operator should look at,
-    though nothing failed. `stages` say where the time of the attempt that got this far went, in order.
-    `parked` are objects that wait until the table's generation is above `parked_generation`;
-    `watch` is KafkaWatch.to_dict() after the batch, empty where it is not known.
+    - `counts`: rows and objects by name.
+    - `quarantined`: single objects of a part whose other objects were committed.
+    - `quarantined_rows`: the rows set aside of committed objects.
+    - `parked`: objects that wait until the table's generation exceeds `parked_generation`.
+    - `notes`: remarks for the operator about a part that succeeded.
+    - `stages`: the time of the attempt that succeeded, in order.
+    - `watch`: KafkaWatch.to_dict() after the batch, empty if unknown.
     """
 
     batch: str
@@ -105,7 +104,7 @@ class Outcome:
 
     @property
     def readable_at(self) -> int:
-        """From when readers saw what this part brought (epoch ms): its commit's end, as its writer's clock had it."""
+        """The time (epoch ms, the writer's clock) from which readers see this part: the end of its commit."""
         return max((stage.ended_at for stage in self.stages if stage.name == COMMIT_STAGE), default=self.committed_at)
 
     def to_json(self) -> str:
@@ -114,7 +113,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, text: str) -> Outcome:
-        """Read what `to_json` wrote. Raises UnreadableManifest for anything else."""
+        """Read the result of `to_json`. Raises UnreadableManifest for anything else."""
         content: dict[str, Any] = document_of(text, "outcome")
         content.pop("format")
         try:

@@ -13,21 +13,17 @@ from sluice.batch.manifest import canonical_json
 from sluice.batch.outcome import RowErrorCount
 from sluice.errors import SluiceError, UnreadableManifest
 
-MAX_CONTENT_BYTES = 16 * 1024  # of one record; what is longer is cut, and its whole length told
+MAX_CONTENT_BYTES = 16 * 1024  # of one record; a longer one is cut, and its full length kept
 MAX_REASON = 1_000  # characters
-JSON_TEXT, BASE64 = (
-    "json",
-    "base64",
-)  # how `content` tells a record: its fields, or the bytes that could not be made into fields
+JSON_TEXT, BASE64 = "json", "base64"  # encodings of `content`: decoded fields, or bytes that can't be decoded
 
 
 @dataclass(frozen=True)
 class RowError:
-    """One record that can't be merged.
+    """A record that can't be merged.
 
-    `record` is its place in the object, from 0. `offset` is the Kafka offset it is ordered by and
-    `position` its stored position, each None where the record doesn't tell. `content` is the record
-    in the form that `encoding` names, `content_bytes` its length before it was cut.
+    `record` is its number in the object, from 0. `offset` is its Kafka offset and `position` its stored position, each
+    None if unknown. `content` is the record in the form that `encoding` names, `content_bytes` its uncut length.
     """
 
     record: int
@@ -41,7 +37,7 @@ class RowError:
 
 
 def row_error(record: int, error: SluiceError, value: Any, *, offset: int | None, position: str | None) -> RowError:
-    """The record of one row's trouble. `value` is the decoded record, or the bytes of one that could not be decoded."""
+    """Make the error of a record. `value` is the decoded record, or the bytes of one that can't be decoded."""
     summary = "; ".join(
         [str(error)] + [f"{name}: {fact}" for name, fact in sorted(error.facts.items()) if name != "record"]
     )
@@ -55,7 +51,7 @@ def row_error(record: int, error: SluiceError, value: Any, *, offset: int | None
 
 
 def _plain(value: Any) -> Any:
-    """A decoded value as JSON can tell it, without loss: bytes under a name of their own, what is no JSON number as text."""
+    """A decoded value as JSON without loss: bytes as `{"base64": …}`, numbers that JSON lacks as text."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -70,7 +66,7 @@ def _plain(value: Any) -> Any:
 
 
 def counted(object_hash: str, rows: Iterable[RowError]) -> RowErrorCount:
-    """The rows of one object, counted."""
+    """Count the rows of one object."""
     codes: dict[str, int] = dict(Counter(row.code for row in rows))
     return RowErrorCount(object_hash, sum(codes.values()), codes)
 
@@ -81,7 +77,7 @@ def to_lines(rows: Iterable[RowError]) -> str:
 
 
 def from_lines(text: str) -> Iterator[RowError]:
-    """Read what `to_lines` wrote. Raises UnreadableManifest for anything else."""
+    """Read the result of `to_lines`. Raises UnreadableManifest for anything else."""
     for line in text.splitlines():
         try:
             yield RowError(**json.loads(line))

@@ -1,1 +1,1 @@
-"""The order of changes to a row, and the hidden columns that carry it."""
+"""Orders the changes to a row, and names the hidden columns that carry the order."""

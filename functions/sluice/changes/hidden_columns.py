@@ -1,4 +1,4 @@
-"""The columns that Sluice keeps beside a source's own, and the names a source may not use."""
+"""The hidden columns that Sluice stores beside those of the source, and the column names that a source may not use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ OWED = "_sluice_owed"
 PARTITION = "_sluice_partition"  # Kafka's, not the table's
 BATCH = "_sluice_batch"
 
-# The key of an append-only table's rows, which have none of their own: the object's bucket and key, and the record's number in it.
+# The key of an append-only table without a key of its own: the object's bucket and key, and the record's number in it.
 ROW = "_sluice_row"
 
 ORDERING_FIELD = POSITION  # what Hudi compares to choose between two changes of one row
 
-# Not stored: which columns a change came without, as an array of names; null for nearly all changes.
+# Not stored: an array of the columns that a change doesn't carry; null for nearly all changes.
 UNCHANGED = "_sluice_unchanged"
 
 
@@ -41,15 +41,15 @@ HIDDEN: tuple[HiddenColumn, ...] = (
     HiddenColumn(SOURCE_TS_MS, "bigint", True),
     HiddenColumn(OBJECT, "string", True),
     HiddenColumn(OFFSET, "bigint", True),
-    # JSON text (column -> known-at position): maps in log blocks are not read by every reader.
+    # JSON text (column -> known-at position), because some readers can't read maps in log blocks.
     HiddenColumn(OWED, "string", True),
     HiddenColumn(PARTITION, "int", True),
     HiddenColumn(BATCH, "string", True),
 )
 NAMES: tuple[str, ...] = tuple(column.name for column in HIDDEN)
 
-# What a row tells of where it came from, by the words that tables.yaml has for it. Nothing else depends on these columns: one
-# that is switched off stays and is null in the rows written from then on, so that switching changes no schema.
+# Lineage columns, by their words in tables.yaml. Nothing else depends on them. A column that is switched off stays in
+# the table and is null in new rows, so that switching it changes no schema.
 LINEAGE: Mapping[str, str] = MappingProxyType(
     {
         "object": OBJECT,
@@ -63,7 +63,7 @@ LINEAGE: Mapping[str, str] = MappingProxyType(
 LINEAGE_WORDS: tuple[str, ...] = tuple(LINEAGE)
 
 ROW_OPS: tuple[str, ...] = ("c", "u", "d", "r")  # create, update, delete, read by a snapshot
-TRUNCATE, MESSAGE = "t", "m"  # of the whole table; of no table: a message written to the source's log
+TRUNCATE, MESSAGE = "t", "m"  # a truncate of the table; a message in the source's log, of no table
 OPS: tuple[str, ...] = (*ROW_OPS, TRUNCATE, MESSAGE)
 CREATE, DELETE, SNAPSHOT_READ = "c", "d", "r"
 
@@ -72,5 +72,5 @@ _TAKEN_PREFIXES = ("_sluice_", "_hoodie_")
 
 
 def colliding(names: Iterable[str]) -> tuple[str, ...]:
-    """The source column names that hidden or Hudi's columns already use, as Spark compares names: without case."""
+    """The source column names that collide with hidden or Hudi's columns. As in Spark, case doesn't count."""
     return tuple(name for name in names if name.lower() in _TAKEN or name.lower().startswith(_TAKEN_PREFIXES))

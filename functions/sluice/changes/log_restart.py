@@ -1,20 +1,15 @@
-"""Whether a source's log began again lower: judged per Kafka partition from what objects brought, before anything of them is committed.
-
-Whether objects of an append-only table hold the same Kafka records under different keys: by the offsets that their names and lengths give.
-"""
+"""Detects that a source's log restarted at a lower position, per Kafka partition, before any object is committed."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sluice.changes.position import MONGODB, MYSQL, OFFSET_ONLY, ORACLE, POSTGRES, SQLSERVER, log_place
-from sluice.errors import Overlap
 
-LOG_RESTARTED = "log_restarted"  # the code that objects are parked under
-SERVERS_KEPT = 32  # of the ids of servers whose changes were seen
+LOG_RESTARTED = "log_restarted"  # the code under which objects are parked
+SERVERS_KEPT = 32  # ids of servers whose changes were seen
 
 _KINDS = {
     OFFSET_ONLY: "the Kafka offset alone",
@@ -25,18 +20,18 @@ _KINDS = {
     MONGODB: "MongoDB's",
 }
 _MIB = 1024**2
-_FALL_BYTES = 1024 * _MIB  # of PostgreSQL's log: longer than the log of a transaction that commits late
+_FALL_BYTES = 1024 * _MIB  # of PostgreSQL's log: more than a long transaction writes before it commits
 _LEAST_FALL_BYTES = 16 * _MIB  # one segment of it
 _FALL_SCN = 100_000
 
 
 @dataclass(frozen=True)
 class SeenObject:
-    """What a read task saw of one object: the Kafka offsets of its first and last record, and its changes' place in the source's log.
+    """An object as a read task found it: the Kafka offsets of its first and last record, and its place in the log.
 
-    `object` is ObjectId.hash. `highest` is the highest stored position of its changes (None: it has none), `newest_ms` the newest
-    source time (epoch ms). `logs` are the base names of MySQL's binlogs and `servers` the ids of the servers that wrote them,
-    where the records tell.
+    `object` is ObjectId.hash. `highest` is the highest stored position of its changes, None without one; `newest_ms`
+    the newest source time (epoch ms). `logs` are the base names of MySQL's binlogs and `servers` the ids of the servers
+    that wrote them, if the records hold these.
     """
 
     object: str
@@ -53,9 +48,9 @@ class SeenObject:
 
 @dataclass(frozen=True)
 class Mark:
-    """The high-water of one Kafka partition of a table: what was merged of it under one generation.
+    """The high-water mark of one Kafka partition: the furthest that was merged of it under one generation.
 
-    `restarted_at` is the first Kafka offset that is parked, None while the log goes on.
+    `restarted_at` is the first parked Kafka offset, None unless the log restarted.
     """
 
     generation: int
@@ -68,32 +63,32 @@ class Mark:
     restarted_at: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, what is unknown or empty left out."""
+        """Plain JSON values without those that are unknown or empty."""
         summary = {**asdict(self), "logs": list(self.logs), "servers": list(self.servers)}
         return {name: value for name, value in summary.items() if value is not None and value != []}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Mark:
-        """Read what `to_dict` gave."""
+        """Read the result of `to_dict`."""
         return cls(**{**values, "logs": tuple(values.get("logs", ())), "servers": tuple(values.get("servers", ()))})
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The high-water after the objects that go on, and why which others (by hash) are to be parked."""
+    """The marks after the accepted objects, and the objects (by hash) to park, with the reason."""
 
     marks: Mapping[int, Mark]
     parked: Mapping[str, str]
 
 
 def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: int) -> Judgement:
-    """Compare objects with what went before them in their Kafka partition, in the order of their offsets.
+    """Compare objects with those before them in their Kafka partition, in the order of their offsets (`log-restart`).
 
-    An object is parked when all of it was written to Kafka after everything known of its partition, its changes are
-    later by the source's own clock, and yet far lower in its log, or of another binlog or server, or have positions of another kind
-    that are lower; and so is whatever follows it there, until the table's generation is raised. What comes late has lower offsets, what comes
-    again has no later source time, and a snapshot that is read again stands where the log is by then: none of them is a restart.
-    A partition of which nothing is known is compared with one that restarted. (Rule 17.)
+    An object is parked if its offsets follow all that is known of its partition and its changes belong to another log:
+    they are later by the source's clock and yet far lower in its log, of another binlog or server, or at lower
+    positions of another kind. All later objects of the partition are parked too, until the table's generation is
+    raised. Late objects have lower offsets, repeated ones have no later source time, and a repeated snapshot stands
+    where the log is by then, so none of these counts as a restart. A new partition is compared with one that restarted.
     """
     known = {partition: mark for partition, mark in marks.items() if mark.generation == generation}
     waiting: dict[int, list[SeenObject]] = {}
@@ -120,7 +115,7 @@ def judge(marks: Mapping[int, Mark], seen: Iterable[SeenObject], *, generation: 
 
 
 def began_again(marks: Mapping[int, Mark], partition: int | None, offset: int | None, *, generation: int) -> bool:
-    """Whether an object that nobody has read yet is known to be of a log that began again: it follows what is parked of its Kafka partition."""
+    """True if an unread object is known to belong to a restarted log: it follows parked objects of its partition."""
     mark = marks.get(partition) if partition is not None else None
     return (
         mark is not None
@@ -138,7 +133,7 @@ def _of_partition(
     for at, item in enumerate(items):
         if mark is not None and mark.restarted_at is not None and item.first >= mark.restarted_at:
             reasons[item.object] = _describe(
-                f"everything from offset {mark.restarted_at} of Kafka partition {item.partition} is of a log that began again"
+                f"everything from offset {mark.restarted_at} of Kafka partition {item.partition} is of a restarted log"
             )
             continue
         before = mark if mark is not None else elsewhere
@@ -155,18 +150,22 @@ def _of_partition(
 
 
 def _describe(what: str) -> str:
-    return f"{what}; raise this table's `generation` in tables.yaml and run `sluice config push`, after a `sluice quarantine discard` of what isn't of this table's source"
+    return (
+        f"{what}; run `sluice quarantine discard` for objects that aren't of this table's source, "
+        "then raise the table's `generation` in tables.yaml and run `sluice config push`"
+    )
 
 
 def _restart(mark: Mark, items: Sequence[SeenObject]) -> str | None:
-    """Why the first of these objects, in the order of their offsets, is of another log; None when it isn't."""
+    """Why the first of these objects, in the order of their offsets, is of another log; None if it isn't."""
     item = items[0]
     assert item.highest is not None
     if mark.kind != item.kind:
-        # The connector tells other fields. What two kinds of positions come to says nothing, but those that are written later must not be lower.
+        # The connector sends other fields now. Positions of two kinds don't compare, but later ones must not be lower.
         if item.highest > mark.highest:
             return None
-        return f"the records' positions are {_KINDS.get(item.kind, item.kind)} and were {_KINDS.get(mark.kind, mark.kind)}, which don't compare"
+        now, before = _KINDS.get(item.kind, item.kind), _KINDS.get(mark.kind, mark.kind)
+        return f"the records' positions are {now} and were {before}, which don't compare"
     new_logs = sorted(set(item.logs) - set(mark.logs))
     if mark.logs and new_logs:
         return f"the binlog is called {new_logs[0][:100]!r} and was {', '.join(mark.logs)[:100]!r}"
@@ -179,10 +178,11 @@ def _restart(mark: Mark, items: Sequence[SeenObject]) -> str | None:
         or not _far_below(mark, item)
     ):
         return None
-    # A long transaction's rows come together when it commits, from far back in PostgreSQL's log: what follows them doesn't.
+    # The rows of a long transaction arrive at its commit, from far back in PostgreSQL's log. The rows after them don't.
     if item.kind == POSTGRES and not all(_far_below(mark, later) for later in items[1:] if later.first > mark.offset):
         return None
-    return f"its changes are later and stand at {item.highest.partition('.')[2]} in the source's log, those before at {mark.highest.partition('.')[2]}"
+    at, before = item.highest.partition(".")[2], mark.highest.partition(".")[2]
+    return f"its changes are later, but are at {at} in the source's log, and those before them at {before}"
 
 
 def _far_below(mark: Mark, item: SeenObject) -> bool:
@@ -195,10 +195,10 @@ def _far_below(mark: Mark, item: SeenObject) -> bool:
 
 
 def _far(kind: str, before: int) -> int:
-    """How far below a place another must be to be of another log.
+    """The distance below a place from which another one must be of another log.
 
-    Only PostgreSQL's rows don't stand in the order of their commits: a row is as far back as its transaction is long. The
-    others' logs never fall at all but where they began again.
+    Only PostgreSQL's rows are not in the order of commits: a row may be as far back as its transaction is long. The
+    positions of the other kinds fall only where the log restarts.
     """
     if kind == POSTGRES:
         return max(_LEAST_FALL_BYTES, min(_FALL_BYTES, before // 2))
@@ -206,7 +206,7 @@ def _far(kind: str, before: int) -> int:
 
 
 def _advanced(mark: Mark | None, item: SeenObject, generation: int) -> Mark:
-    """The high-water after an object that goes on."""
+    """The mark after an accepted object."""
     assert item.highest is not None
     if mark is None or (mark.kind != item.kind and item.last > mark.offset):
         return Mark(
@@ -223,63 +223,3 @@ def _advanced(mark: Mark | None, item: SeenObject, generation: int) -> Mark:
         logs=mark.logs or item.logs,
         servers=tuple(sorted({*mark.servers, *item.servers}))[:SERVERS_KEPT],
     )
-
-
-RANGES_KEPT = 256  # the newest of a table: what a sink writes again after a crash, it wrote shortly before
-
-
-@dataclass(frozen=True)
-class OffsetRange:
-    """The offsets of one object that was merged. Folder and key are kept as hashes of eight hexadecimal digits."""
-
-    partition: int
-    folder: str
-    key: str
-    first: int
-    last: int
-
-    def to_list(self) -> list[Any]:
-        """Plain values."""
-        return [self.partition, self.folder, self.key, self.first, self.last]
-
-
-def ranges_of(values: Iterable[Sequence[Any]]) -> tuple[OffsetRange, ...]:
-    """Read what `to_list` gave."""
-    return tuple(OffsetRange(*value) for value in values)
-
-
-def overlapping(
-    ranges: Sequence[OffsetRange], seen: Iterable[SeenObject]
-) -> tuple[tuple[OffsetRange, ...], dict[str, Overlap]]:
-    """The ranges after the objects that go on, newest last, and why which others (by hash) don't. `seen` is in the order of admission.
-
-    Only objects of one folder are compared: a partitioner that sorts records into folders takes them from among each
-    other, and a name and a count then span offsets that lie in other folders. The records that a sink left out make a
-    range shorter than it is and never longer, so objects that share no record don't overlap. (Rule 16.)
-    """
-    known = list(ranges)
-    refused: dict[str, Overlap] = {}
-    for item in seen:
-        if item.partition is None:
-            continue
-        folder = item.key.rpartition("/")[0]
-        mine = OffsetRange(item.partition, _short(folder), _short(item.key), item.first, item.last)
-        other = next((each for each in reversed(known) if _overlap(each, mine)), None)
-        if other is not None:
-            refused[item.object] = Overlap(
-                f"Offsets {mine.first} to {mine.last} of Kafka partition {mine.partition} overlap {other.first} to {other.last}, which another object of the folder brought",
-                offsets=f"{mine.first}-{mine.last}",
-                other=f"{other.first}-{other.last}",
-            )
-        else:
-            known.append(mine)
-    return tuple(known[-RANGES_KEPT:]), refused
-
-
-def _overlap(one: OffsetRange, other: OffsetRange) -> bool:
-    same_place = (one.partition, one.folder) == (other.partition, other.folder)
-    return same_place and one.key != other.key and one.first <= other.last and other.first <= one.last
-
-
-def _short(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

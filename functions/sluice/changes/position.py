@@ -1,4 +1,4 @@
-"""The total order of changes to one row, as a string whose order is the order of the changes."""
+"""Encodes the position of a change as a string. Strings sort in the order of the changes to a row."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ _LIMIT_10 = 10**10
 
 @dataclass(frozen=True)
 class _Source:
-    """Field names of one kind of source in comparison order, as its source block calls them; `optional` ones may be absent."""
+    """The position fields of one kind of source, as its source block names them."""
 
     kind: str
-    names: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-    telling: str | None = None  # the field without which a record isn't of this kind at all
+    names: tuple[str, ...]  # in comparison order
+    optional: tuple[str, ...] = ()  # fields that may be absent
+    telling: str | None = None  # the field that only this kind has
 
 
-# Where each field is documented: https://debezium.io/documentation/reference/3.5/connectors/, "About values in change events"
-# of sqlserver (commit_lsn, change_lsn, event_serial_no), oracle (scn, commit_scn, rs_id, ssn), mysql and mariadb
-# (file, pos, row), mongodb (ord and ts_ms: the cluster time, from release 3.4 on by the server's clock), postgresql (lsn).
+# The fields are documented at https://debezium.io/documentation/reference/3.5/connectors/, for each connector under
+# "Change event values". MongoDB's ord and ts_ms are the cluster time; from release 3.4 on, ts_ms is the server's clock.
 _SOURCES: tuple[_Source, ...] = (
     _Source(SQLSERVER, ("commit_lsn", "change_lsn", "event_serial_no")),
     _Source(ORACLE, ("commit_scn", "scn", "rs_id", "ssn"), optional=("rs_id", "ssn"), telling="scn"),
@@ -49,9 +48,9 @@ _SOURCES: tuple[_Source, ...] = (
 
 @dataclass(frozen=True)
 class PositionFields:
-    """Where a record carries its log position: the kind, the field names in comparison order.
+    """The fields of a record that hold its log position, in comparison order, and their kind.
 
-    `advice` says what to add to the connector when the record carries no position, or part of one.
+    `advice` names the fields to add to the connector if the record holds no position or only part of one.
     """
 
     kind: str
@@ -62,9 +61,8 @@ class PositionFields:
 def detect(field_names: Collection[str], prefixes: Sequence[str] = ("",)) -> PositionFields:
     """Find the log position among field names; `prefixes` are tried in order ("__", "__source_").
 
-    A partial position (a file without a row) is not used: rows of one statement share the rest, and
-    the order by Kafka offset alone is the safer one. Then, and without any, the kind is OFFSET_ONLY.
-    An absent optional field has the name "".
+    Without a position the kind is OFFSET_ONLY. The same holds for a partial one (a file without a row): rows of one
+    statement share its parts, so the Kafka offset is the safer order. An absent optional field has the name "".
     """
     partial: tuple[str, ...] | None = None
     for source in _SOURCES:
@@ -77,34 +75,35 @@ def detect(field_names: Collection[str], prefixes: Sequence[str] = ("",)) -> Pos
             partial = missing
     if partial is not None:
         return PositionFields(
-            OFFSET_ONLY, (), f"add {','.join(partial)} to add.fields: the log position is incomplete without"
+            OFFSET_ONLY, (), f"add {','.join(partial)} to add.fields: the log position is incomplete without it"
         )
     return PositionFields(OFFSET_ONLY, (), f"{NO_POSITION}: changes are ordered by Kafka offset alone")
 
 
 NO_POSITION = (
-    "add the log position to add.fields (PostgreSQL lsn; MySQL and MariaDB file,pos,row; SQL Server commit_lsn,change_lsn,event_serial_no; "
-    "Oracle commit_scn,scn,rs_id,ssn; MongoDB ord,source.ts_ms)"
+    "add the log position to add.fields (PostgreSQL lsn; MySQL and MariaDB file,pos,row; "
+    "SQL Server commit_lsn,change_lsn,event_serial_no; Oracle commit_scn,scn,rs_id,ssn; MongoDB ord,source.ts_ms)"
 )
 
 
 def _present(field: str, prefixes: Sequence[str], present: Collection[str]) -> str:
-    if (
-        field == "ts_ms" and len(prefixes) > 1
-    ):  # under the bare prefix of flattened fields it is the connector's own clock
-        prefixes = prefixes[1:]
+    if field == "ts_ms" and len(prefixes) > 1:
+        prefixes = prefixes[1:]  # with the bare prefix of flattened fields it is the connector's own clock
     return next((prefix + field for prefix in prefixes if prefix + field in present), "")
 
 
 def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -> str:
-    """The stored position. Order of strings equals order of (generation, components, offset).
+    """The stored position: strings sort as (generation, components, offset) do.
 
-    Components are unsigned: numbers for PostgreSQL (lsn) and the last two of MySQL (file, pos, row);
-    a binlog file counts by its number, so `.999999` precedes `.1000000`. Oracle's changes count by
-    their commit, since a snapshot holds what was committed before it, and then by their own SCN and
-    place in the redo log. MongoDB's cluster time is (ts_ms, ord); changes of one transaction share it,
-    and the offset orders them. (Since 3.4 ts_ms is the server's wall time, where MongoDB 6 tells it, and rises with the cluster's.) Raises Unordered for a missing or out-of-range component. Called once
-    per record, hence the plain formatting.
+    Components are unsigned numbers.
+
+    - MySQL (file, pos, row): a binlog file counts by its number, so `.999999` precedes `.1000000`.
+    - Oracle: changes are ordered by their commit, because a snapshot holds all that was committed before it, then by
+      their own SCN and their place in the redo log.
+    - MongoDB: the cluster time is (ts_ms, ord). The changes of a transaction share it and are ordered by offset. From
+      Debezium 3.4 on, ts_ms is the server's wall time (MongoDB 6), which rises with the cluster time.
+
+    Raises Unordered for a missing component, or one out of range. Runs once per record, hence `%` formatting.
     """
     try:
         if not (0 <= generation <= MAX_GENERATION and 0 <= offset < _LIMIT_20):
@@ -112,42 +111,31 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
         if kind == POSTGRES:
             (lsn,) = components
             if 0 <= lsn < _LIMIT_20:
-                return "%04d.%020d.%020d" % (generation, lsn, offset)
+                return "%04d.%020d.%020d" % (generation, lsn, offset)  # noqa: UP031
         elif kind == MYSQL:
             file, pos, row = components
             if 0 <= pos < _LIMIT_20 and 0 <= row < _LIMIT_10:
-                return "%04d.%020d.%020d.%010d.%020d" % (generation, binlog_number(file), pos, row, offset)
+                return "%04d.%020d.%020d.%010d.%020d" % (generation, binlog_number(file), pos, row, offset)  # noqa: UP031
         elif kind == SQLSERVER:
             commit, change, serial = components
             serial = 0 if serial is None else serial
             if commit is not None and 0 <= serial < _LIMIT_10:
-                return "%04d.%s.%s.%010d.%020d" % (
-                    generation,
-                    _sqlserver_lsn(commit),
-                    _sqlserver_lsn(change),
-                    serial,
-                    offset,
-                )
+                lsns = f"{_sqlserver_lsn(commit)}.{_sqlserver_lsn(change)}"
+                return "%04d.%s.%010d.%020d" % (generation, lsns, serial, offset)  # noqa: UP031
         elif kind == ORACLE:
             commit, scn, segment, number = components
             own, number = _scn(scn), 0 if number is None else number
-            # A snapshot's rows name no commit: they are as of their own SCN, and older than what was committed later.
+            # The rows of a snapshot name no commit. They are as of their own SCN, before everything committed later.
             committed = own if commit is None or commit == "" else _scn(commit)
             if max(own, committed) < _LIMIT_20 and 0 <= number < _LIMIT_10:
-                return "%04d.%020d.%020d.%s.%010d.%020d" % (
-                    generation,
-                    committed,
-                    own,
-                    _segment(segment),
-                    number,
-                    offset,
-                )
+                place = f"{committed:020d}.{own:020d}.{_segment(segment)}"
+                return "%04d.%s.%010d.%020d" % (generation, place, number, offset)  # noqa: UP031
         elif kind == MONGODB:
             ts_ms, order = components
             if 0 <= ts_ms < _LIMIT_20 and -1 <= order < _LIMIT_10 - 1:
-                return "%04d.%020d.%010d.%020d" % (generation, ts_ms, order + 1, offset)
+                return "%04d.%020d.%010d.%020d" % (generation, ts_ms, order + 1, offset)  # noqa: UP031
         elif kind == OFFSET_ONLY and not components:
-            return "%04d.%020d" % (generation, offset)
+            return "%04d.%020d" % (generation, offset)  # noqa: UP031
     except (TypeError, ValueError) as error:
         raise Unordered(
             f"A {kind} position has a missing or malformed part", field=kind, value=repr(tuple(components))[:200]
@@ -155,7 +143,7 @@ def encode(generation: int, kind: str, components: Sequence[Any], offset: int) -
     raise Unordered(f"A {kind} position is out of range", field=kind, value=repr(tuple(components))[:200])
 
 
-# What stands before everything in each kind of log.
+# The components that precede everything in each kind of log.
 _FIRST: dict[str, tuple[Any, ...]] = {
     POSTGRES: (0,),
     MYSQL: (".0", 0, 0),
@@ -165,15 +153,15 @@ _FIRST: dict[str, tuple[Any, ...]] = {
 }
 
 
-BEFORE_THE_LOG = r"^[0-9]{4}\.0+\."  # of a stored position: that of such a row
+BEFORE_THE_LOG = r"^[0-9]{4}\.0+\."  # matches the stored position of such a row
 
 
 def of_snapshot(kind: str, components: Sequence[Any]) -> Sequence[Any]:
-    """The components that place a row which a snapshot read: its own, or before the whole log where it names no place in it.
+    """The components of a row that a snapshot read: its own, or before the whole log if it names no place in it.
 
-    PostgreSQL's incremental snapshots name none (since Debezium 1.9.6), and no place would be safe: a change that was under way while
-    the row was read, and isn't in it, may stand before any that is known. So such a row gives what the table lacks, and never wins
-    over a change. https://github.com/debezium/debezium/pull/3765
+    PostgreSQL's incremental snapshots name none (since Debezium 1.9.6), and no place would be safe: a change that was
+    under way during the read, and isn't in the row, may precede any known place. Such a row only supplies what the
+    table lacks, and never wins over a change. https://github.com/debezium/debezium/pull/3765
     """
     return _FIRST[kind] if kind in _FIRST and all(part is None or part == "" for part in components) else components
 
@@ -182,15 +170,15 @@ BY_OFFSET_ALONE = r"^[0-9]{4}\.[0-9]{20}$"  # a stored position without a place 
 
 
 def is_by_offset_alone(position: str) -> bool:
-    """Whether a stored position is a Kafka offset and nothing else: those of two Kafka partitions don't compare."""
+    """True if a stored position is only a Kafka offset. Such positions of two Kafka partitions don't compare."""
     return re.match(BY_OFFSET_ALONE, position) is not None
 
 
 def log_place(kind: str, position: str) -> int | None:
-    """How far into its source's log a stored position is: a byte of PostgreSQL's, a binlog's or a virtual log file's number, a commit's SCN.
+    """The place of a stored position in the source's log.
 
-    None where there is no log to be far in: MongoDB orders by its clock, and offsets are Kafka's; and for a row that a snapshot
-    placed before the log.
+    It is a byte of PostgreSQL's log, the number of MySQL's binlog or SQL Server's virtual log file, or Oracle's commit
+    SCN. None for MongoDB (ordered by a clock), for Kafka offsets, and for a snapshot row placed before the log.
     """
     place = position.split(".")[1]
     if kind == SQLSERVER:
@@ -199,7 +187,7 @@ def log_place(kind: str, position: str) -> int | None:
 
 
 def generation_of(position: str) -> int:
-    """The generation that a stored position belongs to."""
+    """The generation of a stored position."""
     return int(position[:4])
 
 
@@ -213,13 +201,16 @@ def binlog_number(file: str | None) -> int:
 
 
 def binlog_base(file: str) -> str:
-    """What a binlog's name has before its number; another base is another server's log."""
+    """The part of a binlog's name before its number. Another base is another server's log."""
     return file.rpartition(".")[0]
 
 
 @lru_cache(maxsize=65536)
 def _sqlserver_lsn(text: str | None) -> str:
-    """An LSN "0000002a:000004e0:0003" as 20 hexadecimal digits; snapshot rows have no change LSN, which is lowest (Debezium's Lsn prints it as NULL)."""
+    """An LSN ("0000002a:000004e0:0003") as 20 hexadecimal digits.
+
+    The change LSN that snapshot rows lack (Debezium prints NULL) is the lowest.
+    """
     if text is None or text == "NULL":
         return "0" * 20
     if not _LSN.fullmatch(text):
@@ -229,7 +220,7 @@ def _sqlserver_lsn(text: str | None) -> str:
 
 @lru_cache(maxsize=65536)
 def _scn(value: Any) -> int:
-    """A system change number, as number or text; of a list by redo thread ("5:1:tx,7:2:tx") the highest."""
+    """A system change number from a number or text; the highest of a list by redo thread ("5:1:tx,7:2:tx")."""
     if isinstance(value, int):
         number = value
     elif isinstance(value, str) and len(value) <= 4096:
@@ -250,7 +241,7 @@ def _digits(text: str) -> int:
 
 @lru_cache(maxsize=65536)
 def _segment(text: str | None) -> str:
-    """A rollback segment id as 20 hexadecimal digits; a snapshot's rows have none, which is lowest."""
+    """A rollback segment id as 20 hexadecimal digits. The one that snapshot rows lack is the lowest."""
     if text is None or text == "":
         return "0" * 20
     found = _RS_ID.fullmatch(text)

@@ -1,9 +1,9 @@
-"""What the changes of one key make of its row, whatever order and company they come in: the definition that the merge in Spark follows.
+"""Defines the row that results from all changes of one key, in any order and grouping. The merge in Spark follows it.
 
-A row's position is that of its newest change. A change may leave columns unchanged without telling their values; such a column
-keeps the value of the newest older change that told it, back to the deletion or creation that the row's life began with. As that
-older change may still be on its way, the row says of each such column at which position its value was known (`owed`): a change
-that loses by its position but is newer than that still supplies the column.
+A row's position is that of its newest change. A change may omit unchanged columns. Such a column keeps the value of the
+newest older change that holds it, back to the deletion or creation with which the row's life begins. Because that older
+change may still be under way, the row records for each such column the position at which its value was known (`owed`).
+A change that loses by its position, but is newer than that, still supplies the column.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from sluice.changes.hidden_columns import CREATE
 
 NEVER = ""  # known at no position: lower than every position
-EVERY_COLUMN = "*"  # owed by a row of which nothing but an ignored deletion is known
+EVERY_COLUMN = "*"  # owed by a row of which only an ignored deletion is known
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change of one row. `values` lacks the columns named by `unchanged`."""
+    """A change of a row. `values` lacks the columns in `unchanged`."""
 
     position: str
     op: str | None
@@ -30,13 +30,13 @@ class Change:
 
     @property
     def begins_a_life(self) -> bool:
-        """Whether nothing from before it can be the value of a column after it."""
+        """True if no value from before the change can hold after it."""
         return self.deleted or self.op == CREATE
 
 
 @dataclass(frozen=True)
 class Row:
-    """A stored row. A deleted one has no values. `owed`: column -> the position at which its value was known."""
+    """A stored row; a deleted one has no values. `owed` maps columns to the position at which they were known."""
 
     position: str
     deleted: bool
@@ -44,7 +44,7 @@ class Row:
     owed: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-def folded(
+def row_after(
     stored: Row | None,
     changes: Iterable[Change],
     *,
@@ -52,19 +52,19 @@ def folded(
     floor: str = NEVER,
     ignore_deletes: bool = False,
 ) -> Row | None:
-    """The row after these changes; None while nothing newer than the table's last truncate is known.
+    """The row after these changes, None without a change newer than the table's last truncate.
 
-    `columns` are all but the key's. `floor` is the position of the newest truncate: what is older is as if it had never been
-    (but under `ignore_deletes` the stored row stays). Changes may be repeated and in any order.
+    `columns` are all columns but the key's. `floor` is the position of the newest truncate; older changes don't count
+    (but with `ignore_deletes` the stored row stays). Changes may be repeated and in any order.
     """
     if ignore_deletes:
-        return _folded_ignoring(stored, changes, columns, floor)
+        return _row_ignoring_deletes(stored, changes, columns, floor)
     if stored is not None and stored.position < floor:
         stored = Row(floor, True)
-    return _folded(stored, [change for change in changes if change.position > floor], columns, floor)
+    return _row(stored, [change for change in changes if change.position > floor], columns, floor)
 
 
-def _folded(stored: Row | None, changes: Sequence[Change], columns: Sequence[str], floor: str) -> Row | None:
+def _row(stored: Row | None, changes: Sequence[Change], columns: Sequence[str], floor: str) -> Row | None:
     newest = max(changes, key=lambda change: change.position, default=None)
     if newest is None or stored is not None and stored.position > newest.position:
         if stored is None or stored.deleted and not _knows_nothing(stored):
@@ -72,7 +72,7 @@ def _folded(stored: Row | None, changes: Sequence[Change], columns: Sequence[str
     elif newest.deleted:
         return Row(newest.position, True)
     position = max([change.position for change in changes] + ([stored.position] if stored is not None else []))
-    # A life begins at the newest deletion, creation or truncate; what was known before isn't known after.
+    # A life begins at the newest deletion, creation or truncate. Values known before don't hold after it.
     begins = max([change.position for change in changes if change.begins_a_life] + [floor])
     if stored is not None and stored.deleted and not _knows_nothing(stored):
         begins = max(begins, stored.position)
@@ -82,14 +82,14 @@ def _folded(stored: Row | None, changes: Sequence[Change], columns: Sequence[str
         known_at, value = _known(column, stored, changes)
         is_known = known_at is not None and known_at >= begins
         values[column] = value if is_known else None
-        # What is known no later than a stored row owes it stays owed: of a creation that didn't tell it, at the row's own position.
+        # A value known no later than the stored row owes it stays owed. A creation may owe at its own position.
         if not is_known or known_at < position or stored is not None and known_at == stored.owed.get(column):
             owed[column] = known_at if is_known else begins
     return Row(position, False, values, owed)
 
 
 def _known(column: str, stored: Row | None, changes: Sequence[Change]) -> tuple[Any, Any]:
-    """The newest position at which a column's value is told, and the value; None where it never is."""
+    """The newest position at which a column's value is known, and the value; None if it never is."""
     summary = [
         (change.position, change.values.get(column))
         for change in changes
@@ -100,17 +100,19 @@ def _known(column: str, stored: Row | None, changes: Sequence[Change]) -> tuple[
     return max((entry for entry in summary if entry[0] != NEVER), key=lambda entry: entry[0], default=(None, None))
 
 
-def _folded_ignoring(stored: Row | None, changes: Iterable[Change], columns: Sequence[str], floor: str) -> Row | None:
-    """A deletion that is ignored only raises the row's position: values stay, and what is older than it loses from then on.
+def _row_ignoring_deletes(
+    stored: Row | None, changes: Iterable[Change], columns: Sequence[str], floor: str
+) -> Row | None:
+    """Apply an ignored deletion: it raises the row's position, so that older changes lose, and keeps its values.
 
-    A row of which only the deletion is known is hidden, and owes everything: the newest older change that comes then supplies it.
+    A row of which only the deletion is known is hidden and owes every column to the newest older change to come.
     """
     newer = [change for change in changes if change.position > floor]
     deletions = [change.position for change in newer if change.deleted]
     hidden = stored is not None and _knows_nothing(stored)
     if hidden and stored is not None:
         deletions.append(stored.position)
-    row = _folded(None if hidden else stored, [change for change in newer if not change.deleted], columns, NEVER)
+    row = _row(None if hidden else stored, [change for change in newer if not change.deleted], columns, NEVER)
     last = max(deletions, default=NEVER)
     if row is None:
         return Row(last, True, {}, {EVERY_COLUMN: NEVER}) if deletions else None

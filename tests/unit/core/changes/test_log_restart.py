@@ -164,7 +164,7 @@ def test_binlogs_fall_by_their_number_and_change_by_their_name_and_server(second
     marks = judge({}, [mysql(0, "mysql-bin.000125", 100, servers=("1",))], generation=0).marks
     reasons = list(judge(marks, [second], generation=0).parked.values())
     assert (why is None) == (not reasons)
-    described = ("raise this table's `generation`", "sluice config push", "sluice quarantine discard")
+    described = ("raise the table's `generation`", "sluice config push", "sluice quarantine discard")
     assert all(why in reason and all(step in reason for step in described) for reason in reasons if why)
 
 
@@ -220,7 +220,7 @@ def test_positions_of_another_kind_that_lose_to_all_stored_wait_for_a_generation
 ) -> None:
     marks = judge({}, [before], generation=0).marks
     (reason,) = judge(marks, [after], generation=0).parked.values()
-    assert why in reason and "raise this table's `generation`" in reason
+    assert why in reason and "raise the table's `generation`" in reason
     assert not judge(marks, [after], generation=1).parked
 
 
