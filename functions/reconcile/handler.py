@@ -13,8 +13,8 @@ from sluice_aws.admission.admit import Admission
 from sluice_aws.admission.heads import Heads
 from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, reroute, unpark
 from sluice_aws.admission.reconcile import Reconciler
-from sluice_aws.admission.sweep import ObjectScan, Sweeper
 from sluice_aws.admission.schema_fit import schema_fit
+from sluice_aws.admission.sweep import ObjectScan, Sweeper
 from sluice_aws.announce import Announcer
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
