@@ -26,13 +26,10 @@ from sluice.admission.notices import Notice
 from sluice.config.document import Configuration
 from sluice.config.table import TableRule
 from sluice.objects import ObjectId
-from sluice_aws.admission.admit import THREADS, Admission
-from sluice_aws.admission.heads import Heads
-from sluice_aws.admission.schema_fit import schema_fit
+from sluice_aws.admission.admit import THREADS, open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.schemas import SchemaStore
 from sluice_bench.debezium_objects import SOURCES, object_bytes, object_key, record
 from sluice_bench.results import keep, say
 from sluice_bench.tickit_rows import Sizes, row
@@ -123,13 +120,7 @@ def emulator(calls: Calls) -> Iterator[tuple[Any, Any]]:
 def measure(s3: Any, dynamodb: Any, notices: Sequence[Notice], calls: Calls) -> dict[str, Any]:
     """Admit these notices, an invocation's worth at a time. Raises RuntimeError when one wasn't admitted."""
     objects, ledger = Objects(s3), DynamoDbLedger(dynamodb, LEDGER)
-    admission = Admission(
-        ledger=ledger,
-        heads=Heads(objects),
-        schemas=SchemaStore(objects, SILVER),
-        fit=schema_fit(objects, SILVER, epoch_ms),
-        now=epoch_ms,
-    )
+    admission = open_admission(objects, ledger=ledger, silver_bucket=SILVER, now=epoch_ms)
     source = SOURCES[TABLE]
     configuration = Configuration((TableRule(f"bench.{TABLE}", (source.key,), topic=source.topic),))
     calls.counts.clear()

@@ -9,17 +9,14 @@ from typing import Any
 
 from sluice.admission.inbox import open_inbox
 from sluice.admission.partial_batch_response import failed_messages, partial_batch_response
-from sluice_aws.admission.admit import Admission, report_admissions
-from sluice_aws.admission.heads import Heads
+from sluice_aws.admission.admit import Admission, open_admission, report_admissions
 from sluice_aws.admission.ignored_messages import IgnoredMessages
-from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
 from sluice_aws.lanes.start import Waker, starter_of
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
 
@@ -61,20 +58,14 @@ class Parts:
 
 @functools.lru_cache(maxsize=1)
 def parts_of(telemetry: Telemetry) -> Parts:
-    """Make the parts from the environment, on the first invocation."""
+    """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
     objects = Objects(clients.s3)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
     return Parts(
-        admission=Admission(
-            ledger=ledger,
-            heads=Heads(objects),
-            schemas=SchemaStore(objects, settings.silver_bucket),
-            fit=schema_fit(objects, settings.silver_bucket, epoch_ms),
-            now=epoch_ms,
-        ),
+        admission=open_admission(objects, ledger=ledger, silver_bucket=settings.silver_bucket, now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),
         ignored=IgnoredMessages(ledger=ledger, report=telemetry, now=epoch_ms),
         waker=Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms),

@@ -1,4 +1,7 @@
-"""announce: what the ledger's stream says became committed is told to the event bus; the job itself can't reach it."""
+"""announce: puts an event on the bus for each batch that the ledger's stream shows as committed.
+
+The Spark job can't reach the event bus itself.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +24,25 @@ NEEDED = ("region", "ledger_table", "event_bus")
 
 @observed("announce")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry: records of the ledger's stream in, those that must come again out."""
+    """Lambda entry: takes records of the ledger's stream, returns those to deliver again."""
     announcer = announcer_of(telemetry)
 
-    def settle(record: DynamoDBRecord) -> None:
+    def announce(record: DynamoDBRecord) -> None:
         try:
-            announcer.tell(record.raw_event["dynamodb"])
+            announcer.announce(record.raw_event["dynamodb"])
         except Exception as error:
-            # Powertools keeps the record for the answer and not the reason.
+            # Powertools answers with the record and drops the reason.
             telemetry.warn("record_not_announced", event_id=record.event_id, error=str(error)[:500])
             telemetry.count("RecordsNotAnnounced")
             raise
 
     processor = BatchProcessor(event_type=EventType.DynamoDBStreams, raise_on_entire_batch_failure=False)
-    return dict(process_partial_response(event=event, record_handler=settle, processor=processor, context=context))
+    return dict(process_partial_response(event=event, record_handler=announce, processor=processor, context=context))
 
 
 @functools.lru_cache(maxsize=1)
 def announcer_of(telemetry: Telemetry) -> Announcer:
-    """Make the announcer from the environment, on the first invocation."""
+    """Make the announcer from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
     return Announcer(

@@ -1,4 +1,4 @@
-"""plan_services: what table_services does next: gather commits, ask for what is due, look at what was asked for."""
+"""plan_services: one step of the state machine table_services: gather commits, request what is due, follow requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
 
 @observed("plan_services")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry, from the state machine: `step` is gather, plan or follow; a follow comes with what is `followed`."""
+    """Lambda entry, called by the state machine: takes a `step` (gather, plan or follow), and what is `followed`."""
     planner, configurations = parts_of(telemetry)
     steps = {
         "gather": planner.gather,
@@ -33,7 +33,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 
 @functools.lru_cache(maxsize=1)
 def parts_of(telemetry: Telemetry) -> tuple[ServicePlanner, ConfigStore]:
-    """Make the parts from the environment, on the first invocation."""
+    """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)

@@ -1,4 +1,8 @@
-"""reconcile: admits what no notice announced, drops records of objects that are gone, starts lanes and tells of batches that were forgotten."""
+"""reconcile: repairs what events missed.
+
+It admits objects without a notice, drops records of objects that are gone, moves objects that raced a configuration
+push, starts idle lanes with work, and announces committed batches that the stream missed.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,9 @@ from typing import Any
 
 from sluice.config.document import Configuration
 from sluice.ledger.ports import Ledger
-from sluice_aws.admission.admit import Admission
-from sluice_aws.admission.heads import Heads
+from sluice_aws.admission.admit import open_admission
 from sluice_aws.admission.reassign import RECENTLY_MS, Rerouted, Unparked, reroute, unpark
 from sluice_aws.admission.reconcile import Reconciler
-from sluice_aws.admission.schema_fit import schema_fit
 from sluice_aws.admission.sweep import ObjectScan, Sweeper
 from sluice_aws.announce import Announcer
 from sluice_aws.clients import Clients
@@ -24,17 +26,16 @@ from sluice_aws.lanes.supervise import Supervisor
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.settings import Settings
 from sluice_aws.telemetry import Telemetry, milliseconds_left, observed
 
 NEEDED = ("region", "ledger_table", "bronze_bucket", "silver_bucket", "artifact_bucket", "event_bus")
-RESERVED_MS = 30_000  # of the invocation's time: for a page under way, the sweep and the lanes
+RESERVED_MS = 30_000  # kept of the invocation's time for the page under way, the sweep and the lanes
 
 
 @observed("reconcile")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry, from the schedule: one part of a pass over the listing, one page of records, all lanes."""
+    """Lambda entry, called by the schedule: continues the pass over the listing, sweeps one page, checks all lanes."""
     parts = parts_of(telemetry)
     configuration = parts.config_store.load()
 
@@ -49,7 +50,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
     parts.waker.wake(unparked.lanes | rerouted.lanes, configuration)
     parts.supervisor.wake_forgotten(parts.supervisor.lanes(configuration), configuration)
     started = parts.supervisor.start_due(parts.supervisor.lanes(configuration), configuration)
-    announced = parts.announcer.tell_forgotten(epoch_ms() - parts.grace_ms)
+    announced = parts.announcer.announce_missed(epoch_ms() - parts.grace_ms)
     result = {
         **asdict(listing),
         "looked_at": sweep.looked_at,
@@ -67,7 +68,7 @@ def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[s
 
 @dataclass(frozen=True)
 class Parts:
-    """What reconcile works with, made once per process."""
+    """The adapters of reconcile, made once per process."""
 
     reconciler: Reconciler
     sweeper: Sweeper
@@ -79,13 +80,13 @@ class Parts:
     grace_ms: int
 
     def unpark(self, configuration: Configuration | None) -> Unparked:
-        """Move what was parked by a configuration that a push had just replaced."""
+        """Make objects pending that were parked by a configuration just before a push replaced it."""
         if configuration is None:
             return Unparked(0, frozenset())
         return unpark(self.ledger, configuration, epoch_ms, since=epoch_ms() - RECENTLY_MS)
 
     def reroute(self, configuration: Configuration | None) -> Rerouted:
-        """Move what such a configuration had admitted for a table that no longer takes its topic."""
+        """Move pending objects of a table that no longer takes their topic."""
         if configuration is None:
             return Rerouted(0, frozenset())
         lanes = [state.lane for state in self.supervisor.lanes(configuration)]
@@ -94,27 +95,42 @@ class Parts:
 
 @functools.lru_cache(maxsize=1)
 def parts_of(telemetry: Telemetry) -> Parts:
-    """Make the parts from the environment, on the first invocation."""
+    """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
     objects = Objects(clients.s3)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)
     job_runs = JobRuns(clients.emr_serverless, settings.application_id)
     starter = starter_of(settings, clients, ledger=ledger, report=telemetry)
-    grace_ms = settings.reconcile_grace_s * 1000
     waker = Waker(ledger=ledger, starter=starter, report=telemetry, now=epoch_ms)
+    grace_ms = settings.reconcile_grace_s * 1000
     return Parts(
         reconciler=Reconciler(
-            ledger=ledger, objects=objects, report=telemetry, bucket=settings.bronze_bucket, grace_ms=grace_ms, now=epoch_ms,
-            admission=Admission(ledger=ledger, heads=Heads(objects), schemas=SchemaStore(objects, settings.silver_bucket), fit=schema_fit(objects, settings.silver_bucket, epoch_ms), now=epoch_ms),
+            ledger=ledger,
+            objects=objects,
+            admission=open_admission(objects, ledger=ledger, silver_bucket=settings.silver_bucket, now=epoch_ms),
             waker=waker,
+            report=telemetry,
+            bucket=settings.bronze_bucket,
+            grace_ms=grace_ms,
+            now=epoch_ms,
         ),
         sweeper=Sweeper(
-            ledger=ledger, scan=ObjectScan(clients.dynamodb, settings.ledger_table), objects=objects, report=telemetry,
-            bucket=settings.bronze_bucket, grace_ms=grace_ms, forget_after_ms=settings.forget_after_s * 1000, now=epoch_ms,
+            ledger=ledger,
+            scan=ObjectScan(clients.dynamodb, settings.ledger_table),
+            objects=objects,
+            report=telemetry,
+            bucket=settings.bronze_bucket,
+            grace_ms=grace_ms,
+            forget_after_ms=settings.forget_after_s * 1000,
+            now=epoch_ms,
         ),
         supervisor=Supervisor(ledger=ledger, job_runs=job_runs, starter=starter, report=telemetry, now=epoch_ms),
         config_store=ConfigStore(objects, settings.artifact_bucket, ledger=ledger),
-        waker=waker, ledger=ledger, grace_ms=grace_ms,
-        announcer=Announcer(batches=ledger.batches, events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms),
-    )  # fmt: skip
+        waker=waker,
+        ledger=ledger,
+        announcer=Announcer(
+            batches=ledger.batches, events=clients.events, bus=settings.event_bus, report=telemetry, now=epoch_ms
+        ),
+        grace_ms=grace_ms,
+    )

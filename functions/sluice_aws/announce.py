@@ -1,4 +1,4 @@
-"""Tells the event bus and the metrics that a batch is committed."""
+"""Announces committed batches to the event bus and the metrics."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sluice_aws.errors import AnnouncementRefused
 from sluice_aws.ledger import expressions as codec
 from sluice_aws.telemetry import Report
 
-FORGOTTEN_AT_ONCE = 100  # of one pass of the schedule: a few seconds
+MISSED_PER_PASS = 100  # batches per scheduled pass: a few seconds
 
 
 class Announcer:
-    """Announces at least once: a consumer tells a repetition by the batch id."""
+    """Announces each batch at least once. Consumers recognize a repetition by the batch id."""
 
     def __init__(self, *, batches: BatchLedger, events: Any, bus: str, report: Report, now: Callable[[], int]) -> None:
         self._batches = batches
@@ -29,10 +29,11 @@ class Announcer:
         self._report = report
         self._now = now
 
-    def tell(self, change: Mapping[str, Any]) -> bool:
-        """Announce the batch that a change of the ledger (a stream record's "dynamodb") committed; False if it is none.
+    def announce(self, change: Mapping[str, Any]) -> bool:
+        """Announce the batch that a change of the ledger commits; False if it commits none.
 
-        Raises AnnouncementRefused, and botocore's errors; the record comes again then.
+        `change` is the "dynamodb" member of a stream record. Raises AnnouncementRefused and botocore's errors, after
+        which the stream delivers the record again.
         """
         new = codec.values(change.get("NewImage") or {})
         name = newly_committed(codec.values(change.get("OldImage") or {}), new)
@@ -41,12 +42,12 @@ class Announcer:
         self._announce(name, new)
         return True
 
-    def tell_forgotten(self, before: int, *, most: int = FORGOTTEN_AT_ONCE) -> int:
-        """Announce batches that were committed before that time (epoch ms) and never announced; returns how many.
+    def announce_missed(self, before: int, *, most: int = MISSED_PER_PASS) -> int:
+        """Announce batches that were committed before `before` (epoch ms) and not announced; returns their number.
 
-        The stream gives a record up after some retries. One batch that can't be announced now keeps no other waiting.
+        The stream drops a record after some retries. A batch that can't be announced holds up no other.
         """
-        described = 0
+        announced = 0
         for batch in islice(self._batches.unannounced(before), most):
             try:
                 self._announce(batch["batch"], batch)
@@ -54,10 +55,10 @@ class Announcer:
                 self._report.warn("batch_not_announced", batch=batch["batch"], error=str(error)[:500])
                 self._report.count("BatchesNotAnnounced")
                 continue
-            described += 1
-        if described:
-            self._report.count("BatchesAnnouncedLate", described)
-        return described
+            announced += 1
+        if announced:
+            self._report.count("BatchesAnnouncedLate", announced)
+        return announced
 
     def _announce(self, name: str, batch: Mapping[str, Any]) -> None:
         parts = self._batches.parts(name)
@@ -67,9 +68,12 @@ class Announcer:
         if answer["FailedEntryCount"]:
             refused = answer["Entries"][0]
             raise AnnouncementRefused(
-                f"Event bus {self._bus} refused to take batch {name}", batch=name, bus=self._bus,
-                cause=refused.get("ErrorCode"), described=refused.get("ErrorMessage"),
-            )  # fmt: skip
+                f"Event bus {self._bus} refused the event of batch {name}",
+                batch=name,
+                bus=self._bus,
+                cause=refused.get("ErrorCode"),
+                described=refused.get("ErrorMessage"),
+            )
         self._batches.mark_announced(name, self._now())
         self._report.event("batch_committed", **detail)
         lane = str(detail["lane"])

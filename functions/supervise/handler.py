@@ -1,4 +1,4 @@
-"""supervise: finds runs that ended without releasing their lane, and starts the lanes that are due."""
+"""supervise: takes lanes back from runs that ended without releasing them, and starts the lanes that are due."""
 
 from __future__ import annotations
 
@@ -24,31 +24,33 @@ NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
 
 @observed("supervise")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry: a job run's state change looks after the lanes it is about, its last bill after none, everything else after all lanes."""
+    """Lambda entry: a job run's end concerns the lanes it may hold, its final bill none, any other event all lanes."""
     parts = parts_of(telemetry)
     billed = finally_billed(event)
     if billed is not None:
         parts.measures.ended(billed)
         return {"lanes": 0, "steps": 0}
-    news = read_event(event)
-    if news is not None and not news.terminal:
-        telemetry.event("job_run_goes_on", job_run=news.job_run_id, state=news.state)
+    change = read_event(event)
+    if change is not None and not change.terminal:
+        telemetry.event("job_run_in_progress", job_run=change.job_run_id, state=change.state)
         return {"lanes": 0, "steps": 0}
     configuration = parts.config_store.load_or_last(telemetry)
     lanes = parts.supervisor.lanes(configuration)
-    if news is None:
+    if change is None:
         parts.measures.lanes(lanes, configuration)
     else:
-        parts.measures.ended(news.job_run_id)
-        lanes = concerned(lanes, news)
-        telemetry.event("job_run_ended", job_run=news.job_run_id, state=news.state, lanes=[lane.lane for lane in lanes])
+        parts.measures.ended(change.job_run_id)
+        lanes = concerned(lanes, change)
+        telemetry.event(
+            "job_run_ended", job_run=change.job_run_id, state=change.state, lanes=[lane.lane for lane in lanes]
+        )
     steps = parts.supervisor.supervise(lanes, configuration)
     return {"lanes": len(lanes), "steps": steps}
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What supervise works with, made once per process."""
+    """The adapters of supervise, made once per process."""
 
     supervisor: Supervisor
     measures: Measures
@@ -57,7 +59,7 @@ class Parts:
 
 @functools.lru_cache(maxsize=1)
 def parts_of(telemetry: Telemetry) -> Parts:
-    """Make the parts from the environment, on the first invocation."""
+    """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
     ledger = DynamoDbLedger(clients.dynamodb, settings.ledger_table)

@@ -1,4 +1,7 @@
-"""sync_catalog: brings the Glue catalog up to a table's newest commit; {"table": "moma.artists", "instant": optional} in, a report out."""
+"""sync_catalog: brings the Glue catalog up to a table's newest commit.
+
+Takes `{"table": "moma.artists"}`, optionally with the `instant` that is enough, and returns a report.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import os
 from typing import Any
 
 from sluice_aws.catalog.glue import GlueCatalog
-from sluice_aws.catalog.sync import CatalogRequests, CatalogSync
+from sluice_aws.catalog.requests import CatalogRequests
+from sluice_aws.catalog.sync import CatalogSync
 from sluice_aws.clients import Clients
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -23,13 +27,13 @@ NEEDED = ("region", "ledger_table", "silver_bucket", "artifact_bucket")
 
 @observed("sync_catalog")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
-    """Lambda entry: one table. Ends with the error's own name where it can't be done, so that a state machine can tell them apart."""
+    """Lambda entry: syncs one table. Errors keep their class name, by which the state machine distinguishes them."""
     return requests_of(telemetry).answer(event)
 
 
 @functools.lru_cache(maxsize=1)
 def requests_of(telemetry: Telemetry) -> CatalogRequests:
-    """Make what answers requests from the environment, on the first invocation."""
+    """Make the adapters from the environment, once per process."""
     settings = Settings.from_env(os.environ, needed=NEEDED)
     clients = Clients.of(settings)
     silver = settings.silver_bucket

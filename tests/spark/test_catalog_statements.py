@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from sluice.catalog.columns import columns_of_commit, spark_schema
 from sluice.catalog.ddl import statements
-from sluice.catalog.tables import Wish, columns_of_commit, names_of, spark_schema
+from sluice.catalog.tables import Wish, names_of
 from sluice.config.table import COW, MOR, TableConfig
 from sluice.hudi.timeline import Commit, Timeline
 

@@ -8,14 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from sluice.ledger.ports import Ledger
-from sluice_aws.admission.admit import Admission
-from sluice_aws.admission.heads import Heads
-from sluice_aws.admission.schema_fit import schema_fit
+from sluice_aws.admission.admit import open_admission
 from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.stack import Target
 from sluice_cli.ingest.set_aside import SHORT_ID, Choice, Decided, Quarantine, codes, describe, describe_decision, kind
 from sluice_cli.terminal.output import (
@@ -183,13 +180,7 @@ def retry(
     quarantine, ledger, target = _opened(stack)
     objects = Objects(target.client("s3"))
     configuration = ConfigStore(objects, target.artifacts).load()
-    admission = Admission(
-        ledger=ledger,
-        heads=Heads(objects),
-        schemas=SchemaStore(objects, target.silver),
-        fit=schema_fit(objects, target.silver, epoch_ms),
-        now=epoch_ms,
-    )
+    admission = open_admission(objects, ledger=ledger, silver_bucket=target.silver, now=epoch_ms)
     records = quarantine.chosen(Choice(tuple(names or ()), table, code, all))
     decided = quarantine.retry(
         records,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.catalog import ddl as table_ddl
-from sluice.catalog.plan import is_current, synced_until
+from sluice.catalog.table_change import is_current, synced_until
 from sluice.catalog.tables import VIEW, Wish, names_of
 from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig

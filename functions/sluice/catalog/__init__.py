@@ -1,1 +1,1 @@
-"""Glue tables, views and partitions: what a sync has to change."""
+"""Plans what a sync changes in the Glue catalog: tables, views and partitions."""

@@ -1,11 +1,12 @@
-"""Statements that make a table known to an engine: Spark, Redshift, Athena. Every identifier is quoted, every text too."""
+"""Makes the statements that declare a table to Spark, Redshift or Athena. All identifiers and texts are quoted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Callable
 
-from sluice.catalog.tables import Wish, shown_columns, wished_table
+from sluice.catalog.columns import shown_columns
+from sluice.catalog.tables import Wish, wished_table
 from sluice.catalog.views import quoted, view_sql
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.catalog import READ_OPTIMIZED, SNAPSHOT, CatalogEntry
@@ -17,36 +18,36 @@ _DOUBLE = '"'
 
 
 def statements(wish: Wish, engine: str, *, region: str = "") -> tuple[str, ...]:
-    """The statements for an engine, in order, without their semicolons. `region` is that of the Glue catalog.
+    """The statements for an engine, in order and without semicolons. `region` is the region of the Glue catalog.
 
-    Raises NoStatement. What they make reads the newest commit whenever it is asked; a column that comes later needs them again.
+    The declared tables always read the newest commit. A new column needs the statements again. Raises NoStatement.
     """
     make: Mapping[str, Callable[[Wish, str], tuple[str, ...]]] = {SPARK: _spark, REDSHIFT: _redshift, ATHENA: _athena}
     return make[engine](wish, region)
 
 
 def _spark(wish: Wish, region: str) -> tuple[str, ...]:
-    """Hudi tables by their place, so that no catalog needs to know them, and views of Spark's own: it doesn't read Presto's."""
+    """Hudi tables by location, which need no catalog, and views of Spark's own, which can't read Presto's."""
     database = quoted(wish.names.database, "`")
     made = [f"CREATE DATABASE IF NOT EXISTS {database}"]
     for entry in wish.names.entries:
         table = f"{database}.{quoted(entry.table, '`')}"
-        # Hudi's own mark of a merge-on-read table's two tables (CreateHoodieTableCommand), as its sync sets it.
+        # Hudi's mark of the two tables of merge-on-read (CreateHoodieTableCommand).
+        read_optimized = _text(str(entry.kind == READ_OPTIMIZED).lower())
         reads = (
-            f" TBLPROPERTIES ({_text(QUERY_AS_READ_OPTIMIZED)} = {_text(str(entry.kind == READ_OPTIMIZED).lower())})"
-            if entry.kind != SNAPSHOT
-            else ""
+            f" TBLPROPERTIES ({_text(QUERY_AS_READ_OPTIMIZED)} = {read_optimized})" if entry.kind != SNAPSHOT else ""
         )
         made.append(f"CREATE TABLE IF NOT EXISTS {table} USING hudi{reads} LOCATION {_text(wish.location)}")
         if entry.view:
             made.append(
-                f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}"
+                f"CREATE OR REPLACE VIEW {database}.{quoted(entry.view, '`')} AS "
+                f"SELECT {_names(wish, '`')} FROM {table}{_living(wish, '`')}"
             )
     return tuple(made)
 
 
 def _redshift(wish: Wish, region: str) -> tuple[str, ...]:
-    """An external schema over the Glue database, and a late-binding view: Redshift doesn't read Presto's views either."""
+    """An external schema over the Glue database, and a late-binding view, because Redshift can't read Presto's."""
     (entry, *more) = wish.names.entries
     if more:
         raise NoStatement(
@@ -58,14 +59,16 @@ def _redshift(wish: Wish, region: str) -> tuple[str, ...]:
     where = f" REGION {_standard_text(region)}" if region else ""
     view = quoted(entry.view or wish.config.name)
     return (
-        f"CREATE EXTERNAL SCHEMA IF NOT EXISTS {schema} FROM DATA CATALOG DATABASE {_standard_text(wish.names.database)}{where} IAM_ROLE default",
+        f"CREATE EXTERNAL SCHEMA IF NOT EXISTS {schema} FROM DATA CATALOG "
+        f"DATABASE {_standard_text(wish.names.database)}{where} IAM_ROLE default",
         f"CREATE SCHEMA IF NOT EXISTS {quoted(wish.names.database)}",
-        f"CREATE OR REPLACE VIEW {quoted(wish.names.database)}.{view} AS SELECT {_names(wish, _DOUBLE)} FROM {schema}.{quoted(entry.table)}{_living(wish, _DOUBLE)} WITH NO SCHEMA BINDING",
+        f"CREATE OR REPLACE VIEW {quoted(wish.names.database)}.{view} AS SELECT {_names(wish, _DOUBLE)} "
+        f"FROM {schema}.{quoted(entry.table)}{_living(wish, _DOUBLE)} WITH NO SCHEMA BINDING",
     )
 
 
 def _athena(wish: Wish, region: str) -> tuple[str, ...]:
-    """What the sync does by calls. Partitions come with the sync, or with ALTER TABLE ... ADD PARTITION."""
+    """What the sync does by calls, but for partitions: those need the sync or ALTER TABLE ... ADD PARTITION."""
     database = wish.names.database
     made = [f"CREATE DATABASE IF NOT EXISTS {quoted(database, '`')}"]
     for entry in wish.names.entries:
@@ -78,13 +81,13 @@ def _athena(wish: Wish, region: str) -> tuple[str, ...]:
 def _athena_table(wish: Wish, entry: CatalogEntry) -> str:
     table = wished_table(wish, entry.table, entry.kind, synced=None)
     storage = table["StorageDescriptor"]
-    lines = [
-        f"CREATE EXTERNAL TABLE IF NOT EXISTS {quoted(wish.names.database, '`')}.{quoted(entry.table, '`')} ({_declared(storage['Columns'])})"
-    ]
+    name = f"{quoted(wish.names.database, '`')}.{quoted(entry.table, '`')}"
+    serde = storage["SerdeInfo"]
+    lines = [f"CREATE EXTERNAL TABLE IF NOT EXISTS {name} ({_declared(storage['Columns'])})"]
     if table["PartitionKeys"]:
         lines.append(f"PARTITIONED BY ({_declared(table['PartitionKeys'])})")
     lines.append(
-        f"ROW FORMAT SERDE {_text(storage['SerdeInfo']['SerializationLibrary'])} WITH SERDEPROPERTIES ({_pairs(storage['SerdeInfo']['Parameters'])})"
+        f"ROW FORMAT SERDE {_text(serde['SerializationLibrary'])} WITH SERDEPROPERTIES ({_pairs(serde['Parameters'])})"
     )
     lines.append(f"STORED AS INPUTFORMAT {_text(storage['InputFormat'])} OUTPUTFORMAT {_text(storage['OutputFormat'])}")
     lines.append(f"LOCATION {_text(storage['Location'])}")
@@ -118,10 +121,10 @@ def _pairs(values: Mapping[str, str]) -> str:
 
 
 def _text(value: str) -> str:
-    """A literal of Hive's and Spark's SQL, where a backslash escapes."""
+    """A literal in the SQL of Hive and Spark, where a backslash escapes."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _standard_text(value: str) -> str:
-    """A literal of standard SQL."""
+    """A literal in standard SQL."""
     return "'" + value.replace("'", "''") + "'"

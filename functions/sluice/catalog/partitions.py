@@ -1,4 +1,4 @@
-"""The partitions of a table in the catalog: their values by their folders, and which to add, to drop or to correct."""
+"""Decides which partitions of a catalog table to add, drop or correct. Their values follow from their folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sluice.catalog.tables import TableInput
 from sluice.errors import UnexpectedPartition
 from sluice.hudi.timeline import Commit
 
-# What one call of the Glue API takes.
+# The most items that one call of the Glue API accepts.
 CREATE_BATCH, UPDATE_BATCH, DELETE_BATCH, GET_BATCH = 100, 100, 25, 1000
 
 Values = tuple[str, ...]
@@ -20,7 +20,7 @@ _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True)
 class PartitionChange:
-    """The partitions to add, to drop and to correct, by their values; `paths` are their folders under the table's."""
+    """The partitions to add (values to folder), to drop (values) and to correct (partitions as Glue returns them)."""
 
     add: Mapping[Values, str]
     drop: tuple[Values, ...] = ()
@@ -28,14 +28,15 @@ class PartitionChange:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is none."""
+        """True without any change."""
         return not (self.add or self.drop or self.update)
 
 
 def values_of(table: str, path: str, fields: Sequence[str]) -> Values:
-    """A partition's values: `nationality=C%2FD` is ("C/D",). Null and empty text are `__HIVE_DEFAULT_PARTITION__`, which engines read as null.
+    """The values of a partition: `nationality=C%2FD` gives ("C/D",). Raises UnexpectedPartition.
 
-    Hudi escapes as Hive does: a percent sign and the two digits of an ASCII character (PartitionPathEncodeUtils). Raises UnexpectedPartition.
+    Null and empty text are `__HIVE_DEFAULT_PARTITION__`, which engines read as null. Hudi escapes like Hive: a percent
+    sign and the two digits of an ASCII character (PartitionPathEncodeUtils).
     """
     parts = path.split("/")
     if len(parts) != len(fields) or not all(
@@ -52,7 +53,7 @@ def values_of(table: str, path: str, fields: Sequence[str]) -> Values:
 
 
 def touched(commits: Iterable[Commit]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The partitions that commits, oldest first, wrote, and those that hold nothing after them; in order, each in one of both."""
+    """The partitions that these commits (oldest first) wrote, and those that they left empty, each sorted."""
     there: dict[str, bool] = {}
     for commit in commits:
         there.update({path: False for path in commit.emptied})
@@ -72,10 +73,10 @@ def partition_change(
     found: Iterable[Mapping[str, Any]],
     whole: bool,
 ) -> PartitionChange:
-    """What the catalog's partitions lack.
+    """The difference between the catalog's partitions and the table's.
 
-    `stored` are the folders that must be there, `gone` those that must not, `found` what the catalog has of them. With `whole`,
-    `found` are all partitions of the catalog, and what isn't stored goes.
+    The catalog must have the folders in `stored` and must not have those in `gone`; `found` are the partitions it has
+    of these. With `whole`, `found` holds all partitions of the catalog, and those not in `stored` are dropped.
     """
     wanted = {values_of(table, path, fields): path for path in stored}
     unwanted = {values_of(table, path, fields) for path in gone}
@@ -93,12 +94,12 @@ def partition_change(
 
 
 def partition_location(location: str, path: str) -> str:
-    """Where a partition lies. The folder's name as it is: an escaped `%2F` is part of the key."""
+    """The location of a partition. The folder's name stays escaped: a `%2F` is part of the key."""
     return f"{location}/{path}"
 
 
 def partition_input(table: TableInput, values: Values, path: str) -> dict[str, Any]:
-    """A new partition as the Glue API takes it: the table's columns and formats, its own place."""
+    """A new partition in the form of the Glue API: the columns and formats of the table, and its own location."""
     storage = table["StorageDescriptor"]
     return {
         "Values": list(values),
@@ -107,7 +108,10 @@ def partition_input(table: TableInput, values: Values, path: str) -> dict[str, A
 
 
 def retyped(table: TableInput, partition: Mapping[str, Any]) -> dict[str, Any]:
-    """A partition of the catalog, as the Glue API takes it, with the table's columns: Athena refuses one whose column has another type than the table's."""
+    """A partition of the catalog in the form of the Glue API, with the columns of the table.
+
+    Athena refuses a partition that has another type for a column than the table.
+    """
     kept = {
         name: partition[name]
         for name in ("Values", "LastAccessTime", "Parameters", "LastAnalyzedTime")

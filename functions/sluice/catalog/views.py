@@ -1,4 +1,4 @@
-"""The views over a table for Athena and Trino: without deleted rows, lineage and Hudi's own columns."""
+"""Makes the views for Athena and Trino, which hide deleted rows, lineage and Hudi's own columns."""
 
 from __future__ import annotations
 
@@ -7,28 +7,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.catalog.tables import (
-    OWNER,
-    VIEW,
-    CatalogColumn,
-    TableInput,
-    Wish,
-    counted_timestamps,
-    shown_columns,
-    trino_type,
-)
+from sluice.catalog.columns import CatalogColumn, counted_timestamps, shown_columns, trino_type
+from sluice.catalog.tables import OWNER, VIEW, TableInput, Wish
 from sluice.changes.hidden_columns import DELETED
 from sluice.config.catalog import REAL_TIME, CatalogEntry
 
-CATALOG = "awsdatacatalog"  # Athena's name of the Glue catalog; Trino's catalog of the same name reads the views too
+CATALOG = "awsdatacatalog"  # Athena's name of the Glue catalog; a Trino catalog of that name reads the views too
 _PREFIX, _SUFFIX = "/* Presto View: ", " */"
 EXPANDED = "/* Presto View */"
 
 
 def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
-    """The Glue table of a view, as Athena's CREATE VIEW makes it.
+    """The Glue table of a view, in the form that Athena's CREATE VIEW makes and Trino's PrestoViewReader reads.
 
-    https://trino.io/docs/current/connector/hive.html#hive-views tells the encoding, PrestoViewReader of Trino reads it.
+    The encoding: https://trino.io/docs/current/connector/hive.html#hive-views
     """
     shown = shown_columns(wish.columns)
     columns = [{"name": column.glue_name, "type": trino_type(column.type)} for column in shown]
@@ -61,7 +53,7 @@ def wished_view(wish: Wish, entry: CatalogEntry, name: str) -> TableInput:
 
 
 def view_sql(wish: Wish, entry: CatalogEntry) -> str:
-    """The SELECT of a view, in Trino's SQL."""
+    """The SELECT of a view in Trino's SQL."""
     selected = ", ".join(_expression(column, entry.kind) for column in shown_columns(wish.columns))
     marked = any(column.name == DELETED for column in wish.columns)
     living = f" WHERE NOT coalesce({quoted(DELETED)}, false)" if marked else ""
@@ -69,7 +61,7 @@ def view_sql(wish: Wish, entry: CatalogEntry) -> str:
 
 
 def quoted(identifier: str, quote: str = '"') -> str:
-    """An identifier of any characters, for SQL."""
+    """A quoted identifier, which may hold any characters."""
     return quote + identifier.replace(quote, quote * 2) + quote
 
 
@@ -80,7 +72,7 @@ def encoded(document: Mapping[str, Any]) -> str:
 
 
 def decoded(text: str | None) -> dict[str, Any] | None:
-    """What a view's text in the catalog says; None where it is no view of Presto's kind."""
+    """The document in the text of a view, None unless it is a Presto view."""
     if not text or not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return None
     try:
@@ -91,7 +83,7 @@ def decoded(text: str | None) -> dict[str, Any] | None:
 
 
 def column_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
-    """How the columns of two view documents differ, for a person."""
+    """Describe how the columns of two view documents differ."""
     old = {column["name"]: column["type"] for column in (before or {}).get("columns", ())}
     new = {column["name"]: column["type"] for column in after["columns"]}
     summary = [f"adds {name} {kind}" for name, kind in new.items() if name not in old]
@@ -100,7 +92,7 @@ def column_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -
 
 
 def _expression(column: CatalogColumn, kind: str) -> str:
-    """A column in the type that the view declares, whatever precision the engine reads timestamps with."""
+    """A column cast to the type that the view declares, at whatever precision the engine reads timestamps."""
     name = quoted(column.glue_name)
     if "timestamp" not in column.type:
         return name

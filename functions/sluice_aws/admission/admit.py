@@ -25,8 +25,9 @@ from sluice.objects import ObjectId
 from sluice.schema.avro import read_writer_schema
 from sluice_aws.admission.failures import unfinished
 from sluice_aws.admission.heads import Heads
-from sluice_aws.admission.schema_fit import SchemaFit
+from sluice_aws.admission.schema_fit import SchemaFit, schema_fit
 from sluice_aws.errors import ObjectGone
+from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaStore
 from sluice_aws.telemetry import Report
 
@@ -174,6 +175,17 @@ class Admission:
         except Incompatible as error:
             return judge_unreadable(error, verdict.config), kept
         return verdict, kept
+
+
+def open_admission(objects: Objects, *, ledger: Any, silver_bucket: str, now: Callable[[], int]) -> Admission:
+    """Make the admission of one process. `now` returns epoch ms."""
+    return Admission(
+        ledger=ledger,
+        heads=Heads(objects),
+        schemas=SchemaStore(objects, silver_bucket),
+        fit=schema_fit(objects, silver_bucket, now),
+        now=now,
+    )
 
 
 METRICS = {

@@ -1,1 +1,1 @@
-"""Synchronizes tables with the Glue catalog."""
+"""Syncs tables with the Glue Data Catalog."""

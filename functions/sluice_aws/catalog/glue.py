@@ -1,4 +1,4 @@
-"""Calls the Glue Data Catalog: as few as can be, in batches, and by name of what can happen between two of them."""
+"""Calls the Glue Data Catalog in as few calls as possible, and names the races and refusals that can occur."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from sluice.catalog.partitions import CREATE_BATCH, DELETE_BATCH, GET_BATCH, UPD
 from sluice.catalog.tables import TableInput
 from sluice_aws.errors import CatalogDenied, CatalogRaced, CatalogRefused
 
-AT_ONCE = 4  # calls: the quotas of an account are 10 to 20 a second, for everybody in it
+AT_ONCE = 4  # parallel calls; the quotas of a whole account are 10 to 20 calls a second
 _NOT_FOUND, _EXISTS = "EntityNotFoundException", "AlreadyExistsException"
 _DENIED = ("AccessDeniedException", "AccessDenied")
 _RACES = (_NOT_FOUND, _EXISTS, "ConcurrentModificationException", "VersionMismatchException")
 
 
 class GlueCatalog:
-    """The catalog of one account. Throttling is retried by the client; other errors are botocore's own."""
+    """The catalog of one account. The client retries throttled calls; other errors are botocore's own."""
 
     def __init__(self, glue: Any) -> None:
         self._glue = glue
 
     def tables(self, database: str, names: Sequence[str], *, sure: bool = True) -> dict[str, Mapping[str, Any]] | None:
-        """Those of the named tables and views that are there, in one call if all are; None where there is no such database.
+        """The named tables and views that exist, by name, in one call if all do; None if the database doesn't exist.
 
-        The expression is a help only, since its language isn't documented further than "regular expression": what it lets
-        through is looked at by name, and a name that it kept back is asked for alone. Unless `sure`, only the first of them is where
-        none was found: is that one really not there, the others are taken not to be either, and making them tells.
+        Glue documents the filter only as a "regular expression". So results are checked by name, and each missing name
+        is asked for by itself. If nothing was found and `sure` is not set, only the first name is: if it doesn't exist
+        either, the others are assumed not to, and creating them shows the opposite.
         """
         found: dict[str, Mapping[str, Any]] = {}
         try:
@@ -50,17 +50,17 @@ class GlueCatalog:
         return found
 
     def create_database(self, database: str) -> None:
-        """Make a database, unless somebody else just did."""
+        """Create a database. An existing one is no error."""
         try:
             self._glue.create_database(
-                DatabaseInput={"Name": database, "Description": "Tables that Sluice merges change files into"}
+                DatabaseInput={"Name": database, "Description": "Tables that Sluice merges changes into"}
             )
         except ClientError as error:
             if _code(error) != _EXISTS:
                 raise _explained(database, error) from error
 
     def create_table(self, database: str, table: TableInput) -> None:
-        """Make a table or view, and its database where that isn't there. Raises CatalogRaced when the name is taken meanwhile."""
+        """Create a table or view, and its database if missing. Raises CatalogRaced if somebody else just created it."""
 
         def create() -> None:
             self._glue.create_table(DatabaseName=database, TableInput=table)
@@ -74,16 +74,16 @@ class GlueCatalog:
             self._asked(table["Name"], create)
 
     def update_table(self, database: str, table: TableInput) -> None:
-        """Change a table or view. Raises CatalogRaced when somebody else just did, or dropped it.
+        """Update a table or view. Raises CatalogRaced if somebody else just changed or dropped it.
 
-        The old version isn't archived: the commit that is told changes with every sync, and versions are a quota.
+        The old version isn't archived: the last commit changes with every sync, and versions count against a quota.
         """
         self._asked(
             table["Name"], lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True)
         )
 
     def partitions(self, database: str, table: str) -> list[Mapping[str, Any]]:
-        """Every partition of a table, without its columns: a thousand to a call."""
+        """All partitions of a table without their columns, a thousand per call."""
         pages = self._glue.get_paginator("get_partitions").paginate(
             DatabaseName=database, TableName=table, ExcludeColumnSchema=True, PaginationConfig={"PageSize": GET_BATCH}
         )
@@ -93,7 +93,7 @@ class GlueCatalog:
         return listed
 
     def whole_partitions(self, database: str, table: str) -> list[Mapping[str, Any]]:
-        """Every partition of a table, with all that is told of it."""
+        """All partitions of a table with their columns."""
         pages = self._glue.get_paginator("get_partitions").paginate(
             DatabaseName=database, TableName=table, PaginationConfig={"PageSize": GET_BATCH}
         )
@@ -103,7 +103,7 @@ class GlueCatalog:
         return listed
 
     def partitions_of(self, database: str, table: str, wanted: Sequence[Values]) -> list[Mapping[str, Any]]:
-        """Those of the named partitions that are there: a thousand to a call."""
+        """The partitions with these values that exist, a thousand per call."""
 
         def get(batch: Sequence[Values]) -> list[Mapping[str, Any]]:
             found: list[Mapping[str, Any]] = []
@@ -112,14 +112,14 @@ class GlueCatalog:
                 answer = self._glue.batch_get_partition(DatabaseName=database, TableName=table, PartitionsToGet=asked)
                 found += answer.get("Partitions", [])
                 left = answer.get("UnprocessedKeys", [])
-                asked = left if len(left) < len(asked) else []  # an emulator names here what it doesn't have
+                asked = left if len(left) < len(asked) else []  # an emulator lists missing partitions here
             return found
 
         parts = self._asked(table, lambda: self._at_once(get, batches(list(wanted), GET_BATCH)))
         return [partition for part in parts for partition in part]
 
     def add_partitions(self, database: str, table: str, partitions: Sequence[Mapping[str, Any]]) -> None:
-        """Add partitions; one that is there already counts as added. Raises CatalogRefused, CatalogRaced."""
+        """Add partitions. An existing one counts as added. Raises CatalogRefused and CatalogRaced."""
         self._in_batches(
             table,
             partitions,
@@ -131,7 +131,7 @@ class GlueCatalog:
         )
 
     def update_partitions(self, database: str, table: str, partitions: Sequence[Mapping[str, Any]]) -> None:
-        """Change partitions that are there; one that is gone counts as done, the next sync finds it. Raises CatalogRefused, CatalogRaced."""
+        """Update partitions. A missing one is left to the next sync. Raises CatalogRefused and CatalogRaced."""
 
         def update(batch: Sequence[Mapping[str, Any]]) -> Any:
             entries = [
@@ -142,7 +142,10 @@ class GlueCatalog:
         self._in_batches(table, partitions, UPDATE_BATCH, _NOT_FOUND, update)
 
     def drop_partitions(self, database: str, table: str, values: Sequence[Values]) -> None:
-        """Drop partitions of the catalog, never data; one that is gone already counts as dropped. Raises CatalogRefused, CatalogRaced."""
+        """Drop partitions from the catalog, never data. A missing one counts as dropped.
+
+        Raises CatalogRefused and CatalogRaced.
+        """
 
         def drop(batch: Sequence[Values]) -> Any:
             return self._glue.batch_delete_partition(
@@ -173,8 +176,9 @@ class GlueCatalog:
                 detail = failed.get("ErrorDetail", {})
                 if detail.get("ErrorCode") != harmless:
                     values = failed.get("PartitionValues") or failed.get("PartitionValueList")
+                    reason = detail.get("ErrorMessage") or detail.get("ErrorCode")
                     raise CatalogRefused(
-                        f"Glue refused partition {values} of {table}: {detail.get('ErrorMessage') or detail.get('ErrorCode')}",
+                        f"Glue refused partition {values} of {table}: {reason}",
                         name=table,
                         cause=detail.get("ErrorCode"),
                         values=values,
@@ -195,14 +199,14 @@ class GlueCatalog:
 
 
 def _explained(name: str, error: ClientError) -> Exception:
-    """What a refusal means where that is known, else the refusal itself."""
+    """The error by its meaning, or the error itself if that is unknown."""
     if _code(error) in _RACES:
         return CatalogRaced(
-            f"{name} was changed in the catalog meanwhile: {_code(error)}", name=name, cause=_code(error)
+            f"Somebody else changed {name} in the catalog: {_code(error)}", name=name, cause=_code(error)
         )
     if _code(error) in _DENIED:
         return CatalogDenied(
-            f"{name} can't be kept in the catalog: {error.response['Error'].get('Message') or _code(error)}",
+            f"{name} can't be written to the catalog: {error.response['Error'].get('Message') or _code(error)}",
             name=name,
             cause=_code(error),
         )

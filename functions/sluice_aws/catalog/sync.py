@@ -1,9 +1,4 @@
-"""Brings the Glue catalog up to a table's newest commit: looks at both, plans the smallest change, and makes it.
-
-Answers a request to sync one table: finds its configuration, syncs, says what was done.
-
-Finds the configuration of a table by the table's name: rules name tables by topic, so its topic must be known.
-"""
+"""Brings the Glue catalog up to a table's newest commit: reads both, plans the smallest change, and applies it."""
 
 from __future__ import annotations
 
@@ -12,31 +7,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from sluice.catalog.columns import columns_of_commit, shown_columns
 from sluice.catalog.partitions import PartitionChange, partition_change, partition_input, retyped, touched, values_of
-from sluice.catalog.plan import CatalogPlan, TablePlan, is_current, synced_until, table_change
-from sluice.catalog.tables import LAST_COMMIT, Wish, columns_of_commit, names_of, shown_columns, wished_table
+from sluice.catalog.plan import CatalogPlan, TablePlan
+from sluice.catalog.table_change import is_current, synced_until, table_change
+from sluice.catalog.tables import LAST_COMMIT, Wish, names_of, wished_table
 from sluice.catalog.views import wished_view
 from sluice.config.catalog import CatalogNames
-from sluice.config.pinned_topic import config_in_force
 from sluice.config.table import TableConfig
 from sluice.hudi.timeline import Commit, Instant, Timeline
-from sluice.ledger.ports import Ledger
 from sluice_aws.catalog.glue import GlueCatalog
-from sluice_aws.errors import CatalogRaced, UnusableCatalogRequest
-from sluice_aws.s3.configuration import ConfigStore
+from sluice_aws.errors import CatalogRaced
 from sluice_aws.s3.schemas import CommentStore
 from sluice_aws.s3.timelines import TimelineReader
-from sluice_aws.telemetry import Report
 
-ATTEMPTS = 3  # of a sync that somebody else's change crossed
-MOST_COMMITS = 50  # read for the partitions they wrote; behind by more, the folders are listed
+ATTEMPTS = 3  # of a sync that races with somebody else's change
+MOST_COMMITS = 50  # that are read for their partitions; if more are new, the folders are listed instead
 COMMITS_AT_ONCE = 8
 
 Found = Mapping[str, Mapping[str, Any]]
 
 
 class CatalogSync:
-    """Syncs tables of one silver bucket. Deletes nothing but partitions that hold nothing any more."""
+    """Syncs tables of one silver bucket. Deletes only partitions that have become empty."""
 
     def __init__(
         self, *, catalog: GlueCatalog, timelines: TimelineReader, comments: CommentStore, silver_bucket: str
@@ -47,15 +40,15 @@ class CatalogSync:
         self._silver = silver_bucket
 
     def sync(self, config: TableConfig, instant: str | None = None) -> CatalogPlan:
-        """Bring the catalog up to the newest commit; what was done. With `instant`, one that shows that commit is left alone.
+        """Bring the catalog up to the newest commit, and return the applied plan.
 
-        Raises CatalogRaced when others change the same table again and again, and what `plan` raises.
+        With `instant`, a catalog that already shows that commit is left alone. Raises CatalogRaced if others keep
+        changing the same table, and the errors of `plan`.
         """
         for attempt in range(ATTEMPTS):
             try:
-                plan = self.plan(
-                    config, instant, sure=attempt > 0
-                )  # what was taken not to be there crosses the first attempt
+                # The first attempt assumes that tables are missing, and fails with a race if they aren't.
+                plan = self.plan(config, instant, sure=attempt > 0)
                 self._apply(plan)
                 return plan
             except CatalogRaced:
@@ -64,9 +57,10 @@ class CatalogSync:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def plan(self, config: TableConfig, instant: str | None = None, *, sure: bool = True) -> CatalogPlan:
-        """What a sync would do, without doing it; not `sure`, by fewer calls and with the chance that a table or view is there that it would make.
+        """Plan a sync without applying it.
 
-        Raises InvalidConfiguration for impossible names, NameTaken, PartitionKeysDiffer, UnusableCommitSchema, NoSuchCommit.
+        Without `sure`, it takes fewer calls, and the plan may create a table or view that exists. Raises
+        InvalidConfiguration (impossible names), NameTaken, PartitionKeysDiffer, UnusableCommitSchema and NoSuchCommit.
         """
         names = names_of(config)
         if not config.catalog.sync:
@@ -86,17 +80,17 @@ class CatalogSync:
         return self._planned(config, names, found, timeline, newest)
 
     def found(self, config: TableConfig) -> Found | None:
-        """What the catalog has of a table, by name; None where its database isn't there."""
+        """The tables and views of a table in the catalog, by name; None if their database doesn't exist."""
         names = names_of(config)
         return self._catalog.tables(names.database, names.all)
 
     def wish(self, config: TableConfig) -> Wish | None:
-        """What the catalog should say of a table; None where it has no commit yet."""
+        """The state of a table that the catalog should show, None before its first commit."""
         timeline = self._timelines.timeline(config.table)
         return None if timeline.newest is None else self._wish(config, names_of(config), timeline, timeline.newest)
 
     def _current(self, config: TableConfig, names: CatalogNames, found: Found, instant: str) -> bool:
-        """Whether every table and view is as the last sync left it, and that showed this commit."""
+        """True if all tables and views are as the last sync left them, and that sync showed this commit."""
         return all(
             entry.table in found and is_current(found[entry.table], config, instant) for entry in names.entries
         ) and all(
@@ -110,7 +104,7 @@ class CatalogSync:
         wish = self._wish(config, names, timeline, newest)
         if not {column.glue_name for column in shown_columns(wish.columns)} <= _known_columns(names, had):
             wish = self._wish(config, names, timeline, newest, self._comments.of(config.table))
-        listed: dict[str, tuple[str, ...]] = {}  # the folders, listed once for both tables of merge-on-read
+        listed: dict[str, tuple[str, ...]] = {}  # the folders: one listing for both tables of merge-on-read
         tables: list[TablePlan] = []
         for entry in names.entries:
             before = had.get(entry.table)
@@ -150,7 +144,7 @@ class CatalogSync:
         newest: Instant,
         comments: Mapping[str, str] | None = None,
     ) -> Wish:
-        """With the schema of the newest commit that tells one: a deletion of partitions tells none."""
+        """The wish with the schema of the newest commit that has one. A deletion of partitions has none."""
         schema = next(
             (
                 commit.schema
@@ -177,7 +171,7 @@ class CatalogSync:
         timeline: Timeline,
         listed: dict[str, tuple[str, ...]],
     ) -> PartitionChange:
-        """By the commits since the last sync where those are all there, else by the folders."""
+        """The change by the commits since the last sync or, if some are missing or too many, by the folders."""
         synced = synced_until(before)
         if (
             before is not None
@@ -197,7 +191,7 @@ class CatalogSync:
         return partition_change(config.table, config.partition_by, location, stored=listed[""], found=there, whole=True)
 
     def _staying(self, database: str, name: str, change: PartitionChange) -> list[Mapping[str, Any]]:
-        """Every partition of the catalog that isn't dropped, at its right place."""
+        """All partitions of the catalog that aren't dropped, at their right locations."""
         moved = {tuple(partition["Values"]): partition for partition in change.update}
         return [
             moved.get(tuple(one["Values"]), one)
@@ -212,7 +206,7 @@ class CatalogSync:
             return list(threads.map(lambda instant: self._timelines.commit(table, instant), instants))
 
     def _apply(self, plan: CatalogPlan) -> None:
-        """In an order that leaves nothing wrong wherever it ends: which commit is shown is told last."""
+        """Apply in an order that is safe to interrupt: the last commit is written last."""
         if plan.create_database:
             self._catalog.create_database(plan.database)
         for table in plan.tables:
@@ -236,7 +230,7 @@ class CatalogSync:
 
 
 def _known_columns(names: CatalogNames, found: Found) -> set[str]:
-    """The columns that every table and view of the catalog has: what is new to one of them may come with a comment."""
+    """The columns that all tables and views of the catalog have. Any other column may need a comment."""
     known = [
         {
             str(column["Name"])
@@ -251,37 +245,5 @@ def _known_columns(names: CatalogNames, found: Found) -> set[str]:
 
 
 def _unsynced(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The table before its partitions are there: who finds it like this lists the folders."""
+    """The table before its partitions exist. A sync that finds it in this state lists the folders."""
     return {**table, "Parameters": {name: value for name, value in table["Parameters"].items() if name != LAST_COMMIT}}
-
-
-class CatalogRequests:
-    """The requests of one function."""
-
-    def __init__(self, *, sync: CatalogSync, configuration: ConfigStore, ledger: Ledger, report: Report) -> None:
-        self._sync = sync
-        self._configuration = configuration
-        self._ledger = ledger
-        self._report = report
-
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Sync the table of `table`; the plan that was carried out, as JSON values.
-
-        Raises UnusableCatalogRequest, NotConfigured, and what CatalogSync.sync raises; of those, the retriable are CatalogRaced and NoSuchCommit.
-        """
-        table, instant = request.get("table"), request.get("instant")
-        if not isinstance(table, str) or not table or not (instant is None or isinstance(instant, str)):
-            raise UnusableCatalogRequest("The request names no table", found=str(dict(request))[:200])
-        configuration = self._configuration.load_or_last(self._report)
-        config = config_in_force(configuration, table, self._ledger.tables.get(table).pinned)
-        plan = self._sync.sync(config, instant)
-        report = plan.to_dict()
-        self._report.event("catalog_synced" if report["changed"] else "catalog_is_current", **report)
-        if report["changed"]:
-            self._report.count(
-                "CatalogSyncs"
-            )  # by table it stands in the event: a metric costs by its dimensions, and tables may be thousands
-            added = sum(one["partitions"]["added"] for one in report["tables"])
-            if added:
-                self._report.count("PartitionsAdded", added)
-        return report

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
-from sluice.catalog.tables import source_comments
+from sluice.catalog.columns import source_comments
 from sluice.schema.avro import fingerprint
 from sluice.schema.evolution import INCOMPATIBLE
 from sluice.schema.history import TABLES_PREFIX, SeenSchema, StoredColumns, seen_key, seen_prefix, stored_key

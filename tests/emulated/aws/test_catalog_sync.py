@@ -7,8 +7,8 @@ import pytest
 from botocore.exceptions import ClientError
 from emulated_catalog import ARTIST, SILVER, artists
 
+from sluice.catalog.columns import source_comments
 from sluice.catalog.partitions import CREATE_BATCH
-from sluice.catalog.tables import source_comments
 from sluice.catalog.views import decoded
 from sluice.config.catalog import CatalogRule
 from sluice.config.table import MOR
@@ -610,7 +610,7 @@ def test_a_denied_call_is_reported_with_the_next_step(catalog, monkeypatch):
 
     monkeypatch.setattr(catalog.glue, "create_table", denied)
     with pytest.raises(
-        CatalogDenied, match=r"artists_all can't be kept in the catalog: Insufficient Lake Formation .*docs/catalog.md"
+        CatalogDenied, match=r"artists_all can't be written to the catalog: Insufficient Lake Formation .*docs/catalog.md"
     ):
         catalog.sync.sync(artists())
 

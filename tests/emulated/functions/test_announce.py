@@ -163,7 +163,7 @@ def test_a_refusal_quotes_the_error_of_the_bus():
     batches = SimpleNamespace(parts=lambda batch: PARTS)
     announcer = Announcer(batches=batches, events=Bus([], refuse=["b-1"]), bus="lake", report=Recorder(), now=lambda: 1)
     with pytest.raises(AnnouncementRefused) as raised:
-        announcer.tell(record(BATCH)["dynamodb"])
+        announcer.announce(record(BATCH)["dynamodb"])
     assert raised.value.facts == {"batch": "b-1", "bus": "lake", "cause": "ThrottlingException", "described": "slow"}
 
 

@@ -21,7 +21,7 @@ from sluice.lane.machine import HALT_AFTER, PAUSED
 from sluice.objects import ObjectId
 from sluice.prices import spark_usd
 from sluice_aws.announce import Announcer
-from sluice_aws.catalog.sync import CatalogRequests
+from sluice_aws.catalog.requests import CatalogRequests
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.lanes.supervise import Measures
 from sluice_aws.s3.configuration import ConfigStore
@@ -160,7 +160,7 @@ def test_a_sync_of_the_catalog_is_no_metric_of_its_table(monkeypatch):
         event=lambda *_, **__: None, count=lambda metric, n=1, **dimensions: summary.append((metric, n, dimensions))
     )
     plan = SimpleNamespace(to_dict=lambda: {"changed": True, "tables": [{"partitions": {"added": 2}}]})
-    monkeypatch.setattr("sluice_aws.catalog.sync.config_in_force", lambda *_: None)
+    monkeypatch.setattr("sluice_aws.catalog.requests.config_in_force", lambda *_: None)
     CatalogRequests(
         sync=SimpleNamespace(sync=lambda *_: plan),
         configuration=SimpleNamespace(load_or_last=lambda _: None),
@@ -284,7 +284,7 @@ def metrics(deployment, monkeypatch, capsys):
     telemetry.observe(
         lambda *_: Announcer(
             batches=Batches(), events=Bus(), bus="default", report=telemetry, now=lambda: NOW
-        ).tell_forgotten(NOW),
+        ).announce_missed(NOW),
         {},
         context(),
     )

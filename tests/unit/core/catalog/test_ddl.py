@@ -3,8 +3,9 @@
 import duckdb
 import pytest
 
+from sluice.catalog.columns import columns_of_commit
 from sluice.catalog.ddl import statements
-from sluice.catalog.tables import Wish, columns_of_commit, names_of
+from sluice.catalog.tables import Wish, names_of
 from sluice.catalog.views import view_sql
 from sluice.config.table import COW, MOR, TableConfig
 from sluice.errors import NoStatement

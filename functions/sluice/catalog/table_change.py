@@ -1,0 +1,226 @@
+"""Decides what a sync changes in a catalog table or view: only what differs, and nothing that a user added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.catalog.tables import DEFINITION, LAST_COMMIT, OWNER, VIEW, TableInput, definition, owned
+from sluice.catalog.views import column_changes, decoded
+from sluice.config.table import TableConfig
+from sluice.errors import NameTaken, PartitionKeysDiffer
+
+# The members of a found table that TableInput of the Glue API accepts. An update loses those that it leaves out.
+_KEPT = (
+    "Name",
+    "Description",
+    "Owner",
+    "LastAccessTime",
+    "LastAnalyzedTime",
+    "Retention",
+    "StorageDescriptor",
+    "PartitionKeys",
+    "ViewOriginalText",
+    "ViewExpandedText",
+    "TableType",
+    "Parameters",
+    "TargetTable",
+)
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """A table or view to create or update: the full input of the call, and a description of what changes.
+
+    `retyped` is set if a column's type changes, which the partitions in the catalog must follow.
+    """
+
+    table: TableInput
+    described: tuple[str, ...]
+    create: bool = False
+    retyped: bool = False
+
+
+def table_change(wished: TableInput, found: Mapping[str, Any] | None, config: TableConfig) -> TableChange | None:
+    """The change from the found table to the wished one, None if nothing differs.
+
+    The user's own parts stay: other properties of table and serde, the description, existing comments, further columns.
+    Raises NameTaken and PartitionKeysDiffer.
+    """
+    if found is None:
+        return TableChange(_marked(wished, config), (), create=True)
+    _refuse_others(wished, found, config)
+    is_view = wished["TableType"] == VIEW
+    # Some catalogs return "" for an unset owner, and none accepts it.
+    merged = {name: found[name] for name in _KEPT if found.get(name) not in (None, "")}
+    described = _view_describe(wished, found) if is_view else []
+    for name in ("TableType", "ViewOriginalText", "ViewExpandedText"):
+        if name in wished:
+            merged[name] = wished[name]
+    described += _describe_parameters(found.get("Parameters") or {}, wished["Parameters"])
+    merged["Parameters"] = {
+        **{name: value for name, value in (found.get("Parameters") or {}).items() if not _outdated(name, wished)},
+        **wished["Parameters"],
+    }
+    if is_view and "comment" in (found.get("Parameters") or {}):
+        merged["Parameters"]["comment"] = found["Parameters"]["comment"]
+    storage, storage_described, retyped = _storage(
+        wished["StorageDescriptor"], found.get("StorageDescriptor") or {}, is_view
+    )
+    merged["StorageDescriptor"] = storage
+    merged["PartitionKeys"], keys_described = _columns(
+        wished["PartitionKeys"], found.get("PartitionKeys") or [], further=False
+    )[:2]
+    marked = _marked(merged, config)
+    described += [*storage_described, *keys_described]
+    if not described and _same(marked, found):
+        return None
+    return TableChange(marked, tuple(described) or ("the mark of the sync",), retyped=retyped)
+
+
+def is_current(found: Mapping[str, Any], config: TableConfig, instant: str | None) -> bool:
+    """True if a table (or, without an instant, a view) needs no change, decided without its schema."""
+    parameters = found.get("Parameters") or {}
+    if instant is not None and parameters.get(LAST_COMMIT) != instant:
+        return False
+    return DEFINITION in parameters and parameters[DEFINITION] == definition(found, config)
+
+
+def synced_until(found: Mapping[str, Any] | None) -> str | None:
+    """The commit up to which a table's partitions are in the catalog, None if unknown."""
+    value = ((found or {}).get("Parameters") or {}).get(LAST_COMMIT)
+    return value if isinstance(value, str) and value.isdigit() else None
+
+
+def _marked(table: TableInput, config: TableConfig) -> TableInput:
+    return {**table, "Parameters": {**table["Parameters"], DEFINITION: definition(table, config)}}
+
+
+def _refuse_others(wished: TableInput, found: Mapping[str, Any], config: TableConfig) -> None:
+    """Refuse a name that something else has: a table at another location, or a view without Sluice's mark.
+
+    A table at the right location may come from another tool's sync.
+    """
+    parameters = found.get("Parameters") or {}
+    if wished["TableType"] == VIEW:
+        ours = found.get("TableType") == VIEW and parameters.get(OWNER) == config.table
+        what = (
+            f"a view of {parameters[OWNER]}"
+            if parameters.get(OWNER)
+            else str(found.get("TableType") or "something else").lower()
+        )
+    else:
+        location = str((found.get("StorageDescriptor") or {}).get("Location") or "")
+        ours = found.get("TableType") != VIEW and _place(location) == _place(wished["StorageDescriptor"]["Location"])
+        what = "a view" if found.get("TableType") == VIEW else f"a table at {location}"
+    if not ours:
+        raise NameTaken(
+            f"{config.table} would be {wished['Name']} in the catalog, where {what} has that name",
+            table=config.table,
+            name=wished["Name"],
+            found=what,
+        )
+    had, wants = _names(found.get("PartitionKeys")), _names(wished["PartitionKeys"])
+    if had != wants:
+        raise PartitionKeysDiffer(
+            f"{wished['Name']} of the catalog is partitioned by {', '.join(had) or 'nothing'} "
+            f"and {config.table} by {', '.join(wants) or 'nothing'}",
+            table=config.table,
+            name=wished["Name"],
+            found=had,
+            wished=wants,
+        )
+
+
+def _place(location: str) -> str:
+    """The location with one scheme: Spark and Hadoop also write s3a:// and s3n://."""
+    scheme, separator, rest = location.partition("://")
+    return f"{'s3' if scheme in ('s3a', 's3n') else scheme}{separator}{rest.rstrip('/')}"
+
+
+def _names(columns: Any) -> list[str]:
+    return [str(column.get("Name", "")).lower() for column in columns or ()]
+
+
+def _outdated(parameter: str, wished: TableInput) -> bool:
+    """True for a property of the sync that is obsolete, such as the seventh part of a schema that has six now."""
+    return owned(parameter) and parameter not in wished["Parameters"] and parameter not in (LAST_COMMIT, DEFINITION)
+
+
+def _describe_parameters(found: Mapping[str, str], wished: Mapping[str, str]) -> list[str]:
+    described = [
+        f"{name}: {found.get(name, 'not set')} becomes {value}"
+        for name, value in wished.items()
+        if found.get(name) != value and len(value) < 100 and name != DEFINITION
+    ]
+    described += ["the schema in Spark's words"] * any(
+        found.get(name) != value for name, value in wished.items() if len(value) >= 100
+    )
+    return described + [
+        f"{name} goes" for name in found if owned(name) and name not in wished and name not in (LAST_COMMIT, DEFINITION)
+    ]
+
+
+def _view_describe(wished: TableInput, found: Mapping[str, Any]) -> list[str]:
+    if wished["ViewOriginalText"] == found.get("ViewOriginalText"):
+        return []
+    after = decoded(wished["ViewOriginalText"]) or {}
+    return column_changes(decoded(found.get("ViewOriginalText")), after) or ["the view's statement"]
+
+
+def _storage(
+    wished: Mapping[str, Any], found: Mapping[str, Any], is_view: bool
+) -> tuple[dict[str, Any], list[str], bool]:
+    columns, described, retyped = _columns(wished["Columns"], found.get("Columns") or [], further=not is_view)
+    merged = {**found, "Columns": columns}
+    for name in () if is_view else ("Location", "InputFormat", "OutputFormat"):
+        if _place(str(found.get(name, ""))) != _place(wished[name]):
+            described.append(f"{name} becomes {wished[name]}")
+            merged[name] = wished[name]
+    if is_view:
+        return merged, [], False
+    serde = found.get("SerdeInfo") or {}
+    parameters = serde.get("Parameters") or {}
+    described += [
+        f"{name}: {parameters.get(name, 'not set')} becomes {value}"
+        for name, value in wished["SerdeInfo"]["Parameters"].items()
+        if parameters.get(name) != value
+    ]
+    if serde.get("SerializationLibrary") != wished["SerdeInfo"]["SerializationLibrary"]:
+        described.append(f"the serde becomes {wished['SerdeInfo']['SerializationLibrary']}")
+    merged["SerdeInfo"] = {
+        **serde,
+        **wished["SerdeInfo"],
+        "Parameters": {**parameters, **wished["SerdeInfo"]["Parameters"]},
+    }
+    return merged, described, retyped
+
+
+def _columns(
+    wished: list[dict[str, str]], found: list[Mapping[str, Any]], *, further: bool
+) -> tuple[list[dict[str, Any]], list[str], bool]:
+    """The wished columns in their order with the user's comments, then the user's `further` columns."""
+    known = {str(column.get("Name", "")).lower(): column for column in found}
+    made: list[dict[str, Any]] = []
+    described = []
+    retyped = False
+    for column in wished:
+        had = known.get(column["Name"])
+        if had is None:
+            described.append(f"adds {column['Name']} {column['Type']}")
+        elif had.get("Type") != column["Type"]:
+            described.append(f"{column['Name']} {had.get('Type')} becomes {column['Type']}")
+            retyped = True
+        elif not had.get("Comment") and column.get("Comment"):
+            described.append(f"a comment on {column['Name']}")
+        comment = (had or {}).get("Comment") or column.get("Comment")
+        made.append({**(had or {}), **column, **({"Comment": comment} if comment else {})})
+    names = set(_names(wished))
+    made += [dict(column) for name, column in known.items() if further and name not in names]
+    return made, described, retyped
+
+
+def _same(marked: TableInput, found: Mapping[str, Any]) -> bool:
+    """True if the mark agrees too. Without it, every sync would check the table again."""
+    return bool(marked["Parameters"][DEFINITION] == (found.get("Parameters") or {}).get(DEFINITION))
