@@ -177,7 +177,7 @@ class Admission:
         return verdict, kept
 
 
-def open_admission(objects: Objects, *, ledger: Any, silver_bucket: str, now: Callable[[], int]) -> Admission:
+def open_admission(objects: Objects, *, ledger: Ledger, silver_bucket: str, now: Callable[[], int]) -> Admission:
     """Make the admission of one process. `now` returns epoch ms."""
     return Admission(
         ledger=ledger,

@@ -30,7 +30,9 @@ class Unparked:
     lanes: frozenset[str]
 
 
-def unpark(ledger: Ledger, configuration: Configuration, now: Callable[[], int], *, since: int | None = None) -> Unparked:
+def unpark(
+    ledger: Ledger, configuration: Configuration, now: Callable[[], int], *, since: int | None = None
+) -> Unparked:
     """Make parked objects pending whose topic a table takes now. `since` (epoch ms) leaves out those parked before.
 
     Objects parked because their source's log restarted wait for a higher generation of their table. Objects parked
