@@ -34,7 +34,7 @@ from sluice_cli.errors import DemoFailed
 from sluice_cli.ingest.survey import UNSETTLED, Survey, survey
 from sluice_cli.ingest.wait import Bronze
 from sluice_cli.local.commands import progress_lines
-from sluice_cli.status.past import PastBatch, PastBatches
+from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import counted, say
 from sluice_cli.terminal.run import run_command
 from sluice_deploy.release import source_root

@@ -25,7 +25,7 @@ from sluice.prices import AS_OF, REGION, spark_usd
 from sluice_aws.lanes.job_runs import JobRuns
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.status.past import PastBatch, PastBatches
+from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_table, say
 
 app = typer.Typer(help="What runs cost, and what a load would cost a month.", no_args_is_help=True)

@@ -1,1 +1,1 @@
-"""`sluice status` and `top`: the terminal view and the HTML page."""
+"""The state of a stack, now and in the recent past: `sluice status`, its page, and `sluice top`."""

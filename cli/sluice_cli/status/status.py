@@ -1,4 +1,4 @@
-"""`sluice status`: what every lane and table is doing, and what was set aside and why."""
+"""`sluice status`: shows lanes, tables, services, and the objects that were set aside, with reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.status.overview import COLUMNS, describe_due, gather, service_rows
+from sluice_cli.status.overview import describe_trouble, gather
+from sluice_cli.status.service_entries import COLUMNS, describe_due, service_rows
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -34,13 +35,10 @@ from sluice_cli.terminal.output import (
 from sluice_read.moments import point_in_time
 
 REASONS_SHOWN = 10
-_MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # by reason, what isn't said by its name
+_MEANT = {TEST_EVENT: "S3 sends one when a bucket's notifications are set"}  # explanations of reasons
 PAGE_LOOKS_BACK = "24h"
-PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = (
-    2_000,
-    5_000,
-    200,
-)  # at most: manifests read, waiting objects of a table, batches whose runs are looked up
+# Limits of the page: manifests read, waiting objects per table, batches whose runs are read.
+PAGE_MANIFESTS, PAGE_WAITING, PAGE_RUNS = 2_000, 5_000, 200
 
 
 def status(
@@ -50,21 +48,22 @@ def status(
         typer.Option(
             "--html",
             metavar="FILE",
-            help="Write a page instead, with the recent past: nothing but this file is needed to look at it.",
+            help="Write a self-contained HTML page with the recent past instead.",
             show_default=False,
         ),
     ] = None,
     since: Annotated[
         str,
         typer.Option(
-            "--since", metavar="TIME", help="How far the page looks back: 2h or 7d ago, or a time with its zone."
+            "--since", metavar="TIME", help="Start of the page's time span: 2h or 7d ago, or a time with its zone."
         ),
     ] = PAGE_LOOKS_BACK,
     stack: Stack = None,
 ) -> None:
     """Show lanes and tables: objects by state, bytes, ages, active runs, last commits and errors.
 
-    Below them, the table services that were asked for or are due, and what was parked, quarantined (rows of committed objects too) or ignored, by reason. Times in --json are milliseconds.
+    Below follow requested and due table services, then parked, quarantined, superseded and ignored objects, quarantined
+    rows and ignored messages, by reason. Times in --json are in milliseconds.
 
     Examples:
 
@@ -87,9 +86,10 @@ def status(
 
 
 def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now: int, since: int, path: Path) -> None:
-    # What draws is loaded where something is to be drawn.
+    # Imported here because only the page needs them.
     from sluice_cli.status.page import page
-    from sluice_cli.status.past import PastBatches, backlog, runs, shown_window, table_pasts
+    from sluice_cli.status.past import backlog, runs, shown_window, table_pasts
+    from sluice_cli.status.past_batches import PastBatches
 
     past = PastBatches(Objects(target.client("s3")), target.silver)
     with stderr_console().status("Reading manifests"):
@@ -126,7 +126,7 @@ def _write_page(target: Target, ledger: Ledger, document: Mapping[str, Any], now
 
 
 def configuration_in_force(target: Target) -> Configuration | None:
-    """What tables.yaml said when it was last pushed; None, with a warning, while it can't be read."""
+    """The configuration in force; None, with a warning, if it can't be read."""
     try:
         return ConfigStore(Objects(target.client("s3")), target.artifacts).load()
     except ConfigurationUnreadable as error:
@@ -140,7 +140,7 @@ def _print(document: Mapping[str, Any], now: int) -> None:
         [
             (
                 lane["lane"],
-                lane["told"],
+                lane["summary"],
                 str(lane["pending"]["objects"]),
                 human_bytes(lane["pending"]["bytes"]),
                 _age(lane["pending"]["oldest_ms"]),
@@ -200,7 +200,7 @@ def _print_reasons(title: str, found: Mapping[str, Any], unit: str) -> None:
         return
     print(f"\n{title}: {found[unit]:,}{' and more' if found['more'] else ''}")
     for item in found["reasons"][:REASONS_SHOWN]:
-        example = f"  (such as {visible(item['examples'][0])})" if item.get("examples") else ""
+        example = f"  (for example {visible(item['examples'][0])})" if item.get("examples") else ""
         meant = f": {_MEANT[item['reason']]}" if item["reason"] in _MEANT else ""
         print(f"  {item[unit]:>6,}  {visible(item['reason'])}{meant}{example}")
     if len(found["reasons"]) > REASONS_SHOWN:
@@ -216,10 +216,4 @@ def _ago(at: int | None, now: int) -> str:
 
 
 def _trouble(table: Mapping[str, Any], now: int) -> str:
-    parts = ["paused"] if table["paused"] else []
-    if table["backoff_until"]:
-        parts.append(f"backs off for {human_age(table['backoff_until'] - now)}")
-    if table["last_error"]:
-        parts.append(table["last_error"].splitlines()[0][:200])
-    parts += table["notes"]
-    return "; ".join(parts) or "-"
+    return "; ".join([*describe_trouble(table, now, characters=200), *table["notes"]]) or "-"

@@ -1,7 +1,4 @@
-"""`sluice top`: lanes, backlog, freshness and runs, looked at again and again.
-
-What `sluice top` shows: lanes, tables that have something to do, freshness and rates, from one look at the ledger after another.
-"""
+"""`sluice top`: shows lanes, tables, freshness, rates and runs, and refreshes them."""
 
 from __future__ import annotations
 
@@ -23,24 +20,26 @@ from sluice_aws.clock import epoch_ms
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
-from sluice_cli.status.overview import lanes_and_tables
+from sluice_cli.status.overview import describe_trouble, lanes_and_tables
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, human_bytes, print_json, visible
 from sluice_read.moments import clock
 
 EVERY_S = 2.0
 PIPE_WIDTH = 180
-SHARE = 4  # a look that took long (a long backlog) is followed by a longer pause
+SHARE = 4  # times the last read is the shortest pause, so that a long backlog is read less often
 
 
 def top(
-    every: Annotated[float, typer.Option("--every", metavar="S", min=0.5, help="Seconds between two looks.")] = EVERY_S,
-    once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="S", min=0.5, help="Seconds between two refreshes.")
+    ] = EVERY_S,
+    once: Annotated[bool, typer.Option("--once", help="Show the state once and exit.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Watch lanes, what waits in them, how fresh tables are and what runs do, until Ctrl-C.
+    """Watch lanes, waiting objects, freshness and runs until Ctrl-C.
 
-    Where stdout is no terminal, and with --json, it looks once. What was set aside is `sluice status`'s.
+    With --json, or if stdout is not a terminal, shows the state once. `sluice status` lists set-aside objects.
 
     Examples:
 
@@ -88,14 +87,14 @@ def _fitted(document: dict[str, Any], console: Console) -> RenderableType:
 
 
 _COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "halted": "red"}
-WIDE = 120  # columns of a terminal that all of a table's columns need
-LATE = 2  # times its freshness is how old a table's oldest waiting object may be before it is late
+WIDE = 120  # characters of a terminal that shows all columns
+LATE = 2  # a table is late once its oldest waiting object is this many times older than its freshness
 
 
 def look(
     ledger: Ledger, now: int, configuration: Configuration | None, before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """One look, as plain JSON values; `before` is the last one, for rates. Times are epoch ms, ages and waits ms."""
+    """The state as JSON values. `before` is the last state, for rates. Times are in epoch ms, ages in ms."""
     lanes, tables = lanes_and_tables(ledger, now, configuration)
     runs = [
         _run(name, ledger.history.run(name), now)
@@ -112,7 +111,7 @@ def look(
 
 
 def _freshness(ledger: Ledger, table: str, configuration: Configuration | None) -> int | None:
-    """Seconds, by the rule that takes the table's topic now; None for a table without data or without a rule."""
+    """The configured freshness in seconds; None for a table without data or without a rule."""
     config = config_by_pinned_topic(configuration, table, ledger.tables.get(table).pinned)
     return config.freshness_s if config else None
 
@@ -157,7 +156,7 @@ def _run(name: str, item: Mapping[str, Any] | None, now: int) -> dict[str, Any]:
 
 
 def _rates(document: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, float] | None:
-    """Objects and changes per second since the last look."""
+    """Objects and changes per second since the last state."""
     if before is None or document["at"] <= before["at"]:
         return None
     seconds = (document["at"] - before["at"]) / 1000
@@ -172,7 +171,10 @@ def _sum(tables: Iterable[Mapping[str, Any]], name: str) -> int:
 
 
 def screen(document: Mapping[str, Any], *, height: int, width: int) -> RenderableType:
-    """A look as a terminal shows it, in at most about `height` lines: tables that wait or are late first. A narrow one gets fewer columns."""
+    """The state for a terminal, in about `height` lines and with fewer columns below WIDE.
+
+    Tables that are late or have work come first.
+    """
     wide = width >= WIDE
     waiting = _sum(document["tables"], "waiting")
     rates = document["rates"]
@@ -181,11 +183,11 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
         f" UTC  {waiting:,} waiting, {_sum(document['tables'], 'claimed'):,} being merged",
         f"  {rates['objects']:,} objects/s, {rates['changes']:,} changes/s" if rates else "",
     )
-    lanes = _grid("lane", "does", "#waiting", "#oldest", "#open batches")
+    lanes = _grid("lane", "activity", "#waiting", "#oldest", "#open batches")
     for lane in document["lanes"]:
         lanes.add_row(
             Text(lane["lane"], "bold"),
-            Text(visible(lane["told"]), _COLOURS.get(lane["state"], "")),
+            Text(visible(lane["summary"]), _COLOURS.get(lane["state"], "")),
             f"{lane['pending']['objects']:,}",
             _age(lane["pending"]["oldest_ms"]),
             str(len(lane["unsettled_batches"])),
@@ -220,7 +222,7 @@ def screen(document: Mapping[str, Any], *, height: int, width: int) -> Renderabl
     for run in document["runs"]:
         runs.add_row(
             Text(run["run"]),
-            Text(run["state"] or "not kept"),
+            Text(run["state"] or "expired"),
             _age(run["held_ms"]),
             "-" if run["batches"] is None else str(run["batches"]),
             Text(visible(run["reason"] or "")[:120], "red"),
@@ -241,10 +243,7 @@ def _urgency(table: Mapping[str, Any]) -> tuple[bool, bool, int, str]:
 
 def _trouble(table: Mapping[str, Any], now: int) -> str:
     parts = ["late"] if table["late"] else []
-    parts += ["paused"] if table["paused"] else []
-    parts += [f"backs off for {human_age(table['backoff_until'] - now)}"] if table["backoff_until"] else []
-    parts += [visible(table["last_error"].splitlines()[0])[:80]] if table["last_error"] else []
-    return "; ".join(parts)
+    return visible("; ".join([*parts, *describe_trouble(table, now, characters=80)]))
 
 
 def _grid(*columns: str) -> Table:

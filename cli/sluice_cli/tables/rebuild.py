@@ -36,7 +36,7 @@ from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.errors import CannotRebuild
-from sluice_cli.status.past import PastBatch, PastBatches
+from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import (
     Json,
     Stack,

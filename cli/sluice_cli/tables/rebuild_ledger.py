@@ -22,7 +22,7 @@ from sluice_aws.s3.timelines import TimelineReader
 from sluice_aws.stack import Target
 from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
-from sluice_cli.status.past import PastBatches
+from sluice_cli.status.past_batches import PastBatches
 from sluice_cli.tables.rebuild import ask, counting
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 

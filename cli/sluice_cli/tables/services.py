@@ -24,7 +24,7 @@ from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.status.overview import COLUMNS, describe_due, due_entries, service_entries, service_rows
+from sluice_cli.status.service_entries import COLUMNS, describe_due, due_entries, service_entries, service_rows
 from sluice_cli.terminal.output import (
     Json,
     Stack,

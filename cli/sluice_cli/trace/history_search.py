@@ -17,7 +17,7 @@ from sluice.silver_keys import manifest_key, outcome_key
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
-from sluice_cli.status.past import PastBatch, PastBatches
+from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.trace.object_history import Entry, by_object, claims_of
 from sluice_cli.trace.tracking import Tracker, tracker
 

@@ -1,0 +1,154 @@
+"""Lists table services as JSON values: per table and service the open or last request, and what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sluice.batch.claim import TableState
+from sluice.config.document import Configuration
+from sluice.services.planning import by_table, due_tables
+from sluice.services.policy import CATALOG
+from sluice.services.requests import DONE, FAILED, ServiceRequest
+from sluice_cli.terminal.output import counted, human_age, human_bytes
+
+
+def service_entries(states: Iterable[TableState], requests: Iterable[ServiceRequest]) -> list[dict[str, Any]]:
+    """The services that were ever requested or done, sorted by table and service. Times are in epoch ms."""
+    entries = [_request(request) for request in requests]
+    for state in states:
+        synced = state.services.get(CATALOG)
+        if state.catalog_failed:
+            failed = state.catalog_failed
+            entries.append(
+                _entry(
+                    state.table,
+                    CATALOG,
+                    FAILED,
+                    ended_at=failed.get("at"),
+                    error={
+                        "code": str(failed.get("error", "")),
+                        "message": f"`sluice catalog sync {state.table}` shows the reason and retries",
+                    },
+                    done_at=(synced or {}).get("at"),
+                )
+            )
+        elif synced:
+            entries.append(
+                _entry(
+                    state.table,
+                    CATALOG,
+                    DONE,
+                    ended_at=synced.get("at"),
+                    done_at=synced.get("at"),
+                    instant=synced.get("instant"),
+                )
+            )
+    return sorted(entries, key=lambda entry: (entry["table"], entry["service"]))
+
+
+def service_rows(entries: Iterable[Mapping[str, Any]], now: int) -> list[tuple[str, ...]]:
+    """The entries as rows of a table with `COLUMNS`."""
+    return [
+        (
+            entry["table"],
+            entry["service"],
+            entry["state"],
+            describe_since(entry, now),
+            describe_report(entry["report"]),
+            describe_error(entry["error"]),
+        )
+        for entry in entries
+    ]
+
+
+COLUMNS = ("table", "service", "state", "for", "result", "error")
+
+
+def _request(request: ServiceRequest) -> dict[str, Any]:
+    report = request.report.to_dict() if request.slices or request.state == DONE else None
+    error = {"code": request.error.code, "message": request.error.message} if request.error is not None else None
+    return _entry(
+        request.table,
+        request.service,
+        request.state,
+        lane=request.lane,
+        request=request.request,
+        requested_at=request.requested_at,
+        requested_by=request.requested_by,
+        not_before=request.not_before,
+        started_at=request.started_at,
+        ended_at=request.ended_at,
+        slices=request.slices,
+        failures=request.failures,
+        report=report,
+        error=error,
+        instant=request.report.instant,
+        open=request.open,
+    )
+
+
+def _entry(table: str, service: str, state: str, **known: Any) -> dict[str, Any]:
+    return {
+        "table": table,
+        "service": service,
+        "state": state,
+        "lane": None,
+        "request": None,
+        "requested_at": None,
+        "requested_by": None,
+        "not_before": None,
+        "started_at": None,
+        "ended_at": None,
+        "slices": 0,
+        "failures": 0,
+        "report": None,
+        "error": None,
+        "instant": None,
+        "open": False,
+        **known,
+    }
+
+
+def due_entries(
+    configuration: Configuration | None, states: Iterable[TableState], requests: Sequence[ServiceRequest], now: int
+) -> list[dict[str, str]]:
+    """The services that are due and not requested yet, each with the reason; none without a configuration."""
+    found = () if configuration is None else due_tables(configuration, states, by_table(requests), now)
+    return [
+        {"table": each.table, "service": each.service, "reason": each.reason} for table in found for each in table.due
+    ]
+
+
+def describe_due(due: Mapping[str, str]) -> str:
+    """Describe one of `due_entries` in a line."""
+    return f"due: {due['service']} of {due['table']}, {due['reason']}"
+
+
+def describe_since(entry: Mapping[str, Any], now: int) -> str:
+    """Describe how long an entry has been in its state, and how long it still waits."""
+    at = entry["ended_at"] or entry["started_at"] or entry["requested_at"]
+    if at is None:
+        return "-"
+    waits = entry["not_before"] or 0
+    later = f", waits {human_age(waits - now)}" if entry["open"] and waits > now else ""
+    return f"{human_age(now - int(at))}{later}"
+
+
+def describe_report(report: Mapping[str, Any] | None) -> str:
+    """Describe the work of a service: files and bytes before and after, rows, seconds."""
+    if report is None:
+        return "-"
+    before, after = (
+        f"{counted(report[f'files_{when}'], 'file')} of {human_bytes(report[f'bytes_{when}'])}"
+        for when in ("before", "after")
+    )
+    return f"{before} -> {after}, {counted(report['rows'], 'row')}, {report['ms'] / 1000:.1f} s"
+
+
+def describe_error(error: Mapping[str, Any] | None) -> str:
+    """Describe an error by its code and the first line of its message."""
+    if error is None:
+        return "-"
+    first = str(error["message"]).splitlines()[0][:200] if error["message"] else ""
+    return f"{error['code']}: {first}" if first else str(error["code"])
