@@ -227,6 +227,7 @@ def test_status_counts_objects_by_state_per_lane_and_table(stack, capsys):
     document = describe(capsys)
     (lane,) = document["lanes"]
     (table,) = document["tables"]
+    assert lane["summary"].startswith("Spark is running") and lane["told"] == lane["summary"]
     assert (lane["state"], lane["run"], lane["pending"]["objects"], lane["unsettled_batches"]) == (
         "running",
         "run-1",
@@ -248,7 +249,7 @@ def test_status_is_a_table_for_people(stack, capsys):
     assert run(["status"]) == 0
     out = capsys.readouterr().out
     assert "main\ta run is due\t1\t1 B" in out and "crm.user\tmain\t1" in out
-    assert "topic new.topic: no rule takes this topic  (such as p)" in out
+    assert "topic new.topic: no rule takes this topic  (for example p)" in out
 
 
 def test_config_push_stores_canonical_json_and_its_history(stack, tables, capsys):
