@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.hudi.timeline import FileSlice
+from sluice.hudi.file_slices import FileSlice
 from sluice_read.errors import NotComparable
 from sluice_read.reading import COMMIT_TIME, RECORD_KEY, Shown, SilverTable
 from sluice_read.sql import load, opened_duckdb, quoted

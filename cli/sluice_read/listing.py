@@ -10,6 +10,7 @@ from typing import Any
 
 import fastavro
 
+from sluice.hudi.file_slices import Committed, DataFile, FileSlice, Replaced, data_file, slices_as_of
 from sluice.hudi.timeline import (
     CLEAN,
     COMPLETED,
@@ -19,14 +20,8 @@ from sluice.hudi.timeline import (
     REQUESTED,
     ROLLBACK,
     Commit,
-    Committed,
-    DataFile,
-    FileSlice,
     Instant,
-    Replaced,
     Timeline,
-    data_file,
-    slices_as_of,
 )
 from sluice_aws.s3.silver_files import StoredFile
 from sluice_read.errors import Damaged, NoCommit, NotRetained, UnsettledMoment

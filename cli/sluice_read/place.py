@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from sluice.hudi.options import PROPERTIES_FILE
+from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.hudi.timeline import Instant, Timeline
 from sluice.names import COLUMN
 from sluice_aws.s3.silver_files import SilverBucket, SilverFiles, StoredFile

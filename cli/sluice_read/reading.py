@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
 from sluice.changes import hidden_columns
-from sluice.hudi import options as hudi_options
-from sluice.hudi.timeline import FileSlice
+from sluice.hudi import table_properties
+from sluice.hudi.file_slices import FileSlice
 from sluice_read.errors import UnknownColumn, UnknownTable, Unreadable
 from sluice_read.listing import TableListing, table_listing
 from sluice_read.moments import NOW, Span
@@ -76,7 +76,7 @@ class SilverTable:
     @property
     def record_key(self) -> tuple[str, ...]:
         """The columns of the table's key, in order."""
-        return hudi_options.record_key_of(self.hudi.hudi_options())
+        return table_properties.record_key_of(self.hudi.hudi_options())
 
     def slices(self) -> tuple[FileSlice, ...]:
         """The file slices that can hold rows of the span."""
@@ -181,10 +181,10 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
         raise UnknownTable(
             f"{folder.table} is copy-on-write and has no view {view}", table=name, next_step=f"Ask for {folder.table}"
         )
-    version = hudi_options.version_of(opened.hudi_options())
-    if version != str(hudi_options.TABLE_VERSION):
+    version = table_properties.version_of(opened.hudi_options())
+    if version != str(table_properties.TABLE_VERSION):
         raise Unreadable(
-            f"{folder.table} has Hudi's table version {version or 'none'}, not {hudi_options.TABLE_VERSION}",
+            f"{folder.table} has Hudi's table version {version or 'none'}, not {table_properties.TABLE_VERSION}",
             table=folder.table,
             next_step="Read it with Spark",
         )

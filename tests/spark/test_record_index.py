@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from workbench import Workbench, change, flattened, table
 
-from sluice.hudi import options as hudi_options
-from sluice.hudi import table_properties as index_choice
+from sluice.hudi import index_choice, table_properties
 from sluice_spark.hudi.recovery import roll_back_unfinished
 from sluice_spark.hudi.table import HudiTable
 
@@ -23,7 +22,7 @@ def row(op: str, lsn: int, id: int, place: str | None = "A", name: str | None = 
 
 
 def indexed(bench: Workbench, config: Any) -> bool:
-    return index_choice.has_record_index(bench.properties(config).get(hudi_options.METADATA_PARTITIONS))
+    return index_choice.has_record_index(bench.properties(config).get(table_properties.METADATA_PARTITIONS))
 
 
 @COW

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluice.changes import hidden_columns
-from sluice.hudi.options import is_merge_on_read, partition_fields_of, record_key_of
-from sluice.hudi.table_properties import BATCH_KEY
-from sluice.hudi.timeline import CLEAN, COMPLETED, Commit, FileSlice, FileWritten, Instant
+from sluice.hudi.file_slices import FileSlice
+from sluice.hudi.own_metadata import BATCH_KEY
+from sluice.hudi.table_properties import is_merge_on_read, partition_fields_of, record_key_of
+from sluice.hudi.timeline import CLEAN, COMPLETED, Commit, FileWritten, Instant
 from sluice_read.listing import AT_ONCE, TableListing
 from sluice_read.moments import moment_of
 from sluice_read.place import TableFolder

@@ -21,7 +21,7 @@ from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_topic, config_in_force
 from sluice.config.table import TableConfig
 from sluice.errors import CommandFailed, NotConfigured, UsageError
-from sluice.hudi.options import PROPERTIES_FILE
+from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.lane.machine import PAUSED
 from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
 from sluice.ledger.ports import Ledger

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sluice.changes.position import generation_of
-from sluice.hudi.table_properties import PURGED_PROPERTY
+from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
 from sluice.objects import ObjectId, identify

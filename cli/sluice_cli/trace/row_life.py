@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sluice.changes import hidden_columns as hidden
 from sluice.changes.row_history import Row
 from sluice.errors import SluiceError
-from sluice.hudi.timeline import FileSlice
+from sluice.hudi.file_slices import FileSlice
 from sluice_cli.trace.row_changes import FoundChange, key_text
 from sluice_read.moments import Span
 from sluice_read.place import SilverPlace

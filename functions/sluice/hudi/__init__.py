@@ -1,1 +1,1 @@
-"""Hudi's vocabulary: write options, table properties, the timeline."""
+"""Hudi: write options, table properties, the timeline."""

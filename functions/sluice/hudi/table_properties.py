@@ -1,87 +1,114 @@
-"""The names of what Sluice itself keeps in a Hudi table's commits and in its file of properties.
-
-Whether a table's rows are found by Hudi's record index or by the simple one.
-
-Which columns of a table may have another type in its older files than in its schema: those that became wider, and since when.
-"""
+"""Hudi's own properties of a table (`hoodie.properties`): what they must be, and what they say."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from sluice.changes.hidden_columns import NAMES
-from sluice.config.table import AUTO, HARD, RECORD, TableConfig
+from sluice.changes.hidden_columns import ORDERING_FIELD
+from sluice.config.table import MOR, TableConfig
+from sluice.hudi.own_metadata import METADATA_PREFIX
 
-# Keys of a commit's extra metadata. Hudi copies every write option with this prefix into it.
-METADATA_PREFIX = "sluice."
-BATCH_KEY, TABLE_KEY, RUN_KEY = "sluice.batch", "sluice.table", "sluice.run"
-ROWS_KEY = "sluice.rows_before"  # of the table, deleted ones included
-
-# A table's own file of properties keeps what must live as long as the table; commit metadata goes with its commit.
-FLOOR_PROPERTY = "sluice.truncated_at"
-PURGED_PROPERTY = "sluice.purged_below"  # the highest position of a row that was removed for good, or is about to be
-PURGED_PARTITION_PROPERTY = (
-    "sluice.purged_partition"  # the Kafka partition that such a position is of, where it is an offset alone
-)
-WIDENED_PROPERTY = "sluice.widened"  # which columns became wider, and since when (widened_columns.py)
-UNPURGED_PROPERTY = (
-    "sluice.purging"  # rows are being removed from log files, which must be compacted before the next write
-)
+TABLE_VERSION = 6  # Athena reads tables of Hudi 0.14 or 0.15, which is version 6 at most
+PROPERTIES_FILE = ".hoodie/hoodie.properties"
+METADATA_PARTITIONS = "hoodie.table.metadata.partitions"  # Hudi's list of what its metadata table holds
+PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+_PARTITION_FIELDS = "hoodie.table.partition.fields"
+_MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"  # Hudi's id of "the higher ordering value wins"
+_MERGE_MODE = "EVENT_TIME_ORDERING"
 
 
-RECORD_INDEX = "record_index"
-# Finding a row by the simple index reads every key of the table, by the record index some of its metadata table's:
-# on one core 13 us a row against 4 s however many there are (docs/decisions/index.md). The metadata table makes a
-# second table's commit of each commit, so it comes where it saves several times what it costs.
-RECORD_INDEX_ROWS = 500_000
+@dataclass(frozen=True)
+class TableProperties:
+    """What `hoodie.properties` of a table must say.
 
-
-def has_record_index(metadata_partitions: str | None) -> bool:
-    """Whether a table's property hudi_options.METADATA_PARTITIONS says that its record index is whole."""
-    return RECORD_INDEX in (metadata_partitions or "").split(",")
-
-
-def wants_record_index(config: TableConfig, *, has: bool, rows: int | None) -> bool:
-    """Whether the next write finds rows by the record index: as configured, else by the table's rows, and never back by itself.
-
-    Not where rows are purged: a removed row is a delete block in the metadata table, and Hudi 1.0.2 reads it in threads
-    that may not know Hudi's classes (ClassCastException to HoodieDeleteRecord, docs/decisions/index.md).
+    `fixed` is set at creation and never changes: another value is refused. `readers` are properties that readers of
+    some release depend on: an absent one is added.
     """
-    if config.delete_mode == HARD:
-        return False
-    if config.index == AUTO:
-        return has or (rows or 0) >= RECORD_INDEX_ROWS
-    return config.index == RECORD
+
+    fixed: Mapping[str, str]
+    readers: Mapping[str, str]
 
 
-# What a table says in whose columns nothing changed yet. A table that says nothing is of a release that didn't note it.
-NONE_WIDENED = "{}"
-# Types that a column may have become: what is of another type now was of that type from the start.
-_WIDER = re.compile(r"(array<)*(bigint|double|decimal\(\d+,\d+\))>*")
+def wanted_properties(config: TableConfig) -> TableProperties:
+    """The properties that a table is checked against.
 
-
-def with_widened(noted: str | None, columns: Sequence[str], *, newest: str) -> str | None:
-    """The note of a table some of whose columns are about to become wider; `newest` is its newest instant before that.
-
-    None where there is none yet: what became wider before isn't known, and a note would deny it.
+    Both names of the ordering field are kept: releases up to 1.0 read the first, later ones the second. A reader
+    without its own merges log files without order.
     """
-    if noted is None:
-        return None
-    return json.dumps({**_instants(noted), **dict.fromkeys(columns, newest)}, sort_keys=True)
+    fixed = {
+        "hoodie.table.name": config.name,
+        "hoodie.table.type": hudi_type(config),
+        "hoodie.table.version": str(TABLE_VERSION),
+        "hoodie.table.recordkey.fields": ",".join(config.record_key),
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.compaction.payload.class": PAYLOAD,
+        "hoodie.record.merge.strategy.id": _MERGE_STRATEGY,
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.populate.meta.fields": "true",
+    }
+    if config.partition_by:
+        fixed[_PARTITION_FIELDS] = ",".join(config.partition_by)
+        fixed["hoodie.datasource.write.partitionpath.urlencode"] = "true"
+    return TableProperties(
+        fixed=fixed,
+        readers={"hoodie.table.precombine.field": ORDERING_FIELD, "hoodie.table.ordering.fields": ORDERING_FIELD},
+    )
 
 
-def are_as_stored(noted: str | None, types: Mapping[str, str], *, oldest_file: str) -> bool:
-    """Whether these columns (name -> Spark's name of the type in the table's schema) have that type in every file.
+def creation_properties(config: TableConfig) -> dict[str, str]:
+    """The properties that a table is created with."""
+    properties = wanted_properties(config)
+    return {
+        **properties.fixed,
+        **properties.readers,
+        "hoodie.record.merge.mode": _MERGE_MODE,
+        "hoodie.database.name": config.database,
+        # No table is bootstrapped from other files, and looking for that takes a commit a dozen requests.
+        "hoodie.bootstrap.index.enable": "false",
+    }
 
-    `oldest_file` is the instant of the commit that wrote the oldest of the files. A file that was written after a column became
-    wider has the wider type, whatever it was written for.
-    """
-    if noted is None:
-        return not any(_WIDER.fullmatch(kind) for name, kind in types.items() if name not in NAMES)
-    return all(oldest_file > instant for name, instant in _instants(noted).items() if name in types)
+
+def differing(properties: TableProperties, found: Mapping[str, str]) -> dict[str, tuple[str | None, str]]:
+    """Properties of a table's file with another value than wanted: name -> (found, wanted)."""
+    wanted = {**properties.fixed, **{name: value for name, value in properties.readers.items() if name in found}}
+    if found.get(_PARTITION_FIELDS):
+        wanted.setdefault(_PARTITION_FIELDS, "")  # a partitioned table can't become unpartitioned
+    return {name: (found.get(name), value) for name, value in wanted.items() if found.get(name) != value}
 
 
-def _instants(noted: str) -> dict[str, str]:
-    return {str(name): str(instant) for name, instant in json.loads(noted).items()}
+def absent(properties: TableProperties, found: Mapping[str, str]) -> dict[str, str]:
+    """Properties for readers that the file lacks."""
+    return {name: value for name, value in properties.readers.items() if name not in found}
+
+
+def kept_when_anew(found: Mapping[str, str]) -> dict[str, str]:
+    """Properties that stay when those of a table without a commit are replaced: Sluice's own, METADATA_PARTITIONS."""
+    return {
+        name: value for name, value in found.items() if name.startswith(METADATA_PREFIX) or name == METADATA_PARTITIONS
+    }
+
+
+def record_key_of(found: Mapping[str, str]) -> tuple[str, ...]:
+    """Columns of the record key."""
+    return tuple(name for name in found.get("hoodie.table.recordkey.fields", "").split(",") if name)
+
+
+def partition_fields_of(found: Mapping[str, str]) -> tuple[str, ...]:
+    """Columns of the partition path; some releases add `:SIMPLE` to a name."""
+    return tuple(name.split(":", 1)[0] for name in found.get(_PARTITION_FIELDS, "").split(",") if name)
+
+
+def is_merge_on_read(found: Mapping[str, str]) -> bool:
+    """Whether the table is merge-on-read."""
+    return found.get("hoodie.table.type") == "MERGE_ON_READ"
+
+
+def version_of(found: Mapping[str, str]) -> str:
+    """The table version, empty where the properties have none."""
+    return found.get("hoodie.table.version", "")
+
+
+def hudi_type(config: TableConfig) -> str:
+    """Hudi's name of the table's type."""
+    return "MERGE_ON_READ" if config.table_type == MOR else "COPY_ON_WRITE"

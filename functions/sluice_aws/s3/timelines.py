@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from threading import Lock
 
 from sluice.hudi.java_properties import parse_properties
-from sluice.hudi.options import PROPERTIES_FILE
+from sluice.hudi.table_properties import PROPERTIES_FILE
 from sluice.hudi.timeline import FOLDER, Commit, Instant, Timeline
 from sluice_aws.errors import NoSuchCommit
 from sluice_aws.s3.silver_files import SilverFiles

@@ -14,12 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructType, TimestampType
 
 from sluice.config.table import AUTO, COW, TableConfig
+from sluice.hudi import index_choice, own_metadata, table_properties, write_sizes
 from sluice.hudi import options as hudi_options
-from sluice.hudi import options as write_sizes
-from sluice.hudi import table_properties as index_choice
-from sluice.hudi import table_properties as own_metadata
-from sluice.hudi.table_properties import NONE_WIDENED, are_as_stored, with_widened
-from sluice.hudi.timeline import data_file, instant_ms, instant_of_ms
+from sluice.hudi.file_slices import data_file
+from sluice.hudi.timeline import instant_ms, instant_of_ms
+from sluice.hudi.widened_columns import NONE_WIDENED, are_as_stored, with_widened
 from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.jvm import HudiJvm, instants
@@ -44,17 +43,17 @@ class HudiTable:
 
     def exists(self) -> bool:
         """Whether the table has been created."""
-        return self.jvm.exists(f"{self.path}/{hudi_options.PROPERTIES_FILE}")
+        return self.jvm.exists(f"{self.path}/{table_properties.PROPERTIES_FILE}")
 
     def ensure_created(self) -> bool:
         """Create the table if it isn't there; True if this call did. Its properties are explicit: none is left to a first write."""
         if self.exists():
             return False
-        values = hudi_options.creation_properties(self.config)
+        values = table_properties.creation_properties(self.config)
         self.jvm.create_table(
             self.path,
             values,
-            table_type=hudi_options.hudi_type(self.config),
+            table_type=table_properties.hudi_type(self.config),
             key_generator=hudi_options.key_generator(self.config),
         )
         return True
@@ -70,10 +69,10 @@ class HudiTable:
             return False
         self.jvm.replace_properties(
             meta_client,
-            hudi_options.creation_properties(self.config),
-            table_type=hudi_options.hudi_type(self.config),
+            table_properties.creation_properties(self.config),
+            table_type=table_properties.hudi_type(self.config),
             key_generator=hudi_options.key_generator(self.config),
-            kept=hudi_options.kept_when_anew(self.jvm.table_properties(meta_client)),
+            kept=table_properties.kept_when_anew(self.jvm.table_properties(meta_client)),
         )
         return True
 
@@ -84,15 +83,15 @@ class HudiTable:
         reader needs and the file lacks is added. Raises TableDiffers naming every difference.
         """
         meta_client = self.jvm.meta_client(self.path)
-        properties, found = hudi_options.table_properties(self.config), self.jvm.table_properties(meta_client)
-        differences = hudi_options.differing(properties, found)
+        properties, found = table_properties.wanted_properties(self.config), self.jvm.table_properties(meta_client)
+        differences = table_properties.differing(properties, found)
         if differences:
             summary = "; ".join(
                 f"{name} is {had!r}, not {wanted!r}" for name, (had, wanted) in sorted(differences.items())
             )
             raise TableDiffers(f"{self.config.table}: {summary}", table=self.config.table, differences=differences)
         facts = self._facts(meta_client)
-        missing = hudi_options.absent(properties, found)
+        missing = table_properties.absent(properties, found)
         if facts.empty and facts.widened is None:  # from here on every change of a type is noted
             missing[own_metadata.WIDENED_PROPERTY] = NONE_WIDENED
         if missing:
@@ -125,7 +124,7 @@ class HudiTable:
         )
 
     def _has_record_index(self, meta_client: Any) -> bool:
-        return index_choice.has_record_index(self.jvm.table_property(meta_client, hudi_options.METADATA_PARTITIONS))
+        return index_choice.has_record_index(self.jvm.table_property(meta_client, table_properties.METADATA_PARTITIONS))
 
     def finds_by_record_index(self, facts: TableFacts) -> bool:
         """Whether the next write finds rows by the record index. Counts the rows where no commit tells how many there are."""
@@ -229,7 +228,7 @@ class HudiTable:
             record_index=self.finds_by_record_index(facts),
             rows=facts.rows,
         )
-        metadata = hudi_options.commit_metadata(
+        metadata = own_metadata.commit_metadata(
             batch=batch,
             table=self.config.table,
             run=run,

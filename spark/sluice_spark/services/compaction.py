@@ -9,7 +9,7 @@ import json
 from typing import Any, Callable
 
 from sluice.hudi import options as hudi_options
-from sluice.hudi import options as write_sizes
+from sluice.hudi import write_sizes
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.facts import TableFacts

@@ -14,8 +14,7 @@ from sluice.changes import hidden_columns as hidden
 from sluice.changes.position import BY_OFFSET_ALONE, generation_of, is_by_offset_alone
 from sluice.config.table import MOR
 from sluice.hudi import options as hudi_options
-from sluice.hudi import options as write_sizes
-from sluice.hudi import table_properties as own_metadata
+from sluice.hudi import own_metadata, write_sizes
 from sluice.hudi.timeline import instant_of_ms
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
@@ -163,7 +162,7 @@ def _remove(
         timestamp_key=has_timestamp_key(hudi.config, rows),
         record_index=hudi.finds_by_record_index(facts),
     )
-    metadata = hudi_options.purge_metadata(hudi.config.table, positions)
+    metadata = own_metadata.purge_metadata(hudi.config.table, positions)
     rows.write.format("hudi").options(**options).options(**hudi_options.purge_options()).options(**metadata).mode(
         "append"
     ).save(hudi.path)

@@ -18,10 +18,10 @@ from sluice_cli.tables import query as query_command
 from sluice_cli.tables import query as read_command
 from sluice_read.diff import differences
 from sluice_read.errors import InvalidMoment, NoCommit, NotRetained, UnknownColumn, UnsettledMoment
+from sluice_read.listing import table_listing
 from sluice_read.moments import Span, instant_at, moment_of, span_of
 from sluice_read.place import find_table
 from sluice_read.reading import Shown, open_table, read_table
-from sluice_read.listing import table_listing
 
 LOADED, MOVED, NOTED = "20261121080011861", "20261121080012602", "20261121080013968"  # the commits of moma.works
 ARTISTS_LOADED, ARTISTS_MOVED = "20261121080005027", "20261121080008725"

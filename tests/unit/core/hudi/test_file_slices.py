@@ -1,6 +1,7 @@
 """Which files hold a table's rows as of an instant, from names and timeline alone."""
 
-from sluice.hudi.timeline import Committed, Replaced, Timeline, data_file, slices_as_of
+from sluice.hudi.file_slices import Committed, Replaced, data_file, slices_as_of
+from sluice.hudi.timeline import Timeline
 
 GROUP, OTHER = "3560b200-1e71-43eb-9ecc-0d7e7daad1f0-0", "c67b49e5-7a86-4d58-9c20-9cad602605e4-1"
 

@@ -1,7 +1,7 @@
 """Which index finds a table's rows."""
 
 from sluice.config.table import TableConfig
-from sluice.hudi.table_properties import RECORD_INDEX_ROWS, has_record_index, wants_record_index
+from sluice.hudi.index_choice import RECORD_INDEX_ROWS, has_record_index, wants_record_index
 
 
 def table(**settings) -> TableConfig:

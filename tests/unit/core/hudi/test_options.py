@@ -4,6 +4,7 @@ from sluice.config import hudi_overrides as override_policy
 from sluice.config.services import Pace, ServicePolicy
 from sluice.config.table import TableConfig
 from sluice.hudi import options as hudi_options
+from sluice.hudi import own_metadata, table_properties
 from sluice.hudi.housekeeping import COMMITS_PER_HOUSEKEEPING
 
 
@@ -18,7 +19,7 @@ def options(config: TableConfig) -> dict:
 
 
 def test_both_names_of_the_ordering_field_are_in_a_tables_properties() -> None:
-    made = hudi_options.creation_properties(table())
+    made = table_properties.creation_properties(table())
     assert made["hoodie.table.precombine.field"] == made["hoodie.table.ordering.fields"] == "_sluice_position"
 
 
@@ -108,14 +109,14 @@ def test_a_clustering_takes_all_or_one_slice_and_no_group_of_a_single_file() -> 
 
 
 def test_differing_table_properties_are_distinguished_from_missing_ones() -> None:
-    properties = hudi_options.table_properties(table())
+    properties = table_properties.wanted_properties(table())
     whole = {**properties.fixed, **properties.readers}
-    assert hudi_options.differing(properties, whole) == {} and hudi_options.absent(properties, whole) == {}
+    assert table_properties.differing(properties, whole) == {} and table_properties.absent(properties, whole) == {}
     old = {name: value for name, value in whole.items() if name != "hoodie.table.ordering.fields"}
-    assert hudi_options.differing(properties, old) == {}
-    assert hudi_options.absent(properties, old) == {"hoodie.table.ordering.fields": "_sluice_position"}
+    assert table_properties.differing(properties, old) == {}
+    assert table_properties.absent(properties, old) == {"hoodie.table.ordering.fields": "_sluice_position"}
     other = {**whole, "hoodie.table.recordkey.fields": "key", "hoodie.table.precombine.field": "ts"}
-    assert hudi_options.differing(properties, other) == {
+    assert table_properties.differing(properties, other) == {
         "hoodie.table.recordkey.fields": ("key", "id"),
         "hoodie.table.precombine.field": ("ts", "_sluice_position"),
     }
@@ -123,11 +124,11 @@ def test_differing_table_properties_are_distinguished_from_missing_ones() -> Non
 
 def test_a_partitioned_tables_file_differs_from_a_table_without_partitions() -> None:
     parted, whole = (
-        hudi_options.table_properties(table(partition_by=("place",))),
-        hudi_options.table_properties(table()),
+        table_properties.wanted_properties(table(partition_by=("place",))),
+        table_properties.wanted_properties(table()),
     )
     found = {**parted.fixed, **parted.readers}
-    assert hudi_options.differing(whole, found) == {"hoodie.table.partition.fields": ("place", "")}
+    assert table_properties.differing(whole, found) == {"hoodie.table.partition.fields": ("place", "")}
 
 
 def test_a_rebuilt_table_keeps_sluices_notes_but_nothing_of_its_configuration() -> None:
@@ -137,14 +138,14 @@ def test_a_rebuilt_table_keeps_sluices_notes_but_nothing_of_its_configuration() 
         "hoodie.table.recordkey.fields": "idd",
         "hoodie.table.type": "MERGE_ON_READ",
     }
-    assert hudi_options.kept_when_anew(found) == {
+    assert table_properties.kept_when_anew(found) == {
         "sluice.truncated_at": "5",
         "hoodie.table.metadata.partitions": "files",
     }
 
 
 def test_a_commit_carries_batch_table_and_run_under_the_prefix_that_hudi_copies() -> None:
-    made = hudi_options.commit_metadata(batch="b-1", table="db.t", run="run-1")
+    made = own_metadata.commit_metadata(batch="b-1", table="db.t", run="run-1")
     prefix = made.pop("hoodie.datasource.write.commitmeta.key.prefix")
     assert made == {"sluice.batch": "b-1", "sluice.table": "db.t", "sluice.run": "run-1"}
     assert all(name.startswith(prefix) for name in made)

@@ -1,6 +1,6 @@
 """How large the pieces of a write are."""
 
-from sluice.hudi.options import shuffle_tasks
+from sluice.hudi.write_sizes import shuffle_tasks
 
 
 def test_a_shuffle_has_a_task_per_64_mib_and_bounds() -> None:
