@@ -6,7 +6,7 @@ from sluice.errors import CommandFailed
 
 
 class NoSources(CommandFailed):
-    """The sources are not beside the command; facts: `root`."""
+    """The command isn't installed from a clone; facts: `root`."""
 
     code = "no_sources"
     next_step = "Run it from a clone, installed with `pip install --editable .`"

@@ -1,6 +1,6 @@
-"""Builds a release of the Spark code: the files a job run names, under a version that is their hash.
+"""Builds a release of the Spark code: the files of a job run, under a version that is their hash.
 
-Writes zip and tar.gz files whose bytes depend on nothing but what is in them.
+The bytes of its zip and tar.gz files depend only on their content.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ JOB_PYTHON = "3.9"  # EMR's default interpreter
 ENTRY_POINTS = ("ingest.py", TRIAL_ENTRY_POINT)
 PREFIX = "releases"
 MANIFEST = "release.json"
-# Service models that a job can use: without a VPC it reaches no other service, and all 400 are 20 MB to unpack at every start.
+# Service models for a job: without a VPC it reaches no other service, and all 400 are 20 MB to unpack at every start.
 _SERVICES = ("s3", "dynamodb", "sts", "kms", "glue", "logs")
 _MODELS = "botocore/data/"
 
 
 @dataclass(frozen=True)
 class Release:
-    """Files by name, and the version that is their hash."""
+    """Files by name, and their hash as the version."""
 
     version: str
     files: Mapping[str, bytes]
 
     def url(self, bucket: str) -> str:
-        """Where the release lies once it is uploaded."""
+        """The URL of the uploaded release."""
         return f"s3://{bucket}/{PREFIX}/{self.version}/"
 
 
 def source_root() -> Path:
-    """The clone that this command runs from. Raises NoSources."""
+    """The clone from which this command runs. Raises NoSources."""
     root = Path(__file__).resolve().parents[2]
     if not (root / "template.yaml").is_file() or not (root / "spark").is_dir():
         raise NoSources(f"{root} holds no template.yaml and no spark/", root=str(root))
@@ -50,7 +50,10 @@ def source_root() -> Path:
 
 
 def build_release(root: Path, hosts: Sequence[Host], cache: Path) -> Release:
-    """The release of the sources under `root` for `hosts`; the same sources give the same bytes. Raises WheelsUnavailable."""
+    """Build the release of the sources under `root` for `hosts`. The same sources give the same bytes.
+
+    Raises WheelsUnavailable.
+    """
     sources = {
         **read_tree(root / "functions", ("sluice", "sluice_formats", "sluice_aws")),
         **read_tree(root / "spark", ("sluice_spark",)),
@@ -67,7 +70,7 @@ def build_release(root: Path, hosts: Sequence[Host], cache: Path) -> Release:
 
 
 def _environment(requirements: Path, host: Host, cache: Path) -> bytes:
-    """The packages that a job imports beyond EMR's image; kept in the cache, since packing takes longer than all the rest."""
+    """The packages that a job imports beyond EMR's image, from the cache: packing takes longer than all the rest."""
     key = hashlib.sha256(requirements.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
     kept = (
         cache / "environments" / f"{key}-{host.python}-{host.architecture}{'-here' if host.this_machine else ''}.tar.gz"
@@ -85,7 +88,7 @@ def _environment(requirements: Path, host: Host, cache: Path) -> bytes:
 
 def _is_used(name: str) -> bool:
     if name.endswith(("/RECORD", "/INSTALLER")):
-        return False  # lists of what lies where pip put it
+        return False  # lists of the places where pip put files
     if not name.startswith(_MODELS):
         return True
     service, separator, _ = name[len(_MODELS) :].partition("/")
@@ -93,14 +96,17 @@ def _is_used(name: str) -> bool:
 
 
 def write_release(release: Release, folder: Path) -> None:
-    """Write the files of a release into `folder`, which is made."""
+    """Write the files of a release into `folder`; creates it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in release.files.items():
         (folder / name).write_bytes(content)
 
 
 def upload_release(release: Release, s3: Any, bucket: str) -> bool:
-    """Put a release into the artifact bucket, its manifest last; whether there was anything to put. `s3` is a boto3 client."""
+    """Upload a release into the artifact bucket, its manifest last. Returns whether it was missing.
+
+    `s3` is a boto3 client.
+    """
     manifest = f"{PREFIX}/{release.version}/{MANIFEST}"
     if s3.list_objects_v2(Bucket=bucket, Prefix=manifest, MaxKeys=1).get("KeyCount"):
         return False
@@ -109,25 +115,25 @@ def upload_release(release: Release, s3: Any, bucket: str) -> bool:
     return True
 
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can say
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip
 _EPOCH_S = 315_532_800
 _MODE = 0o644
 
 
 def zip_bytes(files: Mapping[str, bytes]) -> bytes:
-    """A zip of `files` (path in the archive -> content): sorted, dated 1980, without owners."""
+    """A zip of `files` (path in the archive -> content), sorted, dated 1980, without owners."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(files):
             info = zipfile.ZipInfo(name, _EPOCH)
             info.external_attr = _MODE << 16
-            info.create_system = 3  # Unix, also when it is not made on one
+            info.create_system = 3  # Unix on every system
             archive.writestr(info, files[name], zipfile.ZIP_DEFLATED, 6)
     return buffer.getvalue()
 
 
 def tar_gz_bytes(files: Mapping[str, bytes]) -> bytes:
-    """A tar.gz of `files`: sorted, dated 1980, owned by root, no name in the gzip header."""
+    """A tar.gz of `files`, sorted, dated 1980, owned by root, without a name in the gzip header."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=6, mtime=_EPOCH_S) as packed,
@@ -141,7 +147,7 @@ def tar_gz_bytes(files: Mapping[str, bytes]) -> bytes:
 
 
 def read_tree(root: Path, folders: Iterable[str]) -> dict[str, bytes]:
-    """The Python sources of `folders` under `root`, by their path relative to it."""
+    """The Python sources of `folders` under `root` by relative path."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for folder in folders

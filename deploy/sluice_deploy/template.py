@@ -1,4 +1,4 @@
-"""Whether a deployment would change the Spark application, which CloudFormation can't do while it is started."""
+"""Finds out whether a deployment changes the Spark application, which CloudFormation can't do while it is started."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def changes_application(
 ) -> bool:
     """Compare two templates' applications, and the parameters that they depend on.
 
-    `now` are the stack's parameters, `given` those that the deployment sets; what neither has, has the new template's
-    default. Conditions count as depended on whole: a stop too many costs a minute.
+    `now` are the stack's parameters, and `given` those of the deployment. Others have the new template's default. A
+    change of any part of a condition counts: an unnecessary stop costs a minute.
     """
     before, after = _applications(deployed), _applications(new)
     if json.dumps(before, sort_keys=True) != json.dumps(after, sort_keys=True):
@@ -49,7 +49,7 @@ def _applications(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(node: Any) -> Iterator[str]:
-    """Every name that a `Ref` names."""
+    """The names in every `Ref`."""
     if isinstance(node, Mapping):
         if isinstance(node.get("Ref"), str):
             yield node["Ref"]
@@ -61,7 +61,7 @@ def _named(node: Any) -> Iterator[str]:
 
 
 def _conditions(node: Any) -> Iterator[str]:
-    """Every condition that decides about a node."""
+    """The conditions that a node depends on."""
     if isinstance(node, Mapping):
         if isinstance(node.get("Condition"), str):
             yield node["Condition"]

@@ -1,4 +1,4 @@
-"""Fetches the wheels of a pinned list for another machine, and reads what is in them."""
+"""Fetches the wheels of a pinned list for another machine, and reads their files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from sluice_deploy.errors import WheelsUnavailable
 
-# Which tags a wheel for EMR's and Lambda's Linux may carry: Amazon Linux 2023 has glibc 2.34.
+# Platform tags for EMR's and Lambda's Linux: Amazon Linux 2023 has glibc 2.34.
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 _MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
 
 
 @dataclass(frozen=True)
 class Host:
-    """What wheels are for: a Python version ("3.9") and an architecture (x86_64 or arm64)."""
+    """The target of wheels: a Python version ("3.9") and an architecture (x86_64 or arm64)."""
 
     python: str
     architecture: str
@@ -28,7 +28,7 @@ class Host:
 
 
 def this_host() -> Host:
-    """The Python and the processor that run this."""
+    """This Python and processor."""
     machine = platform.machine().lower()
     return Host(
         f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -38,15 +38,15 @@ def this_host() -> Host:
 
 
 def wheel_contents(requirements: Path, host: Host, cache: Path) -> dict[str, bytes]:
-    """Every file of the wheels of `requirements` (complete and without resolving), as it would lie in site-packages.
+    """The files of the wheels of `requirements`, a complete list, by their path in site-packages.
 
-    Wheels are kept in `cache` by the content of the list and the host. Raises WheelsUnavailable.
+    `cache` keeps wheels by the content of the list and the host. Raises WheelsUnavailable.
     """
     content: dict[str, bytes] = {}
     for wheel in sorted(_wheels(requirements, host, cache).glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             for entry in archive.infolist():
-                # Scripts and headers have no place in a package directory; no wheel of the list has data files.
+                # Scripts and headers don't belong into a package directory. No wheel of the list has data files.
                 if not entry.is_dir() and ".data/" not in entry.filename:
                     content[entry.filename] = archive.read(entry)
     return content
@@ -82,11 +82,12 @@ def _wheels(requirements: Path, host: Host, cache: Path) -> Path:
     if done.returncode != 0:
         shutil.rmtree(partial)
         raise WheelsUnavailable(
-            f"The wheels of {requirements.name} for Python {host.python} on {host.architecture} could not be fetched: {done.stderr.strip()[-500:]}",
+            f"The wheels of {requirements.name} for Python {host.python} on {host.architecture} couldn't be fetched: "
+            f"{done.stderr.strip()[-500:]}",
             output=done.stderr,
         )
     try:
         partial.rename(folder)
     except OSError:
-        shutil.rmtree(partial)  # another process was first: its wheels are the same
+        shutil.rmtree(partial)  # another process was first, with the same wheels
     return folder

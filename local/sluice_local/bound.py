@@ -1,7 +1,7 @@
 """Runs a command that dies with its parent: python -I -S bound.py PARENT_PID COMMAND...
 
-A script of its own, so that nothing runs between fork and exec in a process full of threads. PARENT_PID 0 means
-whoever the parent is. On systems without prctl the command just runs; there, only an orderly end reaches it.
+A separate script, because no Python code may run between fork and exec in a process with threads. PARENT_PID 0 means
+the parent at that moment. On systems without prctl the command just runs, and only an orderly end reaches it.
 """
 
 import os
@@ -18,7 +18,7 @@ def main(arguments: list) -> None:
 
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != (parent or os.getppid()):
-        sys.exit(1)  # the parent died before the signal was asked for
+        sys.exit(1)  # the parent died before prctl was called
     os.execvp(arguments[1], arguments[1:])
 
 

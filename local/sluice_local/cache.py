@@ -1,4 +1,4 @@
-"""Where what is fetched once per machine is kept, and how two processes don't fetch it twice."""
+"""The cache of downloads of a machine, and a lock against fetching twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """SLUICE_CACHE, or `sluice` in the user's cache directory. Jars, class archives and wheels live here; deleting it loses nothing but time."""
+    """SLUICE_CACHE, or `sluice` in the user's cache directory. It holds jars, class archives and wheels."""
     given = environment.get("SLUICE_CACHE")
     if given:
         return Path(given).expanduser().absolute()
@@ -19,7 +19,7 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def only_one(lock: Path) -> Iterator[None]:
-    """Hold a lock file: a second process waits here and then finds the work done."""
+    """Hold a lock file. A second process waits here, and then finds the work done."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

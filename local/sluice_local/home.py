@@ -1,4 +1,4 @@
-"""A local stack's folder: what it tells its users, and who owns it now."""
+"""A local stack's folder: the description for its users, and the process that owns it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VARIABLE = "SLUICE_HOME"
 
 @dataclass(frozen=True)
 class Description:
-    """What `local.json` holds while a stack runs: enough for any S3 client, and for every verb."""
+    """Content of `local.json` while a stack runs: enough for any S3 client, and for every command."""
 
     stack: str
     region: str
@@ -42,12 +42,12 @@ class Home:
 
     @property
     def file(self) -> Path:
-        """What a running stack says of itself."""
+        """Describes the running stack."""
         return self.path / "local.json"
 
     @property
     def log(self) -> Path:
-        """What a detached stack says while it starts and runs."""
+        """Output of a detached stack."""
         return self.path / "up.log"
 
     @property
@@ -57,14 +57,17 @@ class Home:
 
     @contextmanager
     def own(self) -> Iterator[None]:
-        """Own the folder for the length of a block: the kernel lets go of it when this process ends, however it ends. Raises AlreadyRunning."""
+        """Own the folder for the length of a block. The kernel releases it when this process ends in any way.
+
+        Raises AlreadyRunning.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "owner").open("a+") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise AlreadyRunning(
-                    f"A local stack runs in {self.path} already (process {self.owner()})",
+                    f"A local stack already runs in {self.path} (process {self.owner()})",
                     home=str(self.path),
                     pid=self.owner(),
                 ) from None
@@ -77,7 +80,7 @@ class Home:
                 self.file.unlink(missing_ok=True)
 
     def owner(self) -> int | None:
-        """The process that owns the folder, or None when nobody does: a file that a killed process left behind says nothing."""
+        """The process that owns the folder, or None. A file left by a killed process doesn't count."""
         try:
             with (self.path / "owner").open("a+") as handle:
                 try:
@@ -90,27 +93,27 @@ class Home:
             return None
 
     def describe(self, description: Description) -> None:
-        """Write `local.json`, whole or not at all; readable by its owner only, since it holds credentials."""
+        """Write `local.json` atomically, readable by its owner only, since it holds credentials."""
         partial = self.file.with_suffix(".partial")
         partial.touch(mode=0o600)
         partial.write_text(json.dumps(asdict(description), indent=2) + "\n")
         partial.replace(self.file)
 
     def description(self) -> Description:
-        """What the running stack says of itself. Raises NotRunning."""
+        """The description of the running stack. Raises NotRunning."""
         if self.owner() is None or not self.file.exists():
             raise NotRunning(f"No local stack runs in {self.path}", home=str(self.path))
         return Description(**json.loads(self.file.read_text()))
 
 
 def chosen_home(environment: Mapping[str, str], folder: Path) -> Home:
-    """SLUICE_HOME, or `.sluice` in `folder`: where `up` puts a stack."""
+    """Where `up` puts a stack: SLUICE_HOME, or `.sluice` in `folder`."""
     given = environment.get(_VARIABLE)
     return Home(Path(given).expanduser().absolute() if given else (folder / _FOLDER).absolute())
 
 
 def running_home(environment: Mapping[str, str], folder: Path) -> Home:
-    """SLUICE_HOME, or the nearest `.sluice` from `folder` upwards in which a stack runs, or else the one in `folder`."""
+    """SLUICE_HOME, or the nearest `.sluice` from `folder` upwards with a running stack, or else the one in `folder`."""
     if environment.get(_VARIABLE):
         return chosen_home(environment, folder)
     homes = [Home(parent / _FOLDER) for parent in (folder.absolute(), *folder.absolute().parents)]

@@ -1,4 +1,4 @@
-"""Starts processes that can't outlive this one, and ends them whole."""
+"""Starts processes that can't outlive this one, and ends them with all their children."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sluice_local.errors import DidNotStart
 
 
 def bound_command(command: Sequence[str], *, parent: int) -> list[str]:
-    """`command` such that the kernel kills it when `parent` (a pid; 0: whoever starts it) ends.
+    """Wrap `command` so that the kernel kills it when `parent` ends (a pid; 0: the process that starts it).
 
-    The kernel watches the *thread* that starts the child: start children from threads that live as long as they do.
+    The kernel watches the *thread* that starts the child. Start children from threads that live as long as they do.
     """
     return [sys.executable, "-I", "-S", str(bound.__file__), str(parent), *command]
 
@@ -26,7 +26,7 @@ def bound_command(command: Sequence[str], *, parent: int) -> list[str]:
 def start(
     command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stdout: Path, stderr: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in its own process group, bound to this process, its output appended to files."""
+    """Start `command` in its own process group, bound to this process. Its output is appended to files."""
     with stdout.open("ab") as out, (stderr or stdout).open("ab") as err:
         return subprocess.Popen(
             bound_command(command, parent=os.getpid()),
@@ -40,7 +40,7 @@ def start(
 
 
 def end(process: subprocess.Popen[bytes], *, grace: float) -> int:
-    """Ask the process group to end, kill what is left of it after `grace` seconds, and return the exit status."""
+    """Terminate the process group, kill what remains after `grace` seconds, and return the exit status."""
     signal_group(process, signal.SIGTERM)
     try:
         process.wait(grace)
@@ -51,26 +51,26 @@ def end(process: subprocess.Popen[bytes], *, grace: float) -> int:
 
 
 def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to every process of the group that `start` made; a group that is gone is fine."""
+    """Send a signal to every process of a group made by `start`, if it still exists."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:
-        pass  # ended by itself: what was asked for
+        pass  # it has ended by itself
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there, and more than what is left of one that its parent has not waited for."""
+    """Whether a process exists and isn't a zombie."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except ProcessLookupError:
         return False
     except FileNotFoundError:
-        return not Path("/proc/self").exists()  # no /proc here: the signal's answer stands
+        return not Path("/proc/self").exists()  # without /proc the signal decides
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listens on now."""
+    """An unused TCP port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -79,7 +79,7 @@ def free_port() -> int:
 def wait_until(
     ready: Callable[[], bool], *, process: subprocess.Popen[bytes], what: str, log: Path, timeout: float
 ) -> None:
-    """Poll `ready` until it is true; raises DidNotStart when the process ends first, or after `timeout` seconds."""
+    """Poll `ready` until it is true. Raises DidNotStart if the process ends first, or after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not ready():
         if process.poll() is not None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from judging.cases import Case
 from judging.spark_rows import REPLY
 from sluice.config.table import COW
+from sluice_local.emr.spark_command import JVM_OPTIONS
 from sluice_read.values import rows_of
 
 
@@ -27,8 +28,8 @@ class Reader(Protocol):
 
     name: str
 
-    def reads(self, case: Case) -> bool:
-        """Whether it is judged on this case."""
+    def reads(self, case: Case, *, at_end: bool) -> bool:
+        """Whether it is judged on this case after a phase; `at_end` is the last one."""
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:
         """For each `database.table`, its live rows to a file, one JSON object per line. Raises when a table can't be read."""
@@ -37,7 +38,8 @@ class Reader(Protocol):
 class SparkReader(AbstractContextManager):
     """One JVM for many requests, since its start costs more than the reading. `hudi` is the bundle's version.
 
-    `copies_of` are the sets whose copy-on-write tables it is judged on, None for all; merge-on-read tables are always.
+    `copies_of` are the sets whose copy-on-write tables it reads, None for all; it reads all merge-on-read tables. Unless
+    `every_phase`, it reads after the last phase only.
     """
 
     def __init__(
@@ -49,7 +51,9 @@ class SparkReader(AbstractContextManager):
         java_home: Path,
         hudi: str,
         copies_of: Iterable[str] | None = None,
+        every_phase: bool = True,
     ) -> None:
+        self._every_phase = every_phase
         self._copies_of = None if copies_of is None else frozenset(copies_of)
         self.name = f"spark-hudi-{hudi}"
         self._bucket = silver_bucket
@@ -58,7 +62,7 @@ class SparkReader(AbstractContextManager):
             **os.environ,
             "JAVA_HOME": str(java_home),
             "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": f"--driver-memory 1g --driver-java-options '{' '.join(JVM_OPTIONS)}' pyspark-shell",
             "PYTHONPATH": "",
         }
         program = Path(__file__).with_name("spark_rows.py")
@@ -73,8 +77,9 @@ class SparkReader(AbstractContextManager):
         )
         self._ready = False
 
-    def reads(self, case: Case) -> bool:
-        return case.table_type != COW or self._copies_of is None or case.set_name in self._copies_of
+    def reads(self, case: Case, *, at_end: bool) -> bool:
+        chosen = case.table_type != COW or self._copies_of is None or case.set_name in self._copies_of
+        return chosen and (at_end or self._every_phase)
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:
         if not self._ready:
@@ -150,7 +155,7 @@ class RustReader:
     def __init__(self, place) -> None:
         self._place = place
 
-    def reads(self, case: Case) -> bool:
+    def reads(self, case: Case, *, at_end: bool) -> bool:
         return True
 
     def write_rows(self, tables: Mapping[str, Path]) -> None:

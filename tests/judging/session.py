@@ -1,4 +1,4 @@
-"""Runs cases on a stack side by side, step by step, and judges every reader after every step."""
+"""Runs cases on a stack side by side, step by step, and judges what each reader sees after each step."""
 
 import tempfile
 import time
@@ -21,7 +21,7 @@ COMPACTED_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one reader saw of one case after one phase; `seconds` is from the first put of the step to the last commit of all its cases."""
+    """The verdict on one reader, case and phase. `seconds` is from the step's first put to the last commit of all its cases."""
 
     case: str
     phase: str
@@ -48,10 +48,11 @@ def run_cases(
 ) -> list[Judgement]:
     """Land the cases side by side (step n of each before step n+1 of any) and judge each after each of its steps.
 
-    With `compacted`, merge-on-read tables are compacted at their end and judged once more. The lane is paused while the first step's objects, most of all,
-    are put, so that they make one batch or two; else the first of them are merged while the last are still put, and each table several times.
+    With `compacted`, merge-on-read tables are compacted at the end and judged once more. The lane is paused while the
+    first and largest step's objects are put, so that they make one or two batches; otherwise the first ones are merged
+    while the last are still being put, and each table several times.
 
-    Side by side, because a batch then merges many tables at once, as it does for a user; and because a wait is shared.
+    Side by side, because a batch then merges many tables at once, as for a user, and because the waits are shared.
     """
     stack.configure([rule for case, fixtures in cases for rule in case.rules(fixtures.plan.topics)])
     found: list[Judgement] = []
@@ -91,7 +92,7 @@ def run_cases(
 
 
 def _compact(stack: RunningStack, tables: Sequence[str], timeout_s: float) -> None:
-    """Have every table compacted; several requests at a time, since most of one is the wait for its outcome."""
+    """Compact every table, several at a time, since most of a request is the wait for its outcome."""
 
     def one(table: str) -> None:
         stack.sluice_process(
@@ -110,12 +111,12 @@ def _judgements(
     seconds: float,
     report: Callable[[Judgement], None],
 ) -> list[Judgement]:
-    """Every reader over the cases, one after the other; the readers beside each other, since each waits much of its time."""
+    """Judge the cases by every reader. The readers run side by side, since each waits for much of its time."""
 
     def by(reader: Reader) -> list[Judgement]:
         found = []
         for case, fixtures, phase, called in landed:
-            if reader.reads(case):
+            if reader.reads(case, at_end=phase == fixtures.phases[-1]):
                 verdict, rows = _judged(case, fixtures, phase, reader, environment)
                 found.append(
                     Judgement(
@@ -132,7 +133,7 @@ def _judgements(
 
 
 def _put(stack: RunningStack, sequences: Sequence[Sequence[tuple[str, Path]]]) -> None:
-    """Each case's objects in its order, one after the other; the cases at the same time."""
+    """Put the objects of each case in order, and the cases side by side."""
     stack.target.client("s3")  # made before threads share it
 
     def put_all(objects: Sequence[tuple[str, Path]]) -> None:

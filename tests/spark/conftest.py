@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from extent import WHOLE
 
 ROOT = Path(__file__).resolve().parents[2]
-# With SLUICE_WHOLE=1, which `make test-all` sets, Spark runs as a driver has it. Otherwise it does the least work for tables
-# of a few rows: one partition, and no generated code, which takes longer to compile than to interpret once.
-WHOLE = os.environ.get("SLUICE_WHOLE") == "1"
+# `make test-all` runs Spark as a driver has it. `make test` runs it with the least work for tables of a few rows: one
+# partition, and no generated code, which takes longer to compile than to interpret once.
 CORES = 2 if WHOLE else 1
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 

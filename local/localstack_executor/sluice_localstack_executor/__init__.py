@@ -1,10 +1,10 @@
-"""The entry point by which LocalStack finds the process executor (`LAMBDA_RUNTIME_EXECUTOR=process`)."""
+"""LocalStack's entry point to the process executor (`LAMBDA_RUNTIME_EXECUTOR=process`)."""
 
 from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
 
 
 class ProcessExecutorPlugin(RuntimeExecutorPlugin):
-    """Names the executor; its modules load only when LocalStack asks for it."""
+    """Names the executor. Its modules load when LocalStack asks for it."""
 
     name = "process"
 

@@ -1,6 +1,7 @@
 """LocalStack's Lambda executor without containers: one `awslambdaric` process per execution environment.
 
-`SLUICE_LAMBDA_PYTHON` names the interpreter that runs the functions; it must have awslambdaric, and nothing of the project.
+`SLUICE_LAMBDA_PYTHON` names the interpreter of the functions. It needs awslambdaric and must not have the project
+installed.
 """
 
 import json
@@ -24,7 +25,7 @@ DEFAULT_TIMEOUT_S = 3  # AWS::Lambda::Function Timeout, default
 
 
 class Sandbox:
-    """One function process and the runtime API it polls. It is never started twice."""
+    """A function process and the runtime API it polls. Never started twice."""
 
     def __init__(self, version: FunctionVersion, environment: dict[str, str], folder: Path) -> None:
         self._api = RuntimeApi()
@@ -36,7 +37,7 @@ class Sandbox:
             cwd=code,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
-            stderr=self._log,  # in LocalStack's own group: who ends that ends all
+            stderr=self._log,  # in LocalStack's own group, so that it ends with LocalStack
             env={
                 **{name: str(value) for name, value in environment.items()},
                 "PATH": os.environ["PATH"],
@@ -64,11 +65,11 @@ class Sandbox:
         return self._process.poll() is None
 
     def wait_until_ready(self) -> None:
-        """Return when the handler is loaded; raises StatusErrorException when it can't be, TimeoutError when it takes too long."""
+        """Return when the handler is loaded. Raises StatusErrorException if it can't be, and TimeoutError."""
         self._api.ready.result(timeout=config.LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT)
 
     def invoke(self, invocation: Invocation, timeout_s: int) -> Reply:
-        """Run one event; a function that takes longer than its timeout is killed, as Lambda does."""
+        """Run one event. Kills a function that exceeds its timeout, as Lambda does."""
         self._api.submit(invocation)
         try:
             return invocation.reply.result(timeout=timeout_s)
@@ -78,7 +79,7 @@ class Sandbox:
             return Reply(json.dumps({"errorType": "Sandbox.Timedout", "errorMessage": message}).encode(), True)
 
     def new_output(self) -> str:
-        """What the process printed since the last call."""
+        """Output of the process since the last call."""
         self._log.seek(self._log_seen)
         output = self._log.read()
         self._log_seen = self._log.tell()
@@ -91,14 +92,14 @@ class Sandbox:
             self._process.wait()
 
     def close(self) -> None:
-        """End the process and free what it used."""
+        """End the process and free its resources."""
         self.kill()
         self._api.close()
         self._log.close()
 
 
 class ProcessExecutor(RuntimeExecutor):
-    """What LocalStack calls for one execution environment; a process that died is replaced at the next event, as in Lambda."""
+    """LocalStack's interface of one execution environment. The next event replaces a dead process, as in Lambda."""
 
     def __init__(self, id: str, function_version: FunctionVersion) -> None:
         super().__init__(id, function_version)
@@ -141,16 +142,15 @@ class ProcessExecutor(RuntimeExecutor):
         memory = self.function_version.config.memory_size
         return (
             f"START RequestId: {request_id} Version: $LATEST\n{output}END RequestId: {request_id}\n"
-            f"REPORT RequestId: {request_id}\tDuration: {elapsed_ms:.2f} ms\tBilled Duration: {int(elapsed_ms) + 1} ms\t"
+            f"REPORT RequestId: {request_id}\tDuration: {elapsed_ms:.2f} ms\t"
+            f"Billed Duration: {int(elapsed_ms) + 1} ms\t"
             f"Memory Size: {memory} MB\tMax Memory Used: {memory} MB\t"
         )
 
     def stop(self) -> None:
         if self._sandbox is not None:
             self._sandbox.close()
-        shutil.rmtree(
-            self._folder, ignore_errors=True
-        )  # a file that can't be removed is only litter in the temporary folder
+        shutil.rmtree(self._folder, ignore_errors=True)  # a file that can't be removed stays in the temporary folder
 
     def get_address(self) -> str:
         return "127.0.0.1"
@@ -159,7 +159,7 @@ class ProcessExecutor(RuntimeExecutor):
         return "127.0.0.1"
 
     def get_runtime_endpoint(self) -> str:
-        return ""  # of LocalStack's own runtime init, which does not run here
+        return ""  # of LocalStack's own runtime init, which doesn't run here
 
     def get_logs(self) -> str:
         log = self._folder / "log.txt"
@@ -172,4 +172,4 @@ class ProcessExecutor(RuntimeExecutor):
 
     @classmethod
     def cleanup_version(cls, function_version: FunctionVersion) -> None:
-        """Nothing is prepared beyond the unpacked code, which LocalStack removes."""
+        """Do nothing: LocalStack removes the unpacked code."""

@@ -1,4 +1,4 @@
-"""Services that the moto which LocalStack bundles serves: its own DynamoDB downloads a Java program that may not be there, and Glue it has none without a licence."""
+"""Services of LocalStack's bundled moto: its own DynamoDB downloads a Java program, and its Glue needs a licence."""
 
 import threading
 
@@ -8,11 +8,11 @@ from localstack.services.plugins import Service, aws_provider
 
 from sluice_localstack_executor.transactions import undo_by_item
 
-_ONE_AT_A_TIME = threading.Lock()  # moto goes through its tables while others write; nothing else keeps them whole
+_ONE_AT_A_TIME = threading.Lock()  # moto iterates over its tables while others write, and has no lock of its own
 
 
 class MotoService:
-    """Only names the service; every operation is moto's."""
+    """Names the service. Moto serves every operation."""
 
     def __init__(self, service: str) -> None:
         self.service = service
@@ -29,18 +29,18 @@ def _on_moto(service: str) -> Service:
 
 @aws_provider(api="dynamodb", name="moto")
 def dynamodb_on_moto() -> Service:
-    """The provider that `PROVIDER_OVERRIDE_DYNAMODB=moto` selects."""
+    """The provider for `PROVIDER_OVERRIDE_DYNAMODB=moto`."""
     undo_by_item()
     return _on_moto("dynamodb")
 
 
 @aws_provider(api="dynamodbstreams", name="moto")
 def dynamodbstreams_on_moto() -> Service:
-    """The provider that `PROVIDER_OVERRIDE_DYNAMODBSTREAMS=moto` selects: a table and its stream must be served by the same code."""
+    """The provider for `PROVIDER_OVERRIDE_DYNAMODBSTREAMS=moto`: the same code must serve a table and its stream."""
     return _on_moto("dynamodbstreams")
 
 
 @aws_provider(api="glue", name="moto")
 def glue_on_moto() -> Service:
-    """The provider that `PROVIDER_OVERRIDE_GLUE=moto` selects."""
+    """The provider for `PROVIDER_OVERRIDE_GLUE=moto`."""
     return _on_moto("glue")

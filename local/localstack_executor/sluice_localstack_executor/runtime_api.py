@@ -1,4 +1,4 @@
-"""The Lambda Runtime API for one function process: what it polls for work and answers to.
+"""The Lambda Runtime API of one function process.
 
 Source of the protocol: AWS Lambda developer guide, "Using the Lambda runtime API", version 2018-06-01.
 """
@@ -15,7 +15,7 @@ PREFIX = "/2018-06-01/runtime/"
 
 @dataclass(frozen=True)
 class Reply:
-    """What the function answered: a body, and whether it is an error."""
+    """The function's answer: a body, and whether it is an error."""
 
     body: bytes
     is_error: bool
@@ -23,7 +23,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Invocation:
-    """One event on its way to the process. `deadline_ms` is epoch milliseconds."""
+    """An event for the process. `deadline_ms` is epoch milliseconds."""
 
     request_id: str
     function_arn: str
@@ -34,7 +34,10 @@ class Invocation:
 
 
 class RuntimeApi:
-    """A server on a free port of 127.0.0.1. `ready` resolves when the process asks for its first event, or fails with its `init/error`."""
+    """A server on a free port of 127.0.0.1.
+
+    `ready` resolves when the process asks for its first event, or fails with its `init/error`.
+    """
 
     def __init__(self) -> None:
         self.ready: Future[None] = Future()
@@ -48,11 +51,11 @@ class RuntimeApi:
 
     @property
     def address(self) -> str:
-        """host:port, as `AWS_LAMBDA_RUNTIME_API` wants it."""
-        return "127.0.0.1:%d" % self._server.server_address[1]
+        """host:port, for `AWS_LAMBDA_RUNTIME_API`."""
+        return f"127.0.0.1:{self._server.server_address[1]}"
 
     def submit(self, invocation: Invocation) -> None:
-        """Hand the process its next event; a process that has ended answers with how it ended."""
+        """Hand the process its next event. For an ended process the answer says how it ended."""
         with self._lock:
             self._current, ended = invocation, self._ended
         if ended is not None:
@@ -66,7 +69,7 @@ class RuntimeApi:
         return self._waiting.get()
 
     def answer(self, request_id: str, reply: Reply) -> bool:
-        """Resolve the invocation of that id; False when it isn't the one under way."""
+        """Resolve the invocation with that id. Returns False if it isn't the current one."""
         with self._lock:
             current = self._current
         if current is None or current.request_id != request_id:
@@ -75,7 +78,7 @@ class RuntimeApi:
         return True
 
     def process_ended(self, reply: Reply, error: Exception) -> None:
-        """The process is gone: whoever waits for its start or its answer learns it."""
+        """Fail all waits for the process's start or answer."""
         with self._lock:
             self._ended, current = reply, self._current
         self.init_failed(error)
@@ -83,12 +86,12 @@ class RuntimeApi:
             _resolve(current.reply, reply)
 
     def init_failed(self, error: Exception) -> None:
-        """The handler's module could not be loaded."""
+        """Fail the start: the handler's module couldn't be loaded."""
         if not self.ready.done():
             self.ready.set_exception(error)
 
     def close(self) -> None:
-        """Let a waiting poll go and free the port."""
+        """Release a waiting poll and free the port."""
         self._waiting.put(None)
         self._server.shutdown()
         self._server.server_close()
@@ -104,17 +107,19 @@ def _handler_for(api: RuntimeApi) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # a response is two small writes; Nagle would hold the second for 40 ms
+        disable_nagle_algorithm = (
+            True  # a response is two small writes; Nagle's algorithm would delay the second by 40 ms
+        )
 
         def log_message(self, *args) -> None:
-            """The function's own log is the record; one line per poll is not."""
+            """Log nothing: the function has a log of its own."""
 
         def do_GET(self) -> None:
             invocation = api.next_event()
             if invocation is None:
                 with suppress(
                     BrokenPipeError, ConnectionResetError
-                ):  # the process that asked may be gone, which is why there is nothing
+                ):  # the API closes, maybe because the process has ended
                     self._send(410)
                 return
             self._send(

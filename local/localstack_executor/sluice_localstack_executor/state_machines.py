@@ -1,4 +1,4 @@
-"""Step Functions as the state machine here needs them: JSONata without a Java, which LocalStack would download, and rules that start executions with an input of their own."""
+"""Step Functions for Sluice's state machine: JSONata without a Java, and rules with an input."""
 
 import uuid
 from typing import Any
@@ -9,16 +9,16 @@ from localstack.services.plugins import Service, aws_provider
 
 @aws_provider(api="stepfunctions", name="python_jsonata")
 def state_machines_with_python_jsonata() -> Service:
-    """The provider that `PROVIDER_OVERRIDE_STEPFUNCTIONS=python_jsonata` selects: LocalStack's own, but for the evaluation and for what rules start."""
+    """The provider for `PROVIDER_OVERRIDE_STEPFUNCTIONS=python_jsonata`: LocalStack's own, with two changes."""
     from localstack.services.events.target import StatesTargetSender
     from localstack.services.stepfunctions.asl.jsonata import jsonata as expressions
     from localstack.services.stepfunctions.provider import StepFunctionsProvider
 
     def evaluated(expression: str) -> Any:
-        """The value of an expression that names its variables itself. Raises what LocalStack raises for one that has none."""
+        """Evaluate an expression that defines its own variables. Raises LocalStack's error if it can't be evaluated."""
         try:
             return Jsonata.jsonata(expression).evaluate(None)
-        except Exception as error:  # whatever it is, it is the expression's, and the execution tells it
+        except Exception as error:  # any error is the expression's, and the execution reports it
             raise expressions.JSONataException("UNKNOWN", str(error)) from error
 
     expressions._eval_jsonata = evaluated
@@ -27,7 +27,10 @@ def state_machines_with_python_jsonata() -> Service:
 
 
 def _start_execution(sender: Any, event: Any, trace_header: Any) -> None:
-    """What a rule does to a state machine. LocalStack's own names an execution by its event's id, and starts none where a target's constant input takes the event's place."""
+    """Start an execution for a rule.
+
+    LocalStack's own code names an execution by its event's id, and starts none for a target with a constant input.
+    """
     from localstack.services.events.utils import to_json_str
 
     sender.service = "stepfunctions"

@@ -1,7 +1,8 @@
-"""Transactions of moto's DynamoDB that are undone in a time that doesn't grow with the table.
+"""Rolls back transactions of moto's DynamoDB in a time that doesn't grow with the table.
 
-For its way back moto copies the whole table with every record of its stream, once for each item of a transaction: with 800 items in the table one
-transaction of 25 took 3.8 s, and a burst of objects longer than a client waits for an answer. Here only what a transaction names is copied.
+For a rollback moto copies the whole table with every record of its stream, once for each item of a transaction. With
+800 items in the table a transaction of 25 took 3.8 s, and a burst of objects exceeded a client's timeout. Here only
+the items of a transaction are copied.
 """
 
 import copy
@@ -16,7 +17,7 @@ from moto.dynamodb.models.table import Table
 
 
 def undo_by_item() -> None:
-    """Have every DynamoDB of moto in this process undo its transactions so. They must come one at a time."""
+    """Patch moto's DynamoDB in this process. Transactions must come one at a time."""
     if not hasattr(DynamoDBBackend.transact_write_items, "__wrapped__"):
         DynamoDBBackend.transact_write_items = _undone_by_item(DynamoDBBackend.transact_write_items)
 
@@ -47,7 +48,7 @@ def _undone_by_item(moto_s: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _copied_by_name(tables: Collection[Table]) -> Iterator[None]:
-    """While it lasts a deep copy of a table is the table itself: what moto puts back is then what it has."""
+    """Make a deep copy of a table return the table itself, so that moto's own rollback changes nothing."""
     for table in tables:
         table.__deepcopy__ = lambda memo, table=table: table
     try:
@@ -58,13 +59,13 @@ def _copied_by_name(tables: Collection[Table]) -> Iterator[None]:
 
 
 class _WayBack:
-    """What a table had of the items that a transaction names, and how many records its stream."""
+    """The previous items of a transaction, and the length of the table's stream."""
 
     def __init__(self, table: Table, named: Sequence[Mapping[str, Any]]) -> None:
         self._table = table
         whole = [
             each for each in named if all(name in each for name in table.table_key_attrs)
-        ]  # what has no key is moto's to refuse
+        ]  # moto refuses an item without a key
         keys = [
             (
                 DynamoType(each[table.hash_key_attr]),
@@ -76,7 +77,7 @@ class _WayBack:
         self._records = len(table.stream_shard.items) if table.stream_shard else 0
 
     def take(self) -> None:
-        """Give the table back what it had."""
+        """Restore the table."""
         for partition, sort, item in self._had:
             of = self._table.items if sort is None else self._table.items[partition]
             key = partition if sort is None else sort

@@ -1,1 +1,1 @@
-"""A stand-in for EMR Serverless: its HTTP API, and real Spark underneath."""
+"""A stand-in for EMR Serverless: its HTTP API on top of real Spark."""

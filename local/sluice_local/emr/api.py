@@ -1,4 +1,4 @@
-"""The HTTP API of EMR Serverless, as far as applications and job runs go (botocore's model of 2021-07-13)."""
+"""The HTTP API of EMR Serverless for applications and job runs (botocore's model of 2021-07-13)."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ _ROUTES: list[tuple[str, str, _Handler]] = [
         ),
     ),
     ("GET", r"/tags/(?P<arn>.+)", lambda s, p, q, b: s.list_tags(unquote(p["arn"]))),
-    # Not the service's: how tests make it misbehave.
+    # Not an operation of the service: tests make the stand-in misbehave by it.
     ("PUT", r"/_stand-in/behaviour", lambda s, p, q, b: s.behave(b)),
 ]
 _COMPILED = [(method, re.compile(f"^{path}$"), handler) for method, path, handler in _ROUTES]
 
 
 def serve(service: Service, port: int) -> ThreadingHTTPServer:
-    """A server of `service` on 127.0.0.1, listening; `serve_forever` and `shutdown` are the caller's."""
+    """A listening server of `service` on 127.0.0.1. The caller calls `serve_forever` and `shutdown`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -93,7 +93,7 @@ def serve(service: Service, port: int) -> ThreadingHTTPServer:
                 status, answer, kind = refused.status, {"message": refused.message}, refused.code
             except ValueError as error:
                 status, answer, kind = 400, {"message": str(error)}, "ValidationException"
-            except Exception as error:  # a client must get an answer, as from the service
+            except Exception as error:  # every request gets an answer, as from the service
                 _LOG.exception("%s %s failed", self.command, url.path)
                 status, answer, kind = 500, {"message": repr(error)}, "InternalServerException"
             content = json.dumps(answer).encode()
@@ -114,7 +114,7 @@ def serve(service: Service, port: int) -> ThreadingHTTPServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """A client that ends within a request, as functions do when the emulator ends, is no error of this side: nothing is printed into whatever runs here."""
+    """Ignores clients that end within a request, as functions do when the emulator ends."""
 
     daemon_threads = True
 

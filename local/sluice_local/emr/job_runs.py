@@ -1,4 +1,4 @@
-"""Applications and job runs as records, and what the service allows to happen to them."""
+"""Records of applications and job runs, and the state changes that the service allows."""
 
 from __future__ import annotations
 
@@ -83,16 +83,16 @@ class JobRun:
     details: str = ""
     started_at: float | None = None
     ended_at: float | None = None
-    cancel_grace: float | None = None  # set when it shall end
+    cancel_grace: float | None = None  # set on cancellation
 
     @property
     def name(self) -> str:
-        """The name that the request gave, or nothing."""
+        """The name in the request, or an empty text."""
         return str(self.request.get("name") or "")
 
     @property
     def ended(self) -> bool:
-        """Whether the state is one that nothing follows."""
+        """Whether the state is terminal."""
         return self.state in TERMINAL
 
     def describe(self) -> dict[str, Any]:

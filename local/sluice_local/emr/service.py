@@ -1,4 +1,4 @@
-"""What each operation of EMR Serverless does: the applications, the job runs and their states, in memory."""
+"""The operations of EMR Serverless on applications and job runs in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATUS = {
 
 
 class Refused(Exception):
-    """An answer other than 200: the service's error code and message."""
+    """An error answer: the service's error code and message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -32,23 +32,25 @@ class Refused(Exception):
 
 
 class Runner(Protocol):
-    """What runs the jobs: `launch` returns at once, `cancel` is heard by the job's own thread."""
+    """Runs the jobs. `launch` and `cancel` return at once; the job's own thread does the work."""
 
     def launch(self, run: JobRun) -> None: ...
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How the stand-in misbehaves on purpose, for tests of what the cloud may do."""
+    """Deliberate misbehaviour, for tests of what the cloud may do."""
 
-    forget_tokens: bool = False  # a repeated clientToken starts a second run, as after its undocumented time window
-    drop_events: bool = False  # state changes reach nobody: they are best effort
-    throttle: int = 0  # so many calls of StartJobRun are refused
-    lose_answers: int = 0  # so many calls of StartJobRun start the run and then answer with an error
+    forget_tokens: bool = (
+        False  # a repeated clientToken starts a second run, as after the service's undocumented time window
+    )
+    drop_events: bool = False  # state changes are not delivered: they are best effort
+    throttle: int = 0  # how many calls of StartJobRun are refused
+    lose_answers: int = 0  # how many calls of StartJobRun start the run and then answer with an error
 
 
 class Service:
-    """Thread safe; every change of a run's state goes through `move`."""
+    """Thread-safe. Every change of a run's state goes through `move`."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Service:
         region: str,
         changed: Callable[[JobRun, str], None],
     ) -> None:
-        """`changed(run, previous_state)` is told of every state of every run, under no lock."""
+        """`changed(run, previous_state)` is called for every state of every run, without a lock held."""
         self.account, self.region = account, region
         self._changed = changed
         self._lock = threading.RLock()
@@ -127,7 +129,7 @@ class Service:
 
     # ------------------------------------------------------------------ job runs
     def start_job_run(self, application: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """StartJobRun; the same clientToken and body is the same run."""
+        """StartJobRun. The same clientToken and body give the same run."""
         token = str(body.get("clientToken") or "")
         if not token or not body.get("executionRoleArn"):
             raise Refused("ValidationException", "clientToken and executionRoleArn are required")
@@ -201,7 +203,7 @@ class Service:
         return page if start + most >= len(runs) else {**page, "nextToken": str(start + most)}
 
     def cancel_job_run(self, application: str, run: str, *, grace: float) -> Mapping[str, Any]:
-        """CancelJobRun: the driver gets SIGTERM, and SIGKILL after `grace` seconds."""
+        """CancelJobRun. The driver gets SIGTERM, and SIGKILL after `grace` seconds."""
         with self._lock:
             found = self._run(application, run)
             if found.ended:
@@ -224,7 +226,7 @@ class Service:
         raise Refused("ResourceNotFoundException", f"{arn} does not exist")
 
     def behave(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Misbehave as `body` says, from now on; an empty body is good behaviour again."""
+        """Misbehave as `body` says from now on. An empty body ends it."""
         try:
             self._behaviour = Behaviour(**body)
         except TypeError as error:
@@ -233,7 +235,7 @@ class Service:
 
     # ------------------------------------------------------------------ for the runner
     def move(self, run: JobRun, state: str, details: str = "") -> bool:
-        """Put a run into a state, unless it has ended; whether it is there now. A run being cancelled can only end."""
+        """Put a run into a state unless it has ended; returns whether it is in it now. A cancelled run can only end."""
         with self._lock:
             if run.ended or (run.state == "CANCELLING" and state not in ("CANCELLED", "FAILED", "SUCCESS")):
                 return False

@@ -1,4 +1,4 @@
-"""The command and the environment of a job's driver: what the request says, and what a laptop needs besides."""
+"""The command and the environment of a job's driver: the request's own, with a laptop's settings added."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sluice_local.emr.submission import Submission
 from sluice_local.emr.work_directory import Fetched
 from sluice_local.images.spark import MAIN_CLASS, MODULE_OPTIONS, SparkImage, join
 
-# What a driver of Sluice talks to. A job without a VPC reaches Glue, Lake Formation and Secrets Manager besides (EMR Serverless User
-# Guide, "Configuring VPC access"), which no driver needs.
+# The services that a driver of Sluice calls. A job without a VPC also reaches Glue, Lake Formation and Secrets
+# Manager (EMR Serverless User Guide, "Configuring VPC access"), which no driver needs.
 REACHABLE = ("S3", "DYNAMODB", "STS", "KMS", "CLOUDWATCH_LOGS")
-# Named, so that the error names the service's call; every other service's own address is refused by the proxy.
+# Listed, so that the error names the service's call. The proxy refuses the address of every other service.
 REFUSED = (
     "EVENTBRIDGE",
     "SQS",
@@ -29,11 +29,12 @@ REFUSED = (
     "SECRETS_MANAGER",
     "SSM",
 )
-_NOWHERE_HOST, _NOWHERE_PORT = "127.0.0.1", "9"  # the discard port: a connection is refused at once
+_NOWHERE_HOST, _NOWHERE_PORT = "127.0.0.1", "9"  # the discard port refuses connections at once
 _NOWHERE = f"http://{_NOWHERE_HOST}:{_NOWHERE_PORT}"
-# Sizes and scaling of workers that a laptop doesn't have; the driver's own are translated.
+# Sizes and scaling of workers, which a laptop doesn't have. The driver's are translated.
 _CLOUD_ONLY = re.compile(
-    r"^spark\.(emr-serverless\.|dynamicAllocation\.|executor\.(cores|memory|memoryOverhead|instances|disk)|driver\.(cores|memory|disk)|master$|submit\.deployMode)"
+    r"^spark\.(emr-serverless\.|dynamicAllocation\.|executor\.(cores|memory|memoryOverhead|instances|disk)"
+    r"|driver\.(cores|memory|disk)|master$|submit\.deployMode)"
 )
 _UNIT = {"": 1 << 20, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"^(\d+)([kmgt]?)b?$", re.IGNORECASE)
@@ -41,7 +42,7 @@ _SIZE = re.compile(r"^(\d+)([kmgt]?)b?$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Cloud:
-    """What stands for AWS: one endpoint for every service, and credentials."""
+    """The emulated AWS: one endpoint for every service, and credentials."""
 
     endpoint: str
     region: str
@@ -49,19 +50,19 @@ class Cloud:
     secret_key: str
 
 
-# A run lives for a minute or so on two cores that the emulator and the Python workers want too. The first compiler's code is
-# enough then, and the second compiler and a parallel collector cost more than they bring: docs/decisions has the figures.
-# With the first compiler alone the JVM has 48 MB for compiled code, of 240 MB by default. Spark's generated classes fill them within some minutes:
-# in one of 20 minutes the sweeper that makes room had 40 % of the processor time.
+# A run lives for about a minute on two cores, which it shares with the emulator and the Python workers. The code of
+# the first compiler is fast enough then; the second compiler and a parallel collector cost more than they gain
+# (docs/decisions). With the first compiler alone the JVM reserves 48 MB for compiled code, instead of 240 MB. Spark's
+# generated classes fill that within minutes: in a run of 20 minutes the code sweeper took 40 % of the processor time.
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-UsePerfData")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a job may take of this machine."""
+    """The share of this machine that a job may use."""
 
     cores: int = 2
-    memory_bytes: int = 4 << 30  # the largest heap, whatever the request asks for
+    memory_bytes: int = 4 << 30  # the largest heap, even if the request asks for more
     jvm_options: tuple[str, ...] = JVM_OPTIONS
 
 
@@ -84,7 +85,7 @@ def spark_command(
     machine: Machine,
     sharing: list[str],
 ) -> Command:
-    """spark-submit's own main class, started directly: its shell script starts a second JVM only to print this command."""
+    """Start spark-submit's main class directly: its shell script starts a second JVM only to print this command."""
     settings = {key: value for key, value in submission.settings.items() if not _CLOUD_ONLY.match(key)}
     extra = settings.pop("spark.driver.extraJavaOptions", "").split()
     settings.update(_laptop_settings(run, directory, machine))
@@ -123,7 +124,7 @@ def spark_command(
 def _laptop_settings(run: str, directory: Path, machine: Machine) -> dict[str, str]:
     return {
         "spark.master": f"local[{machine.cores}]",
-        "spark.test.appId": run,  # where local mode takes spark.app.id from; on EMR Serverless it is the job run's id
+        "spark.test.appId": run,  # local mode takes spark.app.id from it; on EMR Serverless that is the job run's id
         "spark.ui.enabled": "false",
         "spark.dynamicAllocation.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -134,7 +135,7 @@ def _laptop_settings(run: str, directory: Path, machine: Machine) -> dict[str, s
 
 
 def _file_system_settings(cloud: Cloud, directory: Path) -> dict[str, str]:
-    """s3:// is served by S3A here; on EMR by the image's own configuration."""
+    """Serve s3:// by S3A. On EMR the image's own configuration does."""
     settings = {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
@@ -145,8 +146,8 @@ def _file_system_settings(cloud: Cloud, directory: Path) -> dict[str, str]:
         "fs.s3a.access.key": cloud.access_key,
         "fs.s3a.secret.key": cloud.secret_key,
         "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
-        "fs.s3a.bucket.probe": "0",  # a request per start that says only what the first one says
-        "fs.s3a.directory.marker.retention": "keep",  # S3 has no directories: no deletes of markers after each file
+        "fs.s3a.bucket.probe": "0",  # it costs a request per start
+        "fs.s3a.directory.marker.retention": "keep",  # no deletion of directory markers after each file
         "fs.s3a.connection.maximum": "64",
         "fs.s3a.fast.upload.buffer": "bytebuffer",
         "fs.s3a.buffer.dir": str(directory / "tmp"),
@@ -155,7 +156,7 @@ def _file_system_settings(cloud: Cloud, directory: Path) -> dict[str, str]:
 
 
 def _environment(submission: Submission, run: str, directory: Path, image: SparkImage, cloud: Cloud) -> dict[str, str]:
-    """A clean environment: nothing of the caller's reaches the job."""
+    """A clean environment without the caller's variables."""
     python_path = [submission.driver_environment.get("PYTHONPATH", ""), str(image.python.packages)]
     return {
         **submission.driver_environment,
@@ -177,14 +178,14 @@ def _environment(submission: Submission, run: str, directory: Path, image: Spark
         "AWS_ACCESS_KEY_ID": cloud.access_key,
         "AWS_SECRET_ACCESS_KEY": cloud.secret_key,
         "AWS_EC2_METADATA_DISABLED": "true",
-        "HTTPS_PROXY": _NOWHERE,  # AWS is https, the emulator isn't
+        "HTTPS_PROXY": _NOWHERE,  # AWS uses https, the emulator doesn't
         **{f"AWS_ENDPOINT_URL_{service}": _NOWHERE for service in REFUSED},
         **{f"AWS_ENDPOINT_URL_{service}": cloud.endpoint for service in REACHABLE},
     }
 
 
 def _bytes(size: str) -> int:
-    """A JVM size such as 6g, in bytes; Spark's unit without a suffix is MiB."""
+    """A JVM size such as 6g in bytes. Without a suffix the unit is MiB, as in Spark."""
     match = _SIZE.match(size.strip())
     if not match:
         return 2 << 30

@@ -1,4 +1,4 @@
-"""Runs job runs: each in its own directory, process group and thread, from its request alone."""
+"""Runs job runs, each in its own directory, process group and thread."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.05
-_KEPT_WORDS = 200  # the driver's last ones, in characters: they must fit into stateDetails
+_KEPT_WORDS = 200  # last characters of the driver's output that fit into stateDetails
 
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """Where runs live and what they run on."""
+    """The runs' directory and the image they run on."""
 
     home: Path  # one directory per run: stdout, stderr, request.json, and `work` while it runs
     cache: Path  # class archives
@@ -52,7 +52,7 @@ class SparkRunner:
         self._stopping = threading.Event()
 
     def launch(self, run: JobRun) -> None:
-        """Start a thread that sees the run through; it lives as long as the driver does, which the kernel binds to it."""
+        """Start the run's thread. It lives as long as the driver, which the kernel binds to it."""
         thread = threading.Thread(target=self._see_through, args=(run,), name=f"job-{run.id}", daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -77,7 +77,7 @@ class SparkRunner:
         (directory / "request.json").write_text(json.dumps(run.request, indent=2))
         try:
             state, details = self._run(run, directory, work)
-        except Exception as error:  # whatever happens, the run ends, as a run in the cloud does
+        except Exception as error:  # the run ends after any error, as in the cloud
             _LOG.exception("job run failed", extra={"job_run": run.id})
             state, details = "FAILED", f"The stand-in failed: {error!r}"
         self._put_logs(run, directory)
@@ -131,7 +131,7 @@ class SparkRunner:
         return ended if ended else self._verdict(process.returncode, directory)
 
     def _watch(self, run: JobRun, process: subprocess.Popen[bytes]) -> tuple[str, str] | None:
-        """Wait for the driver's end; the state to report if it was ended from outside."""
+        """Wait for the driver's end. Returns the state to report if it was ended from outside."""
         minutes = float(run.request.get("executionTimeoutMinutes") or 720)
         deadline = time.monotonic() + minutes * 60
         while True:
@@ -145,7 +145,7 @@ class SparkRunner:
                 self._service.move(run, "CANCELLING", f"The job run exceeded its time limit of {minutes:.0f} minutes")
             if self._must_end(run):
                 grace = 2.0 if self._stopping.is_set() else run.cancel_grace or 0.0
-                process.send_signal(signal.SIGTERM)  # the driver alone: its workers are its own to end
+                process.send_signal(signal.SIGTERM)  # only the driver: it ends its workers itself
                 try:
                     process.wait(grace)
                 except subprocess.TimeoutExpired:
@@ -170,5 +170,5 @@ class SparkRunner:
         uri = ((overrides.get("monitoringConfiguration") or {}).get("s3MonitoringConfiguration") or {}).get("logUri")
         try:
             self._fetcher.keep_logs(uri, run.application.id, run.id, directory)
-        except Exception:  # a bucket that is gone must not keep the run from ending; the output is in the directory
+        except Exception:  # a deleted bucket must not keep the run from ending; the output stays in the directory
             _LOG.warning("logs were not put to %s", uri, exc_info=True, extra={"job_run": run.id})

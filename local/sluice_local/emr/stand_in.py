@@ -1,9 +1,7 @@
-"""The stand-in as a whole: a server, its runs and its events, in threads of the process that owns it.
+"""The whole stand-in: a server, its runs and its events, in threads of the owning process.
 
-Tells the deployed rules that a job run changed state, in AWS's own shape.
-
-An emulator refuses events of an aws.* source from outside, as AWS does. So this asks it which rules are deployed and
-whether their patterns match, and calls the functions that they target.
+An emulator refuses events with an aws.* source from outside, as AWS does. So the stand-in asks the emulator which
+deployed rules match a job run's state change, and calls the functions that the rules target.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ class StandIn:
 
     @property
     def endpoint(self) -> str:
-        """What AWS_ENDPOINT_URL_EMR_SERVERLESS names."""
+        """The value for AWS_ENDPOINT_URL_EMR_SERVERLESS."""
         return f"http://127.0.0.1:{self.port}"
 
     def stop(self) -> None:
-        """End every run, then the server. Events of the ends go out first."""
+        """End every run, deliver the events of their ends, then end the server."""
         self._stop_runs()
         self._events.close()
         self._server.shutdown()
@@ -53,7 +51,7 @@ class StandIn:
 def start_stand_in(
     settings: RunnerSettings, *, s3: Any, events: Any, functions: Any, account: str, port: int | None = None
 ) -> StandIn:
-    """Start one on 127.0.0.1; `s3`, `events` and `functions` are boto3 clients of the emulator."""
+    """Start a stand-in on 127.0.0.1. `s3`, `events` and `functions` are boto3 clients of the emulator."""
     fetcher = Fetcher(s3, settings.home / "archives")
     (settings.home / "archives").mkdir(parents=True, exist_ok=True)
     delivery = StateEvents(events, functions)
@@ -110,7 +108,7 @@ def _iso(epoch_s: float, *, fraction: bool = True) -> str:
 
 
 class StateEvents:
-    """Delivers events one after the other, off the path of the job; best effort, as in the cloud."""
+    """Delivers events one after the other in the background: best effort, as in the cloud."""
 
     def __init__(self, events: Any, functions: Any) -> None:
         """`events` and `functions` are boto3 clients for EventBridge and Lambda."""
@@ -133,9 +131,7 @@ class StateEvents:
         while (event := self._queue.get()) is not None:
             try:
                 self._deliver(event)
-            except (
-                Exception
-            ):  # the emulator may be gone: the service's events are best effort too, and the schedule finds the run
+            except Exception:  # the emulator may have ended: events are best effort, and the schedule finds the run
                 _LOG.exception("state change was not delivered", extra={"job_run": event["detail"]["jobRunId"]})
 
     def _deliver(self, event: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Reads a StartJobRun body as the service does: what to fetch, what to run, with which settings."""
+"""Reads a StartJobRun body: files to fetch, the program to run, and its settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# spark-submit's own options and the settings that they are short for.
+# Options of spark-submit and the settings that they abbreviate.
 _OPTIONS = {
     "--name": "spark.app.name",
     "--jars": "spark.jars",
@@ -25,12 +25,12 @@ _EXECUTOR_ENVIRONMENT = "spark.executorEnv."
 
 
 class InvalidRequest(Exception):
-    """A body that the service refuses, with the reason that it gives."""
+    """The service refuses the body; the message is its reason."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive to unpack in the work directory, under the name after its `#`."""
+    """An archive to unpack in the work directory under the name after its `#`."""
 
     uri: str
     directory: str
@@ -38,11 +38,11 @@ class Archive:
 
 @dataclass(frozen=True)
 class Submission:
-    """One Spark job as the request describes it."""
+    """The Spark job that a request describes."""
 
     entry_point: str
     arguments: tuple[str, ...]
-    settings: Mapping[str, str]  # all but those that the fields below were taken from
+    settings: Mapping[str, str]  # without those that the fields below hold
     py_files: tuple[str, ...]
     jars: tuple[str, ...]
     files: tuple[str, ...]
@@ -51,7 +51,7 @@ class Submission:
 
 
 def read_submission(request: Mapping[str, Any]) -> Submission:
-    """The job of a StartJobRun body; raises InvalidRequest for what the service or this stand-in can't run."""
+    """Parse a StartJobRun body. Raises InvalidRequest for a job that the service or this stand-in can't run."""
     driver = request.get("jobDriver") or {}
     job = driver.get("sparkSubmit")
     if not isinstance(job, Mapping) or not job.get("entryPoint"):
@@ -80,7 +80,7 @@ def read_submission(request: Mapping[str, Any]) -> Submission:
 
 
 def executor_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The variables that `spark.executorEnv.*` sets."""
+    """Variables set by `spark.executorEnv.*`."""
     return {
         key[len(_EXECUTOR_ENVIRONMENT) :]: value
         for key, value in settings.items()
@@ -94,7 +94,7 @@ def _defaults(request: Mapping[str, Any]) -> dict[str, str]:
     for configuration in overrides.get("applicationConfiguration") or ():
         if configuration.get("classification") != "spark-defaults":
             raise InvalidRequest(
-                f"classification {configuration.get('classification')!r} is not one that this stand-in applies"
+                f"classification {configuration.get('classification')!r} is not supported by this stand-in"
             )
         settings.update({str(key): str(value) for key, value in (configuration.get("properties") or {}).items()})
     return settings
@@ -118,7 +118,7 @@ def _parameters(parameters: str) -> dict[str, str]:
         elif option in _OPTIONS:
             settings[_OPTIONS[option]] = value
         else:
-            raise InvalidRequest(f"spark-submit option {option!r} is not one that this stand-in applies")
+            raise InvalidRequest(f"spark-submit option {option!r} is not supported by this stand-in")
     return settings
 
 

@@ -1,4 +1,4 @@
-"""Fetches what a job names from S3 into an empty directory, and nothing else."""
+"""Fetches the files of a job from S3 into an empty directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sluice_local.emr.submission import Archive, Submission
 
 
 class CannotFetch(Exception):
-    """A file of the job isn't there, with its name and the reason."""
+    """A file of the job is missing: its name and the reason."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Fetched:
 
 
 class Fetcher:
-    """Fetches for every job of one stand-in; archives are unpacked once per content."""
+    """Fetches for every job of one stand-in. Archives are unpacked once per content."""
 
     def __init__(self, s3: Any, unpacked: Path) -> None:
-        """`s3` is a boto3 client; `unpacked` keeps archives between jobs, as a container image's layers are kept."""
+        """`s3` is a boto3 client. `unpacked` keeps unpacked archives between jobs."""
         self._s3 = s3
         self._unpacked = unpacked
 
     def fetch(self, submission: Submission, directory: Path) -> Fetched:
-        """Everything the job names, in `directory`; raises CannotFetch."""
+        """Fetch all files of the job into `directory`. Raises CannotFetch."""
         with ThreadPoolExecutor(8) as pool:
             archives = [pool.submit(self._archive, archive, directory) for archive in submission.archives]
             lists = [
@@ -53,7 +53,7 @@ class Fetcher:
         return Fetched(entry[0], py_files, jars, files)
 
     def _file(self, uri: str, directory: Path) -> Path:
-        """A copy of an S3 object, or a file of the image where it is."""
+        """Copy an S3 object, or use a file of the image in place."""
         url = urlsplit(uri)
         if url.scheme in ("", "file", "local"):
             path = Path(unquote(url.path))
@@ -98,7 +98,7 @@ class Fetcher:
             raise CannotFetch(f"{uri}: {error}") from error
 
     def keep_logs(self, log_uri: str | None, application: str, run: str, directory: Path) -> None:
-        """Put the driver's output where EMR puts it under the job's logUri."""
+        """Upload the driver's output to its place under the job's logUri."""
         if not log_uri:
             return
         bucket, prefix = _s3(log_uri)

@@ -1,4 +1,4 @@
-"""Which emulator a local stack runs on: MiniStack, or LocalStack where somebody asks for it."""
+"""Chooses the emulator of a local stack: MiniStack by default, or LocalStack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLE = "SLUICE_EMULATOR"
 
 
 class Kind(str, Enum):
-    """The emulators that the stack runs on, by their names on the command line."""
+    """The supported emulators by their names on the command line."""
 
     MINISTACK = "ministack"
     LOCALSTACK = "localstack"
@@ -30,7 +30,7 @@ def chosen(environment: Mapping[str, str]) -> Kind:
     except ValueError:
         known = [kind.value for kind in Kind]
         raise UnknownEmulator(
-            f"{VARIABLE} is {given!r}, which is none of {', '.join(known)}", given=given, known=known
+            f"{VARIABLE} is {given!r}, which is not one of {', '.join(known)}", given=given, known=known
         ) from None
 
 
@@ -42,9 +42,9 @@ def start_emulator(
     environment: Mapping[str, str] = os.environ,
     progress: Callable[[str], None] = lambda line: None,
 ) -> Emulator:
-    """Start an emulator (`kind`, or what the environment says) on 127.0.0.1 and return when it answers.
+    """Start an emulator (`kind`, or the environment's choice) on 127.0.0.1 and return when it answers.
 
-    Call it from a thread that lives as long as the emulator is wanted: it dies with that thread. Raises DidNotStart, UnknownEmulator, NoPython313.
+    The emulator dies with the calling thread. Raises DidNotStart, UnknownEmulator, NoPython313.
     """
     if (kind or chosen(environment)) == Kind.LOCALSTACK:
         return start_localstack(home, port=port, environment=environment, progress=progress)

@@ -1,4 +1,4 @@
-"""What a running emulator of AWS is to the rest of the local stack, whichever it is."""
+"""A running emulator of AWS, the same for MiniStack and LocalStack."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 from sluice_local import processes as children
 
 REGION = "us-east-1"
-ACCOUNT = "000000000000"  # an emulator takes a twelve-digit access key for the account; any other key is this one
+ACCOUNT = "000000000000"  # emulators take a twelve-digit access key for the account, and any other key for this one
 ACCESS_KEY = "test"
 SECRET_KEY = "test"
-TEMPORARY = "tmp"  # in its home: the functions' unpacked packages, some hundred megabytes
+TEMPORARY = "tmp"  # in its home: the functions' unpacked packages, some hundreds of megabytes
 
 
 @dataclass
 class Emulator:
-    """A running emulator: no state on disk beyond its home, nothing reachable from other machines."""
+    """A running emulator. It keeps no state outside its home, and other machines can't reach it."""
 
     name: str
     port: int
     home: Path
     process: subprocess.Popen[bytes]
-    grace_s: float  # it is killed when it takes longer to end than this
+    grace_s: float  # it is killed if it takes longer to end
 
     @property
     def endpoint(self) -> str:
@@ -34,7 +34,7 @@ class Emulator:
 
     @property
     def log(self) -> Path:
-        """Where its output goes."""
+        """The file of its output."""
         return log_of(self.home)
 
     @property
@@ -43,9 +43,9 @@ class Emulator:
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """End it and the functions' processes; what it held is gone, and of its files the log alone is left to be read."""
+        """End it and the functions' processes. Of its files only the log stays."""
         children.end(self.process, grace=self.grace_s)
-        shutil.rmtree(self.home / TEMPORARY, ignore_errors=True)  # where a file resists, the next start removes it
+        shutil.rmtree(self.home / TEMPORARY, ignore_errors=True)  # the next start removes what couldn't be removed
 
 
 def run_emulator(
@@ -59,7 +59,10 @@ def run_emulator(
     ready_s: float,
     grace_s: float,
 ) -> Emulator:
-    """Start an emulator's process and return when it `answers` at its endpoint, within `ready_s` seconds; raises DidNotStart, with nothing left running."""
+    """Start an emulator's process and return when it `answers` at its endpoint, within `ready_s` seconds.
+
+    Raises DidNotStart, with nothing left running.
+    """
     emulator = Emulator(
         name, port, home, children.start(command, cwd=home, environment=environment, stdout=log_of(home)), grace_s
     )

@@ -1,6 +1,7 @@
-"""LocalStack, the other emulator of AWS, as a child process without Docker, name server or downloads.
+"""LocalStack as a child process without Docker, name server or downloads.
 
-The two Pythons that LocalStack needs: its own (3.13) with pinned packages, and one for the functions with nothing but Lambda's runtime client.
+LocalStack needs two Pythons: its own (3.13) with pinned packages, and one for the functions with only Lambda's runtime
+client.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ from sluice_local.emulators.emulator import TEMPORARY, Emulator, run_emulator
 from sluice_local.errors import NoPython313
 
 _READY_SECONDS = 120.0
-_GRACE_SECONDS = (
-    0.0  # in order it would take up to twenty, for a state that nobody keeps; its functions' processes are in its group
-)
+# An orderly end takes up to twenty seconds, for a state that isn't kept. The group holds its functions' processes.
+_GRACE_SECONDS = 0.0
 _POLL_SECONDS = "0.5"
-# What it has no free provider for, or one that downloads a Java program, is served by the moto that it bundles; for state machines it would download a Java.
+# The bundled moto serves what has no free provider, or a provider that downloads a Java program. For state machines
+# LocalStack would download a Java.
 _PROVIDERS = {"DYNAMODB": "moto", "DYNAMODBSTREAMS": "moto", "GLUE": "moto", "STEPFUNCTIONS": "python_jsonata"}
 
 
 def start_localstack(
     home: Path, *, port: int | None, environment: Mapping[str, str], progress: Callable[[str], None]
 ) -> Emulator:
-    """Start LocalStack on 127.0.0.1 and return when it answers, all its files below `home`. Raises NoPython313, DidNotStart."""
+    """Start LocalStack on 127.0.0.1, with all its files in `home`, and return when it answers.
+
+    Raises NoPython313, DidNotStart.
+    """
     temporary = home / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     pythons = ensure_pythons(environment, progress)
@@ -56,10 +60,10 @@ def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str,
         "PATH": environment.get("PATH", os.defpath),
         "HOME": str(home),
         "TMPDIR": str(home / TEMPORARY),
-        "TZ": "UTC",  # it writes the machine's own time into notices, and calls it UTC
+        "TZ": "UTC",  # it writes local time into notices as UTC
         "FILESYSTEM_ROOT": str(home / "files"),
         "GATEWAY_LISTEN": f"127.0.0.1:{port}",
-        "LOCALSTACK_HOST": f"127.0.0.1:{port}",  # in queue URLs, which would name a host that a name server must know
+        "LOCALSTACK_HOST": f"127.0.0.1:{port}",  # for queue URLs, which otherwise need a name server
         "SQS_ENDPOINT_STRATEGY": "path",
         "OVERRIDE_IN_DOCKER": "0",
         "DNS_ADDRESS": "0",
@@ -67,10 +71,10 @@ def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str,
         "DISABLE_EVENTS": "1",
         "LS_LOG": "warn",
         "LAMBDA_RUNTIME_EXECUTOR": "process",
-        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "60",  # seconds that a function may take to load, on a machine that Spark keeps busy
+        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "60",  # seconds for a function to load while Spark keeps the machine busy
         "SLUICE_LAMBDA_PYTHON": str(pythons.functions),
         **{f"PROVIDER_OVERRIDE_{service}": provider for service, provider in _PROVIDERS.items()},
-        # How long a message waits until its queue is looked at: seconds, growing to ten where nothing comes, unless told.
+        # The poll interval of queues: by default seconds, growing to ten for an empty queue.
         "LAMBDA_EVENT_SOURCE_MAPPING_POLL_INTERVAL_SEC": _POLL_SECONDS,
         "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": _POLL_SECONDS,
         "PYTHONUNBUFFERED": "1",
@@ -79,14 +83,15 @@ def _settings(pythons: Pythons, home: Path, port: int, environment: Mapping[str,
 
 def _answers(endpoint: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{endpoint}/_localstack/health", timeout=2.0) as response:  # nosec B310: this process made the address
+        # The address is this process's own.
+        with urllib.request.urlopen(f"{endpoint}/_localstack/health", timeout=2.0) as response:  # nosec B310
             return response.status == 200 and "services" in json.load(response)
     except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
         return False
 
 
 _EXECUTOR = Path(__file__).parents[2] / "localstack_executor"
-# Pins that work together without Docker: newer releases of the last four break LocalStack 4.14's bundled servers.
+# Pins that work together without Docker. Newer releases of the last four break LocalStack 4.14's bundled servers.
 LOCALSTACK = (
     "localstack-core[runtime]==4.14.0",
     "cbor2<5.9",
@@ -94,15 +99,15 @@ LOCALSTACK = (
     "cryptography<46",
     "service-identity",
 )
-_EXECUTOR_NEEDS = ("jsonata-python>=0.7",)  # which needs nothing itself
-LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # what AWS's own Python runtime brings: its client and boto3
+_EXECUTOR_NEEDS = ("jsonata-python>=0.7",)  # without dependencies
+LAMBDA_RUNTIME = ("awslambdaric>=3.0", "boto3")  # content of AWS's own Python runtime: its client and boto3
 WANTED = (3, 13)  # LocalStack's own Python
 _ANSWER_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Pythons:
-    """`localstack` runs the emulator, `functions` the Lambda functions."""
+    """The Python that runs the emulator, and the one that runs the functions."""
 
     localstack: Path
     functions: Path
@@ -136,7 +141,10 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path | No
 
 
 def _version(python: Path) -> tuple[int, int] | None:
-    """The version that really answers: a pyenv shim exists for versions that are not active. Isolated, here and below: PYTHONPATH may name another version's modules."""
+    """The version that a command reports: a pyenv shim also exists for inactive versions.
+
+    Isolated, here and below: PYTHONPATH may name another version's modules.
+    """
     try:
         done = subprocess.run(
             [str(python), "-I", "-c", "import sys; print(*sys.version_info[:2])"],
@@ -147,14 +155,17 @@ def _version(python: Path) -> tuple[int, int] | None:
     except (
         OSError,
         subprocess.TimeoutExpired,
-    ):  # a shim goes through several programs, which a machine with much other work may not get to
+    ):  # a shim starts several programs, which takes long on a busy machine
         return None
     words = done.stdout.split()
     return (int(words[0]), int(words[1])) if done.returncode == 0 and len(words) == 2 else None
 
 
 def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], None] = lambda line: None) -> Pythons:
-    """Both environments, made once per machine and set of pins, and kept in the cache. Raises NoPython313, CalledProcessError from pip."""
+    """Both environments, made once per machine and set of pins, in the cache.
+
+    Raises NoPython313, and CalledProcessError from pip.
+    """
     python = find_python313(environment)
     home = cache_directory(environment) / "localstack"
     with only_one(home / "lock"):
@@ -163,7 +174,7 @@ def ensure_pythons(environment: Mapping[str, str], progress: Callable[[str], Non
         ).hexdigest()
         localstack = _environment(home / "emulator", python, LOCALSTACK, progress)
         _executor(home / "emulator", localstack, source)
-        version = "%d.%d" % sys.version_info[:2]
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
         functions = _environment(home / f"functions-{version}", Path(sys.executable), LAMBDA_RUNTIME, progress)
     return Pythons(localstack, functions)
 
@@ -192,7 +203,7 @@ def _environment(folder: Path, python: Path, packages: tuple[str, ...], progress
 
 
 def _executor(folder: Path, python: Path, source: str) -> None:
-    """Install the process executor when its source is another than the installed one's. A copy is built: building leaves files in the source."""
+    """Install the process executor if its source has changed. Builds a copy: a build leaves files in the source."""
     installed = folder / "executor"
     if installed.exists() and installed.read_text() == source:
         return

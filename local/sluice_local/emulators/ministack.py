@@ -15,15 +15,15 @@ from sluice_local.images.pythons import python_without_site, site_packages
 
 _READY_SECONDS = 60.0
 _GRACE_SECONDS = 3.0
-# MiniStack runs functions with sys.executable. Without `site` there, a function sees its own package and the installed
-# ones, as in Lambda, and not the working tree that an editable install would add.
+# MiniStack runs functions with sys.executable. Without `site` a function sees its own package and the installed ones,
+# as in Lambda, and not the working tree of an editable install.
 _START = "import sys; sys.executable = sys.argv.pop(1); from ministack.app import main; main()"
 
 
 def start_ministack(
     home: Path, *, port: int | None, environment: Mapping[str, str], enforces_policies: bool = False
 ) -> Emulator:
-    """Start MiniStack on 127.0.0.1 and return when it answers; raises DidNotStart."""
+    """Start MiniStack on 127.0.0.1 and return when it answers. Raises DidNotStart."""
     temporary = home / TEMPORARY
     temporary.mkdir(parents=True, exist_ok=True)
     runtime = python_without_site(home / "python")
@@ -35,7 +35,7 @@ def start_ministack(
         "TMPDIR": str(temporary),  # the functions' unpacked packages
         "GATEWAY_PORT": str(chosen),
         "BIND_HOST": "127.0.0.1",
-        "MINISTACK_HOST": "127.0.0.1",  # in queue URLs: "localhost" costs a lookup of ::1 first
+        "MINISTACK_HOST": "127.0.0.1",  # for queue URLs: "localhost" costs a lookup of ::1 first
         "MINISTACK_REGION": REGION,
         "LOG_LEVEL": "WARNING",
         "LAMBDA_EXECUTOR": "local",
@@ -59,7 +59,8 @@ def start_ministack(
 
 def _answers(endpoint: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2.0) as response:  # nosec B310: this process made the address
+        # The address is this process's own.
+        with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2.0) as response:  # nosec B310
             return response.status == 200 and bool(json.load(response))
     except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
         return False

@@ -1,4 +1,4 @@
-"""Fetches the jars of the local stack with Spark's own resolver, once per machine."""
+"""Fetches the jars of the local stack with Spark's resolver, once per machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sluice_local.cache import cache_directory, only_one
 from sluice_local.errors import JarsUnavailable
 from sluice_local.images.java import find_java, trust_options
 
-HUDI = "1.0.2"  # the version that EMR's bundle is built from
+HUDI = "1.0.2"  # EMR's bundle is built from this version
 SPARK_LINE = "3.5_2.12"
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.3.4"  # Spark 3.5 from PyPI carries Hadoop 3.3.4: its S3A must match
-# Spark's own jars hold these already; a second copy on the class path would be luck, not choice.
+# Spark's own jars already hold these. With a second copy the class path's order would decide.
 _IN_SPARK = ("org.slf4j:slf4j-api", "org.apache.hive:hive-storage-api")
 _DOWNLOADING = re.compile(r"^downloading (\S+)")
 
@@ -33,7 +33,7 @@ def hudi_coordinate(version: str) -> str:
 
 
 def hudi_bundle(jars: Sequence[Path]) -> Path:
-    """The Hudi bundle among the jars of `ensure_jars`: the one that the deployment's HudiJars parameter names."""
+    """The Hudi bundle among the jars of `ensure_jars`, for the deployment's HudiJars parameter."""
     return next(jar for jar in jars if jar.name.startswith("org.apache.hudi_hudi-spark"))
 
 
@@ -43,9 +43,9 @@ def ensure_jars(
     environment: Mapping[str, str] = os.environ,
     progress: Progress = lambda line: None,
 ) -> list[Path]:
-    """Paths of the Hudi bundle and of what S3A needs, fetched when they are not in the cache.
+    """Paths of the Hudi bundle and of S3A's jars, fetched if they aren't in the cache.
 
-    Starts no JVM when they are. Raises JarsUnavailable with the resolver's last lines, and NoJava.
+    Starts no JVM if they are. Raises JarsUnavailable with the resolver's last lines, and NoJava.
     """
     coordinates = [hudi_coordinate(hudi_version), HADOOP_AWS]
     home = cache_directory(environment) / "ivy"
@@ -73,7 +73,7 @@ def _recorded(record: Path, home: Path, coordinates: list[str]) -> list[Path] | 
 
 
 def _resolve(coordinates: list[str], home: Path, environment: Mapping[str, str], progress: Progress) -> list[Path]:
-    """Run spark-submit on an empty program with `--packages`: its resolver works before any program starts."""
+    """Run spark-submit with `--packages` on an empty program: the resolver runs before the program."""
     java = find_java(environment)
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None and spec.origin is not None
@@ -114,7 +114,7 @@ def _resolve(coordinates: list[str], home: Path, environment: Mapping[str, str],
                 if found:
                     progress(f"downloading {found.group(1).rsplit('/', 1)[-1]}")
     if process.returncode != 0:
-        raise JarsUnavailable(f"{', '.join(coordinates)} could not be fetched: {_reason(lines)}", log=lines[-40:])
+        raise JarsUnavailable(f"{', '.join(coordinates)} couldn't be fetched: {_reason(lines)}", log=lines[-40:])
     wanted = {_file_name(line) for line in lines if line.startswith("\tfound ")}
     jars = sorted((jar for jar in (home / "jars").iterdir() if jar.name in wanted), key=lambda jar: jar.stat().st_size)
     for jar in jars:
@@ -129,7 +129,7 @@ def _file_name(line: str) -> str:
 
 
 def _share_with_cache(jar: Path, ivy: Path) -> None:
-    """Make the resolver's two copies of a jar one file: the SDK bundle alone is 280 MB."""
+    """Link the resolver's two copies of a jar: the SDK bundle alone is 280 MB."""
     group, _, rest = jar.name.partition("_")
     for twin in ivy.glob(f"{group}/*/jars/*.jar"):
         if rest == twin.name and twin.stat().st_size == jar.stat().st_size and not twin.samefile(jar):

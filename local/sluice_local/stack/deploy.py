@@ -20,17 +20,15 @@ from sluice_local.images.pythons import function_package
 from sluice_local.stack.overlay import Surroundings, overlay, read_template, state_machines
 
 STACK = "sluice"
-_DEPLOYMENTS = (
-    "sluice-deployments"  # what `sam deploy` calls its managed bucket: code and template, not the stack's own
-)
-_DEADLINE_S = 600.0  # LocalStack on a machine with much other work took more than three minutes
+_DEPLOYMENTS = "sluice-deployments"  # the counterpart of `sam deploy`'s managed bucket, for code and template
+_DEADLINE_S = 600.0  # LocalStack took more than three minutes on a busy machine
 _POLL_S = 0.1
 
 Progress = Callable[[str], None]
 
 
 class ClientMaker(Protocol):
-    """Makes boto3 clients of the emulator, and of the stand-in for "emr-serverless"."""
+    """Makes boto3 clients of the emulator, and for "emr-serverless" of the stand-in."""
 
     def __call__(self, service: str) -> Any: ...
 
@@ -46,14 +44,14 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Pace:
-    """The timers of a local stack, all of them parameters of the template."""
+    """The timers of a local stack: parameters of the template."""
 
-    batching_window_s: int = 0  # latency is watched here; MiniStack doesn't wait for a window anyway
+    batching_window_s: int = 0  # for low latency; MiniStack doesn't wait for a window anyway
     supervise: str = "rate(1 minute)"
     reconcile: str = "rate(1 minute)"
     reconcile_grace_s: int = 60
     services: str = "rate(1 minute)"
-    services_pause_s: int = 3  # each look costs processor time that Spark wants
+    services_pause_s: int = 3  # each one takes processor time from Spark
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -68,9 +66,9 @@ def deploy(
     root: Path | None = None,
     progress: Progress = lambda line: None,
 ) -> Deployment:
-    """Create the stack or bring it up to date with the sources; its outputs, and the release that its jobs run.
+    """Create the stack, or update it from the sources. Returns its outputs and its release.
 
-    Raises DeploymentFailed with the first resource's reason, WheelsUnavailable.
+    Raises DeploymentFailed with the first resource's reason, and WheelsUnavailable.
     """
     root = root or source_root()
     s3 = clients("s3")
@@ -94,7 +92,7 @@ def deploy(
         "StackName": stack,
         "TemplateURL": f"{s3.meta.endpoint_url}/{surroundings.code_bucket}/{key}",
         "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
-        # The release is known before its bucket is: it is uploaded below, before anything can ask for it.
+        # The release is known before its bucket exists. It is uploaded below, before any job starts.
         "Parameters": [
             {"ParameterKey": name, "ParameterValue": value}
             for name, value in sorted(_parameters(release, hudi_bundle, pace).items())
@@ -164,11 +162,11 @@ def _make_bucket(s3: Any, name: str) -> None:
     try:
         s3.create_bucket(Bucket=name)
     except s3.exceptions.BucketAlreadyOwnedByYou:
-        pass  # kept from the deployment before
+        pass  # kept from the previous deployment
 
 
 def _create_or_update(cloudformation: Any, request: Mapping[str, Any]) -> str:
-    """Start the operation; the status that ends it well."""
+    """Start the operation. Returns the status of its success."""
     try:
         cloudformation.create_stack(**request)
         return "CREATE_COMPLETE"
@@ -183,7 +181,7 @@ def _create_or_update(cloudformation: Any, request: Mapping[str, Any]) -> str:
 
 
 def _settle(cloudformation: Any, stack: str, wanted: str) -> dict[str, str]:
-    """Wait for the end of the operation; the stack's outputs."""
+    """Wait for the end of the operation. Returns the stack's outputs."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
         found = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]

@@ -1,8 +1,8 @@
-"""Turns template.yaml into what an emulator can deploy, and says in what the two differ.
+"""Turns template.yaml into a template that an emulator can deploy, and lists the differences.
 
-No emulator knows AWS::EMRServerless::Application: the stand-in's application takes its place. Nor does any know
-`startJobRun.sync`: a function that starts and waits does. Everything else that differs is here too, so that a test can
-hold the list; what parameters can say is said by parameters, and is no difference.
+No emulator knows AWS::EMRServerless::Application: the stand-in's application replaces it. None knows
+`startJobRun.sync`: a function that starts a run and waits replaces it. All differences are made here, so that a test
+can check the list. Settings that have a parameter use it and make no difference.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ FUNCTION = "AWS::Serverless::Function"
 STATE_MACHINE = "AWS::Serverless::StateMachine"
 JOB_RUN_TASK = "emr-serverless:startJobRun.sync"
 STAND_IN_TASK = "StartAndWaitFunction"
-_TASK_SECONDS = 3_600  # longer than any run of a laptop; the emulator ends what takes longer
+_TASK_SECONDS = 3_600  # longer than any run on a laptop; the emulator ends longer calls
 _IN_SUB = re.compile(r"\$\{([A-Za-z0-9]+)(\.[A-Za-z0-9.]+)?\}")
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the emulated stack is given instead of AWS. Without a bucket, code and definitions are left where they are, for `sam build`."""
+    """The emulated stack's replacements of AWS.
+
+    Without a bucket, code and definitions stay in place for `sam build`.
+    """
 
     application_id: str
     application_arn: str
@@ -35,13 +38,13 @@ class Surroundings:
     code_key: str = ""
     definition_keys: Mapping[str, str] = field(
         default_factory=dict
-    )  # of the state machines, by logical id, in the same bucket
-    admit_concurrency: int = 2  # each is a Python process of its own here; 2 is also the least that Lambda takes
+    )  # of the state machines by logical id, in the same bucket
+    admit_concurrency: int = 2  # each is a Python process here; 2 is also Lambda's minimum
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One place of the template: its path, and what stands there in either; None where nothing does."""
+    """A difference of two templates: the path, and the value in each, or None."""
 
     path: str
     original: Any
@@ -68,15 +71,13 @@ def overlay(template: Mapping[str, Any], surroundings: Surroundings) -> dict[str
     if surroundings.code_bucket:
         functions["CodeUri"] = {"Bucket": surroundings.code_bucket, "Key": surroundings.code_key}
     else:
-        sources = functions.pop(
-            "CodeUri"
-        )  # `sam delete` takes it for the inline function's, too, and finds no bucket in it
+        sources = functions.pop("CodeUri")  # `sam delete` would use it for the inline function, too, and find no bucket
         for resource in result["Resources"].values():
             if resource["Type"] == FUNCTION:
                 resource["Properties"]["CodeUri"] = sources
     functions["Environment"]["Variables"].update(
         AWS_ENDPOINT_URL_EMR_SERVERLESS=surroundings.emr_endpoint,
-        POWERTOOLS_TRACE_DISABLED="true",  # nothing listens for X-Ray segments here
+        POWERTOOLS_TRACE_DISABLED="true",  # there is no X-Ray daemon
     )
     for resource in result["Resources"].values():
         for event in resource.get("Properties", {}).get("Events", {}).values() if resource["Type"] == FUNCTION else ():
@@ -96,7 +97,7 @@ def state_machines(template: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> None:
-    """State machines by their packed definition where there is one, and a function where a task waits for a job run."""
+    """Use packed definitions of state machines, and a function in place of tasks that wait for a job run."""
     waits = False
     for name in [name for name, resource in resources.items() if resource["Type"] == STATE_MACHINE]:
         properties = resources[name]["Properties"]
@@ -123,7 +124,7 @@ def _replace_tasks(resources: dict[str, Any], surroundings: Surroundings) -> Non
 
 
 def differences(original: Any, overlaid: Any, path: str = "") -> Iterator[Difference]:
-    """Every place in which two templates differ, the deepest that says it."""
+    """All differences of two templates, at the deepest paths."""
     if isinstance(original, dict) and isinstance(overlaid, dict):
         for key in sorted({*original, *overlaid}):
             below = f"{path}.{key}" if path else key
@@ -139,7 +140,7 @@ def differences(original: Any, overlaid: Any, path: str = "") -> Iterator[Differ
 
 
 def _without(node: Any, applications: set[str], surroundings: Surroundings) -> Any:
-    """`node` with every reference to an application replaced by the stand-in's id or ARN."""
+    """Replace every reference to an application by the stand-in's id or ARN."""
     if isinstance(node, list):
         return [_without(item, applications, surroundings) for item in node]
     if not isinstance(node, dict):

@@ -1,8 +1,8 @@
-"""Sets up what a sample event of events/ speaks of, at any address of an emulated AWS: buckets, ledger, configuration, the object, the lane.
+"""Sets up the surroundings of a sample event of events/ on an emulated AWS: buckets, ledger, object, lane.
 
-    python -m sluice_local.events_world --endpoint http://127.0.0.1:4566 --out .aws-sam/world admit-s3-put
+    python -m sluice_local.stack.sample_world --endpoint http://127.0.0.1:4566 --out .aws-sam/world admit-s3-put
 
-writes the event as it then is (with the version that its object got) and `names.json`, which `sam local invoke --env-vars` takes.
+writes the event with the version of its object, and `names.json` for `sam local invoke --env-vars`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Clients = Callable[[str], Any]
 
 
 def set_up(clients: Clients, name: str, root: Path) -> dict[str, Any]:
-    """Make the world of events/<name>.json, whatever was there before of it; gives the event with its object's version."""
+    """Set up the surroundings of events/<name>.json anew. Returns the event with its object's version."""
     event: dict[str, Any] = json.loads((root / "events" / f"{name}.json").read_text(encoding="utf-8"))
     _buckets(clients("s3"))
     _ledger(clients("dynamodb"), root)
@@ -52,7 +52,7 @@ def set_up(clients: Clients, name: str, root: Path) -> dict[str, Any]:
 
 
 def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
-    """The environment of a function in this world. No release: nothing is started."""
+    """The environment of a function. Without a release nothing is started."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr_endpoint,
@@ -73,7 +73,7 @@ def names(endpoint: str, emr_endpoint: str, application: str) -> dict[str, str]:
 
 
 def client_maker(endpoint: str) -> Clients:
-    """Clients of an emulator that asks for no credentials of its own."""
+    """Makes clients of an emulator that takes any credentials."""
     session = boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
     return lambda service: session.client(
         service, endpoint_url=endpoint, config=Config(s3={"addressing_style": "path"})
@@ -85,7 +85,7 @@ def _buckets(s3: Any) -> None:
         try:
             s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
         except (s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
-            pass  # from the event before
+            pass  # of the previous event
     s3.put_bucket_versioning(Bucket=BRONZE, VersioningConfiguration={"Status": "Enabled"})
     listed = s3.list_object_versions(Bucket=BRONZE)
     for version in (*listed.get("Versions", ()), *listed.get("DeleteMarkers", ())):
@@ -98,7 +98,7 @@ def _ledger(dynamodb: Any, root: Path) -> None:
         dynamodb.delete_table(TableName=LEDGER)
         dynamodb.get_waiter("table_not_exists").wait(TableName=LEDGER)
     except dynamodb.exceptions.ResourceNotFoundException:
-        pass  # the first event
+        pass  # this is the first event
     dynamodb.create_table(
         TableName=LEDGER,
         **{
@@ -110,7 +110,7 @@ def _ledger(dynamodb: Any, root: Path) -> None:
 
 
 def _with_object(s3: Any, event: dict[str, Any]) -> dict[str, Any]:
-    """Put the object that the event announces, and have the event name the version that it got."""
+    """Put the object that the event announces, and set the event's version to the object's."""
     bodies = [record["body"] for record in event.get("Records", ()) if "body" in record]
     announced = {notice.id for body in bodies for notice in parse_body(body).notices}
     for id in announced:
@@ -124,9 +124,9 @@ def _with_object(s3: Any, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; gives its exit status."""
+    """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m sluice_local.events_world", description="Set up what a sample event speaks of."
+        prog="python -m sluice_local.events_world", description="Set up the surroundings of a sample event."
     )
     parser.add_argument("event", help="a file of events/, without .json")
     parser.add_argument("--endpoint", required=True, help="the emulator's address, as the function reaches it")

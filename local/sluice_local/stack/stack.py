@@ -1,4 +1,4 @@
-"""The whole local stack in one process: emulator, stand-in, deployed template, in the order they need each other."""
+"""The whole local stack in one process: emulator, stand-in, deployed template."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may choose; ports are chosen free when they are not given."""
+    """A user's choices. Free ports are used unless given."""
 
     port: int | None = None
     emr_port: int | None = None
-    emulator: Kind | None = None  # what the environment says, if anything
+    emulator: Kind | None = None  # the environment's choice
     hudi_version: str = HUDI
     pace: Pace = Pace()
     cores: int | None = None  # of the machine, for Spark
@@ -55,16 +55,17 @@ class LocalStack:
 def local_stack(
     home: Home, options: Options, *, environment: Mapping[str, str], progress: Progress
 ) -> Iterator[LocalStack]:
-    """Run a local stack for the length of a block; everything it started has ended after it.
+    """Run a local stack for the length of a block. All its processes have ended afterwards.
 
-    Raises AlreadyRunning, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable, UnknownEmulator, NoPython313.
+    Raises AlreadyRunning, NoJava, JarsUnavailable, DidNotStart, DeploymentFailed, WheelsUnavailable, UnknownEmulator,
+    NoPython313.
     """
     began = time.monotonic()
     with ExitStack() as undo:
         undo.enter_context(home.own())
         java = find_java(environment)
         progress("Starting the emulator")
-        shutil.rmtree(home.path / "emulator", ignore_errors=True)  # what an earlier stack held is gone; so is its log
+        shutil.rmtree(home.path / "emulator", ignore_errors=True)  # remove the log of an earlier stack
         emulator = start_emulator(
             home.path / "emulator", kind=options.emulator, port=options.port, environment=environment, progress=progress
         )
@@ -104,7 +105,7 @@ def local_stack(
 
 
 def wait_for_end(stack: LocalStack, asked: threading.Event) -> bool:
-    """Wait until somebody asks for the end, or the emulator dies; whether it was asked for."""
+    """Wait for a request to end, or the emulator's end. Returns whether it was requested."""
     while stack.emulator.alive:
         if asked.wait(0.5):
             return True
@@ -142,6 +143,6 @@ def _client_maker(endpoints: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def _memory_for_spark() -> int:
-    """A quarter of the machine's memory, and at least 1 GiB: a laptop has other work."""
+    """A quarter of the machine's memory, and at least 1 GiB."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return max(1 << 30, pages * size // 4)

@@ -1,6 +1,6 @@
-"""What the local stack runs in place of `emr-serverless:startJobRun.sync`: a function that starts a job run and waits for its end.
+"""The local stack's replacement of `emr-serverless:startJobRun.sync`: starts a job run and waits for its end.
 
-Deployed as inline code, so it is whole in itself: the runtime's own modules and boto3.
+Deployed as inline code, so it imports only the runtime's own modules and boto3.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 
 
 class JobRunEnded(Exception):
-    """The job run didn't succeed; the state machine gets the reason as the cause of the failed task."""
+    """The job run failed. Its reason is the cause of the state machine's failed task."""
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Lambda entry: StartJobRun's parameters as Step Functions writes them; gives the job run when it succeeded."""
+    """Lambda entry: takes StartJobRun's parameters from Step Functions, and returns the successful job run."""
     emr = boto3.client("emr-serverless")
     started = emr.start_job_run(**request_of(event))
     while True:
@@ -33,7 +33,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def request_of(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The API's own names for Step Functions' parameters: members of structures begin small; tags are a map, whose keys are data."""
+    """Rename Step Functions' parameters to the API's: members begin with a small letter, keys of tags stay."""
     return {
         name[0].lower() + name[1:]: value if name == "Tags" or not isinstance(value, dict) else request_of(value)
         for name, value in parameters.items()

@@ -25,7 +25,7 @@ def test_a_stack_runs_on_ministack_unless_the_environment_names_the_other():
 
 
 def test_an_emulator_that_nobody_knows_is_refused_with_those_that_are_known():
-    with pytest.raises(UnknownEmulator, match="'moto', which is none of ministack, localstack"):
+    with pytest.raises(UnknownEmulator, match="'moto', which is not one of ministack, localstack"):
         chosen({"SLUICE_EMULATOR": "moto"})
 
 
