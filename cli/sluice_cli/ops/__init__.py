@@ -1,1 +1,1 @@
-"""Verbs for operators: lanes, standstill, doctor, cost, package."""
+"""Operates a stack: lanes, bucket notifications, cost, health checks, releases and standstills."""

@@ -1,4 +1,4 @@
-"""`sluice adopt-bucket`: has an existing bronze bucket announce its objects to the stack, beside whatever it announces to others."""
+"""`sluice adopt-bucket`: adds the stack to the notifications of an existing bronze bucket."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ def adopt_bucket(
         str,
         typer.Option(
             "--via",
-            help="eventbridge (beside any other notification) or queue (S3 to the stack's queue itself, a little sooner).",
+            help="eventbridge (works beside any other notification) or queue (directly to the stack's queue, faster).",
         ),
     ] = "eventbridge",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the configuration that the bucket would have, and change nothing.")
+        bool, typer.Option("--dry-run", help="Print the resulting configuration and change nothing.")
     ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Add the stack to the notifications of its bronze bucket, one that was given by BronzeBucketName. Every other notification stays as it is.
+    """Add the stack to the notifications of its bronze bucket, which the parameter BronzeBucketName names.
 
-    S3 has one notification configuration a bucket, and setting it replaces it whole: this reads it, adds to it, and writes it back. Again, it changes nothing.
-    S3 is told not to try the destinations: of a bucket that a deleted stack left, one is that stack's queue, which is gone, and for it S3 would refuse them all.
+    All other notifications stay. A bucket has one notification configuration, which can only be replaced as a whole:
+    the command reads it, adds the stack, and writes it back. Repeating the command changes nothing.
+    S3 doesn't validate the destinations: one may be the queue of a deleted stack, for which S3 would refuse all.
 
     Examples:
 
@@ -64,27 +65,27 @@ def adopt_bucket(
             if "overlap" not in str(error).lower():
                 raise
             raise NotificationOverlap(
-                f"Another notification of {target.bronze} takes new objects already: {error}", bucket=target.bronze
+                f"Another notification of {target.bronze} already covers new objects: {error}", bucket=target.bronze
             ) from error
     if s3.get_bucket_versioning(Bucket=target.bronze).get("Status") != "Enabled":
         say(
-            f"{target.bronze} doesn't keep versions: turn versioning on, or an object that is overwritten before it is read is lost"
+            f"{target.bronze} keeps no versions: turn versioning on, or overwritten objects may be lost"
         )
     if as_json or dry_run:
         print_json({"bucket": target.bronze, "changed": after != before and not dry_run, "configuration": after})
     else:
-        say(f"{target.bronze} announces its objects to {target.stack}" + ("" if after != before else " already"))
+        say(f"{target.bronze} {'now' if after != before else 'already'} announces its objects to {target.stack}")
 
 
 def configured(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a bucket's notification configuration that are there, without what the answer has besides."""
+    """The parts of a notification configuration that are set, without the response's other members."""
     return {
         part: answer[part] for part in _PARTS if part in answer and (answer[part] or part == "EventBridgeConfiguration")
     }
 
 
 def with_stack(before: Mapping[str, Any], name: str, queue_arn: str | None) -> dict[str, Any]:
-    """The configuration with the stack's part, by EventBridge or, with `queue_arn`, by its queue; all else as it was."""
+    """The configuration with the stack added: its queue if `queue_arn` is given, else EventBridge."""
     if queue_arn is None:
         return {**before, "EventBridgeConfiguration": before.get("EventBridgeConfiguration", {})}
     others = [one for one in before.get("QueueConfigurations", ()) if one.get("Id") != name]
@@ -92,15 +93,15 @@ def with_stack(before: Mapping[str, Any], name: str, queue_arn: str | None) -> d
 
 
 def announces(found: Mapping[str, Any], *, queue: str | None, by_event_bus: bool) -> bool:
-    """Whether a bucket announces what is put into it to a stack: to its queue (an ARN), or, of a stack that has the rule for it, by EventBridge."""
+    """True if a bucket announces new objects to a stack's `queue` (ARN) or, with `by_event_bus`, to EventBridge."""
     if by_event_bus and "EventBridgeConfiguration" in found:
         return True
-    summary = [one["Events"] for one in found.get("QueueConfigurations", ()) if one["QueueArn"] == queue]
-    return any(event.startswith("s3:ObjectCreated:") for events in summary for event in events)
+    events_of = [one["Events"] for one in found.get("QueueConfigurations", ()) if one["QueueArn"] == queue]
+    return any(event.startswith("s3:ObjectCreated:") for events in events_of for event in events)
 
 
 def queue_arn(target: Any) -> str | None:
-    """The ARN of the queue of a stack's notices; None of a stack without that output."""
+    """The ARN of a stack's queue of notices, None if the stack has no such output."""
     url = target.outputs.get("QueueUrl")
     if url is None:
         return None

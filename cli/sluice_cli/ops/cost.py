@@ -1,4 +1,4 @@
-"""`sluice cost`: what the last runs cost by what EMR Serverless bills, and what a load would cost a month."""
+"""`sluice cost`: the cost of past runs by their billed resources, and estimates of monthly cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sluice_aws.stack import Target
 from sluice_cli.status.past_batches import PastBatch, PastBatches
 from sluice_cli.terminal.output import Json, Stack, chosen_target, print_json, print_table, say
 
-app = typer.Typer(help="What runs cost, and what a load would cost a month.", no_args_is_help=True)
+app = typer.Typer(help="The cost of past runs, and estimates of monthly cost.", no_args_is_help=True)
 LOADS = (
     Load("one object a minute over seven tables", tables=7, every_s=60, objects=1, mb=0.1),
     Load("hourly bursts of 700 objects over seven tables", tables=7, every_s=3600, objects=700, mb=350),
@@ -36,15 +36,12 @@ LOADS = (
 )
 PAID = ("dynamodb", "s3", "sqs", "lambda", "step_functions", "eventbridge", "logs", "cloudwatch")
 GB = 1e9
-OWN = (
-    "run-",
-    "trial-",
-)  # how runs and trials are named: an application that the stack was given may have others' jobs, too
+OWN = ("run-", "trial-")  # prefixes of runs and trials; an existing application may have other jobs too
 
 
 @dataclass(frozen=True)
 class RunCost:
-    """A job run that is over. `usd` None while EMR Serverless doesn't say what it is billed for."""
+    """A job run that has ended. `usd` is None until EMR Serverless reports the billed resources."""
 
     run: str
     state: str
@@ -56,15 +53,15 @@ class RunCost:
 @app.command("runs")
 def runs(
     last: Annotated[
-        int, typer.Option("--last", metavar="N", min=1, max=500, help="So many of the newest job runs.")
+        int, typer.Option("--last", metavar="N", min=1, max=500, help="Number of job runs, newest first.")
     ] = 20,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """What the last runs cost by their billed resources, and by table: a run's cost goes to the tables of its batches by their bytes.
+    """Show the cost of the last runs by their billed resources, and by table in proportion to its bytes.
 
-    Prices are list prices of one region and one date, which the answer names. A local run is billed nothing. What else is paid for what
-    these runs committed (ledger, S3, queue, functions, state machine) is reckoned as `sluice cost estimate` does it, and not billed.
+    Prices are list prices of the region and date in the output. Local runs cost nothing. The cost of the other services
+    (ledger, S3, queue, functions, state machine) is an estimate, made as by `sluice cost estimate`.
 
     Example:
 
@@ -100,28 +97,31 @@ def runs(
         right=(1, 2, 3),
     )
     say(
-        f"besides, reckoned and not billed, for {besides['objects']} objects in {besides['batches']} batches: "
+        f"other services, estimated, for {besides['objects']} objects in {besides['batches']} batches: "
         + ", ".join(f"{name.replace('_', ' ')} {_usd(usd)}" for name, usd in besides["usd"].items())
     )
 
 
 @app.command("estimate")
 def estimate(
-    tables: Annotated[int, typer.Option("--tables", min=1, help="Tables that objects arrive for.")] = 0,
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Between two arrivals.")] = 60.0,
-    objects: Annotated[int, typer.Option("--objects", min=1, help="Objects of one arrival.")] = 1,
-    mb: Annotated[float, typer.Option("--mb", min=0.0, help="Megabytes of one arrival, as stored.")] = 0.1,
+    tables: Annotated[int, typer.Option("--tables", min=1, help="Number of tables.")] = 0,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Seconds between two arrivals.")
+    ] = 60.0,
+    objects: Annotated[int, typer.Option("--objects", min=1, help="Objects per arrival.")] = 1,
+    mb: Annotated[float, typer.Option("--mb", min=0.0, help="Megabytes per arrival, as stored.")] = 0.1,
     as_json: Json = False,
 ) -> None:
-    """What a load would cost a month: this pipeline, one always-on streaming job per table, an hourly job per table; and where they cross.
+    """Estimate the monthly cost of a load with Sluice, a streaming job per table, and an hourly job per table.
 
-    Without --tables, three loads: a trickle, bursts, 100 GB a day. Needs no stack and asks nobody. The assumptions are in docs/cost.md.
+    Without --tables, estimates three loads: a trickle, bursts, and 100 GB a day. Needs no stack and makes no calls.
+    docs/cost.md lists the assumptions.
 
     Example:
 
       sluice cost estimate --tables 7 --every 3600 --objects 700 --mb 350
     """
-    loads = (Load("as told", tables, every, objects, mb),) if tables else LOADS
+    loads = (Load("as given", tables, every, objects, mb),) if tables else LOADS
     if as_json:
         print_json(
             {
@@ -144,7 +144,7 @@ def estimate(
 
 
 def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
-    """A row for each load."""
+    """A row for each load: the costs of the alternatives."""
     rows = []
     for load in loads:
         described = _figures(load)
@@ -160,7 +160,7 @@ def table_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
 
 
 def besides_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
-    """A row for each load, by the service that is paid, and one for what a stack costs in which nothing arrives, of seven tables."""
+    """A row for each load by service, and one for an idle stack of seven tables."""
     rows = [(load.name, sluice_monthly(load).other_by_service) for load in loads]
     return [
         (name, *(f"{described[service]:.2f}" if service in described else "" for service in PAID))
@@ -169,7 +169,10 @@ def besides_of(loads: Iterable[Load]) -> list[tuple[str, ...]]:
 
 
 def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[str, Any]:
-    """What these runs' batches cost besides Spark, by the model; how long lanes were up follows from the smallest run's size, so it is the most it can have been."""
+    """Estimate the cost of these runs' batches in all services but Spark.
+
+    The time that lanes were up follows from the smallest run's size, which makes it an upper bound.
+    """
     given, listed = Assumptions(), list(runs)
     names = {one.run for one in listed}
     manifests = [batch.manifest for batch in batches if batch.manifest.run in names]
@@ -185,7 +188,7 @@ def besides_runs(runs: Iterable[RunCost], batches: Iterable[PastBatch]) -> dict[
 
 
 def crossover_lines(tables: Iterable[int]) -> list[str]:
-    """Where the lane becomes dearer than streaming, by the number of tables."""
+    """The point from which a lane costs more than streaming, for each number of tables."""
     lines = []
     for number in tables:
         hours, interval = crossover_hours_a_day(number), crossover_interval_s(number)
@@ -194,18 +197,19 @@ def crossover_lines(tables: Iterable[int]) -> list[str]:
             lines.append(f"{what}: cheaper than streaming even when its smallest run never ends")
         else:
             lines.append(
-                f"{what}: cheaper than streaming while the lane is up at most {hours:.1f} hours a day, that is with arrivals at least {interval / 60:.0f} minutes apart"
+                f"{what}: cheaper than streaming while the lane is up at most {hours:.1f} hours a day, "
+                f"that is with arrivals at least {interval / 60:.0f} minutes apart"
             )
     return lines
 
 
 def by_table(usd: Mapping[str, float], batches: Iterable[PastBatch]) -> dict[str, dict[str, Any]]:
-    """The cost of runs by table: shared by the bytes of the parts that each run committed. A run without batches is nobody's, "(idle)"."""
+    """The cost of runs by table, in proportion to the bytes in their batches. A run without batches is "(idle)"."""
     sizes: dict[str, dict[str, int]] = {}
     for batch in batches:
-        run = sizes.setdefault(batch.manifest.run, {})
+        of_run = sizes.setdefault(batch.manifest.run, {})
         for table, part in batch.manifest.tables.items():
-            run[table] = run.get(table, 0) + part.bytes
+            of_run[table] = of_run.get(table, 0) + part.bytes
     gb: dict[str, float] = {}
     cost: dict[str, float] = {}
     for run, dollars in usd.items():

@@ -1,4 +1,4 @@
-"""`sluice doctor`: looks at the parts of a stack that must be right for the rest to work."""
+"""`sluice doctor`: checks a stack."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ from sluice_cli.terminal.output import (
 )
 
 RELEASES = "emr-7."
-ANNOUNCED_WITHIN_MS = (
-    3_600_000  # the stream takes a second, its retries minutes, the schedule comes every quarter of an hour
-)
+ANNOUNCED_WITHIN_MS = 3_600_000  # the stream takes a second, its retries minutes, reconcile runs every 15 minutes
 
 
 def doctor(
@@ -59,10 +57,10 @@ def doctor(
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Look at what must be right: buckets, ledger, application, release, configuration, lanes, lost notices, announcements; with --job, the engine itself.
+    """Check buckets, ledger, application, release, configuration, lanes, lost notices and announcements.
 
-    The job writes, changes, compacts and reads a small table of each type in a folder of its own in the silver bucket, and removes it.
-    Ends with 1 when something fails; a warning alone doesn't.
+    With --job, a job also checks the engine: it writes, changes, compacts and reads a small table of each type in its
+    own folder of the silver bucket, and removes them. The exit code is 1 if a check fails; warnings don't count.
 
     Example:
 
@@ -71,7 +69,7 @@ def doctor(
       sluice --stack sluice doctor --job
     """
     target = chosen_target(stack)
-    findings = [finding for about, look in LOOKS.items() for finding in _looked(about, look, target)]
+    findings = [finding for about, check in CHECKS.items() for finding in _checked(about, check, target)]
     if job:
         findings += _tried(target, timeout)
     if as_json:
@@ -86,7 +84,7 @@ def doctor(
 
 
 def _tried(target: Target, timeout_s: float) -> list[Finding]:
-    """Findings of a trial job, or a finding that says why there is none."""
+    """The findings of a trial job, or a finding that it could not run."""
     console = stderr_console()
     try:
         with console.status("Starting a job") as status:
@@ -99,16 +97,16 @@ def _tried(target: Target, timeout_s: float) -> list[Finding]:
         return [Finding("trial", FAIL, str(error), advice)]
 
 
-def _looked(about: str, look: Callable[[Target], Iterator[Finding]], target: Target) -> list[Finding]:
-    """One look that can't be taken doesn't keep the others from being taken."""
+def _checked(about: str, check: Callable[[Target], Iterator[Finding]], target: Target) -> list[Finding]:
+    """The findings of one check, or a finding that it could not be made."""
     try:
-        return list(look(target))
+        return list(check(target))
     except (ClientError, SluiceError) as error:
         return [
             Finding(
                 about,
                 FAIL,
-                f"could not be looked at: {error}",
+                f"could not be checked: {error}",
                 "Check that the stack is up and what the credentials allow",
             )
         ]
@@ -124,13 +122,12 @@ def _bronze(target: Target) -> Iterator[Finding]:
         yield Finding(
             "bronze bucket",
             FAIL,
-            f"{target.bronze} keeps no versions: an object written again before it is read is lost",
+            f"{target.bronze} keeps no versions: objects overwritten before they are read are lost",
             advice,
         )
     notices = configured(s3.get_bucket_notification_configuration(Bucket=target.bronze))
-    adopted = bool(
-        target.parameters.get("BronzeBucketName")
-    )  # only then the stack has a rule that takes a bucket's events from EventBridge
+    # Only with an existing bucket does the stack have a rule for its events from EventBridge.
+    adopted = bool(target.parameters.get("BronzeBucketName"))
     advice = "`sluice adopt-bucket`" if adopted else "`sluice adopt-bucket --via queue`"
     if announces(notices, queue=queue_arn(target), by_event_bus=adopted):
         yield Finding("bronze notices", OK, "the bucket announces its objects")
@@ -138,12 +135,12 @@ def _bronze(target: Target) -> Iterator[Finding]:
         yield Finding(
             "bronze notices",
             WARN,
-            "the bucket announces its objects to others, and not to this stack's queue: they are found by the schedule only",
+            "the bucket announces its objects to others only: the schedule must find them",
             advice,
         )
     else:
         yield Finding(
-            "bronze notices", FAIL, "the bucket announces nothing: objects are found by the schedule only", advice
+            "bronze notices", FAIL, "the bucket announces nothing: the schedule must find its objects", advice
         )
 
 
@@ -151,10 +148,10 @@ def _places(target: Target) -> Iterator[Finding]:
     s3 = target.client("s3")
     for about, bucket in (("silver bucket", target.silver), ("artifact bucket", target.artifacts)):
         s3.head_bucket(Bucket=bucket)
-        yield Finding(about, OK, f"{bucket} is there")
+        yield Finding(about, OK, f"{bucket} exists")
     state = target.client("dynamodb").describe_table(TableName=target.ledger_table)["Table"]["TableStatus"]
     if state == "ACTIVE":
-        yield Finding("ledger", OK, f"{target.ledger_table} is there")
+        yield Finding("ledger", OK, f"{target.ledger_table} is active")
     else:
         yield Finding("ledger", FAIL, f"{target.ledger_table} is {state}", "Nothing is admitted until it is ACTIVE")
 
@@ -165,7 +162,8 @@ def _application(target: Target) -> Iterator[Finding]:
         yield Finding("application", FAIL, "the stack has no output ApplicationId", "Deploy the template again")
         return
     found = target.client("emr-serverless").get_application(applicationId=application)["application"]
-    summary = f"{found['applicationId']}: {found['releaseLabel']}, {found.get('architecture', 'X86_64')}, {found['state'].lower()}"
+    architecture = found.get("architecture", "X86_64")
+    summary = f"{found['applicationId']}: {found['releaseLabel']}, {architecture}, {found['state'].lower()}"
     if found["state"] == "TERMINATED" or found["type"].upper() != "SPARK":
         yield Finding(
             "application",
@@ -177,8 +175,8 @@ def _application(target: Target) -> Iterator[Finding]:
         yield Finding(
             "application",
             WARN,
-            f"{summary}; Sluice is built for {RELEASES}x, the line of Spark 3.5",
-            "`sluice doctor --job` says whether it fits",
+            f"{summary}; Sluice is built for {RELEASES}x (Spark 3.5)",
+            "`sluice doctor --job` checks whether this release works",
         )
     else:
         yield Finding("application", OK, summary, facts={"release": found["releaseLabel"], "state": found["state"]})
@@ -190,7 +188,7 @@ def _release(target: Target) -> Iterator[Finding]:
         yield Finding(
             "release",
             FAIL,
-            "none is set: objects are ledgered and nothing is started",
+            "none is set: objects are admitted, but no run is started",
             "`make deploy` uploads one and sets it",
         )
         return
@@ -199,7 +197,7 @@ def _release(target: Target) -> Iterator[Finding]:
         yield Finding(
             "release",
             FAIL,
-            f"{release} is set, and s3://{target.artifacts} doesn't hold it",
+            f"{release} is set, but missing from s3://{target.artifacts}",
             "`make deploy` uploads it",
         )
     else:
@@ -210,7 +208,7 @@ def _configuration(target: Target) -> Iterator[Finding]:
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
     if configuration is None:
         yield Finding(
-            "configuration", FAIL, "none was ever pushed: every object is parked", "`sluice config push tables.yaml`"
+            "configuration", FAIL, "none was ever pushed: all objects are parked", "`sluice config push tables.yaml`"
         )
     else:
         yield Finding(
@@ -228,7 +226,7 @@ def _lanes(target: Target) -> Iterator[Finding]:
             else OK
         )
         advice = (
-            f"Look at the last run {lane.last_run_id}, then `sluice resume {lane.lane}`"
+            f"Check the last run {lane.last_run_id}, then `sluice resume {lane.lane}`"
             if lane.state == HALTED
             else f"`sluice resume {lane.lane}`"
             if lane.state == PAUSED
@@ -244,7 +242,7 @@ def _tables(target: Target) -> Iterator[Finding]:
                 f"table {table.table}",
                 WARN,
                 f"{counted(table.failures, 'failure')}: {table.last_error.splitlines()[0][:300]}",
-                "`sluice status` says when it is tried again",
+                "`sluice status` shows when it is retried",
             )
 
 
@@ -253,7 +251,7 @@ def _set_aside(target: Target) -> Iterator[Finding]:
         yield Finding("quarantine", OK, "empty")
     else:
         yield Finding(
-            "quarantine", WARN, "some objects could not be merged", "`sluice quarantine list` says which and why"
+            "quarantine", WARN, "some objects could not be merged", "`sluice quarantine list` shows which and why"
         )
 
 
@@ -271,7 +269,7 @@ def _lost_notices(target: Target) -> Iterator[Finding]:
             "lost notices",
             FAIL,
             f"{counted(waiting, 'message')} in the dead-letter queue",
-            "Look at the log of admit, then `aws sqs start-message-move-task`",
+            "Check the log of admit, then `aws sqs start-message-move-task`",
         )
     else:
         yield Finding("lost notices", OK, "none")
@@ -283,17 +281,17 @@ def _announcements(target: Target) -> Iterator[Finding]:
     )
     oldest = next(owed, None)
     if oldest is None:
-        yield Finding("announcements", OK, "no committed batch waits for one")
+        yield Finding("announcements", OK, "all committed batches are announced")
     else:
         yield Finding(
             "announcements",
             FAIL,
             f"batch {oldest['batch']} was committed over an hour ago and not announced",
-            "Look at the logs of announce and reconcile: the event bus refuses, or isn't there",
+            "Check the logs of announce and reconcile: the event bus refuses events or is missing",
         )
 
 
-LOOKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
+CHECKS: dict[str, Callable[[Target], Iterator[Finding]]] = {
     "bronze bucket": _bronze,
     "buckets and ledger": _places,
     "application": _application,

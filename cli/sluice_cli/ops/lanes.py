@@ -1,4 +1,4 @@
-"""`sluice pause` and `sluice resume`: whether a lane may start runs."""
+"""`sluice pause` and `sluice resume`: stop and restart the runs of a lane."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Lane = Annotated[str, typer.Argument(metavar="LANE", help="The lane's name, as `
 
 
 def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
-    """Start no new run in a lane; a living one ends after its batch.
+    """Stop starting runs in a lane. A run in progress ends after its batch.
 
-    Objects keep arriving in the ledger and wait there. `sluice resume` takes it back.
+    New objects keep arriving in the ledger and wait there until `sluice resume`.
 
     Example:
 
@@ -37,7 +37,7 @@ def pause(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
 
 
 def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
-    """Take back a pause or a halt, and have what waits looked at now.
+    """End a pause or a halt, and start a run if one is due.
 
     A lane halts after five runs in a row that failed without finishing a batch.
 
@@ -47,11 +47,11 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
     """
     target = chosen_target(stack)
     ledger = _known(target, lane)
-    moving = [table.table for table in ledger.tables.all() if table.rebuild and table.rebuild.get("lane") == lane]
-    if moving:
+    rebuilding = [table.table for table in ledger.tables.all() if table.rebuild and table.rebuild.get("lane") == lane]
+    if rebuilding:
         raise CommandFailed(
-            f"{moving[0]} is being rebuilt, and its data half moved",
-            next_step=f"`sluice rebuild table {moving[0]}` goes on with it; then resume",
+            f"{rebuilding[0]} is being rebuilt, and only part of its data is moved",
+            next_step=f"Run `sluice rebuild table {rebuilding[0]}` again to finish, then resume the lane",
         )
     _decided_by_hand(ledger, lane)
     state = ledger.lanes.resume(lane)
@@ -60,14 +60,14 @@ def resume(lane: Lane, as_json: Json = False, stack: Stack = None) -> None:
 
 
 def _decided_by_hand(ledger: Ledger, lane: str) -> None:
-    """The end of a standstill no longer touches the lane, paused or not."""
+    """Take the lane out of a standstill, so that its end leaves the lane as it is."""
     resting = ledger.lanes.paused_for_standstill()
     if lane in resting:
         ledger.lanes.note_standstill([each for each in resting if each != lane])
 
 
 def _known(target: Target, lane: str) -> Ledger:
-    """The ledger, once it is sure that the lane is one: a mistyped name would make a new item."""
+    """The ledger, after a check that the lane exists: a mistyped name would create an item."""
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     configuration = ConfigStore(Objects(target.client("s3")), target.artifacts).load()
     names = {state.lane for state in ledger.lanes.all()} | set(
@@ -89,5 +89,5 @@ def _print(state: LaneState, as_json: bool) -> None:
         }
         print_json(document)
     else:
-        note = ". `sluice resume` starts it again" if state.state == HALTED else ""
+        note = ". `sluice resume` restarts it" if state.state == HALTED else ""
         print(f"{state.lane}: {describe_lane(state, epoch_ms())}{note}")

@@ -1,4 +1,4 @@
-"""`sluice package`: builds the Spark artifacts, and puts them where a deployed stack reads them."""
+"""`sluice package`: builds the Spark artifacts and uploads them for a deployed stack."""
 
 from __future__ import annotations
 
@@ -26,29 +26,28 @@ def package(
         str,
         typer.Option(
             "--arch",
-            help="Processor of the Spark workers: x86_64, arm64, both, or host (this machine and its Python, for the local stack).",
+            help="Processor of the Spark workers: x86_64, arm64, both, or host (this machine, for the local stack).",
         ),
     ] = "both",
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FOLDER", help="Write the files here, in a folder named by the version."),
+        typer.Option("--output", metavar="FOLDER", help="Write the files to a folder here, named by the version."),
     ] = None,
     upload: Annotated[
-        bool, typer.Option("--upload", help="Put them into the stack's artifact bucket, under releases/<version>/.")
+        bool,
+        typer.Option("--upload", help="Upload the files to the stack's artifact bucket, under releases/<version>/."),
     ] = False,
     release_file: Annotated[
         Path | None,
-        typer.Option(
-            "--release-file", metavar="FILE", help="Write the version into this file, for the next step of a script."
-        ),
+        typer.Option("--release-file", metavar="FILE", help="Write the version to this file, for scripts."),
     ] = None,
     stack: Stack = None,
     json: Json = False,
 ) -> None:
     """Build the Spark artifacts of this clone: ingest.py, sluice.zip and one archive of Python packages per processor.
 
-    The version is the hash of their contents: the same sources give the same bytes and the same version, wherever they are built.
-    Needs no Docker and no other Python: wheels are taken for the target.
+    The version is a hash of the contents: the same sources give the same bytes and version on every machine. Needs
+    neither Docker nor another Python, since it downloads the target's wheels.
 
       sluice --stack NAME package --upload --release-file .aws-sam/release
     """

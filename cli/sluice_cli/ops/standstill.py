@@ -1,4 +1,4 @@
-"""`sluice standstill`: brings a deployed stack's Spark to rest before CloudFormation changes or deletes its application, and back."""
+"""`sluice standstill`: stops a stack's Spark while CloudFormation changes or deletes its application."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from sluice_cli.terminal.stack import supervise_now
 from sluice_deploy.template import changes_application, parameters_of
 
 app = typer.Typer(
-    help="Bring Spark to rest before its application is changed or deleted, and back.", no_args_is_help=True
+    help="Stop Spark before its application is changed or deleted, and resume it after.", no_args_is_help=True
 )
 POLL_S = 5.0
-GIVEN = "ApplicationId"  # the parameter that names an application which isn't the stack's own
+GIVEN = "ApplicationId"  # the parameter that names an existing application, which the stack doesn't own
 RESTING = ("CREATED", "STOPPED", "TERMINATED")
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 Note = Annotated[
@@ -33,7 +33,7 @@ Note = Annotated[
     typer.Option(
         "--note",
         metavar="FILE",
-        help="A file that notes the lanes that it paused, for `sluice standstill end`; else the ledger does, for whatever machine ends it.",
+        help="Note the paused lanes in this file instead of the ledger, for `sluice standstill end`.",
         show_default=False,
     ),
 ]
@@ -45,7 +45,7 @@ def begin(
     before_deploy: Annotated[
         Path | None,
         typer.Option(
-            "--before-deploy", metavar="TEMPLATE", help="Only if deploying this template changes the application."
+            "--before-deploy", metavar="TEMPLATE", help="Do so only if deploying this template changes the application."
         ),
     ] = None,
     overrides: Annotated[
@@ -53,7 +53,7 @@ def begin(
         typer.Option(
             "--parameter-overrides",
             metavar="TEXT",
-            help="The parameters that the deployment will set, as `sam deploy` takes them.",
+            help="The parameters of the deployment, as for `sam deploy`.",
         ),
     ] = "",
     config_env: Annotated[
@@ -61,18 +61,19 @@ def begin(
         typer.Option(
             "--config-env",
             metavar="NAME",
-            help="Take the parameters that samconfig.toml sets for this environment, as `sam deploy` does when none are given.",
+            help="Without overrides, use those of samconfig.toml for this environment, as `sam deploy` does.",
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="How long runs may take to end.")
+        float, typer.Option("--timeout", metavar="SECONDS", help="Time limit for runs to end.")
     ] = 1800.0,
     stack: Stack = None,
 ) -> None:
-    """Pause every lane, wait until its run has ended, and stop the application. Nothing is lost: what arrives waits in the ledger.
+    """Pause all lanes, wait for their runs to end, and stop the application. New objects wait in the ledger.
 
-    A run ends after the batch it is in. Does nothing where there is no stack yet. An application that the stack was given (ApplicationId) is left as it is, others' jobs
-    on it too. A halted lane starts nothing and stays halted. After a deployment that failed it may be begun again: what was paused before it is still noted.
+    Runs end after their current batch. Halted lanes stay halted. Without a stack, the command does nothing. An existing
+    application (parameter ApplicationId) is left running, with its other jobs. After a failed deployment the command
+    may be repeated: the lanes it paused before stay noted.
 
     Example:
 
@@ -81,12 +82,12 @@ def begin(
     try:
         target = chosen_target(stack)
     except NoTarget as missing:
-        say(f"{missing}: nothing to bring to rest")
+        say(f"{missing}: nothing to stop")
         return
     if before_deploy is not None and not _would_change(
         target, before_deploy, _given(overrides, config_env, before_deploy.parent)
     ):
-        say("The application stays as it is: runs go on")
+        say("The application doesn't change: no lane is paused")
         return
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     working = [
@@ -109,7 +110,7 @@ def begin(
     )
     emr, application = target.client("emr-serverless"), target.outputs["ApplicationId"]
     if target.parameters.get(GIVEN):
-        say(f"application {application}: left as it is, since the stack was given it")
+        say(f"application {application}: left running, since the stack doesn't own it")
         return
     _wait(
         lambda: [
@@ -132,12 +133,12 @@ def begin(
         deadline,
         back,
     )
-    say(f"application {application}: at rest")
+    say(f"application {application}: stopped")
 
 
 @app.command("end")
 def end(note: Note = None, stack: Stack = None) -> None:
-    """Resume the lanes that `begin` paused; those that somebody else had paused stay paused. Without a note, nothing.
+    """Resume the lanes that `begin` paused. Lanes that were paused before stay paused.
 
     Example:
 
@@ -146,13 +147,13 @@ def end(note: Note = None, stack: Stack = None) -> None:
     try:
         target = chosen_target(stack)
     except NoTarget as missing:
-        say(f"{missing}: nothing rests")
+        say(f"{missing}: no lane is paused")
         return
     ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
     lanes = _noted(note, ledger)
     for lane in lanes:
         ledger.lanes.resume(lane)
-        say(f"{lane}: goes on")
+        say(f"{lane}: resumed")
     if lanes:
         supervise_now(target)
     if note is not None:
@@ -162,14 +163,14 @@ def end(note: Note = None, stack: Stack = None) -> None:
 
 
 def _noted(note: Path | None, ledger: Ledger) -> list[str]:
-    """The lanes that were paused and have not been let go on."""
+    """The lanes that `begin` paused and `end` has not resumed."""
     if note is None:
         return list(ledger.lanes.paused_for_standstill())
     return list(json_module.loads(note.read_text())["lanes"]) if note.is_file() else []
 
 
 def _write(note: Path | None, ledger: Ledger, target: Target, lanes: list[str]) -> None:
-    """Before any of them is paused: what is cut off is taken back, too."""
+    """Note the lanes before any is paused, so that `end` also resumes them after an interruption."""
     if note is None:
         ledger.lanes.note_standstill(lanes)
         return
@@ -178,21 +179,21 @@ def _write(note: Path | None, ledger: Ledger, target: Target, lanes: list[str]) 
 
 
 def _given(overrides: str, config_env: str | None, folder: Path) -> dict[str, str]:
-    """The command line's parameters; without any, those of samconfig.toml beside the template: `sam deploy` mixes them no more."""
+    """The parameters of the command line or, without any, of samconfig.toml: `sam deploy` doesn't merge them either."""
     if overrides or config_env is None:
         return parameters_of(overrides)
-    summary = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
+    environments = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
     return parameters_of(
-        summary.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
+        environments.get(config_env, {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
     )
 
 
 def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> bool:
-    from sluice_local.stack.overlay import read_template  # SAM's reader: heavy, and here only
+    from sluice_local.stack.overlay import read_template  # imported here because SAM's reader is slow to import
 
     now = target.parameters
     if now.get(GIVEN):
-        return False  # it is none of the stack's resources: no deployment changes it
+        return False  # no deployment changes an application that the stack doesn't own
     cloudformation = target.client("cloudformation")
     body: Any = cloudformation.get_template(StackName=target.stack, TemplateStage="Original")["TemplateBody"]
     if isinstance(body, str):
@@ -203,14 +204,18 @@ def _would_change(target: Target, template: Path, given: Mapping[str, str]) -> b
 
 
 def _wait(what: Callable[[], list[str]], deadline: float, back: str) -> None:
-    """Until there is nothing to wait for; says once what that is. Raises NotAtRest, which names `back`, the command that takes the standstill back."""
+    """Wait until `what` lists nothing, and print each new list.
+
+    Raises NotAtRest after the deadline (monotonic seconds); it names `back`, the command that ends the standstill.
+    """
     said: list[str] = []
     while waiting := what():
         if time.monotonic() > deadline:
             raise NotAtRest(
                 f"Still waiting for {', '.join(waiting[:5])}",
                 waiting_for=waiting,
-                next_step=f"The lanes stay paused until this goes through or is taken back: look at `sluice status`, then run it again (--timeout waits longer), or `{back}`",
+                next_step=f"See `sluice status`, then run the command again with a longer --timeout. The lanes stay "
+                f"paused; `{back}` resumes them",
             )
         if waiting != said:
             say(f"waiting for {', '.join(waiting[:5])}")

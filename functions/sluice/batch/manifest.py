@@ -163,7 +163,7 @@ def document_of(text: str, what: str) -> dict[str, Any]:
     Raises UnreadableManifest for another format, and for text that is no such document.
     """
     try:
-        content = json.loads(text)
+        content: dict[str, Any] = json.loads(text)
         found = content["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadableManifest(f"This is no {what}: {error}", found=text[:200]) from error

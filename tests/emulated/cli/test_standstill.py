@@ -149,4 +149,4 @@ def test_a_run_that_does_not_end_is_reported_and_the_standstill_can_be_ended(sta
 def test_before_the_first_deployment_a_standstill_has_nothing_to_pause(stack, tmp_path, capsys):
     assert run(["standstill", "begin", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
     assert run(["standstill", "end", "--stack", "nosuch", "--note", str(tmp_path / "note")]) == 0
-    assert "nothing to bring to rest" in capsys.readouterr().err
+    assert "nothing to stop" in capsys.readouterr().err
