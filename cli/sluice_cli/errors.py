@@ -1,4 +1,4 @@
-"""Errors of the commands. Each ends a command with its exit code."""
+"""Errors of the commands; each ends a command with its exit code."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from sluice.errors import CommandFailed
 
 
 class NoPlaceForRules(CommandFailed):
-    """A tables.yaml into which rules can't be added as text; facts: none."""
+    """The form of tables.yaml allows no rules to be added as text; facts: none."""
 
     code = "no_place_for_rules"
-    next_step = "Write `tables:` as a list with one rule to a line's dash, or copy the rules from `sluice config discover` by hand"
+    next_step = "Write `tables:` as a block list, one rule per dash, or copy the rules from `sluice config discover`"
 
 
 class DemoFailed(CommandFailed):
@@ -22,18 +22,18 @@ class NotificationOverlap(CommandFailed):
     """S3 lets one event of one key go to one queue, topic or function only; facts: `bucket`."""
 
     code = "notifications_overlap"
-    next_step = "Use --via eventbridge: it stands beside every other notification"
+    next_step = "Use --via eventbridge, which works beside every other notification"
 
 
 class NoTrial(CommandFailed):
-    """The release in use can't try the engine; facts: `release`."""
+    """The deployed release can't try the engine; facts: `release`."""
 
     code = "no_trial"
     next_step = "`make deploy` uploads this clone's release and sets it"
 
 
 class TrialNotOver(CommandFailed):
-    """The job didn't end in time, and was asked to; facts: `job_run`, `state`."""
+    """The job didn't end in time and was cancelled; facts: `job_run`, `state`."""
 
     code = "trial_not_over"
     retriable = True
@@ -53,14 +53,14 @@ class NotInCatalog(CommandFailed):
 
 
 class CannotRebuild(CommandFailed):
-    """Something stands in the way of a rebuild; facts: `table`, `obstacles`."""
+    """A rebuild is not possible now; facts: `table`, `obstacles`."""
 
     code = "cannot_rebuild"
-    next_step = "Nothing was changed. `--dry-run` shows again what stands in the way"
+    next_step = "Nothing was changed. `--dry-run` shows the obstacles again"
 
 
 class LedgerInUse(CommandFailed):
-    """Lanes may start runs while the ledger isn't whole; facts: `lanes`."""
+    """Lanes may start runs while the ledger is incomplete; facts: `lanes`."""
 
     code = "ledger_in_use"
 
@@ -69,11 +69,11 @@ class NotAllRecovered(CommandFailed):
     """Objects were changed by others while they were recovered; facts: `objects`."""
 
     code = "not_all_recovered"
-    next_step = "Run the command again: it looks at what is left"
+    next_step = "Run the command again for the rest"
 
 
 class UnknownSchema(CommandFailed):
-    """No schema, or more than one, answers to a name; facts: `table`, `name`."""
+    """No schema, or more than one, has this name; facts: `table`, `name`."""
 
     code = "unknown_schema"
     next_step = "`sluice schema list` shows the tables, `sluice schema history TABLE` their schemas"

@@ -1,4 +1,9 @@
-"""The `sluice` command: mounts every verb."""
+"""The `sluice` command: mounts every verb.
+
+A new verb is a function (or a group, a Typer app) in the sub-package of its subject, and one line in `_mount`:
+config (rules), ingest (objects on their way), status (the present and the last hours), tables (silver and its catalog),
+trace (one object, one row), ops (operating a stack), local (the local stack and the demonstration).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,12 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Change files from S3 into Apache Hudi tables, with nothing running while nothing arrives.
+    help="""Merge change files from S3 into Apache Hudi tables, with nothing running while nothing arrives.
 
-    Every verb works on the local stack that runs in this folder or above it, or on a deployed one given by --stack NAME or SLUICE_STACK; the first line on stderr says which.
+    Every verb works on the local stack of this folder or one above it, or on the deployed stack that --stack NAME or
+    SLUICE_STACK names. The first line on stderr says which.
 
-    A first round:
+    A first try:
 
       sluice local up --config tables.yaml --detach
 
@@ -29,7 +35,7 @@ app = typer.Typer(
 
       sluice query 'select * from crm."user" limit 5'
 
-    Exit codes: 0 done, 1 it failed or is not so, 2 the command line is wrong.""",
+    Exit codes: 0 success, 1 failure or a negative answer, 2 an invalid command line.""",
 )
 
 
@@ -107,5 +113,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     return run_command(app, arguments)

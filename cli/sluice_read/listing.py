@@ -201,7 +201,8 @@ def _rolled_back(folder: TableFolder, timeline: Timeline) -> Iterator[RolledBack
 def _record(folder: TableFolder, instant: Instant) -> dict[str, Any]:
     """Read the one Avro record of a file of the timeline. Raises Damaged."""
     try:
-        return dict(next(iter(fastavro.reader(io.BytesIO(folder.content(instant))))))
+        record: Any = next(iter(fastavro.reader(io.BytesIO(folder.content(instant)))))
+        return dict(record)
     except (ValueError, StopIteration, EOFError, TypeError) as error:
         raise Damaged(
             f"{folder.table}: {FOLDER}{instant.file} can't be read: {error!r}",

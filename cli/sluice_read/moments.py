@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from sluice_read.errors import InvalidMoment
 
@@ -64,7 +64,7 @@ def instant_at(moment: str, now: int | None = None) -> str:
     ago = _AGO.fullmatch(text)
     if ago and now is not None:
         then = max(0, now - int(ago[1]) * _UNIT_S[ago[2]] * 1000)
-        return _instant(datetime.fromtimestamp(then // 1000, UTC) + timedelta(milliseconds=then % 1000))
+        return _instant(datetime.fromtimestamp(then // 1000, timezone.utc) + timedelta(milliseconds=then % 1000))
     if _INSTANT.fullmatch(text):
         try:
             datetime.strptime(text[:14], "%Y%m%d%H%M%S")
@@ -84,7 +84,7 @@ def instant_at(moment: str, now: int | None = None) -> str:
             next_step=f"Add Z for UTC, or an offset: {text}Z" if "T" in text or " " in text else f"Give {examples}",
         )
     try:
-        return _instant(at.astimezone(UTC))
+        return _instant(at.astimezone(timezone.utc))
     except OverflowError as error:
         raise InvalidMoment(f"{moment!r} is out of range", given=moment, next_step=f"Give {examples}") from error
 
@@ -102,15 +102,15 @@ def moment_of(instant: str) -> str:
 def point_in_time(text: str, now: int) -> int:
     """A moment in epoch ms, by `instant_at`. `now` is epoch ms. Raises InvalidMoment."""
     instant = instant_at(text, now)
-    whole = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    whole = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
     return int(whole.timestamp()) * 1000 + int(instant[14:])
 
 
 def clock(at: int | None) -> str:
     """Epoch ms as `2026-11-21 10:00:00`, UTC; `-` for none."""
-    return "-" if at is None else datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return "-" if at is None else datetime.fromtimestamp(at / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def iso(at: int) -> str:
     """Epoch ms as ISO 8601 in UTC, to the millisecond; `point_in_time` reads it back."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(at / 1000, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -196,9 +196,9 @@ def open_table(place: SilverPlace, name: str, *, span: Span = NOW) -> SilverTabl
 
 def _builder(folder: TableFolder, view: str) -> HudiTableBuilder:
     builder = HudiTableBuilder.from_base_uri(folder.url).with_storage_options(dict(folder.place.storage_options()))
-    return (
-        builder.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE, "true") if view == READ_OPTIMIZED else builder
-    )
+    if view != READ_OPTIMIZED:
+        return builder
+    return builder.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE, "true")  # type: ignore[attr-defined]
 
 
 def _guarded(table: str, read: Callable[[], Any]) -> Any:

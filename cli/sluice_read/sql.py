@@ -27,7 +27,8 @@ def table_references(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[t
     DuckDB's own parser finds them. Names without a schema are defined in the statement (WITH) and left out. Raises
     InvalidQuery for more than one statement and for anything but a SELECT.
     """
-    parsed = json.loads(connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0])
+    (serialized,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0]
+    parsed = json.loads(serialized)
     if parsed.get("error"):
         if parsed.get("error_type") == "not implemented":
             raise InvalidQuery(
@@ -87,7 +88,7 @@ def opened_duckdb() -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a separate DuckDB, which spills tables that don't fit in memory to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="sluice-query-") as spill:
         # No extension is downloaded, and no Python variable becomes a table by its name.
-        config = {
+        config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": spill,
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",

@@ -1,9 +1,4 @@
-"""`sluice query`: one SELECT over silver, as a table, JSON lines, CSV or a Parquet file.
-
-`sluice read`: one table's rows, streamed: now, as of a moment, or what changed between two.
-
-`sluice diff`: what is different between two moments of one table.
-"""
+"""`sluice query|read|diff`: the rows of silver tables, by SQL, of one table, or between two moments of it."""
 
 from __future__ import annotations
 
@@ -68,14 +63,14 @@ def query(
     lineage: Lineage = False,
     stack: Stack = None,
 ) -> None:
-    """Ask the silver tables, in DuckDB's SQL. No Spark is started.
+    """Query the silver tables in DuckDB's SQL, without Spark.
 
-    Tables are named database.table. A merge-on-read table is the merged state under its plain name and
-    as `table_rt`, and its base files alone as `table_ro`. Reserved words are quoted.
+    Tables are named database.table. Of a merge-on-read table the plain name and `table_rt` are the merged state, and
+    `table_ro` its base files alone. Quote reserved words.
 
-    With --as-of every table is seen as it was then; with --since or --until only rows that changed in between, each as it
-    was last, deleted ones included, with the column `__deleted`. A moment is an instant (`sluice table commits`), a time with its
-    zone, or so long ago: 15min, 2h, 7d.
+    With --as-of every table is read as it was then. With --since or --until only rows that changed in between are read,
+    each as its last change left it, deleted ones included, with the column `__deleted`. A moment is an instant
+    (`sluice table commits`), a time with its zone, or a duration ago: 15min, 2h, 7d.
 
     In JSON, dates and timestamps are ISO 8601, decimals are strings and bytes are base64.
 
@@ -89,17 +84,15 @@ def query(
 
       sluice query --as-of 1d 'select count(*) from moma.artists'
 
-      sluice query --since 20260501101500123 'select op, count(*) from (select __deleted as op from moma.works) group by op'
+      sluice query --since 20260501101500123 'select __deleted, count(*) from moma.works group by all'
 
       sluice query --with-deleted --lineage 'from tickit.users' --csv > users.csv
     """
     # hudi-rs, DuckDB and Arrow take as long to load as all the rest, and few other verbs need them.
     from sluice_read.sql import run_query
 
-    form, span = (
-        Form(json_lines=json_lines, csv=as_csv, parquet=parquet),
-        span_of(as_of=as_of, since=since, until=until, now=epoch_ms()),
-    )
+    form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet)
+    span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
     statement = sys.stdin.read() if sql == "-" else sql
     target = chosen_target(stack)
     with ExitStack() as held:
@@ -129,7 +122,7 @@ def read(
             "--column",
             "-c",
             metavar="NAME",
-            help="Only this column; repeat for more, in the order wanted.",
+            help="Only this column. Repeat it for more, in the order of the output.",
             show_default=False,
         ),
     ] = None,
@@ -140,14 +133,14 @@ def read(
     lineage: Lineage = False,
     stack: Stack = None,
 ) -> None:
-    """Print or save a table's rows. No Spark is started, and a batch of rows at a time is held in memory.
+    """Print or save a table's rows, without Spark, holding one batch of rows in memory.
 
-    --as-of is the table as it was, as long as `time_travel` keeps its files; an earlier moment is refused with the earliest
-    that can be had. --since and --until are changes: every row whose last change until then is after --since, once, as it was
-    left by it; deleted ones are there with `__deleted` true. --until alone is every row that was ever written until then.
+    --as-of reads the table as it was, as far back as `time_travel` keeps its files. For an earlier moment the error
+    names the earliest that can be read. --since and --until read changes: every row whose last change lies in between,
+    once, deleted ones with `__deleted` true. --until alone reads every row that was ever written until then.
 
-    A moment is an instant, as `sluice table commits` lists them, a time with its zone, or so long ago: 15min, 2h, 7d. Rows come in no
-    order. Columns are those of the newest commit, whatever the moment.
+    A moment is an instant (`sluice table commits`), a time with its zone, or a duration ago: 15min, 2h, 7d. Rows come
+    in no order. The columns are those of the newest commit, whatever the moment.
 
     Examples:
 
@@ -163,10 +156,8 @@ def read(
     """
     from sluice_read.reading import Shown, open_table
 
-    form, span = (
-        Form(json_lines=json_lines, csv=as_csv, parquet=parquet),
-        span_of(as_of=as_of, since=since, until=until, now=epoch_ms()),
-    )
+    form = Form(json_lines=json_lines, csv=as_csv, parquet=parquet)
+    span = span_of(as_of=as_of, since=since, until=until, now=epoch_ms())
     opened = open_table(chosen_target(stack), table, span=span)
     say(
         f"{opened.table}{opened.view} as of {opened.instant} ({moment_of(opened.instant)})"
@@ -201,7 +192,7 @@ def diff(
         typer.Option(
             "--to",
             metavar="MOMENT",
-            help="The later moment; the newest commit where it is left out.",
+            help="The later moment. Default: the newest commit.",
             show_default=False,
         ),
     ] = None,
@@ -211,10 +202,12 @@ def diff(
 ) -> None:
     """Show which rows were added, changed or removed between two moments, and in which columns.
 
-    A row that the source deleted is removed; one that moved to another partition is changed. Columns are those of the newest commit: one that
-    came in between is null before. Only files that differ are read. Differences come in no order; how many there are is said at the end.
+    A row that the source deleted is removed; a row that moved to another partition is changed. The columns are those of
+    the newest commit: a column added in between is null before. Only files that differ are read. Differences come in no
+    order, and are counted at the end.
 
-    In JSON a line has `difference`, `key`, `columns` (what differs; all of an added or removed row), `before` and `after`.
+    Each line of JSON has `difference`, `key`, `columns` (those that differ; all of an added or removed row), `before`
+    and `after`.
 
     Examples:
 
@@ -232,9 +225,8 @@ def diff(
     start, end = instant_at(first, now), None if last is None else instant_at(last, now)
     target = chosen_target(stack)
     before, after = open_table(target, table, span=Span(as_of=start)), open_table(target, table, span=Span(as_of=end))
-    say(
-        f"{after.table}{after.view} from {before.instant} ({moment_of(before.instant)}) to {after.instant} ({moment_of(after.instant)})"
-    )
+    earlier, later = (f"{item.instant} ({moment_of(item.instant)})" for item in (before, after))
+    say(f"{after.table}{after.view} from {earlier} to {later}")
     key, counts = key_columns(after), Counter[str]()
 
     def counted_rows(found: Iterator[RowDifference]) -> Iterator[RowDifference]:
@@ -271,11 +263,9 @@ def _document(item: Any, key: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _lines(item: Any, key: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """One line for each column that differs; of an added or removed row, for each that holds something."""
-    summary = (
-        item.key[0] if len(item.key) == 1 else json.dumps(dict(zip(key, item.key, strict=True)), ensure_ascii=False)
-    )
+    """One line per column that differs; of an added or removed row, per column that isn't null."""
+    named = item.key[0] if len(item.key) == 1 else json.dumps(dict(zip(key, item.key, strict=True)), ensure_ascii=False)
     for name in item.columns:
         old, new = None if item.before is None else item.before[name], None if item.after is None else item.after[name]
         if item.before is not None and item.after is not None or old is not None or new is not None:
-            yield item.kind, summary, name, old, new
+            yield item.kind, named, name, old, new

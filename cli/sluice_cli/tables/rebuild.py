@@ -1,32 +1,18 @@
-"""`sluice rebuild table`: writes a table anew from its objects in bronze, its old data moved aside.
-
-What writing a table anew from its objects would take: which of them bronze still has, which it has no more, and what stands in the way.
-"""
+"""`sluice rebuild table`: moves a table's data aside and merges its objects in bronze again."""
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from sluice.batch.outcome import QUARANTINED as QUARANTINED_PART
 from sluice.config.document import Configuration
 from sluice.config.pinned_topic import config_by_topic, config_in_force
 from sluice.config.table import TableConfig
-from sluice.errors import CommandFailed, NotConfigured, UsageError
+from sluice.errors import NotConfigured
 from sluice.hudi.table_properties import PROPERTIES_FILE
-from sluice.lane.machine import PAUSED
-from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
-from sluice.ledger.ports import Ledger
 from sluice.ledger.records import ObjectRecord
-from sluice.objects import ObjectId, identify
 from sluice.schema.history import stored_key
 from sluice.silver_keys import BEGUN, FINISHED, replaced_prefix
 from sluice_aws.clock import epoch_ms
@@ -36,7 +22,9 @@ from sluice_aws.s3.move_prefix import Mover
 from sluice_aws.s3.objects import Objects
 from sluice_aws.stack import Target
 from sluice_cli.errors import CannotRebuild
-from sluice_cli.status.past_batches import PastBatch, PastBatches
+from sluice_cli.status.past_batches import PastBatches
+from sluice_cli.tables.rebuild_plan import ReplayPlan, counts_of, obstacles, pages_of_bronze, plan_replay
+from sluice_cli.terminal.interaction import ask, bars, counting
 from sluice_cli.terminal.output import (
     Json,
     Stack,
@@ -46,16 +34,15 @@ from sluice_cli.terminal.output import (
     human_bytes,
     print_json,
     say,
-    stderr_console,
 )
 from sluice_cli.terminal.stack import operator_of
 
-AT_ONCE = 400  # objects between two looks at the progress: eight transactions' worth and more
+AT_ONCE = 400  # objects per step of the progress bar: at least eight transactions
 GONE_SHOWN = 50
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Write what is derived anew: a table from its objects in bronze, the ledger from manifests and outcomes.",
+    help="Rebuild a table from its objects in bronze, or the ledger from manifests and outcomes.",
 )
 
 
@@ -66,7 +53,7 @@ def table(
         bool,
         typer.Option(
             "--dry-run",
-            help="Say what would be read and moved, what is gone and what stands in the way, and change nothing.",
+            help="Show what would be read and moved, what is gone, and the obstacles. Changes nothing.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
@@ -74,24 +61,27 @@ def table(
         bool,
         typer.Option(
             "--without-gone",
-            help="Also where objects that the table was made of are no longer in bronze: what only they told is missing then.",
+            help="Also where objects of the table are no longer in bronze. Rows that only they hold will be missing.",
         ),
     ] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Write a table anew from its objects: for another key, partitioning or type, or where its data was damaged.
+    """Rebuild a table from its objects: for another key, partitioning or type, or after its data was damaged.
 
-    Its data is moved to a folder under `_sluice/replaced/` of the silver bucket and kept there; its objects become pending, as old as they are, and are merged again
-    once the lane goes on. Until then the table is empty to readers, and not whole before `sluice wait` is done. What is in quarantine stays there: retry it after.
+    The data is moved to a folder under `_sluice/replaced/` of the silver bucket and kept there. The table's objects
+    become pending, and are merged again once the lane is resumed. Until then readers see an empty table, and a complete
+    one only after `sluice wait`. Quarantined objects stay in quarantine; retry them afterwards.
 
-    The lane must be paused, so that nothing else writes the table. A rebuild that was cut off goes on when it is asked for again.
+    The lane must be paused, so that nothing else writes the table. Repeat the command to finish an interrupted rebuild.
 
     Examples:
 
       sluice rebuild table crm.user --dry-run
 
-      sluice pause main && sluice rebuild table crm.user && sluice config push tables.yaml && sluice resume main && sluice wait
+      sluice pause main && sluice rebuild table crm.user
+
+      sluice config push tables.yaml && sluice resume main && sluice wait
     """
     target = chosen_target(stack)
     rebuild = Rebuild(target, name)
@@ -105,32 +95,28 @@ def table(
         else:
             _print_plan(rebuild, plan, silver)
             for obstacle in found:
-                print(f"in the way: {obstacle}")
+                print(f"obstacle: {obstacle}")
         if dry_run:
             return
         raise CannotRebuild(f"{name} can't be rebuilt now: {'; '.join(found)}", table=name, obstacles=list(found))
     if not yes:
         _print_plan(rebuild, plan, silver)
         ask(f"Move the data of {name} aside and merge {counted(len(plan.replay) + len(plan.waiting), 'object')} again?")
-    with _bars(as_json) as advance:
+    with bars(as_json) as advance:
         replayed = rebuild.run(plan, advance)
     if as_json:
         print_json({**rebuild.describe(plan, silver), "obstacles": [], "changed": True, "replayed_now": replayed})
         return
-    print(
-        f"{name}: {counted(replayed, 'object')} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}"
-    )
-    say(
-        f"Push a changed configuration now, if that is what it is for. Then `sluice resume {rebuild.lane} && sluice wait`"
-    )
+    pending = counted(replayed, "object")
+    print(f"{name}: {pending} pending again, the old data is kept in s3://{target.silver}/{rebuild.to}")
+    say(f"Push a changed configuration now, if there is one. Then `sluice resume {rebuild.lane} && sluice wait`")
     if plan.quarantined:
-        say(
-            f"{counted(len(plan.quarantined), 'object')} of it {'is' if len(plan.quarantined) == 1 else 'are'} in quarantine: `sluice quarantine retry --table {name}` after that"
-        )
+        objects = counted(len(plan.quarantined), "object is", "objects are")
+        say(f"{objects} in quarantine: `sluice quarantine retry --table {name}` after that")
 
 
 class Rebuild:
-    """One table's rebuild on one stack: begun before, or about to be."""
+    """One table's rebuild on one stack, new or interrupted before."""
 
     def __init__(self, target: Target, table: str) -> None:
         self._target = target
@@ -146,7 +132,7 @@ class Rebuild:
         self._config_now = config
 
     def plan(self, tick: Callable[[str, int], None]) -> ReplayPlan:
-        """Look at everything; changes nothing."""
+        """Read bronze, the ledger and the manifests. Changes nothing."""
         return plan_replay(
             self._table,
             ledger=self._ledger,
@@ -157,11 +143,11 @@ class Rebuild:
         )
 
     def silver_bytes(self) -> int:
-        """The bytes that would be moved."""
+        """The bytes to move aside."""
         return sum(self._mover.sizes(self._folder).values())
 
     def obstacles(self, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
-        """Why it can't be done now."""
+        """The reasons why the table can't be rebuilt now."""
         return obstacles(
             self._table,
             self.lane,
@@ -171,8 +157,8 @@ class Rebuild:
         )
 
     def run(self, plan: ReplayPlan, advance: Callable[[str, int, int], None]) -> int:
-        """Mark the table, move its data aside, make its objects pending, take the mark away. Each step may be repeated."""
-        mark = {
+        """Mark the table, move its data aside, make its objects pending, remove the mark. Each step may be repeated."""
+        mark: dict[str, Any] = {
             "at": epoch_ms(),
             "lane": self.lane,
             "to": self.to,
@@ -183,7 +169,7 @@ class Rebuild:
         }
         mark = self._ledger.rebuilds.begin(self._table, self.lane, mark)
         self.lane, self.to = mark["lane"], mark["to"]
-        # Beside the old data: what batches before this say of the table is about that.
+        # Beside the old data, since outcomes of earlier batches describe that data.
         self._objects.put_json(
             self._target.silver,
             f"{self.to}{BEGUN}",
@@ -209,12 +195,12 @@ class Rebuild:
         return replayed
 
     def describe(self, plan: ReplayPlan, silver: int) -> dict[str, Any]:
-        """The plan as plain JSON values."""
+        """The JSON form of the plan."""
         return {
             "table": self._table,
             "lane": self.lane,
             "begun_before": bool(self._begun),
-            "objects": states_describe(plan),
+            "objects": counts_of(plan),
             "bytes": plan.bytes,
             "silver_bytes": silver,
             "kept_in": f"s3://{self._target.silver}/{self.to}",
@@ -228,12 +214,12 @@ class Rebuild:
 
     def _config(self, configuration: Configuration | None) -> TableConfig:
         topic = self._begun.get("topic")
-        if configuration is not None and topic:  # the ledger has forgotten what else names it
+        if configuration is not None and topic:  # the ledger has no other name for it
             config = config_by_topic(configuration, topic, self._table)
             if config is not None:
                 return config
             raise NotConfigured(
-                f"No rule of the configuration in force makes {self._table} of topic {topic}, of which its rebuild was begun",
+                f"No rule in force makes {self._table} from topic {topic}, with which its rebuild began",
                 table=self._table,
             )
         return config_in_force(configuration, self._table, self._ledger.tables.get(self._table).pinned)
@@ -241,16 +227,14 @@ class Rebuild:
 
 def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
     described = rebuild.describe(plan, silver)
-    print(
-        f"table: {described['table']}, in lane {described['lane']}{', begun before' if described['begun_before'] else ''}"
-    )
-    print(
-        f"to merge again: {counted(len(plan.replay) + len(plan.waiting), 'object')}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already"
-    )
+    begun = ", begun before" if described["begun_before"] else ""
+    print(f"table: {described['table']}, in lane {described['lane']}{begun}")
+    objects = counted(len(plan.replay) + len(plan.waiting), "object")
+    print(f"to merge again: {objects}, {human_bytes(plan.bytes)}, {len(plan.waiting):,} of them pending already")
     print(f"to move aside: {human_bytes(silver)}, to {described['kept_in']}")
     for title, records in (
-        ("in quarantine, and staying there", plan.quarantined),
-        ("parked, and staying so", plan.parked),
+        ("in quarantine, unchanged", plan.quarantined),
+        ("parked, unchanged", plan.parked),
     ):
         if records:
             print(f"{title}: {counted(len(records), 'object')}")
@@ -260,188 +244,3 @@ def _print_plan(rebuild: Rebuild, plan: ReplayPlan, silver: int) -> None:
             print(f"gone\t{identity.key}\t{identity.version}")
         if len(plan.gone) > GONE_SHOWN:
             print(f"gone\t... and {len(plan.gone) - GONE_SHOWN:,} more (--json lists all)")
-
-
-def ask(question: str) -> None:
-    """Go on only where a person says yes. Raises CommandFailed, and UsageError where nobody can be asked."""
-    if not sys.stdin.isatty():
-        raise UsageError(
-            "Nobody can be asked here", next_step="--yes goes on without a question, --dry-run shows what would be done"
-        )
-    if not typer.confirm(question):
-        raise CommandFailed("Nothing was changed")
-
-
-@contextmanager
-def counting(quiet: bool) -> Iterator[Callable[[str, int], None]]:
-    """A line that says how many of what were looked at."""
-    console = stderr_console()
-    with console.status("Listing bronze") as status:
-        yield (lambda what, done: None) if quiet else (lambda what, done: status.update(f"{what}: {done:,}"))
-
-
-@contextmanager
-def _bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    console = stderr_console()
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
-
-        def advance(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield advance
-
-
-LOOKUPS_AT_ONCE = 16  # questions to bronze
-
-
-@dataclass(frozen=True)
-class ReplayPlan:
-    """The objects of one table. `replay` become pending, `waiting` are already; `gone` were merged and are no longer in bronze.
-
-    `quarantined` and `parked` stay where they are; `generations` are those that objects were merged under; `unknown` are merged ones in bronze that the ledger
-    has lost.
-    """
-
-    replay: tuple[ObjectRecord, ...]
-    waiting: tuple[ObjectRecord, ...]
-    quarantined: tuple[ObjectRecord, ...]
-    parked: tuple[ObjectRecord, ...]
-    gone: tuple[ObjectId, ...]
-    unknown: tuple[ObjectId, ...]
-    generations: Mapping[ObjectId, int]
-
-    @property
-    def bytes(self) -> int:
-        """As stored, of all that will be read."""
-        return sum(record.size for record in (*self.replay, *self.waiting))
-
-
-def pages_of_bronze(objects: Objects, bucket: str) -> Iterator[list[ObjectId]]:
-    """Every object version there is, a page of the listing at a time."""
-    versioned = objects.is_versioned(bucket)
-    marker = None
-    while True:
-        page = objects.version_page(bucket, marker)
-        yield [
-            identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned)
-            for item in page.versions
-        ]
-        marker = page.next_marker
-        if marker is None:
-            return
-
-
-def plan_replay(
-    table: str,
-    *,
-    ledger: Ledger,
-    pages: Iterator[list[ObjectId]],
-    past: PastBatches,
-    exists: Callable[[ObjectId], bool],
-    tick: Callable[[str, int], None],
-) -> ReplayPlan:
-    """Compare bronze, the ledger and the manifests; `tick` is told what was looked at, and how many. `exists` asks bronze about one version."""
-    found: dict[ObjectId, ObjectRecord] = {}
-    looked_at = 0
-    for page in pages:
-        looked_at += len(page)
-        found.update(
-            {identity: record for identity, record in ledger.objects.get(page).items() if record.table == table}
-        )
-        tick("Versions in bronze", looked_at)
-    generations: dict[ObjectId, int] = {}
-    gone: set[ObjectId] = set()
-    for number, batch in enumerate(past.newest(table=table), 1):
-        tick("Batches", number)
-        merged_as = int(batch.manifest.tables[table].config.get("generation", 0))
-        for identity in _merged(batch, table):
-            if identity not in found:
-                gone.add(identity)
-            else:
-                generations.setdefault(identity, merged_as)  # the newest batch is the one that counts
-    # A manifest also names what went to another table before it was claimed: that is there, and another table's.
-    candidates = sorted(gone)
-    with ThreadPoolExecutor(LOOKUPS_AT_ONCE, thread_name_prefix="gone") as pool:
-        there = [
-            identity for identity, is_there in zip(candidates, pool.map(exists, candidates), strict=True) if is_there
-        ]
-    gone -= set(there)
-    elsewhere = ledger.objects.get(there)
-    by_state: dict[str, list[ObjectRecord]] = {}
-    for record in sorted(found.values(), key=lambda record: (record.admitted_at, record.id)):
-        by_state.setdefault(record.state, []).append(record)
-    return ReplayPlan(
-        replay=tuple([*by_state.get(COMMITTED, []), *_only_copies(found.values())]),
-        waiting=tuple(by_state.get(PENDING, [])),
-        quarantined=tuple(by_state.get(QUARANTINED, [])),
-        parked=tuple(by_state.get(PARKED, [])),
-        gone=tuple(sorted(gone)),
-        unknown=tuple(identity for identity in there if identity not in elsewhere),
-        generations=generations,
-    )
-
-
-def _merged(batch: PastBatch, table: str) -> Iterator[ObjectId]:
-    """The objects of a part that went into the table; none where its outcome is missing: they are in another batch."""
-    outcome = batch.outcomes.get(table)
-    if outcome is None or outcome.state == QUARANTINED_PART:
-        return
-    left = {error.object for error in (*outcome.quarantined, *outcome.parked)}
-    yield from (item.id for item in batch.manifest.tables[table].objects if item.id.hash not in left)
-
-
-def _only_copies(records: Sequence[ObjectRecord] | Any) -> list[ObjectRecord]:
-    """Superseded versions whose bytes no committed version of their key has any more: that one is gone from bronze."""
-    known = {(record.id.key, record.etag, record.size) for record in records if record.state in (COMMITTED, PENDING)}
-    return [
-        record
-        for record in records
-        if record.state == SUPERSEDED and (record.id.key, record.etag, record.size) not in known
-    ]
-
-
-def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
-    """Why the table can't be rebuilt now, each with what to do; none: it can."""
-    found = []
-    states = {state.lane: state for state in ledger.lanes.all()}
-    if lane not in states or states[lane].state != PAUSED:
-        state = "idle" if lane not in states else states[lane].state
-        found.append(
-            f"lane {lane} is {state}, and a run could write the table: `sluice pause {lane}`, until `sluice status` says paused"
-        )
-    for name in states:
-        if any(
-            table in set(pointer.tables) - set(pointer.settled_tables) for pointer in ledger.batches.unsettled(name)
-        ):
-            found.append(
-                f"a batch of {table} in lane {name} is unfinished: `sluice resume {name}`, `sluice wait`, `sluice pause {name}`"
-            )
-    if plan.unknown:
-        found.append(
-            f"{counted(len(plan.unknown), 'object')} of {table} in bronze {'is' if len(plan.unknown) == 1 else 'are'} not in the ledger: `sluice rebuild ledger` first"
-        )
-    if plan.gone and not without_gone:
-        found.append(
-            f"{counted(len(plan.gone), 'object')} that {table} was made of {'is' if len(plan.gone) == 1 else 'are'} no longer in bronze: rows that only they told would be missing, "
-            "and rows whose deletion only they told would be back. Restore them, or --without-gone"
-        )
-    return tuple(found)
-
-
-def states_describe(plan: ReplayPlan) -> dict[str, int]:
-    """Counts of what the plan found, by what becomes of it."""
-    return dict(
-        Counter(
-            {
-                "replayed": len(plan.replay),
-                "pending_already": len(plan.waiting),
-                "quarantined": len(plan.quarantined),
-                "parked": len(plan.parked),
-                "gone": len(plan.gone),
-            }
-        )
-    )

@@ -1,8 +1,8 @@
-"""`sluice rebuild ledger`: gives a lost ledger, or one restored to an older point, what bronze, manifests and outcomes say."""
+"""`sluice rebuild ledger`: restores a lost or outdated ledger from bronze, manifests and outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,7 +12,6 @@ from sluice.changes.position import generation_of
 from sluice.hudi.own_metadata import PURGED_PROPERTY
 from sluice.lane.machine import PAUSED
 from sluice.ledger.recovery import Recovered, Recovery
-from sluice.objects import ObjectId, identify
 from sluice.silver_keys import BEGUN, FINISHED, REPLACED
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.configuration import ConfigStore
@@ -23,13 +22,18 @@ from sluice_aws.stack import Target
 from sluice_cli.config.review import lane_names
 from sluice_cli.errors import LedgerInUse, NotAllRecovered
 from sluice_cli.status.past_batches import PastBatches
-from sluice_cli.tables.rebuild import ask, counting
+from sluice_cli.tables.rebuild_plan import pages_of_bronze
+from sluice_cli.terminal.interaction import ask, counting
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 
 
 @dataclass(frozen=True)
 class Result:
-    """What was done, or in a dry run would be. `unknown` are objects that neither the ledger nor an outcome tells of; `unfinished` tables whose rebuild was under way."""
+    """What was done, or in a dry run would be.
+
+    `unknown` counts objects that are in neither the ledger nor an outcome; `unfinished` are tables whose rebuild was
+    interrupted.
+    """
 
     objects: Recovered
     unknown: int
@@ -39,18 +43,20 @@ class Result:
 
 def ledger(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is missing and what is old, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what is missing and what is outdated. Changes nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Give the ledger back what it held: after its table was lost, or restored to an older point.
+    """Restore the ledger from bronze, manifests and outcomes, after it was lost or restored to an older point.
 
-    Every object in bronze gets the state that its last outcome says, every table what its outcomes add up to. Nothing is merged a second time that was merged. What no outcome tells of is
-    left to reconcile, which admits it. What the ledger knows of later than the outcomes stays. It may be repeated, and cut off anywhere.
+    Every object in bronze gets the state in its last outcome, and every table the sum of its outcomes. Nothing that
+    was merged is merged again. Objects without an outcome are left to reconcile, which admits them. Newer facts in the
+    ledger stay. The command may be interrupted and repeated.
 
-    Every lane must be paused: pause them at once when a ledger is lost, or all of bronze is merged again, under the present generations.
+    Every lane must be paused. Pause them as soon as a ledger is lost: otherwise all of bronze is merged again, under
+    the present generations.
 
     Examples:
 
@@ -70,9 +76,8 @@ def ledger(
     with counting(as_json) as tick:
         recovery = recovering.read(tick)
     if not dry_run and not yes:
-        ask(
-            f"Write what {counted(recovery.objects, 'object')} and {counted(len(recovery.tables()), 'table')} came to into the ledger?"
-        )
+        tables = counted(len(recovery.tables()), "table")
+        ask(f"Write the states of {counted(recovery.objects, 'object')} and {tables} into the ledger?")
     with counting(as_json) as tick:
         result = recovering.write(recovery, tick, dry_run=dry_run)
     _print(result, lanes, dry_run, as_json)
@@ -83,7 +88,7 @@ def ledger(
 
 
 class Recovering:
-    """One recovery on one stack."""
+    """The recovery of one stack's ledger."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -91,13 +96,13 @@ class Recovering:
         self._ledger = DynamoDbLedger(target.client("dynamodb"), target.ledger_table)
 
     def lanes_that_may_run(self) -> tuple[str, ...]:
-        """The lanes, known or configured, that aren't paused."""
+        """The lanes, in the ledger or the configuration, that aren't paused."""
         configuration = ConfigStore(self._objects, self._target.artifacts).load()
         paused = {lane.lane for lane in self._ledger.lanes.all() if lane.state == PAUSED}
         return tuple(name for name in lane_names(self._ledger, configuration) if name not in paused)
 
     def read(self, tick: Callable[[str, int], None]) -> Recovery:
-        """Every manifest and outcome."""
+        """Read every manifest and outcome."""
         self._begun = dict(self._rebuilds())
         recovery = Recovery({table: max(mark["at"] for mark in marks.values()) for table, marks in self._begun.items()})
         for number, batch in enumerate(PastBatches(self._objects, self._target.silver).newest(), 1):
@@ -106,12 +111,12 @@ class Recovering:
         return recovery
 
     def write(self, recovery: Recovery, tick: Callable[[str, int], None], *, dry_run: bool) -> Result:
-        """Objects first, a page of the listing at a time, then tables: what is known of a table is never more than what is known of its objects."""
+        """Write objects first, a page at a time, then tables, so that no table is ahead of its objects."""
         done, unknown, listed = Recovered(), 0, 0
-        for page in self._pages():
+        for page in pages_of_bronze(self._objects, self._target.bronze):
             settled = [found for found in map(recovery.settled, page) if found is not None]
-            untold = [identity for identity in page if recovery.settled(identity) is None]
-            unknown += len(untold) - len(self._ledger.objects.get(untold))
+            unsettled = [identity for identity in page if recovery.settled(identity) is None]
+            unknown += len(unsettled) - len(self._ledger.objects.get(unsettled))
             done = done.plus(self._ledger.recovery.restore_objects(settled, page, dry_run=dry_run))
             listed += len(page)
             tick("Versions in bronze", listed)
@@ -132,22 +137,8 @@ class Recovering:
                 )
         return Result(done, unknown, tuple(sorted(tables)), unfinished)
 
-    def _pages(self) -> Iterator[Mapping[ObjectId, str | None]]:
-        """A page of bronze's versions, with their ETags."""
-        versioned = self._objects.is_versioned(self._target.bronze)
-        marker = None
-        while True:
-            page = self._objects.version_page(self._target.bronze, marker)
-            yield {
-                identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned): item.etag
-                for item in page.versions
-            }
-            marker = page.next_marker
-            if marker is None:
-                return
-
     def _rebuilds(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """What is told of every rebuild of a table, by table and place."""
+        """The marks of every rebuild of a table, by table and place."""
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for key in self._objects.keys(self._target.silver, REPLACED):
             if key.endswith(f"/{BEGUN}") and key.count("/") == REPLACED.count("/") + 2:
@@ -159,7 +150,7 @@ class Recovering:
         return self._objects.get(self._target.silver, place + FINISHED) is not None
 
     def _purge_floors(self, table: str) -> dict[str, str]:
-        """The highest purged position, which the table's own file keeps too."""
+        """The highest purged position, by generation, from the table's own properties."""
         silver = SilverBucket(self._target.client("s3"), self._target.silver)
         properties = TimelineReader(silver).properties(table) or {}
         position = properties.get(PURGED_PROPERTY, "")
@@ -187,10 +178,11 @@ def _print(result: Result, lanes: tuple[str, ...], dry_run: bool, as_json: bool)
         return
     said = "would be" if dry_run else "were"
     print(
-        f"objects: {done.added:,} {said} added, {done.corrected:,} {said} corrected, {done.kept:,} are right, {result.unknown:,} are in no batch: reconcile admits them"
+        f"objects: {done.added:,} {said} added, {done.corrected:,} {said} corrected, {done.kept:,} are right, "
+        f"{result.unknown:,} are in no batch: reconcile admits them"
     )
     print(f"tables: {', '.join(result.tables) or 'none'}")
     for table in result.unfinished:
-        print(f"a rebuild of {table} was under way: `sluice rebuild table {table}` goes on with it")
+        print(f"a rebuild of {table} is unfinished: `sluice rebuild table {table}` finishes it")
     if lanes:
-        say(f"Lanes may start runs: {', '.join(lanes)}. They have to be paused first")
+        say(f"Lanes may start runs: {', '.join(lanes)}. Pause them first")

@@ -1,4 +1,4 @@
-"""`sluice schema list|history|diff|verdict`: which schemas came for a table, what changed, and what a new one would do."""
+"""`sluice schema list|history|diff|verdict`: the writer schemas of a table, and the verdict on a new one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sluice_aws.stack import Target
 from sluice_cli.errors import UnknownSchema
 from sluice_cli.terminal.output import Json, Stack, chosen_target, human_age, print_json, print_table
 
-SHORT = 12  # digits of a fingerprint that are shown; its beginning is enough to name it
-STORED = "stored"  # names the table's own columns where a fingerprint is asked for
+SHORT = 12  # digits shown of a fingerprint
+STORED = "stored"  # in place of a fingerprint: the table's own columns
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The schemas that came for a table: their history, how they differ, and the verdict on a new one.",
+    help="The writer schemas of a table: their history, their differences, and the verdict on a new one.",
 )
 
 OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
@@ -39,7 +39,7 @@ OfTable = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
 
 @app.command("list")
 def list_tables(as_json: Json = False, stack: Stack = None) -> None:
-    """List the tables that schemas came for: how many columns and schemas, and the last verdict.
+    """List the tables with their numbers of columns and schemas, and the last verdict.
 
     Example:
 
@@ -69,10 +69,10 @@ def list_tables(as_json: Json = False, stack: Stack = None) -> None:
 
 @app.command("history")
 def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
-    """List every writer schema that came for a table, oldest first, each with its verdict and what it changed.
+    """List every writer schema of a table, oldest first, each with its verdict and its changes.
 
     A verdict is new_table, same, dropped, narrower, added, promoted, rewritten or incompatible: the strongest of the
-    columns'. It is about the table as it was when the schema first came. Times in --json are milliseconds.
+    columns'. It judges the table as it was when the schema first came. Times in --json are epoch milliseconds.
 
     Examples:
 
@@ -84,14 +84,14 @@ def history(table: OfTable, as_json: Json = False, stack: Stack = None) -> None:
     store = SchemaHistory(Objects(target.client("s3")), target.silver)
     found, stored = store.schemas(table), store.columns(table)
     if not found and stored is None:
-        raise UnknownSchema(f"No schema came for {table}", table=table, name=table)
+        raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
     columns = {} if stored is None else _data(stored.columns)
     if as_json:
         print_json({"table": table, "columns": columns, "schemas": [_describe(schema) for schema in found]})
         return
     now = epoch_ms()
     print_table(
-        ("schema", "first seen", "columns", "verdict", "what it changes"),
+        ("schema", "first seen", "columns", "verdict", "changes"),
         [
             (
                 schema.fingerprint[:SHORT],
@@ -113,14 +113,16 @@ def diff(
     old: Annotated[
         str | None,
         typer.Argument(
-            metavar="[OLD]", help="A schema's fingerprint (its beginning is enough), or `stored`.", show_default=False
+            metavar="[OLD]", help="The beginning of a schema's fingerprint, or `stored`.", show_default=False
         ),
     ] = None,
-    new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The other one.", show_default=False)] = None,
+    new: Annotated[str | None, typer.Argument(metavar="[NEW]", help="The other schema.", show_default=False)] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Show how two schemas of a table differ, column by column. Without names: the table's own columns and the newest schema.
+    """Show how two schemas of a table differ, column by column.
+
+    By default the table's own columns are compared with the newest schema.
 
     Examples:
 
@@ -132,7 +134,7 @@ def diff(
     store = SchemaHistory(Objects(target.client("s3")), target.silver)
     found = store.schemas(table)
     if new is None and not found:
-        raise UnknownSchema(f"No schema came for {table}", table=table, name=table)
+        raise UnknownSchema(f"No schema of {table} is known", table=table, name=table)
     first, second = old or STORED, new or found[-1].fingerprint
     changes = compare(_types(store, table, found, first), _types(store, table, found, second))
     if as_json:
@@ -149,15 +151,15 @@ def verdict(
     schema: Annotated[
         str,
         typer.Argument(
-            metavar="SCHEMA", help="An Avro schema's file (.avsc), or the fingerprint of a schema that came."
+            metavar="SCHEMA", help="A file with an Avro schema (.avsc), or the fingerprint of a known schema."
         ),
     ],
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Say what a writer schema would do to a table as it is now. Exit code 1 when it would be refused.
+    """Show what a writer schema would change in a table now. The exit code is 1 if it would be refused.
 
-    The table's rule of the configuration in force counts: its key, its partition columns, its raw columns.
+    The rule in force decides with it: the table's key, partition columns and raw columns.
 
     Examples:
 
@@ -231,7 +233,7 @@ def _print_changes(changes: Sequence[ColumnChange], between: str = "") -> None:
         print(f"no column differs{between}")
         return
     print_table(
-        ("column", "change", "old", "new", "what becomes of it"),
+        ("column", "change", "old", "new", "effect"),
         [(change.column, change.change, change.old or "-", change.new or "-", change.described) for change in changes],
     )
 
@@ -261,18 +263,18 @@ def _data(columns: Mapping[str, str]) -> dict[str, str]:
 
 
 def _document(objects: Objects, target: Target, store: SchemaHistory, table: str, name: str) -> Any:
-    """The Avro schema of a file, or of a fingerprint."""
+    """The Avro schema in a file, or of a fingerprint."""
     if Path(name).is_file():
         try:
             return json.loads(Path(name).read_text(encoding="utf-8"))
         except ValueError as error:
             raise CommandFailed(
-                f"{name} is no JSON: {error}", next_step="Give an Avro schema as the registry has it"
+                f"{name} is not JSON: {error}", next_step="Give an Avro schema in JSON, as a registry has it"
             ) from error
     fingerprint = _one(store.schemas(table), table, name).fingerprint
     found = SchemaStore(objects, target.silver).load(fingerprint)
     if found is None:
-        raise UnknownSchema(f"The schema {fingerprint} is not in the silver bucket any more", table=table, name=name)
+        raise UnknownSchema(f"The schema {fingerprint} is no longer in the silver bucket", table=table, name=name)
     return found
 
 

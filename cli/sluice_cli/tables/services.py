@@ -1,4 +1,4 @@
-"""`sluice services list|run`: what table services did and will do, and having one done now."""
+"""`sluice services list|run`: the table services that ran or are due, and requests for one now."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ POLL_S = 1.0
 @app.command("list")
 def list_services(
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Of one table alone: database.table", show_default=False)
+        str | None, typer.Argument(metavar="[TABLE]", help="Only this table: database.table", show_default=False)
     ] = None,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Show of each table and service the open or last request, and below what is due by its policy now.
+    """List the open or last request of each table and service, and below them what is due now.
 
     Examples:
 
@@ -98,7 +98,7 @@ def run_services(
             "--service",
             "-s",
             metavar="SERVICE",
-            help=f"One of {', '.join(SERVICES)}; may be repeated. Without it, all that concern the table.",
+            help=f"One of {', '.join(SERVICES)}; may be repeated. Default: all that concern the table.",
             show_default=False,
         ),
     ] = None,
@@ -108,15 +108,16 @@ def run_services(
             "--wait",
             metavar="SECONDS",
             min=0,
-            help="Wait so long for the end of what is asked for. Exit code 1 when it failed or is still open.",
+            help="Wait for the end of the requests. The exit code is 1 if one failed or is still open.",
         ),
     ] = 0,
     as_json: Json = False,
     stack: Stack = None,
 ) -> None:
-    """Ask for services of a table now, whatever its policy says. The lane's run does them between two batches; an idle lane is started.
+    """Request services of a table now, whatever its policy says.
 
-    Asking again while a request is open changes nothing. The catalog has a verb of its own: `sluice catalog sync`.
+    The lane's run does them between two batches; an idle lane is started. A second request while one is open changes
+    nothing. The catalog has its own verb: `sluice catalog sync`.
 
     Examples:
 
@@ -137,7 +138,7 @@ def run_services(
     requests = _ask(ledger, state, config, wanted)
     lane = ledger.lanes.get(config.lane)
     if lane.state in (HALTED, PAUSED):
-        say(f"The lane {config.lane} is {lane.state}: what was asked for waits for `sluice resume {config.lane}`")
+        say(f"The lane {config.lane} is {lane.state}: the requests wait for `sluice resume {config.lane}`")
     elif wait_s or requests:
         supervise_now(target)
     ended = _await(ledger, requests, wait_s) if wait_s else requests
@@ -151,14 +152,14 @@ def run_services(
 
 
 def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
-    """The services to ask for, in the order in which they are best done. Raises UsageError."""
+    """The services to request, in their best order. Raises UsageError."""
     unknown = [name for name in named or () if name not in SERVICES]
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is no service", next_step=f"Services: {', '.join(SERVICES)}")
+        raise UsageError(f"{unknown[0]!r} is not a service", next_step=f"Services: {', '.join(SERVICES)}")
     useless = [name for name in named or () if not concerns(name, config)]
     if useless:
         raise UsageError(
-            f"{useless[0]} has nothing to do with {config.table}: {_WHY_NOT[useless[0]]}",
+            f"{useless[0]} does not concern {config.table}: {_WHY_NOT[useless[0]]}",
             next_step="`sluice config show` shows the table's rule",
         )
     return tuple(name for name in SERVICES if (name in named if named else concerns(name, config)))
@@ -167,7 +168,7 @@ def _wanted(named: Sequence[str] | None, config: TableConfig) -> tuple[str, ...]
 _WHY_NOT = {
     "compaction": "it is copy on write",
     "clustering": "its rule names no columns (services: clustering: by)",
-    "purge": "its rows are kept when they are deleted (delete_mode isn't hard)",
+    "purge": "it keeps deleted rows (delete_mode isn't hard)",
 }
 
 
@@ -187,14 +188,14 @@ def _ask(ledger: Ledger, state: TableState, config: TableConfig, wanted: Sequenc
         )
         if not answer.new:
             say(
-                f"{name} of {state.table} is {answer.request.state} already, asked for by {answer.request.requested_by}"
+                f"{name} of {state.table} is {answer.request.state} already, requested by {answer.request.requested_by}"
             )
         asked.append(answer.request)
     return asked
 
 
 def _await(ledger: Ledger, requests: Sequence[ServiceRequest], seconds: int) -> list[ServiceRequest]:
-    """The requests as they are at their end, or after so many seconds."""
+    """Wait for the end of the requests, or for `seconds`; the requests as they are then."""
     deadline = time.monotonic() + seconds
     with stderr_console().status("Waiting") as shown:
         while True:
@@ -223,6 +224,6 @@ def _configuration(target: Target) -> Configuration | None:
 
 def _no_table(table: str) -> UsageError:
     return UsageError(
-        f"There is no table {table!r} that has data and a rule in the configuration in force",
+        f"No table {table!r} has data and a rule in force",
         next_step="`sluice status` lists the tables",
     )

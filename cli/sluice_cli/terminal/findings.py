@@ -1,4 +1,4 @@
-"""Findings about a stack: one line for a person, one object for a script."""
+"""Findings about a stack: one line for a person, one JSON object for a script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 
 @dataclass(frozen=True)
 class Finding:
-    """What one look found: `result` is ok, warn or fail; `advice` is the next step; `facts` are for scripts."""
+    """The result of one check: `result` is ok, warn or fail; `advice` is the next step; `facts` are for scripts."""
 
     about: str
     result: str
@@ -20,11 +20,11 @@ class Finding:
     facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `--json` prints it."""
-        summary: dict[str, Any] = {
+        """The JSON form."""
+        document: dict[str, Any] = {
             "about": self.about,
             "result": self.result,
             "found": self.found,
             "advice": self.advice,
         }
-        return {**summary, "facts": dict(self.facts)} if self.facts else summary
+        return {**document, "facts": dict(self.facts)} if self.facts else document

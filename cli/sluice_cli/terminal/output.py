@@ -1,7 +1,4 @@
-"""What a terminal sees: data on stdout, everything said about it on stderr.
-
-Untrusted text where it is shown: without what would steer a terminal, and as text of HTML and XML.
-"""
+"""Output of the commands: data on stdout, everything about it on stderr, and untrusted text made safe to show."""
 
 from __future__ import annotations
 
@@ -33,36 +30,36 @@ Stack = Annotated[
 ]
 # `sluice --stack NAME verb` means the same as `sluice verb --stack NAME`; the root command sets it.
 stack_before_verb: ContextVar[str | None] = ContextVar("stack_before_verb", default=None)
-# What was typed, for records of who decided what; the root command sets it.
+# The command line, for records of decisions; the root command sets it.
 command_line: ContextVar[str] = ContextVar("command_line", default="sluice")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 def chosen_target(stack: str | None) -> Target:
-    """The stack to work on, said on the first line of stderr. `stack` is the verb's own option. Raises NoTarget."""
+    """Choose the stack to work on and name it on stderr. `stack` is the verb's own option. Raises NoTarget."""
     target = find_target(stack or stack_before_verb.get(), os.environ, Path.cwd())
     say(target.described)
     return target
 
 
 def say(line: str) -> None:
-    """One line about what happens, on stderr, as it is: names may hold anything. What was printed before it is out first, also into a file or a pipe."""
+    """Print one line on stderr, after everything that was printed on stdout before."""
     sys.stdout.flush()
     print(line, file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout; indented for eyes, one line for a pipe."""
+    """Print one JSON document on stdout: indented in a terminal, one line in a pipe."""
     print(json.dumps(document, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None), flush=True)
 
 
 def stderr_console() -> Console:
-    """Where progress goes; rich leaves it out when stderr is no terminal."""
+    """A console for progress, which rich leaves out where stderr is not a terminal."""
     return Console(stderr=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
-    """A table on stdout: rich's in a terminal, tab-separated text in a pipe. `right` are columns to align right."""
+    """Print a table: aligned in a terminal, tab-separated in a pipe. `right` are the columns to align right."""
     if not sys.stdout.isatty():
         print("\t".join(columns))
         for row in rows:
@@ -73,9 +70,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
     for number, column in enumerate(columns):
         table.add_column(Text(column), justify="right" if number in aligned else "left", overflow="fold")
     for row in rows:
-        table.add_row(
-            *(Text(visible(_one_line(value))) for value in row)
-        )  # Text: what is in a cell is never markup, and visible: nothing of it steers a terminal
+        # As Text a cell holds no markup, and `visible` leaves nothing in it that steers a terminal.
+        table.add_row(*(Text(visible(_one_line(value))) for value in row))
     Console().print(table)
 
 
@@ -104,29 +100,28 @@ def human_age(milliseconds: int) -> str:
 
 
 def counted(count: int, noun: str, many: str | None = None) -> str:
-    """(1, "object") -> "1 object", (2, "object") -> "2 objects"; `many` is for nouns that take no s: (2, "batch", "batches")."""
+    """(1, "object") -> "1 object", (2, "object") -> "2 objects"; (2, "batch", "batches") for other plurals."""
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
-_STEERING = frozenset(
-    {"Cc", "Cf", "Cs", "Zl", "Zp"}
-)  # controls, formats such as the bidirectional ones, lone surrogates, separators of lines
+# Controls, formats such as the bidirectional ones, lone surrogates, separators of lines.
+_STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    r"""The text on one line, with every character that isn't printed as itself escaped: a bell becomes `\x07`."""
+    r"""Escape control and formatting characters, so that the text can't steer a terminal: a bell becomes `\x07`."""
     if text.isprintable():
         return text
     return "".join(_escaped(mark) if unicodedata.category(mark) in _STEERING else mark for mark in text)
 
 
 def marked_up(text: str) -> str:
-    """The text as the content or a quoted attribute of HTML and XML 1.0, which has no way to write most control characters."""
+    """The text as content or quoted attribute of HTML and XML 1.0, which allows few control characters."""
     return html.escape(visible(text), quote=True)
 
 
 def shortened(text: str, length: int) -> str:
-    """At most `length` characters: the middle of a longer text is left out, since keys differ at their ends."""
+    """Shorten to `length` characters. The middle is left out, since keys differ at their ends."""
     if len(text) <= length:
         return text
     head = (length - 1) // 3

@@ -1,4 +1,4 @@
-"""Rows on their way out, batch by batch: a table for eyes, JSON lines, CSV or a Parquet file."""
+"""Output of rows, batch by batch: a table, JSON lines, CSV or a Parquet file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # Arrow takes as long to load as all the rest
     import pyarrow as pa
 
 
-TERMINAL_ROWS = 1000  # a table in a terminal is for eyes; the other forms hold everything
+TERMINAL_ROWS = 1000  # in a terminal; the other forms hold all rows
 _CSV_SPECIAL = frozenset(',"\r\n')
 
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
@@ -28,15 +28,15 @@ WithDeleted = Annotated[
     bool, typer.Option("--with-deleted", help="Also rows that the source deleted, with the column `__deleted`.")
 ]
 Lineage = Annotated[
-    bool, typer.Option("--lineage", help="Also where each row came from: the `_sluice_*` and `_hoodie_*` columns.")
+    bool, typer.Option("--lineage", help="Also the origin of each row: the `_sluice_*` and `_hoodie_*` columns.")
 ]
-Csv = Annotated[bool, typer.Option("--csv", help='CSV with a header; NULL is nothing, empty text is "".')]
+Csv = Annotated[bool, typer.Option("--csv", help='CSV with a header. NULL is an empty field, empty text is "".')]
 Parquet = Annotated[
     Path | None,
     typer.Option(
         "--parquet",
         metavar="FILE",
-        help="Write a Parquet file instead, with the columns' own types.",
+        help="Write a Parquet file instead, with the columns' types.",
         show_default=False,
         dir_okay=False,
     ),
@@ -45,7 +45,7 @@ Parquet = Annotated[
 
 @dataclass(frozen=True)
 class Form:
-    """The form that an answer takes: at most one of these, else a table."""
+    """The form of the output: one of these, or a table."""
 
     json_lines: bool = False
     csv: bool = False
@@ -57,9 +57,10 @@ class Form:
 
 
 def write_rows(reader: pa.RecordBatchReader, form: Form, *, whole_numbers: frozenset[int] = frozenset()) -> int:
-    """Write all rows as they are read, never more than a batch of them in memory; how many.
+    """Write all rows as they are read, one batch in memory at a time. Returns their number.
 
-    A Parquet file appears under its name once it is whole. `whole_numbers` are the columns whose decimals are integers too long for 64 bits. Raises NotWritten.
+    A Parquet file gets its name when it is complete. `whole_numbers` are the columns whose decimals are integers too
+    long for 64 bits. Raises NotWritten.
     """
     from sluice_read.values import column_names
 
@@ -78,7 +79,7 @@ def write_rows(reader: pa.RecordBatchReader, form: Form, *, whole_numbers: froze
 
 
 class _Counted:
-    """Rows, and how many were taken."""
+    """An iterator of rows that counts them."""
 
     def __init__(self, rows: Iterator[tuple[Any, ...]]) -> None:
         self._rows = rows
@@ -101,7 +102,10 @@ def _rows(reader: pa.RecordBatchReader, whole_numbers: frozenset[int]) -> Iterat
 
 
 def write_csv(to: TextIO, names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """CSV by RFC 4180, its lines ended by a line feed. NULL is nothing between two commas, and empty text a pair of quotes: the csv module writes both alike."""
+    """Write CSV by RFC 4180 with line feeds.
+
+    NULL is an empty field and empty text a pair of quotes; the csv module can't tell them apart.
+    """
     to.write(",".join(_csv_field(name) for name in names) + "\n")
     for row in rows:
         to.write(",".join(_csv_field(value) for value in row) + "\n")
@@ -129,11 +133,11 @@ def _print_rows(names: tuple[str, ...], rows: _Counted) -> None:
         else (tuple(cell(value) for value in row) for row in rows),
     )
     if limit is not None and next(rows, None) is not None:
-        say(f"Only the first {limit:,} rows are shown. --json, --csv or --parquet holds all of them")
+        say(f"Only the first {limit:,} rows are shown. --json, --csv and --parquet give all of them")
 
 
 def cell(value: Any) -> str:
-    """A value in a table for eyes."""
+    """The text of a value in a table."""
     if value is None:
         return "NULL"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -159,7 +163,7 @@ def _write_parquet(reader: pa.RecordBatchReader, names: tuple[str, ...], file: P
         raise NotWritten(
             f"{file} can't be written: {error}",
             file=str(file),
-            next_step="Name a file in a folder that exists and may be written to",
+            next_step="Give a file in a folder that exists and is writable",
         ) from error
     finally:
         part.unlink(missing_ok=True)

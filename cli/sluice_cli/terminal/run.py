@@ -1,4 +1,4 @@
-"""Runs one command: every expected failure ends in one line on stderr and an exit code."""
+"""Runs one command. Every expected failure becomes one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sluice_cli.terminal.output import command_line, say
 def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> int:
     """Run `command` (the Typer app or its Click group) and return the exit code.
 
-    `arguments` default to those of the process. Unexpected errors keep their traceback: they are bugs.
+    `arguments` default to those of the process. Unexpected errors are bugs and keep their traceback.
     """
     command_line.set(shlex.join(["sluice", *(sys.argv[1:] if arguments is None else arguments)]))
     try:
         command(args=None if arguments is None else list(arguments), prog_name="sluice")
-    except SystemExit as ended:  # how Typer ends, also after a wrong command line
+    except SystemExit as ended:  # Typer ends so, also after an invalid command line
         return ended.code if isinstance(ended.code, int) else FAILED
     except SluiceError as error:
         say(f"error: {error}")
@@ -29,13 +29,13 @@ def run_command(command: Callable[..., Any], arguments: Sequence[str] | None = N
     except EndpointConnectionError as error:
         say(
             f"error: nothing answers at {error.kwargs.get('endpoint_url')}. "
-            "If the local stack has ended, `sluice local up` starts it"
+            "If the local stack has stopped, start it with `sluice local up`"
         )
         return FAILED
     except NoCredentialsError:
         say("error: no AWS credentials were found. Configure them as for the AWS CLI (AWS_PROFILE, `aws sso login`)")
         return FAILED
     except (ClientError, BotoCoreError) as error:
-        say(f"error: AWS refused: {error}. `sluice doctor` looks at the stack's parts")
+        say(f"error: AWS refused: {error}. `sluice doctor` checks the stack's parts")
         return FAILED
     return 0

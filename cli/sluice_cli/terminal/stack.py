@@ -1,7 +1,4 @@
-"""Who decides: for the records of what was decided.
-
-Has the stack look after its lanes now, where a person would otherwise wait for the schedule.
-"""
+"""The stack behind a command: who operates it, and a start of what waits in its lanes."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from sluice_cli.terminal.output import say
 
 
 def operator_of(target: Target) -> str:
-    """AWS's name for the caller, or on the local stack, which knows no callers, the user of this machine."""
+    """The caller's ARN, or on the local stack the user of this machine."""
     if target.kind == LOCAL:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     return str(target.client("sts").get_caller_identity()["Arn"])
@@ -25,9 +22,9 @@ FUNCTION_OUTPUT = "SuperviseFunction"
 
 
 def supervise_now(target: Target) -> bool:
-    """Invoke the function that starts what waits, without waiting for it; False (and said) when that isn't possible.
+    """Invoke the function that starts what waits, without waiting for it. Returns False, and says why, if it can't.
 
-    Nothing is lost then: the lane has been woken in the ledger, and the schedule finds it within minutes.
+    Nothing is lost then: the ledger has woken the lane, and the schedule finds it within minutes.
     """
     name = target.outputs.get(FUNCTION_OUTPUT)
     if name is None:

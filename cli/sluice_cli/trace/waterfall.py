@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from rich.text import Text
 
@@ -97,7 +97,7 @@ def svg(trace: Trace) -> str:
 def summary(trace: Trace) -> str:
     """One line: the table, the state, the time until it was readable, and the put."""
     began = (
-        datetime.fromtimestamp(trace.put_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        datetime.fromtimestamp(trace.put_at / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
         if trace.put_at is not None
         else None
     )

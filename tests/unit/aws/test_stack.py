@@ -87,7 +87,7 @@ def test_a_stopped_stack_is_reported_in_one_line(described, monkeypatch, tmp_pat
     assert run(["status"]) == 1
     assert capsys.readouterr().err.splitlines() == [
         "local stack sluice-local at http://127.0.0.1:1",
-        "error: nothing answers at http://127.0.0.1:1/. If the local stack has ended, `sluice local up` starts it",
+        "error: nothing answers at http://127.0.0.1:1/. If the local stack has stopped, start it with `sluice local up`",
     ]
 
 

@@ -42,6 +42,8 @@ FLOORS = {
         "errors clock", "settings", "telemetry clients", "s3", "ledger stack", "catalog announce", "lanes", "admission services",
     ),
     "sluice_spark": ("errors ports log", "engine", "hudi", "merge", "services", "run", "trial"),
+    "sluice_read": ("errors", "moments values", "place", "listing", "reading", "sql", "diff", "silver"),
+    "sluice_cli": ("errors", "terminal", "config", "ingest", "status", "tables trace ops local", "main"),
 }  # fmt: skip
 AWS_SDK = {"boto3", "botocore"}
 # The adapters are the SDK's home. Beside them: the command's session for a named stack, and the local stack, which deploys.

@@ -1,0 +1,167 @@
+"""The plan of a table's rebuild: the objects that are merged again, those that are gone, and the obstacles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from sluice.batch.outcome import QUARANTINED as QUARANTINED_PART
+from sluice.lane.machine import PAUSED
+from sluice.ledger.keys import COMMITTED, PARKED, PENDING, QUARANTINED, SUPERSEDED
+from sluice.ledger.ports import Ledger
+from sluice.ledger.records import ObjectRecord
+from sluice.objects import ObjectId, identify
+from sluice_aws.s3.objects import Objects
+from sluice_cli.status.past_batches import PastBatch, PastBatches
+from sluice_cli.terminal.output import counted
+
+LOOKUPS_AT_ONCE = 16  # requests to bronze
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """The objects of one table, by what the rebuild does with them.
+
+    `replay` become pending, `waiting` are pending already, `quarantined` and `parked` stay as they are. `gone` were
+    merged and are no longer in bronze; `unknown` were merged, are in bronze, and not in the ledger. `generations` has
+    the generation that each object was merged under.
+    """
+
+    replay: tuple[ObjectRecord, ...]
+    waiting: tuple[ObjectRecord, ...]
+    quarantined: tuple[ObjectRecord, ...]
+    parked: tuple[ObjectRecord, ...]
+    gone: tuple[ObjectId, ...]
+    unknown: tuple[ObjectId, ...]
+    generations: Mapping[ObjectId, int]
+
+    @property
+    def bytes(self) -> int:
+        """The stored size of all objects that will be read."""
+        return sum(record.size for record in (*self.replay, *self.waiting))
+
+
+def pages_of_bronze(objects: Objects, bucket: str) -> Iterator[dict[ObjectId, str | None]]:
+    """List every object version with its ETag, a page at a time."""
+    versioned = objects.is_versioned(bucket)
+    marker = None
+    while True:
+        page = objects.version_page(bucket, marker)
+        yield {
+            identify(item.bucket, item.key, item.version_id, item.etag, bucket_versioned=versioned): item.etag
+            for item in page.versions
+        }
+        marker = page.next_marker
+        if marker is None:
+            return
+
+
+def plan_replay(
+    table: str,
+    *,
+    ledger: Ledger,
+    pages: Iterable[Iterable[ObjectId]],
+    past: PastBatches,
+    exists: Callable[[ObjectId], bool],
+    tick: Callable[[str, int], None],
+) -> ReplayPlan:
+    """Compare bronze, the ledger and the manifests. `exists` asks bronze for one version; `tick` gets each count."""
+    found: dict[ObjectId, ObjectRecord] = {}
+    listed = 0
+    for page in map(list, pages):
+        listed += len(page)
+        found.update(
+            {identity: record for identity, record in ledger.objects.get(page).items() if record.table == table}
+        )
+        tick("Versions in bronze", listed)
+    generations: dict[ObjectId, int] = {}
+    gone: set[ObjectId] = set()
+    for number, batch in enumerate(past.newest(table=table), 1):
+        tick("Batches", number)
+        merged_as = int(batch.manifest.tables[table].config.get("generation", 0))
+        for identity in _merged(batch, table):
+            if identity not in found:
+                gone.add(identity)
+            else:
+                generations.setdefault(identity, merged_as)  # the newest batch counts
+    # A manifest also names objects that went to another table before the claim: bronze has those.
+    candidates = sorted(gone)
+    with ThreadPoolExecutor(LOOKUPS_AT_ONCE, thread_name_prefix="gone") as pool:
+        there = [
+            identity for identity, is_there in zip(candidates, pool.map(exists, candidates), strict=True) if is_there
+        ]
+    gone -= set(there)
+    elsewhere = ledger.objects.get(there)
+    by_state: dict[str, list[ObjectRecord]] = {}
+    for record in sorted(found.values(), key=lambda record: (record.admitted_at, record.id)):
+        by_state.setdefault(record.state, []).append(record)
+    return ReplayPlan(
+        replay=tuple([*by_state.get(COMMITTED, []), *_only_copies(list(found.values()))]),
+        waiting=tuple(by_state.get(PENDING, [])),
+        quarantined=tuple(by_state.get(QUARANTINED, [])),
+        parked=tuple(by_state.get(PARKED, [])),
+        gone=tuple(sorted(gone)),
+        unknown=tuple(identity for identity in there if identity not in elsewhere),
+        generations=generations,
+    )
+
+
+def _merged(batch: PastBatch, table: str) -> Iterator[ObjectId]:
+    """The objects of a part that were merged; none without an outcome, since they are then in another batch."""
+    outcome = batch.outcomes.get(table)
+    if outcome is None or outcome.state == QUARANTINED_PART:
+        return
+    left = {error.object for error in (*outcome.quarantined, *outcome.parked)}
+    yield from (item.id for item in batch.manifest.tables[table].objects if item.id.hash not in left)
+
+
+def _only_copies(records: Iterable[ObjectRecord]) -> list[ObjectRecord]:
+    """Superseded versions whose bytes no committed version of their key has any more, since that one is gone."""
+    known = {(record.id.key, record.etag, record.size) for record in records if record.state in (COMMITTED, PENDING)}
+    return [
+        record
+        for record in records
+        if record.state == SUPERSEDED and (record.id.key, record.etag, record.size) not in known
+    ]
+
+
+def obstacles(table: str, lane: str, *, ledger: Ledger, plan: ReplayPlan, without_gone: bool) -> tuple[str, ...]:
+    """The reasons why the table can't be rebuilt now, each with the next step; empty if it can."""
+    found = []
+    states = {state.lane: state for state in ledger.lanes.all()}
+    if lane not in states or states[lane].state != PAUSED:
+        state = "idle" if lane not in states else states[lane].state
+        found.append(
+            f"lane {lane} is {state}, and a run could write the table: "
+            f"`sluice pause {lane}`, until `sluice status` says paused"
+        )
+    for name in states:
+        if any(
+            table in set(pointer.tables) - set(pointer.settled_tables) for pointer in ledger.batches.unsettled(name)
+        ):
+            found.append(
+                f"a batch of {table} in lane {name} is unfinished: "
+                f"`sluice resume {name}`, `sluice wait`, `sluice pause {name}`"
+            )
+    if plan.unknown:
+        objects, verb = counted(len(plan.unknown), "object"), "is" if len(plan.unknown) == 1 else "are"
+        found.append(f"{objects} of {table} in bronze {verb} not in the ledger: `sluice rebuild ledger` first")
+    if plan.gone and not without_gone:
+        objects = counted(len(plan.gone), "object is", "objects are")
+        found.append(
+            f"{objects} part of {table} and no longer in bronze: rows that only they hold would be missing, "
+            "and rows that only they delete would be back. Restore them, or use --without-gone"
+        )
+    return tuple(found)
+
+
+def counts_of(plan: ReplayPlan) -> dict[str, int]:
+    """The JSON form of a plan: numbers of objects."""
+    return {
+        "replayed": len(plan.replay),
+        "pending_already": len(plan.waiting),
+        "quarantined": len(plan.quarantined),
+        "parked": len(plan.parked),
+        "gone": len(plan.gone),
+    }

@@ -1,0 +1,49 @@
+"""A question to the person at the terminal, and the progress of long work, on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from sluice.errors import CommandFailed, UsageError
+from sluice_cli.terminal.output import stderr_console
+
+
+def ask(question: str) -> None:
+    """Return only after a yes. Raises CommandFailed for a no, and UsageError where stdin is no terminal."""
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "This needs a confirmation, and stdin is not a terminal",
+            next_step="Use --yes to go on without a question, or --dry-run to see what would be done",
+        )
+    if not typer.confirm(question):
+        raise CommandFailed("Nothing was changed")
+
+
+@contextmanager
+def counting(quiet: bool) -> Iterator[Callable[[str, int], None]]:
+    """Show one line with the number of things read so far."""
+    console = stderr_console()
+    with console.status("Listing bronze") as status:
+        yield (lambda what, done: None) if quiet else (lambda what, done: status.update(f"{what}: {done:,}"))
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a progress bar for each kind of work."""
+    console = stderr_console()
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def advance(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield advance
