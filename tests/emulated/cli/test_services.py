@@ -74,7 +74,7 @@ def test_what_cannot_be_asked_for_is_a_wrong_command_line(served, invoked, capsy
 def test_a_request_to_a_paused_lane_is_reported_as_waiting(served, invoked, capsys):
     served.ledger.lanes.pause("main")
     assert run(["services", "run", TABLE]) == 0
-    assert "waits for `sluice resume main`" in capsys.readouterr().err and invoked == []
+    assert "wait for `sluice resume main`" in capsys.readouterr().err and invoked == []
 
 
 def test_waiting_ends_with_the_report_or_with_failure(served, invoked, capsys):
