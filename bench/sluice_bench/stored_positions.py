@@ -55,17 +55,18 @@ def read_s(spark, hudi, ids: Sequence[int]) -> tuple[float, float]:
     """Seconds, and CPU seconds, to find the stored positions of these rows as a merge does."""
     from pyspark.sql import functions as F
 
-    from sluice_spark.merge import latest as merging
+    from sluice_spark.merge.latest import beside_stored
+    from sluice_spark.merge.working_columns import CHANGES, NEWEST, STORED_POSITION
 
     facts = hudi.look()
     changes = spark.createDataFrame([(number,) for number in ids], "id bigint")
-    latest = changes.withColumns({merging.NEWEST: F.lit(True), merging.CHANGES: F.lit(1)}).persist()
+    latest = changes.withColumns({NEWEST: F.lit(True), CHANGES: F.lit(1)}).persist()
     latest.count()
     began, cpu = time.perf_counter(), cpu_s(spark)
     stored = hudi.stored(facts, "id", hidden.POSITION, hidden.OWED)
     found = (
-        merging.beside_stored(latest, stored=stored, record_key=("id",), few=True)
-        .where(F.col(merging.STORED_POSITION).isNotNull())
+        beside_stored(latest, stored=stored, record_key=("id",), few=True)
+        .where(F.col(STORED_POSITION).isNotNull())
         .count()
     )
     seconds = time.perf_counter() - began, cpu_s(spark) - cpu

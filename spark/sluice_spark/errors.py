@@ -1,8 +1,6 @@
-"""The error that ends a run at once: another run holds the lane.
+"""The errors of a run: a lost lane, a Spark that ended or doesn't fit, and failures of a Hudi table or a commit.
 
-The errors that end a run because Spark is gone or isn't fit for it: no table's fault, so no table is blamed for them.
-
-What can be wrong with a Hudi table or a commit to it.
+ENDS_RUN are the errors that no table causes: they end the run, and no table backs off for them.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from sluice.errors import SluiceError
 
 
 class LaneLost(SluiceError):
-    """This job run no longer holds its lane: it stops without another write, and the holder takes over."""
+    """This job run no longer holds its lane. It stops without another write, and the holder takes over."""
 
     code = "lane_lost"
     next_step = "Nothing to do: the run that holds the lane takes over"
@@ -36,33 +34,36 @@ ENDS_RUN = (SparkDied, NoBundle)
 
 
 class TableDiffers(SluiceError):
-    """A table's own properties say otherwise than its configuration; facts: `differences`."""
+    """A table's own properties differ from its configuration; facts: `differences`."""
 
     code = "table_differs"
-    next_step = "Put the table's configuration back, or write the table anew: `sluice pause LANE`, `sluice rebuild table TABLE`, `sluice resume LANE`"
+    next_step = (
+        "Restore the table's configuration, or rebuild the table: "
+        "`sluice pause LANE`, `sluice rebuild table TABLE`, `sluice resume LANE`"
+    )
 
 
 class ClockBehind(SluiceError):
-    """The table holds an instant that this driver's clock has not reached: a commit would be invisible (rule 7)."""
+    """The table has an instant that this driver's clock has not reached: a commit would be invisible."""
 
     code = "clock_behind"
     retriable = True
-    next_step = "Wait until the clock passes the instant, or correct the clock of what wrote it"
+    next_step = "Wait until the clock passes the instant, or correct the clock of the machine that wrote it"
 
 
 class CommitNotNewest(SluiceError):
-    """A commit returned and is not the newest instant of its table, or not there at all (rule 7)."""
+    """A commit returned, and it is not the newest instant of its table or not on the timeline."""
 
     code = "commit_not_newest"
     next_step = "Stop the lane and compare the driver's clock with the table's timeline"
 
 
 class StillUnfinished(SluiceError):
-    """A rollback left an instant unfinished."""
+    """An instant is still unfinished after its roll-back; facts: `instants`."""
 
     code = "still_unfinished"
     retriable = True
-    next_step = "The next attempt rolls back again; if it persists, look at the table's timeline"
+    next_step = "The next attempt rolls back again. If it persists, look at the table's timeline"
 
 
 class CleaningUnfinished(SluiceError):
@@ -70,7 +71,7 @@ class CleaningUnfinished(SluiceError):
 
     code = "cleaning_unfinished"
     retriable = True
-    next_step = "The next run carries it out; if it persists, look for a table's files that can't be deleted"
+    next_step = "The next run carries it out. If it persists, look for files of the table that can't be deleted"
 
 
 class ServiceUnfinished(SluiceError):
@@ -78,32 +79,35 @@ class ServiceUnfinished(SluiceError):
 
     code = "service_unfinished"
     retriable = True
-    next_step = "The next slice begins with a roll-back; if it persists, look at the table's timeline"
+    next_step = "The next slice begins with a roll-back. If it persists, look at the table's timeline"
 
 
 class ServiceNotForTable(SluiceError):
-    """A service was asked for that has nothing to do with a table of this kind; facts: `service`, `table`."""
+    """A service was requested that doesn't apply to this table; facts: `service`, `table`."""
 
     code = "service_not_for_table"
-    next_step = "Ask for it where it applies: compaction for merge-on-read, clustering with cluster_by, purge with delete_mode hard"
+    next_step = (
+        "Request it where it applies: compaction for merge-on-read, clustering with cluster_by, "
+        "purge with delete_mode hard"
+    )
 
 
 class BelowPurgeFloor(SluiceError):
-    """A change of a row that the table no longer has, at or below the position of what was purged: its deletion may be what is newer."""
+    """A change at or below the purge floor, of a row that the table doesn't have: its newer deletion may be purged."""
 
     code = "below_purge_floor"
-    next_step = "The table's horizon for purging is shorter than this change was late; read the row at the source and write it there again if it is to be there"
+    next_step = "The change was later than the table's purge horizon. If the source has the row, update it there"
 
 
 class UnknownJobRun(SluiceError):
-    """The driver can't tell which job run it is, so it can't hold a lane."""
+    """The driver doesn't know the id of its job run, so it can't hold a lane."""
 
     code = "unknown_job_run"
-    next_step = "Start the driver by StartJobRun, or give --job-run-id"
+    next_step = "Start the driver with StartJobRun, or pass --job-run-id"
 
 
 class ManifestMissing(SluiceError):
-    """The ledger names a manifest that is not in S3, though it is written there first; facts: `key`, `batch`."""
+    """The ledger names a manifest that is not in S3; facts: `key`, `batch`."""
 
     code = "manifest_missing"
-    next_step = "Restore the object in the silver bucket, whose versions or backup hold it; the lane goes on from there"
+    next_step = "Restore the object in the silver bucket from its versions or a backup; the lane then resumes"

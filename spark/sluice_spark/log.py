@@ -1,7 +1,4 @@
-"""The driver's log: one JSON object per line, with the run and the lane on every one.
-
-Where a batch's time went: seconds by stage, added up from several threads.
-"""
+"""The driver's log, one JSON object per line, and the profile of a batch, in seconds by stage."""
 
 from __future__ import annotations
 
@@ -15,22 +12,23 @@ from typing import Any, Callable, TextIO
 
 from sluice.errors import SluiceError
 
-_LONGEST_MESSAGE = 2_000  # characters: Spark and Hudi put whole plans and traces into messages
+# Characters. Spark and Hudi put whole plans and traces into messages.
+_LONGEST_MESSAGE = 2_000
 _LONGEST_TRACE = 6_000
 
 
 class RunLog:
-    """Writes events to a stream. Safe from several threads: a line is written in one call under a lock."""
+    """Writes events to a stream, whole lines also from several threads."""
 
     def __init__(self, stream: TextIO, now_ms: Callable[[], int], **bound: Any) -> None:
-        """`bound` fields (run, lane, job_run) are on every event."""
+        """`bound` fields (run, lane) are added to every event."""
         self._stream = stream
         self._now_ms = now_ms
         self._bound = bound
         self._lock = threading.Lock()
 
     def event(self, name: str, **fields: Any) -> None:
-        """Write one event. Fields that are None are left out; what JSON doesn't know is written as text."""
+        """Write one event. Fields that are None are left out; values without a JSON form are written as text."""
         record = {"at": self._now_ms(), "event": name, **self._bound, **fields}
         line = json.dumps({k: v for k, v in record.items() if v is not None}, default=str, ensure_ascii=True)
         with self._lock:
@@ -38,7 +36,7 @@ class RunLog:
             self._stream.flush()
 
     def failure(self, name: str, error: BaseException, **fields: Any) -> None:
-        """Write an error with its facts and its trace, cut to a bounded size."""
+        """Write an error with its facts and its trace; message and trace are cut to a maximum length."""
         facts = {}
         if isinstance(error, SluiceError):
             facts = {"code": error.code, "retriable": error.retriable, "facts": error.facts}
@@ -55,13 +53,13 @@ class RunLog:
 
 
 def describe(error: BaseException) -> str:
-    """An error in one bounded piece of text, for a log event or a ledger item."""
+    """An error as text of a limited length, for a log event or a ledger item."""
     text = str(error) or type(error).__name__
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
 
 
 class Profile:
-    """Adds seconds to named stages. Stages of parallel tables add up, so their sum may exceed `wall`."""
+    """Adds up the seconds of named stages. Those of parallel tables add up too, so the sum may exceed `wall`."""
 
     def __init__(self, tick: Callable[[], float] = time.perf_counter) -> None:
         self._tick = tick
@@ -71,7 +69,7 @@ class Profile:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a block, also when it raises."""
+        """Add the time of a block, also where it raises."""
         began = self._tick()
         try:
             yield

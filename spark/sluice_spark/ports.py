@@ -1,4 +1,4 @@
-"""What the run loop needs of the world: small ports, which adapters and the tests' fakes satisfy."""
+"""The ports of a run: what its steps need of the ledger, S3, Spark, the clock and the log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sluice.services.requests import SliceDone
 
 
 class Manifests(Protocol):
-    """Manifests and outcomes in S3: what a lost ledger is rebuilt from (invariant 8)."""
+    """Manifests and outcomes in S3, from which a lost ledger is rebuilt."""
 
     def put_manifest(self, manifest: Manifest) -> str:
         """Store a manifest and return its S3 key."""
         ...
 
     def manifest(self, key: str) -> Manifest | None:
-        """The manifest under a key, None when there is none."""
+        """The manifest under a key; None where there is none."""
         ...
 
     def put_outcome(self, outcome: Outcome) -> None: ...
@@ -29,21 +29,24 @@ class Manifests(Protocol):
 
 
 class Merger(Protocol):
-    """Spark and Hudi: one table's part of a batch, from its objects to its commit."""
+    """Spark and Hudi: merges one table's part of a batch, and does slices of table services."""
 
     def prepare(self) -> None:
-        """The lane is held: begin to get ready. Returns at once."""
+        """Begin to start Spark, now that the lane is held. Returns at once."""
         ...
 
-    def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
-        """Read, merge and commit. Raises LaneLost, before any commit, when `still_held` says no."""
+    def merge_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
+        """Read, merge and commit one table's part. Raises LaneLost before any commit where `still_held` says no."""
         ...
 
-    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
-        """Roll back what is unfinished, then look the batch up on the timeline (rule 4). None: not committed."""
+    def resolve_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
+        """Roll back what is unfinished, then look for the batch on the timeline (`resolve-before-write`).
+
+        Returns None where the part was not committed.
+        """
         ...
 
-    def serve(
+    def serve_table(
         self,
         config: TableConfig,
         service: str,
@@ -52,25 +55,25 @@ class Merger(Protocol):
         raise_floor: Callable[[Mapping[int, str]], None],
         watch: Mapping[str, Any] = MappingProxyType({}),
     ) -> SliceDone:
-        """Do one slice of a table service, of about that many seconds. Raises LaneLost, before any commit, when `still_held` says no.
+        """Do one slice of a table service, of about `slice_s` seconds.
 
-        `raise_floor` is called before rows are purged, with the highest position of any of them by generation. `watch` is KafkaWatch.to_dict()
-        of the table.
+        `raise_floor` is called before rows are purged, with their highest position by generation. `watch` is the
+        table's KafkaWatch.to_dict(). Raises LaneLost before any commit where `still_held` says no.
         """
         ...
 
     def abandon(self) -> None:
-        """Cancel whatever still runs: the lane is lost."""
+        """Cancel all work, since the lane is lost."""
         ...
 
     def keep_warm(self) -> None:
-        """Keep workers from going cold while nothing arrives. Returns at once."""
+        """Keep Python workers alive while nothing arrives. Returns at once."""
         ...
 
 
 class Configurations(Protocol):
-    """Where tables' configuration comes from."""
+    """The source of the tables' configuration."""
 
     def load_if_changed(self) -> Configuration | None:
-        """The configuration when it differs from the one last returned, else None. Raises when it is broken."""
+        """The configuration where it differs from the one last returned, else None. Raises where it is invalid."""
         ...

@@ -73,7 +73,7 @@ class FakeMerger:
     def prepare(self) -> None:
         self.calls.append("prepare")
 
-    def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
+    def merge_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
         self.calls.append(f"merge {table}")
         part = manifest.tables[table]
         self.merged_with[manifest.batch, table] = dict(part.config)
@@ -106,7 +106,7 @@ class FakeMerger:
             quarantined=bad,
         )
 
-    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
+    def resolve_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
         self.calls.append(f"resolve {table}")
         if not still_held():
             raise LaneLost("not held", table=table)
@@ -130,7 +130,7 @@ class FakeMerger:
             ),
         )
 
-    def serve(
+    def serve_table(
         self,
         config: TableConfig,
         service: str,

@@ -102,8 +102,8 @@ def steps_of_a_whole_life(new_world):
 def test_a_run_that_dies_behind_any_step_loses_nothing_and_doubles_nothing(new_world):
     steps = steps_of_a_whole_life(new_world)
     assert len(steps) > 60 and {
-        "merger.merge",
-        "merger.resolve",
+        "merger.merge_part",
+        "merger.resolve_part",
         "documents.put_manifest",
         "documents.put_outcome",
     } <= set(steps)

@@ -52,9 +52,7 @@ def history(bench: Workbench, config: TableConfig, *, first: int = 0) -> list[tu
 def house(bench: Workbench, config: TableConfig, *, horizon: str) -> Housekept:
     """Housekeeping at the moment when the window begins at an instant."""
     now_ms = instant_ms(horizon) + config.time_travel_h * housekeeping_pace.HOUR_MS
-    done = keep_house(
-        HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables()
-    )
+    done = keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, known=KnownTables())
     bench.new_run()
     return done
 
@@ -140,18 +138,18 @@ def test_a_run_that_found_nothing_to_clean_waits_before_it_looks_again(
 ) -> None:
     config, known = table(time_travel_h=24), KnownTables()
     states = history(bench, config)
-    hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
+    hudi = HudiTable(bench.spark, bench.path(config), config)
     horizon_ms = instant_ms(states[6][0])
     window_ms = config.time_travel_h * housekeeping_pace.HOUR_MS
 
-    assert keep_house(hudi, jvm, now_ms=horizon_ms, known=known).files == 0
+    assert keep_house(hudi, now_ms=horizon_ms, known=known).files == 0
     assert (
         keep_house(
-            hudi, jvm, now_ms=horizon_ms + window_ms // housekeeping_pace.CLEANINGS_PER_WINDOW - 1, known=known
+            hudi, now_ms=horizon_ms + window_ms // housekeeping_pace.CLEANINGS_PER_WINDOW - 1, known=known
         ).cleaning
         is None
     )
-    assert keep_house(hudi, jvm, now_ms=horizon_ms + window_ms, known=known).files > 0
+    assert keep_house(hudi, now_ms=horizon_ms + window_ms, known=known).files > 0
 
 
 @pytest.mark.whole
@@ -160,11 +158,11 @@ def test_a_table_that_no_service_came_to_is_compacted_beside_its_housekeeping(
 ) -> None:
     monkeypatch.setattr(housekeeping_pace, "UNSERVED_DELTA_COMMITS", 4)
     config, known = table(table_type="mor"), KnownTables()
-    hudi, jvm = HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark)
+    hudi = HudiTable(bench.spark, bench.path(config), config)
     merged: list[str | None] = []
     for number in range(6):
         bench.merge(config, [bench.put([change("u", 10 + number, id=1, place="A", name=f"at {number}")], SCHEMA)])
-        merged.append(keep_house(hudi, jvm, now_ms=0, known=known).compacted)
+        merged.append(keep_house(hudi, now_ms=0, known=known).compacted)
     assert [instant is not None for instant in merged] == [False, False, False, True, False, False]
     assert bench.rows(config, "name") == [("at 5",)]
 

@@ -14,8 +14,9 @@ from sluice.schema.columns import SPARK_TYPES, Column, RowSchema, array_column, 
 from sluice.schema.union import merge_columns
 from sluice_formats.arrow_columns import raw_array, spark_type
 from sluice_formats.read_plan import ReaderPlan
-from sluice_spark.merge.normalize import UNHELD, normalized
+from sluice_spark.merge.normalize import normalized
 from sluice_spark.merge.plan import data_type
+from sluice_spark.merge.working_columns import INEXACT
 
 LATE, EARLY = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
 
@@ -85,11 +86,11 @@ def meant(spark: Any, columns: tuple[Column, ...], rows: list[tuple[Any, ...]]) 
     plan = ReaderPlan("b", "db.t", ("day",), 0, columns)
     found = normalized(raw.withColumn(UNCHANGED, F.lit(None)), plan=plan, target=target).drop(UNCHANGED)
     as_text = [
-        f"cast({name} as string) {name}" for name in found.columns if name not in ("days", UNHELD)
+        f"cast({name} as string) {name}" for name in found.columns if name not in ("days", INEXACT)
     ]  # Python's own types end at year 9999
     return [
         tuple(row)
-        for row in found.selectExpr(*as_text, *(name for name in ("days", UNHELD) if name in found.columns)).collect()
+        for row in found.selectExpr(*as_text, *(name for name in ("days", INEXACT) if name in found.columns)).collect()
     ]
 
 

@@ -69,6 +69,20 @@ def test_objects_of_a_restarted_log_are_parked_until_the_generation_is_raised(
     ]
 
 
+def test_a_change_that_a_parked_object_overtakes_is_committed(bench: Workbench) -> None:
+    config = table()
+    first = bench.merge(config, [put(bench, 100, change("c", HIGH, id=1, name="old"))])
+    kept = put(bench, 50, change("c", LOW - 99, id=3, name="kept"))
+    restarted = put(bench, 200, change("u", LOW, id=3, name="of the new log"))
+
+    outcome = bench.merge(config, [kept, restarted], after=first)
+
+    assert [error.object for error in outcome.parked] == [restarted.id.hash]
+    assert (outcome.counts["read"], outcome.counts["overtaken"], outcome.counts["winning"]) == (1, 0, 1)
+    assert [stage.name for stage in outcome.stages].count("read") == 2
+    assert bench.rows(config, "id", "name") == [(1, "old"), (3, "kept")]
+
+
 def test_records_under_two_keys_of_an_append_only_table_are_refused_by_offsets(bench: Workbench) -> None:
     log = table("log", record_key=(ROW,), append_only=True)
 

@@ -91,9 +91,7 @@ def history(bench: Workbench, config: TableConfig) -> list[str]:
 def archive(bench: Workbench, config: TableConfig, *, horizon: str) -> None:
     """Housekeeping at the moment when the window begins at an instant."""
     now_ms = instant_ms(horizon) + config.time_travel_h * housekeeping_pace.HOUR_MS
-    keep_house(
-        HudiTable(bench.spark, bench.path(config), config), HudiJvm(bench.spark), now_ms=now_ms, known=KnownTables()
-    )
+    keep_house(HudiTable(bench.spark, bench.path(config), config), now_ms=now_ms, known=KnownTables())
     bench.new_run()
 
 

@@ -1,4 +1,4 @@
-"""Spark's settings that this code can't do without, and the session, made in a thread while the lane is looked at."""
+"""The Spark session of a driver: the settings that it requires, and its start in a thread of its own."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _FEW_PARTITIONS = 4
 
 
 def required_settings(cores: int) -> dict[str, str]:
-    """What the driver sets whatever it was submitted with. `cores` is the most that tasks can ever run on.
+    """The settings that the driver sets, whatever it was submitted with. `cores`: the most that tasks can run on.
 
-    Where files lie and how they are reached (fs.s3*) is the surroundings' business and isn't set here.
+    The file systems' settings (fs.s3*) belong to the environment and aren't set here.
     """
     return {
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.kryoserializer.buffer.max": "256m",
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
-        # Tables of one batch share the executors: a small one must not wait for a large one's last task.
+        # The tables of one batch share the executors: a small one doesn't wait for a large one's last task.
         "spark.scheduler.mode": "FAIR",
-        # The first job begins on the first executor. EMR Serverless otherwise waits up to 30 s for most of them.
+        # The first job begins on the first executor. By default it waits up to 30 s for most of them.
         "spark.scheduler.minRegisteredResourcesRatio": "0.0",
-        # Objects in S3 are near to no executor.
+        # No executor is closer to S3 than another.
         "spark.locality.wait": "0s",
-        # Two attempts of one task at a time would write two files of one Hudi commit.
+        # Two attempts of a task at the same time would write two files of one Hudi commit.
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Lists in three levels, as the Parquet format has them: the two-level form that Avro's writer defaults to can't hold a null element.
+        # Lists in three levels, as the Parquet format defines them: two levels, the default, can't hold a null element.
         "spark.hadoop.parquet.avro.write-old-list-structure": "false",
-        # Dates before 1582 and times before 1900 are written as the proleptic calendar has them; Spark's default refuses them.
+        # Dates before 1582 and times before 1900 are of the proleptic calendar; Spark's default refuses them.
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -47,13 +47,13 @@ def required_settings(cores: int) -> dict[str, str]:
         "spark.sql.avro.datetimeRebaseModeInWrite": "CORRECTED",
         "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.shuffle.partitions": str(cores),
-        # Adaptive execution merges small partitions. Where there are few anyway it only adds a stage's round trip to each query.
+        # Adaptive execution merges small partitions. Where there are few, it only adds a stage to each query.
         "spark.sql.adaptive.enabled": "true" if cores > _FEW_PARTITIONS else "false",
     }
 
 
 def task_cores(submitted: Mapping[str, str]) -> int:
-    """The most cores that tasks can run on, from the settings the job was submitted with."""
+    """The most cores that tasks can run on, by the settings that the job was submitted with."""
     local = _LOCAL_MASTER.match(submitted.get("spark.master", ""))
     if local:
         return max(1, int(local[1]))
@@ -110,7 +110,7 @@ def resolve_names_once(session: SparkSession) -> None:
 
 
 class SparkProcess:
-    """The session of this process: made in a thread when it is first asked for, stopped if it was made."""
+    """The session of this process, started in a thread by the first call of `session`."""
 
     def __init__(self, create: Callable[[], SparkSession] = create_session) -> None:
         self._create = create
@@ -118,7 +118,7 @@ class SparkProcess:
         self._lock = threading.Lock()
 
     def session(self) -> Future[SparkSession]:
-        """The session or its error, once it is there. The first call begins making it; every call returns at once."""
+        """The session or the error of its start. The first call begins the start; every call returns at once."""
         with self._lock:
             if self._made is None:
                 self._made = Future()
@@ -126,17 +126,17 @@ class SparkProcess:
             return self._made
 
     def ready(self) -> bool:
-        """Whether the session could be used now."""
+        """True once the session can be used."""
         made = self._made
         return made is not None and made.done() and made.exception() is None
 
     def stop(self) -> None:
-        """Stop Spark if it was started, waiting for its start to end."""
+        """Stop Spark if it was started, after its start has ended."""
         if self._made is not None and self._made.exception() is None:
             self._made.result().stop()
 
     def _make(self, made: Future[SparkSession]) -> None:
         try:
             made.set_result(self._create())
-        except BaseException as error:  # handed to whoever waits for the session
+        except BaseException as error:  # raised to those who wait for the session
             made.set_exception(error)

@@ -27,7 +27,7 @@ def engine_versions(spark: SparkSession) -> dict[str, str]:
 
 
 def hudi_version(spark: SparkSession) -> str:
-    """Version in the bundle's manifest, or `unknown`. Raises NoBundle when no jar on the class path has Hudi's classes."""
+    """Version from the bundle's manifest, or `unknown`. Raises NoBundle where the class path has no Hudi."""
     jvm: Any = spark._jvm
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     try:

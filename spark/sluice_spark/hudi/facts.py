@@ -1,7 +1,4 @@
-"""What one look at a Hudi table tells, and what a commit to it came to.
-
-What a run knows of the tables that it wrote itself, so that the next batch needn't look again.
-"""
+"""Snapshot of a Hudi table's state, the result of a commit, and the snapshots that a run keeps between batches."""
 
 from __future__ import annotations
 
@@ -17,14 +14,21 @@ from sluice.config.table import TableConfig
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What one look at the table tells.
+    """Snapshot of a table's state.
 
-    `newest` is the newest instant of any kind, `schema` the columns without Hudi's own (None before the
-    first commit), `commits` how many the active timeline has, `properties_added` what readers needed and the table's file lacked, `floor` the position of
-    the newest truncate, `purged` the highest position of a row that was purged, `purged_partition` its Kafka partition where it is an offset alone, `purging` whether a purge was cut off in log files, `unfinished` whether
-    something on the timeline is, `record_index` whether the table has one, `widened` its own note of columns that became wider (None where a release
-    wrote it that made none), `rows` how many it holds, deleted ones included, as far as
-    commits tell (None where none does), `meta_client` Hudi's own view of that moment.
+    `newest`: the newest instant of any kind.
+    `schema`: the columns without Hudi's own; None before the first commit.
+    `commits`: the number of commits on the active timeline.
+    `properties_added`: properties that readers need, which were missing and have been added.
+    `floor`: the position of the newest truncate.
+    `purged`: the highest position of a purged row; `purged_partition`: its Kafka partition, where the position is an
+    offset alone.
+    `purging`: a purge of a merge-on-read table was cut off, and log files have rows that it removes.
+    `unfinished`: an instant on the timeline is unfinished.
+    `record_index`: the table has a record index.
+    `widened`: the table's note of columns that became wider; None for a table of a release without such notes.
+    `rows`: how many it holds, deleted ones included; None where no commit has counted them.
+    `meta_client`: Hudi's own object for this snapshot.
     """
 
     newest: str | None
@@ -43,13 +47,13 @@ class TableFacts:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever committed."""
+        """True before the first commit."""
         return self.schema is None
 
 
 @dataclass(frozen=True)
 class CommitResult:
-    """A commit that is on the timeline: its instant, what its write statistics count, and the table as it is after it."""
+    """A commit on the timeline: its instant, the counts of its write statistics, and the table's state after it."""
 
     instant: str
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -57,10 +61,10 @@ class CommitResult:
 
 
 class KnownTables:
-    """Facts by table, each from right after this run's own commit. Safe in several threads.
+    """The state of each table right after this run's own commit, so that the next batch needn't look. Thread-safe.
 
-    They hold because nobody else writes while the lane is held. Whatever fails makes its table unknown,
-    and so does a configuration with another key, other partitions or another type: it must be refused.
+    It stays valid because nobody else writes while the lane is held. After any failure the table is unknown again, and
+    so it is under a configuration with another key, other partitions or another type, which must be refused.
     """
 
     def __init__(self) -> None:
@@ -69,22 +73,22 @@ class KnownTables:
         self._lock = threading.Lock()
 
     def take(self, config: TableConfig) -> TableFacts | None:
-        """The facts, which are forgotten by this: only a part that ends well leaves new ones."""
+        """Take the facts out: only a part that ends well puts new ones in. None where the table is unknown."""
         with self._lock:
             return self._facts.pop(_identity(config), None)
 
     def keep(self, config: TableConfig, facts: TableFacts) -> None:
-        """Remember the table as it is now."""
+        """Put in the table's present facts."""
         with self._lock:
             self._facts[_identity(config)] = facts
 
     def cleaned_at(self, config: TableConfig) -> int | None:
-        """When this run last looked for files to clean (epoch ms). One that found none leaves no trace on the timeline."""
+        """When this run last looked for files to clean (epoch ms); a look that finds none leaves no instant."""
         with self._lock:
             return self._cleaned.get(_identity(config))
 
     def keep_cleaned(self, config: TableConfig, at_ms: int) -> None:
-        """Remember that there is nothing to clean until some of the window has passed."""
+        """Record when this run looked for files to clean (epoch ms)."""
         with self._lock:
             self._cleaned[_identity(config)] = at_ms
 

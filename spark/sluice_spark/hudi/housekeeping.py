@@ -1,4 +1,4 @@
-"""Keeps a table's active timeline short without giving up the files that time travel needs."""
+"""Keeps a table's active timeline short, by cleaning and archival, and keeps the files that time travel needs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from sluice.hudi import options as hudi_options
 from sluice.hudi.timeline import instant_ms, instant_of_ms
 from sluice_spark.errors import CleaningUnfinished
 from sluice_spark.hudi.facts import KnownTables
-from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A cleaning: its instant (None when there was nothing to delete), and how many files of how many bytes it deleted."""
+    """A cleaning: its instant (None where there was nothing to delete), and the files and bytes that it deleted."""
 
     instant: str | None = None
     files: int = 0
@@ -26,8 +25,12 @@ class Cleaned:
 
 @dataclass(frozen=True)
 class Housekept:
-    """What was done: `cleaning` is its instant, None when none was due or there was nothing; `files` how many it deleted; `archived` how many
-    commits left the active timeline; `compacted` the instant of a compaction that no service came to do."""
+    """The housekeeping that was done.
+
+    `cleaning` is the cleaning's instant, None where none was due or nothing was to be deleted, and `files` how many it
+    deleted. `archived` is how many commits left the active timeline. `compacted` is the instant of a compaction that no
+    service has done.
+    """
 
     cleaning: str | None
     files: int
@@ -35,14 +38,14 @@ class Housekept:
     compacted: str | None = None
 
 
-def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, known: KnownTables) -> Housekept:
-    """Clean by age if that is due, then archive by number. For the lane's holder, between two commits.
+def keep_house(hudi: HudiTable, *, now_ms: int, known: KnownTables) -> Housekept:
+    """Clean by age where that is due, then archive by number. For the lane's holder, between two commits.
 
-    The services of the same names do both when they are asked for; this is what bounds a table that commits faster
-    than they come. `known` remembers cleanings that found nothing. A cut at any place is mended by what comes before the table's next
-    write: a cleaning that was requested is carried out, and archival starts anew. Raises CleaningUnfinished.
+    The services of the same names do this on request; here it bounds a table that commits faster than they run.
+    `known` keeps when a cleaning found nothing. After a crash at any point the table's next write mends it: a requested
+    cleaning is carried out, and archival starts again. Raises CleaningUnfinished.
     """
-    before = jvm.meta_client(hudi.path)
+    before = hudi.meta_client()
     timeline = before.getActiveTimeline()
     compacted = (
         hudi.compact_all()
@@ -56,19 +59,19 @@ def keep_house(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, known: KnownTables
     found = Cleaned()
     if housekeeping_pace.cleaning_due(hudi.config, last_cleaned_ms=last_ms, now_ms=now_ms):
         known.keep_cleaned(hudi.config, now_ms)
-        found = clean(hudi, jvm, now_ms=now_ms)
-    return Housekept(found.instant, found.files, archive(hudi, jvm), compacted)
+        found = clean(hudi, now_ms=now_ms)
+    return Housekept(found.instant, found.files, archive(hudi), compacted)
 
 
-def clean(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, check_held: Callable[[], None] = lambda: None) -> Cleaned:
+def clean(hudi: HudiTable, *, now_ms: int, check_held: Callable[[], None] = lambda: None) -> Cleaned:
     """Delete the files that no reader of the time-travel window needs. Raises CleaningUnfinished."""
     horizon = instant_of_ms(housekeeping_pace.cleaning_horizon_ms(hudi.config, now_ms))
     client = hudi.client(hudi_options.cleaning_options())
     try:
         instant = str(client.createNewInstantTime())
         check_held()
-        planned = jvm.save_cleaner_plan(
-            jvm.hudi_table(client),
+        planned = hudi.jvm.save_cleaner_plan(
+            hudi.jvm.hudi_table(client),
             client,
             instant,
             horizon=horizon,
@@ -77,12 +80,12 @@ def clean(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, check_held: Callable[[]
         )
         if not planned:
             return Cleaned()
-        size = jvm.cleaner_plan_bytes(jvm.meta_client(hudi.path), instant)
+        size = hudi.jvm.cleaner_plan_bytes(hudi.meta_client(), instant)
         client.clean(instant, False, False)
     finally:
         client.close()
-    done = jvm.meta_client(hudi.path).getActiveTimeline().getCleanerTimeline().filterCompletedInstants()
-    if not done.containsInstant(instant):  # Hudi logs what went wrong in a cleaning, and returns
+    done = hudi.meta_client().getActiveTimeline().getCleanerTimeline().filterCompletedInstants()
+    if not done.containsInstant(instant):  # Hudi logs a failure of a cleaning, and returns
         raise CleaningUnfinished(
             f"{hudi.config.table}: cleaning {instant} was requested and not completed",
             table=hudi.config.table,
@@ -91,9 +94,9 @@ def clean(hudi: HudiTable, jvm: HudiJvm, *, now_ms: int, check_held: Callable[[]
     return Cleaned(instant, sum(planned.values()), size)
 
 
-def archive(hudi: HudiTable, jvm: HudiJvm) -> int:
-    """Shorten the active timeline where it is longer than its bound; how many commits left it."""
-    before = _commits(jvm.meta_client(hudi.path))
+def archive(hudi: HudiTable) -> int:
+    """Shorten the active timeline where it is longer than MAX_COMMITS; returns how many commits left it."""
+    before = _commits(hudi.meta_client())
     if before <= hudi_options.MAX_COMMITS:
         return 0
     client = hudi.client(hudi_options.archival_options())
@@ -101,11 +104,11 @@ def archive(hudi: HudiTable, jvm: HudiJvm) -> int:
         client.archive()
     finally:
         client.close()
-    return before - _commits(jvm.meta_client(hudi.path))
+    return before - _commits(hudi.meta_client())
 
 
 def _unserved(timeline: Any) -> bool:
-    """Whether so many delta commits came since the last compaction that no service seems to do it."""
+    """True where so many delta commits came since the last compaction that no service seems to do it."""
     compacted = timeline.getCommitTimeline().filterCompletedInstants().lastInstant()
     since = timeline.getDeltaCommitTimeline().filterCompletedInstants()
     if compacted.isPresent():

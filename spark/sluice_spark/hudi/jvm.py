@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -14,11 +14,11 @@ PLANNING_THREADS = 8
 
 
 class HudiJvm:
-    """What Sluice needs of Hudi that the Spark data source doesn't offer. Safe from several threads."""
+    """The operations on Hudi tables that the Spark data source doesn't have. Safe from several threads."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self._jvm: Any = spark._jvm
+        self._jvm = cast(Any, spark._jvm)
         self._hudi: Any = self._jvm.org.apache.hudi
 
     def storage_conf(self) -> Any:
@@ -32,17 +32,17 @@ class HudiJvm:
         return made
 
     def exists(self, path: str) -> bool:
-        """Whether a file is there."""
+        """True where there is a file or folder at the path."""
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
         return bool(hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).exists(hadoop_path))
 
     def delete_folder(self, path: str) -> None:
-        """Delete whatever lies under a path."""
+        """Delete a folder and everything in it."""
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
         hadoop_path.getFileSystem(self.spark._jsc.hadoopConfiguration()).delete(hadoop_path, True)
 
     def meta_client(self, path: str) -> Any:
-        """The table's metadata with its active timeline, as it is in storage now."""
+        """The table's metadata with its active timeline, read from storage now."""
         builder = self._hudi.common.table.HoodieTableMetaClient.builder()
         return builder.setConf(self.storage_conf()).setBasePath(path).setLoadActiveTimelineOnLoad(True).build()
 
@@ -59,7 +59,7 @@ class HudiJvm:
         key_generator: str,
         kept: Mapping[str, str],
     ) -> None:
-        """Write a table's file of properties as for a new table, with those of `kept` beside: one object, put in one piece."""
+        """Write a table's properties as for a new table, together with those of `kept`, in one put of one object."""
         made = self._table_builder(values, table_type, key_generator).build()
         for name, value in kept.items():
             made.setProperty(name, value)
@@ -69,7 +69,7 @@ class HudiJvm:
         model = self._hudi.common.model
         builder = self._hudi.common.table.HoodieTableMetaClient.newTableBuilder()
         builder = builder.fromProperties(self.properties(values))
-        # These are not taken from properties by every release, or would be inferred from what is absent.
+        # Not every release takes these from the properties, or it infers them from missing ones.
         mode = self._hudi.common.config.RecordMergeMode.EVENT_TIME_ORDERING
         builder = (
             builder.setTableType(table_type)
@@ -79,22 +79,22 @@ class HudiJvm:
         return builder.setKeyGeneratorClassProp(key_generator)
 
     def update_properties(self, meta_client: Any, values: Mapping[str, str]) -> None:
-        """Add properties to a table's file, by Hudi's own update that survives a crash in the middle."""
+        """Add properties to a table, by Hudi's own update, which survives a crash at any point."""
         config = self._hudi.common.table.HoodieTableConfig
         config.update(meta_client.getStorage(), meta_client.getMetaPath(), self.properties(values))
 
     def table_properties(self, meta_client: Any) -> dict[str, str]:
-        """The table's properties as its file has them."""
+        """All of the table's properties."""
         found = meta_client.getTableConfig().propsMap()
         return {str(name): str(found.get(name)) for name in list(found.keySet())}
 
     def table_property(self, meta_client: Any, name: str) -> str | None:
-        """One property of the table's file."""
+        """One of the table's properties; None where it is missing."""
         found = meta_client.getTableConfig().propsMap().get(name)
         return None if found is None else str(found)
 
     def table_schema(self, meta_client: Any) -> StructType | None:
-        """The schema of the newest commit without Hudi's own columns; None while there is none."""
+        """The schema of the newest commit, without Hudi's own columns; None before the first commit."""
         resolver = self._hudi.common.table.TableSchemaResolver(meta_client)
         found = resolver.getTableAvroSchemaIfPresent(False)
         if not found.isPresent():
@@ -103,7 +103,7 @@ class HudiJvm:
         return StructType.fromJson(json.loads(converted.json()))
 
     def newest_files(self, meta_client: Any, most: int) -> list[str] | None:
-        """The paths of an unpartitioned copy-on-write table's newest base files; None if there are more than `most`."""
+        """The paths of an unpartitioned copy-on-write table's newest base files; None for more than `most`."""
         context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
         metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
         views = self._hudi.common.table.view.FileSystemViewManager
@@ -131,7 +131,7 @@ class HudiJvm:
             view.close()
 
     def write_client(self, path: str, name: str, options: Mapping[str, str], schema: str = "") -> Any:
-        """A client for rollback and table services. Close it."""
+        """A Hudi client for roll-backs and table services. Close it after use."""
         java_options = self._jvm.java.util.HashMap()
         for option, value in options.items():
             java_options.put(option, value)
@@ -143,7 +143,7 @@ class HudiJvm:
         return str(found.get().toString()) if found.isPresent() else ""
 
     def compaction_plan(self, meta_client: Any, instant: str) -> list[dict[str, Any]]:
-        """The operations of a requested compaction: each a file group with its base file, log files and their metrics."""
+        """The operations of a requested compaction, each a file group with its base file, log files and metrics."""
         plan = self._hudi.common.util.CompactionUtils.getCompactionPlan(meta_client, instant)
         return list(json.loads(plan.toString()).get("operations") or ())
 
@@ -172,7 +172,7 @@ class HudiJvm:
             view.close()
 
     def file_bytes(self, meta_client: Any, names: Sequence[str]) -> dict[str, int]:
-        """Bytes of the newest base files of these names; those that aren't there are left out."""
+        """Bytes of the newest base files with these names; unknown names are left out."""
         context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
         metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
         view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(
@@ -198,19 +198,18 @@ class HudiJvm:
     def save_cleaner_plan(
         self, table: Any, client: Any, instant: str, *, horizon: str, policy: str, partitioned: bool
     ) -> dict[str, int]:
-        """Request a cleaning at `instant` of all files that no reader as of `horizon` or later needs; how many by partition.
+        """Request a cleaning of all files that no reader as of `horizon` or later needs; returns how many by partition.
 
-        The choice of files is Hudi's own (CleanPlanner), given the horizon instead of taking it from the
-        active timeline. Without files nothing is requested: the executor of 1.0.2 fails on an empty plan,
-        now and whenever it finds it pending.
+        Hudi's own CleanPlanner chooses the files, by this horizon instead of one from the active timeline. Without
+        files nothing is requested: Hudi 1.0.2 fails to execute an empty plan, now and whenever it finds it pending.
         """
         generator, option = table.getInstantGenerator(), self._hudi.common.util.Option
         completed = self._jvm.org.apache.hudi.common.table.timeline.HoodieInstant.State.COMPLETED
         earliest = generator.createNewInstant(completed, "commit", horizon)
         planner = self._hudi.table.action.clean.CleanPlanner(client.getEngineContext(), table, client.getConfig())
-        # Hudi finds the partitions by a task for every entry of the table's folder, which here are all of its files.
+        # Hudi finds partitions with a task per entry of the table's folder: here, all files of an unpartitioned table.
         partitions = list(planner.getPartitionPathsToClean(option.of(earliest))) if partitioned else [""]
-        with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # each is a listing
+        with ThreadPoolExecutor(PLANNING_THREADS) as pool:  # one listing each
             found = list(
                 pool.map(
                     lambda partition: planner.getDeletePaths(partition, option.of(earliest)).getRight(), partitions

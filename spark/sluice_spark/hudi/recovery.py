@@ -1,28 +1,28 @@
-"""Undoes what somebody left unfinished on a table's timeline, which fences a writer that wakes up late (rule 4).
+"""Rolls back what a dead or failed writer left on a table, which also fences a writer that wakes up late.
 
-The look at a table before a run's first write to it: created, checked, and rid of what a dead or failed writer left.
+A run does this before its first write to a table and after every failure (`resolve-before-write`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from sluice_spark.errors import StillUnfinished, TableDiffers
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import instants
 from sluice_spark.hudi.table import HudiTable
+from sluice_spark.ports import Log
 
 _COMMIT, _DELTA_COMMIT, _REPLACE, _COMPACTION = "commit", "deltacommit", "replacecommit", "compaction"
 _CLEAN, _ROLLBACK, _REQUESTED = "clean", "rollback", "REQUESTED"
 
 
 def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
-    """Undo every commit, delta commit and service instant that somebody left unfinished. For the lane's holder.
+    """Undo every unfinished commit, delta commit and service instant. For the lane's holder.
 
-    A late writer's instant is gone, so it can't complete it. A requested compaction plan stays; one that was running goes
-    back to requested. A cleaning that was running is finished, since what it deleted can't come back. Returns the
-    instants, oldest first. Raises StillUnfinished.
+    A late writer can't complete an instant that is gone. A requested compaction plan stays, and a running one becomes
+    requested again. A running cleaning is finished, since deleted files can't be restored. Returns the instants, oldest
+    first. Raises StillUnfinished.
     """
     found = _unfinished(hudi)
     if not found:
@@ -44,7 +44,7 @@ def roll_back_unfinished(hudi: HudiTable) -> tuple[str, ...]:
 
 
 def _unfinished(hudi: HudiTable) -> tuple[Any, ...]:
-    pending = instants(hudi.jvm.meta_client(hudi.path).getActiveTimeline().filterInflightsAndRequested())
+    pending = instants(hudi.meta_client().getActiveTimeline().filterInflightsAndRequested())
     return tuple(
         item for item in pending if not (item.getAction() == _COMPACTION and str(item.getState()) == _REQUESTED)
     )
@@ -57,11 +57,11 @@ def _roll_back(hudi: HudiTable, client: Any, instant: Any) -> None:
     elif action == _COMPACTION:
         hudi.jvm.hudi_table(client).rollbackInflightCompaction(instant)
     elif action == _CLEAN:
-        # Only what is pending: a plan of Hudi's own would take the active timeline for all there is.
+        # Only the pending plan: a new plan of Hudi's own would ignore the archived commits.
         client.clean(instant.requestedTime(), False, False)
     elif action == _ROLLBACK:
-        # Carried on by the rollback of the instant that it undoes; alone, that instant is gone and so is its purpose.
-        timeline = hudi.jvm.meta_client(hudi.path).getActiveTimeline()
+        # The roll-back of the instant that it undoes completes it. Without that instant it has no purpose.
+        timeline = hudi.meta_client().getActiveTimeline()
         if any(
             item.requestedTime() == instant.requestedTime() for item in instants(timeline.filterInflightsAndRequested())
         ):
@@ -72,30 +72,21 @@ def _text(instant: Any) -> str:
     return f"{instant.requestedTime()}.{instant.getAction()}.{instant.getState()}"
 
 
-@dataclass(frozen=True)
-class FirstLook:
-    """The table's facts, and what this look changed."""
+def recovered_facts(hudi: HudiTable, log: Log) -> TableFacts:
+    """Check and repair a table that this run doesn't know. For the lane's holder, before it writes.
 
-    facts: TableFacts
-    rolled_back: tuple[str, ...] = ()
-
-
-def first_look(hudi: HudiTable, log: Any) -> FirstLook:
-    """Look at a table of which nothing is known. For the lane's holder, before it writes.
-
-    A service that died leaves no manifest that a take-over would resolve, so what it left unfinished is undone
-    here (rule 4); and where a purge was cut off, the log files that it wrote are compacted before anything else is.
+    A service that died leaves no manifest for a take-over to resolve, so its unfinished instants are rolled back here.
+    Where a purge was cut off, the log files that it wrote are compacted first. Raises TableDiffers, StillUnfinished.
     """
     try:
         facts = hudi.look()
     except TableDiffers as differs:
-        if not hudi.make_anew():
+        if not hudi.recreate_if_empty():
             raise
         log.event("table_made_anew", table=hudi.config.table, differences=differs.facts["differences"])
         facts = hudi.look()
     if facts.properties_added:
         log.event("properties_added", table=hudi.config.table, properties=list(facts.properties_added))
-    undone: tuple[str, ...] = ()
     if facts.unfinished:
         undone = roll_back_unfinished(hudi)
         if undone:
@@ -106,4 +97,4 @@ def first_look(hudi: HudiTable, log: Any) -> FirstLook:
         hudi.set_purging("")
         log.event("purge_finished", table=hudi.config.table, instant=instant)
         facts = hudi.look()
-    return FirstLook(facts, undone)
+    return facts

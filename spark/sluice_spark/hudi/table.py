@@ -1,7 +1,4 @@
-"""One Hudi table: created and checked, looked at, read, asked for a batch, written to.
-
-What completed commits tell: whose batch one holds, what it counts, and how many rows its table has.
-"""
+"""One Hudi table: creates and checks it, reads its state and its rows, finds a batch's commit, writes."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ from sluice_spark.errors import ClockBehind, CommitNotNewest, TableDiffers
 from sluice_spark.hudi.facts import CommitResult, TableFacts
 from sluice_spark.hudi.jvm import HudiJvm, instants
 
-# An instant that is ahead by less than this is waited for: two drivers' clocks differ by milliseconds, not minutes.
+# A driver waits for an instant that is ahead by less than this: drivers' clocks differ by milliseconds, not minutes.
 LONGEST_CLOCK_WAIT_MS = 15_000
-# Each file's name is a round trip to the JVM; a table of more files gains nothing by being read by name.
+# Each file's name is a round trip to the JVM. A table of more files gains nothing from being read by name.
 MOST_FILES_BY_NAME = 200
-# A batch's commit is younger than its manifest by the clock of the same driver; another driver's may differ, by less than this.
+# By one driver's clock a batch's commit is younger than its manifest. Two drivers' clocks differ by less than this.
 CLOCK_MARGIN_MS = 3_600_000
 
 
@@ -37,16 +34,20 @@ class HudiTable:
     def __init__(self, spark: SparkSession, path: str, config: TableConfig) -> None:
         self.path = path.rstrip("/")
         self.config = config
-        self.jvm = HudiJvm(spark)  # for what is done to a table by a module of its own
+        self.jvm = HudiJvm(spark)
         self._spark = spark
         self.cores = spark.sparkContext.defaultParallelism  # tasks that run at once
 
+    def meta_client(self) -> Any:
+        """Hudi's own object for the table's present state, read from storage now."""
+        return self.jvm.meta_client(self.path)
+
     def exists(self) -> bool:
-        """Whether the table has been created."""
+        """True where the table has been created."""
         return self.jvm.exists(f"{self.path}/{table_properties.PROPERTIES_FILE}")
 
     def ensure_created(self) -> bool:
-        """Create the table if it isn't there; True if this call did. Its properties are explicit: none is left to a first write."""
+        """Create the table if there is none; True if this call did. All properties are set explicitly."""
         if self.exists():
             return False
         values = table_properties.creation_properties(self.config)
@@ -58,12 +59,13 @@ class HudiTable:
         )
         return True
 
-    def make_anew(self) -> bool:
-        """Give a table that nothing was ever committed to the properties that its configuration has now. False, without effect, if something was or may be.
+    def recreate_if_empty(self) -> bool:
+        """Give a table without a commit the properties of its present configuration.
 
-        A table is made before its first batch's schemas are read, so a wrong key is corrected when it is there already.
+        Returns False, without effect, where something was or may yet be committed. A table is created before the
+        schemas of its first batch are read, so a wrong key is often corrected only then.
         """
-        meta_client = self.jvm.meta_client(self.path)
+        meta_client = self.meta_client()
         timeline = meta_client.getActiveTimeline()
         if timeline.getCommitsTimeline().countInstants() or timeline.filterInflightsAndRequested().countInstants():
             return False
@@ -79,10 +81,10 @@ class HudiTable:
     def look(self) -> TableFacts:
         """Check the table's properties and read its timeline, both from one listing.
 
-        Checked is what readers depend on (rule 8) and what can't change (rule 18). A property that some
-        reader needs and the file lacks is added. Raises TableDiffers naming every difference.
+        Checks the properties that readers depend on and those that can't change (`pinned-settings`), and adds a missing
+        one that some reader needs. Raises TableDiffers with every difference.
         """
-        meta_client = self.jvm.meta_client(self.path)
+        meta_client = self.meta_client()
         properties, found = table_properties.wanted_properties(self.config), self.jvm.table_properties(meta_client)
         differences = table_properties.differing(properties, found)
         if differences:
@@ -92,7 +94,7 @@ class HudiTable:
             raise TableDiffers(f"{self.config.table}: {summary}", table=self.config.table, differences=differences)
         facts = self._facts(meta_client)
         missing = table_properties.absent(properties, found)
-        if facts.empty and facts.widened is None:  # from here on every change of a type is noted
+        if facts.empty and facts.widened is None:  # from now on every change of a type is noted
             missing[own_metadata.WIDENED_PROPERTY] = NONE_WIDENED
         if missing:
             self.jvm.update_properties(meta_client, missing)
@@ -119,7 +121,7 @@ class HudiTable:
             unfinished=bool(timeline.filterInflightsAndRequested().countInstants()),
             record_index=self._has_record_index(meta_client),
             widened=self.jvm.table_property(meta_client, own_metadata.WIDENED_PROPERTY),
-            rows=rows_describe(commits) if count else 0,
+            rows=row_count(commits) if count else 0,
             meta_client=meta_client,
         )
 
@@ -127,37 +129,46 @@ class HudiTable:
         return index_choice.has_record_index(self.jvm.table_property(meta_client, table_properties.METADATA_PARTITIONS))
 
     def finds_by_record_index(self, facts: TableFacts) -> bool:
-        """Whether the next write finds rows by the record index. Counts the rows where no commit tells how many there are."""
+        """True where the next write finds rows by the record index. Counts the rows where no commit has done so."""
         rows = facts.rows
         if rows is None and self.config.index == AUTO and not facts.record_index:
             rows = self.stored(facts, *self.config.record_key[:1]).count()
         return index_choice.wants_record_index(self.config, has=facts.record_index, rows=rows)
 
     def raise_floor(
-        self, position: str, name: str = own_metadata.FLOOR_PROPERTY, beside: Mapping[str, str] = MappingProxyType({})
+        self,
+        position: str,
+        name: str = own_metadata.FLOOR_PROPERTY,
+        beside: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Remember durably that what is not newer than a position loses, also for keys that the table never had; `beside` are properties that belong to it."""
-        meta_client = self.jvm.meta_client(self.path)
+        """Record a position in a table property, unless a higher one is there; `beside` has properties that go with it.
+
+        A change that is not newer than the table's floor loses, also one of a key that the table never had.
+        """
+        meta_client = self.meta_client()
         found = self.jvm.table_property(meta_client, name)
         if found is None or found < position:
             self.jvm.update_properties(meta_client, {name: position, **beside})
 
     def set_purging(self, instant: str) -> None:
-        """Remember durably that log files hold rows that are being removed (empty: no longer)."""
-        self.jvm.update_properties(self.jvm.meta_client(self.path), {own_metadata.UNPURGED_PROPERTY: instant})
+        """Record that log files have rows which a purge removes, in the table's properties; "" records that none do."""
+        self.jvm.update_properties(self.meta_client(), {own_metadata.UNPURGED_PROPERTY: instant})
 
     def note_widened(self, columns: Sequence[str], facts: TableFacts) -> None:
-        """Remember durably, before the commit that brings it, that these columns become wider: files that it doesn't touch keep the narrower type."""
+        """Record in the table's properties that these columns become wider. Files that stay keep the narrower type.
+
+        For before the commit that widens them.
+        """
         noted = with_widened(facts.widened, columns, newest=facts.newest or "")
         if noted is not None:
-            self.jvm.update_properties(self.jvm.meta_client(self.path), {own_metadata.WIDENED_PROPERTY: noted})
+            self.jvm.update_properties(self.meta_client(), {own_metadata.WIDENED_PROPERTY: noted})
 
     def stored(self, facts: TableFacts, *columns: str) -> DataFrame:
         """The table's rows as of its newest commit, deleted ones included, with only these columns.
 
-        An unpartitioned copy-on-write table is read from its newest files directly, as the timeline that
-        `facts` were taken from names them: Hudi's data source lists the whole timeline three times more. Not where a file may have
-        one of these columns as it was before it became wider: Spark's own reader fails on it, and Hudi's reads the old type and casts.
+        An unpartitioned copy-on-write table is read from its newest files directly, by the timeline of `facts`: Hudi's
+        data source lists the whole timeline three more times. A file that may have one of these columns in a narrower
+        type is left to Hudi's reader, which casts it; Spark's own fails on it.
         """
         reader = self._spark.read
         if (
@@ -173,29 +184,30 @@ class HudiTable:
         return reader.format("hudi").options(**hudi_options.read_options()).load(self.path).select(*columns)
 
     def size_bytes(self, facts: TableFacts) -> int:
-        """Bytes of the newest files, old versions of rows left out."""
+        """Bytes of the newest files, without those of older versions."""
         return self.jvm.size_bytes(facts.meta_client)
 
     def instant_of_batch(self, batch: str, table: str) -> str | None:
-        """The completed instant that holds a batch's part of this table, found by its metadata; None if there is none."""
+        """The completed instant of a batch's part of this table; None where there is none."""
         found = self.commit_of_batch(batch) if table == self.config.table else None
         return None if found is None else found.instant
 
     def commit_of_batch(self, batch: str, *, since_ms: int = 0) -> CommitResult | None:
-        """The completed commit that carries the batch's id and this table's name; None if there is none.
+        """The completed commit with the batch's id and this table's name in its metadata; None where there is none.
 
-        Commits from long before `since_ms`, when the batch was made, are not opened: each is a request.
+        Commits from long before `since_ms` (epoch ms), when the batch was made, are not opened: each takes a request.
         """
-        timeline = self.jvm.meta_client(self.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+        timeline = self.meta_client().getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         earliest = instant_of_ms(max(0, since_ms - CLOCK_MARGIN_MS))
         return commit_of(timeline.findInstantsAfter(earliest), batch=batch, table=self.config.table)
 
     def wait_until_past_newest(
         self, newest: str | None, *, now_ms: Callable[[], int], wait: Callable[[float], None]
     ) -> None:
-        """Return once the clock is past the newest instant of the timeline (rule 7).
+        """Wait until the clock is past the newest instant of the timeline.
 
-        Instants come from the driver's clock. Raises ClockBehind when it is behind by more than seconds.
+        Instants come from the driver's clock, and an instant that isn't the newest would be invisible. Raises
+        ClockBehind where the clock is behind by more than LONGEST_CLOCK_WAIT_MS.
         """
         if newest is None:
             return
@@ -214,10 +226,10 @@ class HudiTable:
     def write(
         self, rows: DataFrame, *, operation: str, batch: str, run: str, facts: TableFacts, size_bytes: int
     ) -> CommitResult:
-        """Commit rows, one per key, and return the commit once it is seen on the timeline as the newest write.
+        """Commit rows, one per key, and return the commit once it is the newest on the timeline.
 
-        `facts` are what was true just before. An exception doesn't say that nothing was committed: roll
-        back and ask for the batch (rule 4).
+        `facts` is the table's state just before. After an exception the commit may still be there
+        (`resolve-before-write`). Raises CommitNotNewest.
         """
         options = hudi_options.write_options(
             self.config,
@@ -238,7 +250,7 @@ class HudiTable:
         return self._committed(batch, facts.newest)
 
     def _committed(self, batch: str, newest_before: str | None) -> CommitResult:
-        meta_client = self.jvm.meta_client(self.path)
+        meta_client = self.meta_client()
         commits = meta_client.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         found = commit_of(commits.findInstantsAfter(newest_before or "0"), batch=batch, table=self.config.table)
         if found is None:
@@ -251,10 +263,7 @@ class HudiTable:
         return replace(found, facts=self._facts(meta_client))
 
     def compact_all(self) -> str | None:
-        """Merge every log file into its base file now; the instant, or None if there was nothing to merge.
-
-        For a commit that changes a column's type: older log blocks hold the old one (rule 10).
-        """
+        """Compact every log file now; the instant, or None where there was none to compact."""
         client = self.client(hudi_options.compaction_options())
         try:
             client.runAnyPendingCompactions()
@@ -269,8 +278,8 @@ class HudiTable:
             client.close()
 
     def client(self, more: dict[str, str] | None = None) -> Any:
-        """A client of Hudi's for rollback and table services, with the table's options and `more`. Close it."""
-        meta_client = self.jvm.meta_client(self.path)
+        """A Hudi client for roll-backs and table services, with the table's options and `more`. Close it after use."""
+        meta_client = self.meta_client()
         options = {
             **hudi_options.client_options(
                 self.config, parallelism=self.cores, record_index=self._has_record_index(meta_client)
@@ -288,28 +297,31 @@ def _are_of_one_type(schema: StructType, files: Sequence[str], facts: TableFacts
 
 
 def has_timestamp_key(config: TableConfig, rows: DataFrame) -> bool:
-    """Whether a column of the record key is a timestamp."""
+    """True where a column of the record key is a timestamp."""
     return any(
         isinstance(field.dataType, TimestampType) for field in rows.schema.fields if field.name in config.record_key
     )
 
 
-# For the number of rows: services commit between batches, seldom more than a few in a row. Each is a request.
+# For the number of rows. Services commit between batches, seldom more than a few in a row. Each takes a request.
 COMMITS_LOOKED_AT = 5
 
 
 def commit_of(timeline: Any, *, batch: str, table: str) -> CommitResult | None:
-    """The newest commit of a timeline that carries the batch's id and the table's name; None if there is none. Each commit that is opened is a request."""
+    """The newest commit of a timeline with the batch's id and the table's name; None where there is none.
+
+    Each commit that is opened takes a request.
+    """
     for instant in reversed(instants(timeline)):
         metadata = timeline.readCommitMetadata(instant)
         extra = metadata.getExtraMetadata()
-        if extra.get(own_metadata.BATCH_KEY) == batch and extra.get(own_metadata.TABLE_KEY) == table:
+        if extra.get(table_properties.BATCH_KEY) == batch and extra.get(table_properties.TABLE_KEY) == table:
             return CommitResult(str(instant.requestedTime()), statistics(metadata))
     return None
 
 
 def statistics(metadata: Any) -> dict[str, int]:
-    """What Hudi counted: `rewritten` are all rows of the files that were written, changed or not."""
+    """A commit's counts, by Hudi. `rewritten` are all rows of the files that were written, changed or not."""
     return {
         "inserted": int(metadata.fetchTotalInsertRecordsWritten()),
         "updated": int(metadata.fetchTotalUpdateRecordsWritten()),
@@ -319,10 +331,10 @@ def statistics(metadata: Any) -> dict[str, int]:
     }
 
 
-def rows_describe(commits: Any) -> int | None:
-    """The rows of a table by the newest commit that counts them; services' commits don't, and change none.
+def row_count(commits: Any) -> int | None:
+    """The rows of a table by the newest commit that counts them; None where none does. Services' commits count none.
 
-    An estimate: a row that moved to another partition counts as inserted, and what is purged stays counted.
+    An estimate: a row that moved to another partition counts as inserted, and purged rows stay counted.
     """
     for instant in reversed(instants(commits)[-COMMITS_LOOKED_AT:]):
         metadata = commits.readCommitMetadata(instant)

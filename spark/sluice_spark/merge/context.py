@@ -1,23 +1,32 @@
-"""What merging one table's part needs of the world around Spark."""
+"""Context of a merge: the services of a run, and one part of a batch with its table."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Callable
 
+from pyspark.sql import SparkSession
+
+from sluice.batch.manifest import Manifest, TablePart
+from sluice.batch.outcome import Stage
+from sluice.config.table import TableConfig
 from sluice.ports import Clock, Log
 from sluice_aws.s3.objects import Objects
 from sluice_aws.s3.schemas import SchemaHistory
 from sluice_aws.s3.task_objects import ObjectSource
+from sluice_spark.errors import LaneLost
 from sluice_spark.hudi.facts import KnownTables
+from sluice_spark.hudi.table import HudiTable
 
 
 @dataclass(frozen=True)
 class MergeServices:
     """Passed to `merge_part` and `resolve_part`; one for a run, shared by its threads.
 
-    `objects` is the driver's own S3, `source` tells read tasks how to reach S3 (they make their own
-    clients), `tables_uri` is where tables lie ("s3://SILVER", no slash at the end), `silver_bucket`
-    holds schemas, errors and outcomes, `history` what is remembered of tables' schemas.
+    `objects` is the driver's own S3. With `source` read tasks make S3 clients of their own. Tables are under
+    `tables_uri` ("s3://SILVER", without a slash at the end); schemas, errors and outcomes are in `silver_bucket`.
     """
 
     objects: Objects
@@ -30,5 +39,74 @@ class MergeServices:
     known: KnownTables = field(default_factory=KnownTables)
 
     def table_path(self, database: str, name: str) -> str:
-        """Where a table lies."""
+        """The URI of a table's folder."""
         return f"{self.tables_uri}/{database}/{name}"
+
+
+class Stages:
+    """The stretches of time that a part took, in order. Those of one thread."""
+
+    def __init__(self, clock: Clock, before: Sequence[Stage] = ()) -> None:
+        """`before` is where the part's time went so far."""
+        self._clock = clock
+        self._stages: list[Stage] = list(before)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Note the time that passes inside, also when it raises."""
+        began = self._clock.now_ms()
+        try:
+            yield
+        finally:
+            self._stages.append(Stage(name, began, self._clock.now_ms() - began))
+
+    def taken(self) -> tuple[Stage, ...]:
+        """The stages that have ended."""
+        return tuple(self._stages)
+
+
+@dataclass(frozen=True)
+class PartContext:
+    """One table's part of a batch, with what every step of its merge needs.
+
+    Each call of `merge_part` has one of its own, so tables are merged side by side in threads.
+    """
+
+    spark: SparkSession
+    services: MergeServices
+    manifest: Manifest
+    part: TablePart
+    config: TableConfig
+    hudi: HudiTable
+    still_held: Callable[[], bool]
+    stages: Stages
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The batch and the table, by which S3 keys and events name the part."""
+        return {"batch": self.manifest.batch, "table": self.config.table}
+
+    def check_held(self) -> None:
+        """Raise LaneLost where this driver no longer holds the lane."""
+        if not self.still_held():
+            raise LaneLost(f"The lane was taken over before {self.config.table} was committed", **self.place)
+
+    def event(self, name: str, **fields: object) -> None:
+        """Log an event of this part."""
+        self.services.log.event(name, **self.place, **fields)
+
+
+def part_context(
+    spark: SparkSession,
+    *,
+    manifest: Manifest,
+    table: str,
+    services: MergeServices,
+    still_held: Callable[[], bool],
+    before: Sequence[Stage] = (),
+) -> PartContext:
+    """The context of `table`'s part of the manifest."""
+    part = manifest.tables[table]
+    config = part.table_config
+    hudi = HudiTable(spark, services.table_path(config.database, config.name), config)
+    return PartContext(spark, services, manifest, part, config, hudi, still_held, Stages(services.clock, before))

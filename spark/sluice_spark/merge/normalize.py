@@ -1,4 +1,4 @@
-"""Gives raw columns their meaning: from what Avro decodes to, to the types that the table stores."""
+"""Converts raw columns, as they were decoded, to the values and types that the table stores."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from sluice.schema.columns import Column
 from sluice.schema.temporal import REAL_RANGES
 from sluice_formats.read_plan import ReaderPlan
 from sluice_spark.merge.plan import stored_type
-
-UNHELD = "_sluice_unheld"  # how many values of a row no date or timestamp holds as they came
+from sluice_spark.merge.working_columns import INEXACT
 
 
 def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataFrame:
-    """The raw columns as the table's: its names, types and order, and UNCHANGED and UNHELD beside; a column that the batch lacks is null.
+    """The raw columns under the table's names, types and order; a column that the batch lacks is null.
 
-    An infinity becomes null: it would be a wrong date anywhere else. What is below a microsecond is cut. Both are
-    counted in UNHELD.
+    Keeps UNCHANGED and adds INEXACT, which counts infinite dates and timestamps (stored as null, since any date would
+    be wrong) and those with digits below a microsecond (cut).
     """
     written: dict[str, Column] = {column.name: column for column in plan.columns}
     present = set(raw.columns)
@@ -41,14 +40,14 @@ def normalized(raw: DataFrame, *, plan: ReaderPlan, target: StructType) -> DataF
         else:
             value = F.lit(None).cast(field.dataType)
         chosen.append(value.alias(field.name))
-    unheld = [_unheld(quoted(column.name), column) for column in plan.columns if _may_be_unheld(column)]
+    inexact = [_inexact(quoted(column.name), column) for column in plan.columns if _may_be_inexact(column)]
     return raw.select(
-        *chosen, quoted(hidden_columns.UNCHANGED), (reduce(add, unheld) if unheld else F.lit(0)).alias(UNHELD)
+        *chosen, quoted(hidden_columns.UNCHANGED), (reduce(add, inexact) if inexact else F.lit(0)).alias(INEXACT)
     )
 
 
 def meaning(raw: SparkColumn, column: Column) -> SparkColumn:
-    """The stored value of a raw one, by Spark's built-ins. Times are UTC; what is below a microsecond is cut."""
+    """The stored value of a raw one, by Spark's built-ins. Times are UTC; digits below a microsecond are cut."""
     element = _item(column)
     if element is not None:
         return F.transform(raw, lambda item: meaning(item, element)) if _has_meaning(element) else raw
@@ -71,22 +70,22 @@ def _has_meaning(column: Column) -> bool:
 
 
 def _item(column: Column) -> Column | None:
-    """The item column of an array. Maps have one, too, and are text by now."""
+    """The item column of an array. A map has one too, but is text by now."""
     return column.element if column.kind == kinds.ARRAY else None
 
 
-def _may_be_unheld(column: Column) -> bool:
-    """Whether a value of the column may have no stored form: a count without a date, or text that is none."""
+def _may_be_inexact(column: Column) -> bool:
+    """True for columns whose values may have no exact stored form: counts beyond any date, text that is none."""
     element = _item(column)
-    return column.kind in REAL_RANGES or column.kind in _PARSED or element is not None and _may_be_unheld(element)
+    return column.kind in REAL_RANGES or column.kind in _PARSED or element is not None and _may_be_inexact(element)
 
 
-def _unheld(raw: SparkColumn, column: Column) -> SparkColumn:
-    """How many values of a row's column `meaning` makes null or cuts."""
+def _inexact(raw: SparkColumn, column: Column) -> SparkColumn:
+    """How many values of one row's column `meaning` sets to null or cuts."""
     element = _item(column)
     if element is not None:
         zero = F.lit(0)
-        return F.coalesce(F.aggregate(raw, zero, lambda so_far, item: so_far + _unheld(item, element)), zero)
+        return F.coalesce(F.aggregate(raw, zero, lambda so_far, item: so_far + _inexact(item, element)), zero)
     lost = ~raw.between(*REAL_RANGES[column.kind]) if column.kind in REAL_RANGES else meaning(raw, column).isNull()
     if column.kind == kinds.TIMESTAMP_NANOS:
         lost = lost | (F.pmod(raw, F.lit(1_000)) != 0)
@@ -96,7 +95,7 @@ def _unheld(raw: SparkColumn, column: Column) -> SparkColumn:
 
 
 def _time_of_day(micros: SparkColumn) -> SparkColumn:
-    """PostgreSQL has 24:00, and MySQL times below zero and of more than a day: only those take the slow way."""
+    """A time as text. PostgreSQL's 24:00 and MySQL's times below zero or above a day need the slower expression."""
     usual = F.date_format(F.timestamp_micros(micros), "HH:mm:ss.SSSSSS")
     return F.when(micros.between(0, _DAY_MICROS - 1), usual).otherwise(_long_time(micros, 1_000_000, 6))
 
@@ -108,7 +107,7 @@ def _nanos_of_day(nanos: SparkColumn) -> SparkColumn:
 
 
 def _long_time(count: SparkColumn, unit: int, digits: int) -> SparkColumn:
-    """The same text as `value_text.time_text`; null for null."""
+    """The same text as `sluice.schema.temporal.time_text` gives; null for null."""
     size = F.abs(count)
     seconds = _whole(size, unit)
     text = F.format_string(
@@ -123,14 +122,14 @@ def _long_time(count: SparkColumn, unit: int, digits: int) -> SparkColumn:
 
 
 def _whole(count: SparkColumn, unit: int) -> SparkColumn:
-    """Whole units below a count, also before 1970; in 64-bit integers, since a double has not the digits."""
+    """A count in whole units, rounded down. In 64-bit integers: a double lacks the digits."""
     return F.call_function("div", count - F.pmod(count, F.lit(unit)), F.lit(unit))
 
 
 _DAY_MICROS = 86_400_000_000
 
 _ZONE = r"(Z|[+-]\d\d:\d\d)$"  # Debezium's IsoDate ends with one
-_TO_THE_MICROSECOND = len("2021-12-31T18:29:59.123456Z")  # only longer text is looked into
+_TO_THE_MICROSECOND = len("2021-12-31T18:29:59.123456Z")  # only longer text can have more digits
 _BELOW_A_MICROSECOND = r"\.\d{6}\d*[1-9]"
 _PARSED = frozenset((kinds.ZONED_TIMESTAMP, kinds.ISO_DATE))  # text whose infinities have no form as a date
 

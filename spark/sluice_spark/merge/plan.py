@@ -1,4 +1,4 @@
-"""What one batch's part of a table is read as: the columns its objects agree on, and those the table will have."""
+"""Plans the read of a part: the columns that its objects agree on, and the columns that the table will have."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _TYPES: dict[str, DataType] = {
 
 @dataclass(frozen=True)
 class PlannedRead:
-    """A plan, the schema the table has after this batch, and the writer schemas that fit neither.
+    """The plan of the read, and `target`, the table's schema after this batch.
 
-    `refused` maps a writer schema's fingerprint to the reason, `verdicts` every fingerprint to what the schema means
-    for the table as it was. `widened` are columns of the table whose type changes, `rewritten` those of them whose
-    change needs every file of the table written anew.
+    `refused` has the reason by the fingerprint of each writer schema that doesn't fit, `verdicts` the meaning of every
+    writer schema for the table as it was. `widened` are the table's columns whose type changes, `rewritten` those of
+    them whose change rewrites every file of the table.
     """
 
     plan: ReaderPlan
@@ -73,20 +73,20 @@ def plan_read(
     may_rewrite: bool = True,
     inferred: Mapping[str, str] | None = None,
 ) -> PlannedRead:
-    """Agree on columns, writer schema by writer schema in their order; one that doesn't fit is refused, the rest go on.
+    """Agree on columns, one writer schema after the other; a schema that doesn't fit is refused, and the rest go on.
 
-    `stored` is the table's schema, None before its first commit. Without `may_rewrite` a schema that needs
-    the table written anew is refused too.
+    `stored` is the table's schema, None before its first commit. `inferred` are the schemas (JSON) of objects whose
+    records carry none, by the object's hash. Without `may_rewrite` a schema that needs the table rewritten is refused.
     """
-    before = {field.name: field.dataType.simpleString() for field in stored.fields} if stored is not None else None
+    before = column_types(stored) if stored is not None else None
     agreed: RowSchema | None = None
-    turned_away: dict[str, Incompatible] = {}
+    refusals: dict[str, Incompatible] = {}
     verdicts: dict[str, Evolution] = {}
     target: Mapping[str, str] = before or {}
     known = {**known_types(writers, config), **(before or {})}
     for writer in sorted(writers, key=lambda writer: not writer.row.columns):
         row = row_with_types(writer, config, known)
-        # An object of nothing but truncates, of which nothing tells the columns: the table or the others do.
+        # An object of truncates alone has no columns: the table or the other objects have them.
         if not row.columns and (before is not None or agreed is not None):
             verdicts[writer.fingerprint] = evolve_empty(before or {})
             continue
@@ -95,16 +95,21 @@ def plan_read(
             merged = merge_schemas(agreed, row) if agreed is not None else row
             after = evolve_table(before, merged, config).target
             if not may_rewrite:
-                _without_rewriting(before or {}, after, config)
+                _refuse_rewriting(before or {}, after, config)
             agreed, target = merged, after
         except Incompatible as error:
-            turned_away[writer.fingerprint] = error
+            refusals[writer.fingerprint] = error
             verdicts[writer.fingerprint] = refused(error)
     agreed = agreed if agreed is not None else RowSchema(())
     widened = tuple(name for name, kind in (before or {}).items() if target[name] != kind)
     plan = reader_plan(config, batch=batch, columns=agreed.columns, inferred=inferred or {})
     rewritten = rewritten_columns(before or {}, target)
-    return PlannedRead(plan, _schema(target, hidden=stored is None), turned_away, verdicts, widened, rewritten)
+    return PlannedRead(plan, _schema(target, hidden=stored is None), refusals, verdicts, widened, rewritten)
+
+
+def column_types(schema: StructType | None) -> dict[str, str]:
+    """Spark's names of a schema's types, by column; empty for no schema."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields} if schema is not None else {}
 
 
 def stored_type(column: Column) -> DataType:
@@ -113,7 +118,7 @@ def stored_type(column: Column) -> DataType:
 
 
 def data_type(name: str) -> DataType:
-    """The type of Spark's name for it, as the core writes types."""
+    """The Spark type of this name (`bigint`, `decimal(12,2)`, `array<string>`)."""
     items = _ARRAY.fullmatch(name)
     if items:
         return ArrayType(data_type(items[1]))
@@ -125,18 +130,19 @@ _ARRAY = re.compile(r"array<(.*)>")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
-def _without_rewriting(before: Mapping[str, str], after: Mapping[str, str], config: TableConfig) -> None:
+def _refuse_rewriting(before: Mapping[str, str], after: Mapping[str, str], config: TableConfig) -> None:
     for name in rewritten_columns(before, after):
         raise incompatible(
             name,
             before[name],
             after[name],
-            f"the whole table would have to be written anew, and it is larger than its rewrite_limit of {config.rewrite_limit_bytes:,} bytes",
-            "Raise the table's rewrite_limit and retry what waits, or give the topic a table of another name",
+            "the whole table would have to be rewritten, and it is larger than its rewrite_limit of "
+            f"{config.rewrite_limit_bytes:,} bytes",
+            "Raise the table's rewrite_limit and retry its objects, or give the topic a table of another name",
         )
 
 
 def _schema(types: Mapping[str, str], *, hidden: bool) -> StructType:
-    """Everything is nullable: readers and releases differ in what they make of a column that isn't."""
+    """Every column is nullable: readers and releases handle columns that aren't in different ways."""
     own = [StructField(column.name, _TYPES[column.spark_type]) for column in hidden_columns.HIDDEN] if hidden else []
     return StructType([StructField(name, data_type(kind)) for name, kind in types.items()] + own)

@@ -1,13 +1,13 @@
-"""Reads change objects by exact version in Spark tasks: each whole, or not at all with its reason in S3.
+"""Reads change objects by exact version in Spark tasks: each as a whole, or not at all with its reason in S3.
 
-Brings what read tasks saw of their objects back to the driver, beside the rows.
+An accumulator brings back to the driver what tasks saw of each object's place in Kafka and in the source's log.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Callable
 
@@ -30,17 +30,17 @@ from sluice_spark.merge.set_aside import leave_error, leave_rows
 # A task reads ahead while it decodes: small objects would otherwise wait one round trip each.
 READ_AHEAD_BYTES = 64 * 1024**2
 TASK_BYTES, TASK_OBJECTS, TASKS_PER_CORE = 4 * 1024**2, 25, 4
-LONGEST_REASON = 2_000  # characters
+LONGEST_REASON = 2_000
 
 
 def read_changes(
     spark: SparkSession, *, objects: Sequence[ManifestObject], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
 ) -> DataFrame:
-    """The changes in the objects, columns raw (see raw_columns.py), hidden columns beside.
+    """The changes in the objects: raw columns (`sluice_formats.arrow_columns`) and hidden columns.
 
-    An object that can't be decoded gives no row, nor does a record that can't be merged; the task
-    leaves the reason in S3 beside the batch before it yields anything. What the objects say of their place in Kafka and
-    in the source's log is in `seen` once the rows were computed. S3's passing troubles raise, and Spark runs the task again.
+    An object that can't be decoded gives no row, nor does a record that can't be merged; the task puts the reason in S3
+    beside the batch before it yields a row. `seen` is filled once the rows were computed. Transient errors of S3 are
+    raised, and Spark runs the task again.
     """
     fields = ", ".join(f"`{name}` {kind}" for name, kind in spark_fields(plan))
     shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
@@ -48,13 +48,13 @@ def read_changes(
 
 
 def task_count(objects: Sequence[ManifestObject], cores: int) -> int:
-    """Tasks for so many objects: by bytes and by number, since a small object costs a request too."""
+    """The number of read tasks, by bytes and by number of objects, since a small object takes a request too."""
     wanted = max(-(-sum(item.size for item in objects) // TASK_BYTES), -(-len(objects) // TASK_OBJECTS))
     return max(1, min(wanted, TASKS_PER_CORE * cores, len(objects)))
 
 
 def balanced(objects: Sequence[ManifestObject], tasks: int) -> list[tuple[ManifestObject, ...]]:
-    """Share out objects so that no task gets far more bytes than another: largest first, to the least loaded."""
+    """Share objects out so that no task gets far more bytes than another: largest first, to the least loaded."""
     shares: list[list[ManifestObject]] = [[] for _ in range(tasks)]
     loads = [(0, 0, number) for number in range(tasks)]
     for item in sorted(objects, key=lambda item: (-item.size, item.id)):
@@ -66,8 +66,8 @@ def balanced(objects: Sequence[ManifestObject], tasks: int) -> list[tuple[Manife
 
 def _task(
     shares: Sequence[Sequence[ManifestObject]], plan: ReaderPlan, source: ObjectSource, seen: SeenObjects
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         s3 = task_objects(source)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -87,7 +87,7 @@ def _read_share(
                 raise
             _leave_error(s3, silver_bucket, plan, item, error)
             continue
-        if decoded.rows:  # before any row of the object goes on: what is counted is there to be seen
+        if decoded.rows:  # before the object's first row is yielded, so that every counted row can be found in S3
             leave_rows(
                 s3, silver_bucket, batch=plan.batch, table=plan.table, object_hash=item.id.hash, rows=decoded.rows
             )
@@ -98,7 +98,10 @@ def _read_share(
 def bodies(
     s3: Objects, share: Sequence[ManifestObject], limit: int
 ) -> Iterator[tuple[ManifestObject, Callable[[], bytes]]]:
-    """Every object with its bytes to come, in order, read ahead within bounds."""
+    """Every object in order, with a function that waits for its bytes; up to READ_AHEAD_BYTES are read ahead.
+
+    `limit` is the most bytes that an object may have.
+    """
     waiting: deque[tuple[ManifestObject, Future[bytes]]] = deque()
     ahead = 0
     with ThreadPoolExecutor(READ_AHEAD_OBJECTS) as pool:
@@ -125,7 +128,7 @@ def _leave_error(s3: Objects, silver_bucket: str, plan: ReaderPlan, item: Manife
 
 
 def describe(error: SluiceError) -> str:
-    """An error and its facts in one line."""
+    """An error and its facts in one line of at most LONGEST_REASON characters."""
     return "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])[
         :LONGEST_REASON
     ]
@@ -135,7 +138,7 @@ Seen = dict[str, SeenObject]
 
 
 class _ByObject(AccumulatorParam[Seen]):
-    """A task that runs twice says the same twice: what is added is known by its object."""
+    """Keyed by object, so that a task that runs twice adds nothing twice."""
 
     def zero(self, value: Seen) -> Seen:
         return {}
@@ -146,17 +149,20 @@ class _ByObject(AccumulatorParam[Seen]):
 
 
 class SeenObjects:
-    """One read's. Filled while Spark computes the rows: ask after the first action on them."""
+    """What the tasks of one reading saw of their objects. Complete after the first action on its rows."""
 
     def __init__(self, context: SparkContext) -> None:
         self._seen: Accumulator[Seen] = context.accumulator({}, _ByObject())
 
     def add(self, seen: SeenObject) -> None:
-        """From a task."""
+        """Add what a task saw of one object."""
         self._seen.add({seen.object: seen})
 
     def take(self, objects: Sequence[ManifestObject]) -> list[SeenObject]:
-        """What was seen of these objects, in the order of their admission. It is forgotten here: Spark keeps accumulators for ever."""
+        """What was seen of these objects, in the order of their admission.
+
+        Empties the accumulator, which Spark itself never frees.
+        """
         seen = dict(self._seen.value)
         self._seen.value.clear()
         return [

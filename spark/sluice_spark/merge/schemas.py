@@ -1,12 +1,12 @@
-"""Finds out, in Spark tasks, which schemas the objects have whose heads don't tell.
+"""Finds the writer schemas of a part's objects: stored by admission, in an object's own head, or in its JSON records.
 
-Which writer schemas each object of a part has, as understood by the core.
+JSON objects are scanned in Spark tasks, since their records may carry several schemas or none.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Callable
@@ -45,7 +45,10 @@ _ARROW = pa.schema(
 
 @dataclass(frozen=True)
 class Scanned:
-    """What a scan found: schemas (Avro form) by fingerprint, which of them were inferred, each object's own, and objects without."""
+    """What a scan found: schemas (Avro form) by fingerprint, and each object's own fingerprints.
+
+    `inferred` are those that no record carries; `errors` has the objects without a schema.
+    """
 
     schemas: Mapping[str, Mapping[str, Any]]
     inferred: frozenset[str]
@@ -58,7 +61,7 @@ def scan_schemas(
 ) -> Scanned:
     """Read JSON objects for their schemas alone; a few lines per object come back, never data.
 
-    An object that can't be read is in `errors`; S3's passing troubles raise, and Spark runs the task again.
+    An object that can't be read is in `errors`. Transient errors of S3 are raised, and Spark runs the task again.
     """
     shares = balanced(objects, task_count(objects, spark.sparkContext.defaultParallelism))
     found = spark.range(0, len(shares), 1, len(shares)).mapInArrow(_task(shares, config, source), _FIELDS).collect()
@@ -77,8 +80,8 @@ def scan_schemas(
 
 def _task(
     shares: Sequence[Sequence[ManifestObject]], config: TableConfig, source: ObjectSource
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         s3 = task_objects(source)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -94,11 +97,11 @@ def _task(
 def _scan(
     item: ManifestObject, body: Callable[[], bytes], config: TableConfig, sent: set[str]
 ) -> Iterator[dict[str, Any]]:
-    """One row per schema of the object; its text only the first time that a task meets it."""
+    """One row per schema of the object, with the schema's text only where the task has not `sent` it before."""
     try:
-        text = body()
+        content = body()
         schemas, inferred = read_or_refused(
-            lambda: json_schemas(text, config.json_types, config.limits, config.unavailable_value)
+            lambda: json_schemas(content, config.json_types, config.limits, config.unavailable_value)
         )
     except SluiceError as error:
         if error.retriable:
@@ -117,9 +120,10 @@ Scan = Callable[[Sequence[ManifestObject]], Scanned]
 
 @dataclass(frozen=True)
 class WriterSchemas:
-    """The distinct schemas in the order in which their first objects were admitted, whose objects have which, and objects without one.
+    """The distinct schemas, in the order in which their first objects were admitted, and each object's own.
 
-    `inferred` has the schemas of records that carry none, by the object's hash, as JSON: a read task must be told.
+    `inferred` has the schemas (JSON) of objects whose records carry none, by the object's hash: read tasks need them.
+    `errors` has the objects without a schema.
     """
 
     in_order: tuple[WriterSchema, ...]
@@ -138,9 +142,8 @@ def writer_schemas(
 ) -> WriterSchemas:
     """Look up every schema once: by the fingerprint that admission stored, else from the object's own head.
 
-    JSON objects are read by `scan`: their records may carry several schemas, or none. `stored` are the
-    types (Spark's names) of the table's columns. An object whose schema can't be had or can't be stored is in `errors`;
-    S3's passing troubles raise.
+    JSON objects are read by `scan`. `stored` has the types (Spark's names) of the table's columns. An object whose
+    schema can't be found or has no stored form is in `errors`. Transient errors of S3 are raised.
     """
     known: dict[str, WriterSchema] = {}
     of_object: dict[str, tuple[str, ...]] = {}
@@ -160,13 +163,9 @@ def writer_schemas(
                 found = [known[item.schema or ""]]
             else:
                 text = _stored(objects, silver_bucket, item.schema) if item.schema else None
-                found = [
-                    _understood(
-                        text
-                        if text is not None
-                        else json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True)
-                    )
-                ]
+                if text is None:
+                    text = json.dumps(read_head(objects, item.id, item.format).schema, sort_keys=True)
+                found = [_understood(text)]
         except SluiceError as error:
             if error.retriable:
                 raise
@@ -186,35 +185,28 @@ def _by_scan(
     stored: Mapping[str, str],
     errors: list[ObjectError],
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The schemas of JSON objects as JSON, by the object's hash: all of them, and those that had to be inferred."""
+    """The schemas (JSON) of JSON objects by the object's hash: all of them, and the inferred ones. Adds to `errors`."""
     if not items:
         return {}, {}
     scanned = scan(items)
     errors.extend(scanned.errors)
     marks = list(scanned.schemas)
     guessed = [mark for mark in marks if mark in scanned.inferred]
-    # One text per schema, shared: what is pickled into tasks holds it once, however many objects have it.
+    # One shared text per schema: tasks get it once, however many objects have it.
     texts = {mark: json.dumps(schema, sort_keys=True) for mark, schema in scanned.schemas.items()}
-    texts.update(
-        zip(
-            guessed,
-            (
-                json.dumps(schema, sort_keys=True)
-                for schema in agreed([scanned.schemas[mark] for mark in guessed], stored)
-            ),
-        )
-    )
+    for mark, schema in zip(guessed, agreed([scanned.schemas[mark] for mark in guessed], stored)):
+        texts[mark] = json.dumps(schema, sort_keys=True)
     store = SchemaStore(objects, silver_bucket)
     for item in items:
         for mark in scanned.of_object.get(item.id.hash, ()):
             if mark not in scanned.inferred and mark != item.schema:
-                store.keep(scanned.schemas[mark])  # a schema that the object's head didn't tell yet
+                store.keep(scanned.schemas[mark])  # one that admission didn't find in the object's head
     of_object = {hash: [texts[mark] for mark in own] for hash, own in scanned.of_object.items()}
     return of_object, {hash: texts[own[0]] for hash, own in scanned.of_object.items() if own[0] in scanned.inferred}
 
 
 def _stored(objects: Objects, silver_bucket: str, named: str | None) -> str | None:
-    """The schema's JSON as admission put it; None where it isn't there, or isn't what its name says."""
+    """The schema (JSON) that admission stored; None where there is none, or where it has another fingerprint."""
     document = objects.get(silver_bucket, schema_key(named or ""))
     if document is None:
         return None

@@ -1,6 +1,6 @@
-"""What could not be merged of a batch and why, left in S3 beside it before it commits: whole objects, and rows of others.
+"""Keeps what can't be merged of a batch, with the reason, in S3 beside the batch, before it commits.
 
-Changes that came after their row was purged, and are older than what was: set aside with their rows, never merged.
+Set aside are whole objects (refused or parked), records that can't be read, and changes at or below the purge floor.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from sluice_aws.s3.objects import Document, Objects
 from sluice_aws.s3.task_objects import ObjectSource, task_objects
 from sluice_spark.errors import BelowPurgeFloor
 from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.working_columns import CONTENT
 
 READS_AT_ONCE = 16  # of one table's part; two tables at a time share the driver's 32 connections
 
 
 @dataclass(frozen=True)
 class SetAside:
-    """What one table's part has set aside: whole objects with their reasons, how many rows of others, and objects to be parked."""
+    """What one table's part has set aside: refused objects, the number of rows of others, and parked objects."""
 
     objects: tuple[ObjectError, ...] = ()
     rows: tuple[RowErrorCount, ...] = ()
@@ -45,29 +46,23 @@ class SetAside:
 
 
 def leave_error(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
-    """Put one object's reason where a take-over finds it. The same error gives the same bytes."""
-    objects.put(
-        silver_bucket,
-        error_key(batch, table, error.object),
-        error.to_json().encode("utf-8"),
-        content_type="application/json",
-    )
+    """Put the reason why one object is refused where a take-over finds it. The same error gives the same bytes."""
+    _put_error(objects, silver_bucket, error_key(batch, table, error.object), error)
 
 
 def leave_parked(objects: Objects, silver_bucket: str, *, batch: str, table: str, error: ObjectError) -> None:
-    """Put why one object is to be parked where a take-over finds it."""
-    objects.put(
-        silver_bucket,
-        parked_key(batch, table, error.object),
-        error.to_json().encode("utf-8"),
-        content_type="application/json",
-    )
+    """Put the reason why one object is parked where a take-over finds it."""
+    _put_error(objects, silver_bucket, parked_key(batch, table, error.object), error)
+
+
+def _put_error(objects: Objects, silver_bucket: str, key: str, error: ObjectError) -> None:
+    objects.put(silver_bucket, key, error.to_json().encode("utf-8"), content_type="application/json")
 
 
 def leave_rows(
     objects: Objects, silver_bucket: str, *, batch: str, table: str, object_hash: str, rows: Sequence[RowError]
 ) -> None:
-    """Put one object's rows that can't be merged, then their number: who finds the number finds the rows."""
+    """Put one object's rows that can't be merged, then their number: a number is never without its rows."""
     objects.put(
         silver_bucket,
         rows_key(batch, table, object_hash),
@@ -79,7 +74,7 @@ def leave_rows(
 
 
 def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: str) -> SetAside:
-    """All that was left for one table's part, by this attempt or an earlier one: they don't differ between attempts."""
+    """All that was set aside of one table's part, by this attempt or an earlier one; attempts don't differ in it."""
     errors: list[ObjectError] = []
     rows: list[RowErrorCount] = []
     parked: list[ObjectError] = []
@@ -94,19 +89,16 @@ def read_set_aside(objects: Objects, silver_bucket: str, *, batch: str, table: s
             parked.append(ObjectError.from_json(text))
         else:
             errors.append(ObjectError.from_json(text))
-    elsewhere = {error.object for error in (*errors, *parked)}  # an object that goes nowhere has no rows of its own
-    return SetAside(tuple(errors), tuple(found for found in rows if found.object not in elsewhere), tuple(parked))
+    whole = {error.object for error in (*errors, *parked)}
+    return SetAside(tuple(errors), tuple(found for found in rows if found.object not in whole), tuple(parked))
 
 
 def _documents(objects: Objects, silver_bucket: str, keys: Sequence[str]) -> list[Document | None]:
-    """In the order of the keys, several at a time: a batch may have set every one of its objects aside."""
+    """The documents in the order of their keys. Several at a time: a batch may have set all of its objects aside."""
     if len(keys) < 2:
         return [objects.get(silver_bucket, key) for key in keys]
     with ThreadPoolExecutor(min(READS_AT_ONCE, len(keys)), thread_name_prefix="set-aside") as pool:
         return list(pool.map(lambda key: objects.get(silver_bucket, key), keys))
-
-
-_CONTENT = "_sluice_content"
 
 
 def leave_below_floor(
@@ -119,19 +111,19 @@ def leave_below_floor(
     limit: int,
     source: ObjectSource,
 ) -> None:
-    """Put the rows of changes at or below the purge floor beside what else was set aside of their objects.
+    """Put the changes at or below the purge floor beside the other rows that were set aside of their objects.
 
-    Of objects that were merged before only those rows are put there that no batch has merged: the others are repetitions. Beyond `limit` rows of one
-    object the others are listed without their content.
+    Of an object that was merged before, only the rows that no batch has merged: the others are repetitions. After
+    `limit` rows of one object, rows are listed without their content.
     """
     known = {item.id.lineage: item for item in objects if not item.merged or item.rows_aside is not None}
-    summary = below.select(
+    rows = below.select(
         quoted(hidden.OBJECT).alias("object"),
         quoted(hidden.OFFSET).alias("offset"),
         quoted(hidden.POSITION).alias("position"),
-        F.to_json(F.struct(*[quoted(name) for name in columns])).alias(_CONTENT),
+        F.to_json(F.struct(*[quoted(name) for name in columns])).alias(CONTENT),
     )
-    summary.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
+    rows.repartition("object").sortWithinPartitions("object", "offset").foreachPartition(
         _task(known, batch, table, limit, source)
     )
 
@@ -152,7 +144,7 @@ def _task(
 
 
 def _unmerged(objects: Objects, silver_bucket: str, item: ManifestObject) -> frozenset[int] | None:
-    """The places in an object of the rows that no batch has merged; None: all of them, or nothing tells any more which."""
+    """The record numbers of an object's rows that no batch has merged; None stands for all of them."""
     document = objects.get(silver_bucket, item.rows_aside) if item.rows_aside is not None else None
     return None if document is None else frozenset(row.record for row in from_lines(document.data.decode("utf-8")))
 
@@ -162,11 +154,11 @@ def _row_errors(
 ) -> list[RowError]:
     found: list[RowError] = []
     for number, row in enumerate(rows):
-        error = BelowPurgeFloor("The row was purged, and this change is older than what was")
+        error = BelowPurgeFloor("The row was purged, and this change is not newer than the purged rows")
         record = row["offset"] - (first_offset or 0) if row["offset"] is not None else number
         if wanted is not None and record not in wanted:
             continue
-        content = row[_CONTENT] if len(found) < limit else ""
+        content = row[CONTENT] if len(found) < limit else ""
         found.append(
             RowError(
                 record,
@@ -185,7 +177,7 @@ def _row_errors(
 def _leave(
     objects: Objects, silver_bucket: str, batch: str, table: str, object_hash: str, rows: list[RowError]
 ) -> None:
-    """Beside the rows that the reading of the object left there, each once: a task that is repeated changes nothing."""
+    """Put rows beside those that the reading of the object left. A task that runs again changes nothing."""
     document = objects.get(silver_bucket, rows_key(batch, table, object_hash))
     before = [] if document is None else list(from_lines(document.data.decode("utf-8")))
     kept = [row for row in before if row.code != BelowPurgeFloor.code]

@@ -1,4 +1,4 @@
-"""Puts the steps of a run together over its ports: the one place that knows them all."""
+"""Assembles the steps of a run over its ports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from sluice_spark.run.takeover import Takeover
 
 @dataclass(frozen=True)
 class Ports:
-    """The world of one run. `tables_at_once` has a thread per table that is merged in parallel, `background` at least one more."""
+    """All ports of one run.
+
+    `tables_at_once` has one thread for each table that is merged at the same time; `background` has at least one more.
+    """
 
     ledger: Ledger
     manifests: Manifests
@@ -31,7 +34,10 @@ class Ports:
 
 
 def run_loop(ports: Ports, hold: LaneHold, *, poll_s: float, scope: str = "") -> RunLoop:
-    """The loop of the run whose hold this is. `scope` names what its policy lets it write; empty: everything."""
+    """The loop of a run. `scope` names the tables that the run's policy lets it write; empty for all.
+
+    `poll_s`: seconds between two reads of an idle lane.
+    """
     ledger, manifests, merger, clock, log = ports.ledger, ports.manifests, ports.merger, ports.clock, ports.log
     configuration = ConfigurationInForce(ports.configurations, log, lane=hold.identity.lane, scope=scope)
     parts = TableParts(ledger=ledger, manifests=manifests, merger=merger, hold=hold, clock=clock, log=log)

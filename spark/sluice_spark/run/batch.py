@@ -1,6 +1,6 @@
-"""One table's part of one batch, to its end: merged and settled, or returned to pending after a failure.
+"""Runs a batch: each table's part is merged and settled, or its objects return to pending; then the batch is closed.
 
-A batch to its end: its tables in parallel threads, then the batch closed.
+`TableParts` runs one part, `BatchStep` all parts of a batch in parallel threads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from sluice_spark.ports import Manifests, Merger
 from sluice_spark.run.hold import LaneHold
 
 SETTLED = "settled"
-RETURNED = "returned"  # the table failed: its objects are pending again, under back-off
-UNRESOLVED = "unresolved"  # not even its timeline could be read: the part stays claimed, and is resolved later
+# The table failed: its objects are pending again, and the table backs off.
+RETURNED = "returned"
+# Its timeline could not be read either: the part stays claimed, and is resolved later.
+UNRESOLVED = "unresolved"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class PartEnd:
 
 
 class TableParts:
-    """Runs parts. Called from several threads, one table each; a failure stays with its table."""
+    """Runs parts of batches. Called from several threads, one table each; a failure stays with its table."""
 
     def __init__(
         self, *, ledger: Ledger, manifests: Manifests, merger: Merger, hold: LaneHold, clock: Clock, log: Log
@@ -48,73 +50,75 @@ class TableParts:
         self._hold = hold
         self._clock = clock
         self._log = log
-        self._pinned: set[str] = set()  # by this run: saves a write per commit
+        self._pinned: set[str] = set()  # tables that this run has pinned: saves a write per commit
 
     def run(self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> PartEnd:
-        """Merge a part for the first time. Raises LaneLost; a table's own failure is an end, not an error."""
+        """Merge a part for the first time. Raises LaneLost and ENDS_RUN; a table's own failure is a PartEnd."""
         self._hold.check()
-        if not claimed:  # every object of it went elsewhere between the query and the claim
+        if not claimed:  # all of its objects changed their state between the query and the claim
             return self._settle(manifest, table, claimed, self._nothing(manifest, table), profile)
         try:
             with profile.stage("merge"):
-                outcome = self._merger.merge(manifest, table, self._hold.still_held)
+                outcome = self._merger.merge_part(manifest, table, self._hold.still_held)
         except (LaneLost, *ENDS_RUN) as ended:
-            raise self._noted(ended)
-        except Exception as failure:  # whatever a table's data did to Spark or Hudi stops that table only (invariant 5)
+            self._note_lost(ended)
+            raise
+        except Exception as failure:  # any failure of Spark or Hudi stops this table only (`failures-stay-apart`)
             return self._after_failure(manifest, table, claimed, failure, profile)
         return self._settle(manifest, table, claimed, outcome, profile)
 
     def resume(self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], profile: Profile) -> PartEnd:
-        """Finish a part that an earlier run, or an earlier attempt of this one, left unsettled (rule 4).
+        """Finish a part that an earlier run, or an earlier attempt of this one, left unsettled.
 
-        First roll back and look on the timeline, then settle what is there or run the part again.
+        Rolls back, looks on the timeline, then settles what is there or runs the part again (`resolve-before-write`).
         """
         self._hold.check()
         try:
             outcome = self._resolved(manifest, table, profile)
         except (LaneLost, *ENDS_RUN) as ended:
-            raise self._noted(ended)
+            self._note_lost(ended)
+            raise
         except Exception as failure:
             return self._unresolved(manifest, table, failure)
         if outcome is None:
             return self.run(manifest, table, claimed, profile)
         return self._settle(manifest, table, claimed, outcome, profile)
 
-    def _noted(self, ended: SluiceError) -> SluiceError:
-        """What ends the whole run. A lost lane is remembered before any other thread writes."""
+    def _note_lost(self, ended: SluiceError) -> None:
+        """Remember a lost lane before any other thread writes."""
         if isinstance(ended, LaneLost):
             self._hold.lose()
-        return ended
 
     def _nothing(self, manifest: Manifest, table: str) -> Outcome:
         return Outcome(manifest.batch, table, COMMITTED, self._clock.now_ms(), no_change=True)
 
     def _resolved(self, manifest: Manifest, table: str, profile: Profile) -> Outcome | None:
-        """What is known to have been committed of this part; None when it has to be run again.
+        """The outcome of what was committed of this part; None where it has to be run again.
 
-        An outcome in S3 was written after its commit, or says that no commit was needed, so it stands as far as
-        the timeline bears it out; the roll back comes first all the same, since it fences a writer that wakes up late.
+        An outcome in S3 was written after its commit, or says that none was needed, so it holds where the timeline
+        agrees. The roll-back comes first all the same, since it fences a writer that wakes up late.
         """
         with profile.stage("resolve"):
-            found = self._merger.resolve(manifest, table, self._hold.still_held)
+            found = self._merger.resolve_part(manifest, table, self._hold.still_held)
             stored = self._manifests.outcome(manifest.batch, table)
         if stored is not None and stored.instant == (found.instant if found is not None else None):
-            return stored  # it counts more than a timeline tells, and it alone knows of a part without a commit
+            return stored  # it has more counts than a timeline, and alone knows of a part without a commit
         return found
 
     def _after_failure(
         self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], failure: Exception, profile: Profile
     ) -> PartEnd:
-        """A write may fail after its commit is there: look, and only then give the objects back.
+        """Look for the commit, since a write may fail after it, and only then return the objects to pending.
 
-        The merge ran in this thread, so it has ended; nothing of it can still commit.
+        The merge ran in this thread, so it has ended and can no longer commit.
         """
         self._hold.check()
         self._log.failure("table_failed", failure, batch=manifest.batch, table=table)
         try:
             outcome = self._resolved(manifest, table, profile)
         except (LaneLost, *ENDS_RUN) as ended:
-            raise self._noted(ended)
+            self._note_lost(ended)
+            raise
         except Exception as second:
             return self._unresolved(manifest, table, second)
         if outcome is not None:
@@ -122,7 +126,7 @@ class TableParts:
             return self._settle(manifest, table, claimed, outcome, profile)
         if not self._hold.still_held():
             self._hold.check()
-        retry_at = self._back_off(table, failure)  # before the objects are pending again: nothing claims them early
+        retry_at = self._back_off(table, failure)  # before the objects are pending, so that nothing claims them early
         me = self._hold.identity
         generation = manifest.tables[table].table_config.generation
         if (
@@ -150,7 +154,7 @@ class TableParts:
     def _settle(
         self, manifest: Manifest, table: str, claimed: frozenset[ObjectId], outcome: Outcome, profile: Profile
     ) -> PartEnd:
-        """Outcome to S3 first, so that the commit's record outlives the ledger; then the ledger (invariant 8)."""
+        """Write the outcome to S3, then the ledger: a lost ledger is rebuilt from it (`outcome-before-ledger`)."""
         self._hold.check()
         with profile.stage("outcome"):
             self._manifests.put_outcome(outcome)
@@ -172,7 +176,7 @@ class TableParts:
         return PartEnd(table, SETTLED, outcome)
 
     def _pin(self, manifest: Manifest, table: str, outcome: Outcome) -> None:
-        """Remember, once there is data, what it was written with (rule 18). Not before: an empty table may still change."""
+        """Record the settings that data was written with (`pinned-settings`); those of an empty table may change."""
         if outcome.instant is None or table in self._pinned:
             return
         if self._ledger.tables.pin(table, manifest.tables[table].table_config.pinned):
@@ -186,7 +190,7 @@ Part = Callable[[Manifest, str, frozenset[ObjectId], Profile], PartEnd]
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """How a batch's parts ended; `unresolved` maps a table to when (epoch ms) its part may be tried again."""
+    """How a batch's parts ended; `unresolved` has the time (epoch ms) to try a part again, by table."""
 
     batch: str
     parts: tuple[PartEnd, ...]
@@ -194,17 +198,17 @@ class BatchEnd:
 
     @property
     def settled(self) -> int:
-        """How many parts were settled by this call."""
+        """The number of parts that this call settled."""
         return sum(end.end == SETTLED for end in self.parts)
 
     @property
     def closed(self) -> bool:
-        """Whether nothing of the batch is left to do."""
+        """True where nothing of the batch is left to do."""
         return not self.unresolved
 
 
 class BatchStep:
-    """Runs the parts of a batch on a pool of threads. One table's failure ends that table's part only."""
+    """Runs the parts of a batch in a pool of threads. One table's failure ends that table's part only."""
 
     def __init__(
         self,
@@ -217,7 +221,7 @@ class BatchStep:
         log: Log,
         tables_at_once: Executor,
     ) -> None:
-        """`tables_at_once` has as many threads as tables are merged in parallel."""
+        """`tables_at_once` has one thread for each table that is merged at the same time."""
         self._ledger = ledger
         self._merger = merger
         self._parts = parts
@@ -226,17 +230,17 @@ class BatchStep:
         self._log = log
         self._pool = tables_at_once
 
-    def merge(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
+    def run(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         """Run every part of a batch that this run has just claimed."""
-        return self._run(self._parts.run, manifest, claimed, profile)
+        return self._run_parts(self._parts.run, manifest, claimed, profile)
 
     def resume(self, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         """Finish every part of a batch that was left unsettled; `manifest` holds those parts only."""
-        return self._run(self._parts.resume, manifest, claimed, profile)
+        return self._run_parts(self._parts.resume, manifest, claimed, profile)
 
-    def _run(self, part: Part, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
+    def _run_parts(self, part: Part, manifest: Manifest, claimed: frozenset[ObjectId], profile: Profile) -> BatchEnd:
         began = self._clock.now_ms()
-        # The largest first: with few threads the longest part must not begin last.
+        # The largest first, so that with few threads the longest part doesn't begin last.
         tables = sorted(manifest.tables, key=lambda table: (-manifest.tables[table].bytes, table))
         futures = [
             self._pool.submit(part, manifest, table, _of(manifest, table) & claimed, profile) for table in tables
@@ -258,7 +262,7 @@ class BatchStep:
         return end
 
     def _all(self, futures: list[Future[PartEnd]]) -> list[PartEnd]:
-        """Every part's end. After an error nothing new begins, and what runs has ended before it is raised."""
+        """Every part's end. After an error no part begins; it is raised once all running parts have ended."""
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         failed = next((future for future in futures if future in done and future.exception() is not None), None)
         if failed is not None:

@@ -1,6 +1,6 @@
-"""Claiming: from what is pending to a batch whose manifest is written and whose objects are claimed.
+"""Claims the next batch: from the pending objects to a written manifest and claimed objects.
 
-The configuration that batches are made by: reloaded between batches, and kept when the new one is broken.
+`ConfigurationInForce` is reloaded between batches; an invalid file is reported, and the old one stays in force.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from sluice_spark.log import Profile, describe
 from sluice_spark.ports import Configurations, Manifests
 from sluice_spark.run.hold import LaneHold
 
-FIRST_LOOK = 100  # pending objects of each table: all there are, nearly always
-STAY_FOR_FRESHNESS_MS = 5 * 60_000  # about what a start takes and a worker's least charge, a few times over
+FIRST_LOOK = 100  # pending objects read of each table: nearly always all of them
+STAY_FOR_FRESHNESS_MS = 5 * 60_000  # a few times as long as a start and a worker's minimum charge
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """A batch ready to be merged: only objects that are really claimed are in the manifest's parts."""
+    """A batch ready to be merged. The manifest's parts have only the objects that were claimed."""
 
     manifest: Manifest
     objects: frozenset[ObjectId]
@@ -54,14 +54,14 @@ class Claimed:
 
 @dataclass(frozen=True)
 class NothingClaimable:
-    """When what waits comes due, and until when objects that wait only for freshness keep the run alive."""
+    """When waiting objects come due, and until when those that wait for freshness keep the run alive (epoch ms)."""
 
     next_due_at: int | None
     keep_alive_until: int | None
 
 
 class ClaimStep:
-    """Claims the next batch of a lane. Holds nothing between calls but which refusals were reported."""
+    """Claims the next batch of a lane. Between calls it only remembers which refusals were reported."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ClaimStep:
         background: Executor,
         new_profile: Callable[[], Profile] = Profile,
     ) -> None:
-        """`background` runs the look at the configuration while what is pending is queried."""
+        """`background` reloads the configuration while the pending objects are queried."""
         self._ledger = ledger
         self._manifests = manifests
         self._configuration = configuration
@@ -87,7 +87,7 @@ class ClaimStep:
         self._refusals: set[tuple[str, str]] = set()
 
     def take(self, unresolved: frozenset[str]) -> Claimed | NothingClaimable:
-        """Claim what rule 2 allows. `unresolved` tables have a part that must be finished before they get another."""
+        """Claim what is claimable. `unresolved` tables have a part that must be finished before they get another."""
         profile = self._new_profile()
         lane_name = self._hold.identity.lane
         with profile.stage("pending"):
@@ -122,7 +122,10 @@ class ClaimStep:
         objects: int,
         now: int,
     ) -> list[PendingObject]:
-        """Read as much more of the tables that can be claimed now as the batch can take; of the others it is enough to know that something waits."""
+        """Read more of the tables that can be claimed now, up to what the batch can take.
+
+        Of the other tables it is enough to know that objects wait.
+        """
         by_table: dict[str, list[PendingObject]] = {}
         for item in pending:
             by_table.setdefault(item.table, []).append(item)
@@ -148,7 +151,10 @@ class ClaimStep:
         now: int,
         profile: Profile,
     ) -> Claimed:
-        """Manifest to S3, then manifest and batch items on condition of the hold, then each object (the crash-safe order)."""
+        """Write the manifest to S3, then the batch's items on condition of the hold, then claim each object.
+
+        In this order a crash at any point leaves a batch that a take-over can finish.
+        """
         me = self._hold.identity
         parts = {
             table: TablePart(
@@ -187,7 +193,7 @@ class ClaimStep:
     def _without_refused(
         self, configs: Mapping[str, TableConfig], states: Mapping[str, TableState]
     ) -> dict[str, TableConfig]:
-        """Leave out tables whose configuration changed in what can't change in place (rule 18). Reported once a run."""
+        """Leave out, and report once, tables with a changed setting that can't change in place (`pinned-settings`)."""
         kept = {}
         for table, config in configs.items():
             state = states.get(table)
@@ -200,7 +206,10 @@ class ClaimStep:
         return kept
 
     def _report_others(self, pending: list[PendingObject], configs: Mapping[str, TableConfig]) -> None:
-        """Tell of objects that wait for a table of another topic. Not of a table that is about to commit, which takes back what was told of it."""
+        """Report objects that wait for a table which another topic feeds.
+
+        `configs` has no table that is about to commit: settling would clear the report again.
+        """
         for table, topic in sorted(
             {
                 (item.table, item.topic)
@@ -223,23 +232,22 @@ class ClaimStep:
         if (table, refusal.message) not in self._refusals:
             self._refusals.add((table, refusal.message))
             self._log.failure("table_refused", refusal, table=table)
-            # No back-off: a corrected configuration counts as an arrival, and nothing else can help.
+            # No back-off: only a corrected configuration helps, and that counts as an arrival.
             self._ledger.tables.record_error(table, str(refusal), self._clock.now_ms())
 
 
 def budget_of(lane: LaneConfig) -> Budget:
-    """The most that one batch of this lane takes."""
+    """The largest batch that this lane takes."""
     return Budget(objects=lane.batch_objects, bytes=lane.batch_bytes, rows=lane.batch_rows)
 
 
 def waits_for_freshness_until(
     pending: list[PendingObject], configs: Mapping[str, TableConfig], states: Mapping[str, TableState], now: int
 ) -> int | None:
-    """Until when objects that wait for freshness alone keep the run alive; None when there are none.
+    """Until when (epoch ms) objects that wait only for freshness keep the run alive; None where there are none.
 
-    Only those that come due within STAY_FOR_FRESHNESS_MS: an idle run costs as much as a working one, and what a
-    later start costs is little beside a freshness of hours. For the others `due_at` starts a run when they are due,
-    as it does for a table in back-off, whose wait may be long too.
+    Only objects that come due within STAY_FOR_FRESHNESS_MS: an idle run costs as much as a working one, and a later
+    start costs little beside a freshness of hours. For the others, and for tables in back-off, `due_at` starts a run.
     """
     moments = []
     for table in {item.table for item in pending}:
@@ -251,7 +259,7 @@ def waits_for_freshness_until(
 
 
 def restricted(manifest: Manifest, objects: frozenset[ObjectId]) -> Manifest:
-    """The manifest with only those of its objects that are claimed; its batch id stays."""
+    """The manifest with only these of its objects, under the same batch id."""
     return replace(
         manifest,
         tables={
@@ -280,32 +288,32 @@ def _in_manifest(item: PendingObject) -> ManifestObject:
 
 
 class ConfigurationInForce:
-    """The last configuration that could be read. A table's own copy is pinned in each manifest."""
+    """The last valid configuration. Each manifest has its own copy of its tables' settings."""
 
     def __init__(self, source: Configurations, log: Log, *, lane: str = "", scope: str = "") -> None:
-        """`scope` names what the run's policy lets it write, see `sluice.execution_policy`; empty: everything."""
+        """`scope` names the tables that the run's policy lets it write (`sluice.lane.job_policy`); empty for all."""
         self._source = source
         self._lane = lane
         self._scope = scope
         self._outgrown = False
         self._log = log
-        self._current = Configuration()  # takes no topic: nothing is claimable until a file could be read
+        self._current = Configuration()  # of no table, so that nothing is claimable before a file was read
         self._reported: str | None = None
 
     @property
     def current(self) -> Configuration:
-        """What the next batch is made by, unless `refresh` finds another."""
+        """The configuration of the next batch, unless `refresh` finds a newer one."""
         return self._current
 
     @property
     def outgrown(self) -> bool:
-        """Whether there is a newer configuration under which the lane has tables that this run may not write, or has lost some: the run has to end."""
+        """True where a newer configuration gives the lane other tables than this run's policy covers; ends the run."""
         return self._outgrown
 
     def refresh(self) -> Configuration:
-        """Take over a changed file. A broken or vanished one changes nothing and is reported once.
+        """Load the file if it changed. An invalid or missing file changes nothing and is reported once.
 
-        Errors that aren't about the file (no connection, no permission) are raised.
+        Raises errors that aren't about the file's content (no connection, no permission).
         """
         try:
             changed = self._source.load_if_changed()

@@ -1,7 +1,4 @@
-"""One driver process: learns who it is, holds its lane, makes Spark beside that, and runs the loop.
-
-What a driver is told on its command line.
-"""
+"""The driver process of a run: its command line, its AWS clients and services, and the loop."""
 
 from __future__ import annotations
 
@@ -32,10 +29,10 @@ EXIT_OK, EXIT_LOST = 0, 3
 
 
 def drive(given: Arguments, environment: Mapping[str, str], out: TextIO, spark: SparkProcess | None = None) -> int:
-    """Run one lane once; returns the process's exit status.
+    """Run one lane once and return the process's exit status.
 
-    0: released, or refused and nothing done. 3: the lane was lost. An error of the run itself is raised, after
-    it was logged: the job run fails, and the next run takes over.
+    0: released, or refused with nothing done. 3: the lane was lost. Any other error is logged and raised: the job run
+    fails, and the next run takes over.
     """
     clock = WallClock()
     log = RunLog(out, clock.now_ms, run=given.run, lane=given.lane)
@@ -54,7 +51,7 @@ def _run(
     given: Arguments, environment: Mapping[str, str], spark: SparkProcess, clock: WallClock, log: RunLog
 ) -> RunEnd:
     job_run_id = job_run_id_from(given.job_run_id, environment)
-    if job_run_id is None:  # only Spark knows it: its application is named by it on EMR Serverless
+    if job_run_id is None:  # on EMR Serverless it is the id of Spark's application
         job_run_id = job_run_id_of_application(spark.session().result().sparkContext.applicationId)
     log.event("run_began", job_run=job_run_id, attempt=given.attempt)
     clients = Clients.of(settings_of(given, environment), options=DRIVER)
@@ -90,7 +87,7 @@ def _run(
 
 
 def settings_of(given: Arguments, environment: Mapping[str, str]) -> Settings:
-    """The deployment's names from the command line; an emulator's address from the environment."""
+    """The names of the deployment from the command line, and an emulator's endpoint from the environment."""
     return Settings(
         region=given.region,
         ledger_table=given.ledger,
@@ -101,15 +98,15 @@ def settings_of(given: Arguments, environment: Mapping[str, str]) -> Settings:
     )
 
 
-# One strongly consistent read of the lane per look: at ten a second 36,000 read units an hour, half a US cent.
+# A poll is one strongly consistent read of the lane: 36,000 read units an hour, half a US cent.
 POLL_SECONDS = 0.1
-# Two tables at a time keep two cores busy while one of them waits for S3; more did not pay there.
+# Two tables keep two cores busy while one of them waits for S3; more were no faster on two cores.
 TABLES_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The command line of spark/ingest.py. `job_run_id` None: to be learned from EMR Serverless."""
+    """The command line of spark/ingest.py. `job_run_id` is None where the driver has to find it out."""
 
     lane: str
     run: str
@@ -126,27 +123,30 @@ class Arguments:
 
 
 def parse(argv: Sequence[str]) -> Arguments:
-    """Read the command line. Exits with status 2 and the usage when it is wrong, as argparse does."""
+    """Read the command line. Exits with status 2 and the usage where it is wrong, as argparse does."""
     parser = argparse.ArgumentParser(prog="ingest.py", allow_abbrev=False, description="One run of one lane.")
     parser.add_argument("--lane", required=True, help="the lane to hold")
-    parser.add_argument("--run", required=True, help="this run's id, under which the lane was asked to start it")
+    parser.add_argument("--run", required=True, help="this run's id, by which the lane was asked to start it")
     parser.add_argument("--region", required=True)
     parser.add_argument("--ledger", required=True, help="the ledger's DynamoDB table")
     parser.add_argument("--silver", required=True, help="the bucket of tables, manifests and outcomes")
     parser.add_argument("--artifacts", required=True, help="the bucket of the configuration")
     parser.add_argument("--bronze", required=True, help="the bucket that objects arrive in")
-    parser.add_argument("--job-run-id", help="the job run's id, where EMR Serverless doesn't tell it")
+    parser.add_argument("--job-run-id", help="the job run's id (default: as EMR Serverless has it)")
     parser.add_argument(
         "--attempt", type=int, default=1, help="the job run's attempt (default 1: runs are never retried)"
     )
     parser.add_argument(
-        "--tables-at-once", type=int, default=TABLES_AT_ONCE, help="tables merged in parallel (default %(default)s)"
+        "--tables-at-once",
+        type=int,
+        default=TABLES_AT_ONCE,
+        help="tables merged at the same time (default %(default)s)",
     )
     parser.add_argument(
         "--poll-seconds",
         type=float,
         default=POLL_SECONDS,
-        help="between two looks at an idle lane (default %(default)s)",
+        help="seconds between two reads of an idle lane (default %(default)s)",
     )
     parser.add_argument(
         "--scope", default="", help="the name of the lane's scope that the run's policy was made for (default: any)"

@@ -1,7 +1,4 @@
-"""Holding the lane: the first write of a run, the check before each commit, and the release.
-
-Who this driver is: the lane, the run, and the job run and attempt that EMR Serverless gave it.
-"""
+"""Holds the lane for one driver: the first write of its run, the check before each commit, and the release."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from sluice_spark.errors import LaneLost, UnknownJobRun
 
 
 class LaneHold:
-    """One driver's hold of its lane. Once lost it stays lost: no thread of this process asks again."""
+    """One driver's hold of its lane. A hold that is lost stays lost: no thread of the process asks again."""
 
     def __init__(self, ledger: Ledger, identity: RunIdentity, clock: Clock) -> None:
         self._ledger = ledger
@@ -26,12 +23,12 @@ class LaneHold:
         self.identity = identity
 
     def take(self) -> LaneState | None:
-        """Write this job run and attempt into the lane (rule 3). None: refused, another one holds it."""
+        """Write this job run and attempt into the lane (`hold-before-write`). None where another one holds it."""
         me = self.identity
         return self._ledger.lanes.hold(me.lane, me.run, me.job_run_id, me.attempt, self._clock.now_ms())
 
     def read(self) -> LaneState:
-        """The lane as it is now. Raises LaneLost when it is not this job run's."""
+        """The lane as it is now. Raises LaneLost where another job run holds it."""
         self.check()
         state = self._ledger.lanes.get(self.identity.lane)
         if not holds(state, self.identity.run, self.identity.job_run_id):
@@ -40,7 +37,7 @@ class LaneHold:
         return state
 
     def still_held(self) -> bool:
-        """Whether this driver holds the lane now: asked right before every commit (rule 3)."""
+        """True while this driver holds the lane. Ask right before every commit (`hold-before-write`)."""
         if self._lost.is_set():
             return False
         if not self._ledger.lanes.holds(self.identity.lane, self.identity.run, self.identity.job_run_id):
@@ -49,7 +46,7 @@ class LaneHold:
         return True
 
     def check(self) -> None:
-        """Raise LaneLost if an earlier answer said so. Asks nobody."""
+        """Raise LaneLost if the lane is known to be lost. Reads nothing."""
         if self._lost.is_set():
             raise LaneLost(
                 f"Lane {self.identity.lane} is no longer held by run {self.identity.run}",
@@ -58,18 +55,18 @@ class LaneHold:
             )
 
     def lose(self) -> None:
-        """Remember that the lane is lost, so that every thread stops before its next write."""
+        """Record that the lane is lost, so that every thread stops before its next write."""
         self._lost.set()
 
     def release(self, arrivals_seen: int, due_at: int | None) -> bool:
-        """Give the lane back. False: something arrived since `arrivals_seen` was read, so the run goes on."""
+        """Release the lane. False where something arrived since `arrivals_seen` was read: the run continues."""
         me = self.identity
         return self._ledger.lanes.release(me.lane, me.run, arrivals_seen, due_at, self._clock.now_ms())
 
 
-# EMR Serverless documents no way for a driver to learn its job run's id. Two are in use: the environment
-# variable that its Spark images set, and Spark's application id, which is the job run's id there (its event
-# logs are named by it). The second needs a Spark context; the first lets the lane be held before one exists.
+# EMR Serverless documents no way for a driver to learn its job run's id. Two work: the environment variable that
+# its Spark images set, and Spark's application id, which is the job run's id there (event logs are named by it).
+# The second needs a Spark context; with the first the lane can be held before there is one.
 _ENVIRONMENT_NAMES = ("SERVERLESS_EMR_JOB_ID", "EMR_SERVERLESS_JOB_RUN_ID")
 _JOB_RUN_ID = re.compile(r"[0-9a-z]{1,64}\Z")  # the pattern of JobRun.jobRunId in the service model
 
@@ -85,7 +82,7 @@ class RunIdentity:
 
 
 def job_run_id_from(given: str | None, environment: Mapping[str, str]) -> str | None:
-    """The job run's id as far as it is known before Spark starts: the argument, else the environment."""
+    """The job run's id from the argument, else from the environment; None where neither has it."""
     for candidate in (given, *(environment.get(name) for name in _ENVIRONMENT_NAMES)):
         if candidate:
             return _checked(candidate)
@@ -93,7 +90,7 @@ def job_run_id_from(given: str | None, environment: Mapping[str, str]) -> str | 
 
 
 def job_run_id_of_application(application_id: str) -> str:
-    """The job run's id from Spark's application id. Raises UnknownJobRun for one of another cluster manager."""
+    """The job run's id from Spark's application id. Raises UnknownJobRun for an id of another cluster manager."""
     return _checked(application_id)
 
 

@@ -1,6 +1,6 @@
-"""The life of a run: hold the lane, finish what was left, claim and merge, serve tables in between, release.
+"""Runs a lane: hold it, finish what was left, run batches and service slices, release it.
 
-How long a run with nothing to claim stays: one pure decision, asked each time the lane was looked at.
+`decide` is the pure part: whether an idle run looks again, waits, or releases the lane.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sluice_spark.run.hold import LaneHold
 from sluice_spark.run.services import ServiceStep
 from sluice_spark.run.takeover import Takeover
 
-REFUSED = "refused"  # another job run holds the lane, or the run was given up: nothing was done
+REFUSED = "refused"  # another job run holds the lane, or the run was abandoned: nothing was done
 RELEASED = "released"
-LOST = "lost"  # the lane was taken away: stopped without another write
+LOST = "lost"  # another run took the lane over: this one stopped without another write
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended, and how many batches it closed, those it took over included."""
+    """How a run ended, and how many batches it closed, including those it took over."""
 
     how: str
     batches: int
@@ -50,7 +50,7 @@ class RunLoop:
         log: Log,
         poll_s: float,
     ) -> None:
-        """`poll_s` is the seconds between two looks at the lane while nothing is claimable."""
+        """`poll_s`: seconds between two reads of the lane while nothing is claimable."""
         self._ledger = ledger
         self._hold = hold
         self._takeover = takeover
@@ -67,9 +67,8 @@ class RunLoop:
         self._idle: IdleLane | None = None
         self._unresolved: dict[tuple[str, str], int] = {}
         self._closed = 0
-        self._ingest_next = (
-            False  # whether a slice was done since the last claim: nothing overdue goes before claimable work twice
-        )
+        # A slice was done since the last claim: no second overdue service comes before claimable objects.
+        self._ingest_next = False
 
     def run(self) -> RunEnd:
         """Hold the lane and work until it is released, refused or lost. Other errors are raised: the run died."""
@@ -79,7 +78,7 @@ class RunLoop:
             return RunEnd(REFUSED, 0)
         me = self._hold.identity
         self._log.event("held", arrivals=held.arrivals)
-        self._merger.prepare()  # Spark starts while the lane is looked at; a refused run never starts it
+        self._merger.prepare()  # Spark starts beside the first look at the lane; a refused run never starts it
         self._ledger.history.run_started(me.run, me.lane, self._clock.now_ms(), me.job_run_id)
         try:
             self._work()
@@ -114,9 +113,10 @@ class RunLoop:
                 self._clock.wait(wait_seconds(self._idle, staying, poll_s=self._poll_s, now=now))
 
     def _look(self, lane: LaneState) -> None:
-        """Claim and merge one batch, else do one slice of a service; or remember that there was neither when `arrivals` was what `lane` says.
+        """Run one batch, else one slice of a service; else remember `lane.arrivals`, at which there was neither.
 
-        Ingest first: only a service that has waited its longest goes before claimable work, and then in turns with it (rule 5).
+        Batches come first. Only a service that has waited its maximum time comes before claimable objects, and then in
+        turns with them.
         """
         if any(at <= self._clock.now_ms() for at in self._unresolved.values()):
             self._finish_unsettled()
@@ -128,8 +128,10 @@ class RunLoop:
         self._ingest_next = False
         if isinstance(taken, Claimed):
             self._idle = None
-            if self._merge(taken).settled:
-                self._idle_since = self._clock.now_ms()  # a batch that failed whole doesn't make the run stay longer
+            if self._run_batch(taken).settled:
+                self._idle_since = (
+                    self._clock.now_ms()
+                )  # a batch of which nothing was settled doesn't extend the linger
             return
         plan = self._services.look(unresolved)
         if plan.now is not None:
@@ -145,9 +147,9 @@ class RunLoop:
         self._ingest_next = True
         self._services.serve(request)
 
-    def _merge(self, taken: Claimed) -> BatchEnd:
+    def _run_batch(self, taken: Claimed) -> BatchEnd:
         waited_ms = self._clock.now_ms() - taken.oldest_admitted_at
-        end = self._batches.merge(taken.manifest, taken.objects, taken.profile)
+        end = self._batches.run(taken.manifest, taken.objects, taken.profile)
         for table, retry_at in end.unresolved.items():
             self._unresolved[end.batch, table] = retry_at
         self._closed += end.closed
@@ -166,7 +168,7 @@ class RunLoop:
         self._closed += taken_over.closed
 
     def _release(self, lane: LaneState, now: int) -> bool:
-        # What this run found unclaimable may be claimable under the configuration that outgrew it.
+        # Objects that this run can't claim may be claimable under the configuration that outgrew it.
         due_at = now if self._configuration.outgrown else due_at_release(self._idle, arrivals=lane.arrivals, now=now)
         released = self._hold.release(lane.arrivals, due_at)
         if not released:
@@ -179,18 +181,18 @@ class RunLoop:
         return Staying(linger_s=lane.linger_s, ends_at=self._began + longest_s * 1000)
 
 
-LOOK = "look"  # query what is pending: something may have come due or arrived
+LOOK = "look"  # query the pending objects: some may have arrived or come due
 WAIT = "wait"
 RELEASE = "release"
 
 
 @dataclass(frozen=True)
 class IdleLane:
-    """What an idle run knows. Times are epoch milliseconds.
+    """The lane as an idle run found it. Times are epoch milliseconds.
 
-    `found_nothing_at_arrivals` is the arrivals counter as read before the query that found nothing claimable;
-    `next_due_at` is when the first object or service request that waits comes due, `keep_alive_until` the last moment until which
-    objects that wait only for their table's freshness, and not for long, keep the run alive (rule 2).
+    `found_nothing_at_arrivals` is the arrivals counter as read before the query that found nothing claimable.
+    `next_due_at` is when the first object or service request that waits comes due. Until `keep_alive_until` the run
+    stays for objects that wait only for their table's freshness, and not for long.
     """
 
     idle_since: int
@@ -201,16 +203,17 @@ class IdleLane:
 
 @dataclass(frozen=True)
 class Staying:
-    """How long a run may stay: seconds it lingers, and the moment (epoch ms) at which it must end."""
+    """How long a run may stay: the seconds it lingers, and the time (epoch ms) at which it must end."""
 
     linger_s: int
     ends_at: int
 
 
 def decide(idle: IdleLane | None, staying: Staying, *, arrivals: int, pause_requested: bool, now: int) -> str:
-    """LOOK, WAIT or RELEASE; `idle` is None when the run has not looked since its last batch.
+    """Decide whether an idle run looks again, waits or releases the lane: LOOK, WAIT or RELEASE.
 
-    A pause and the maximum age end a run even when more could be claimed.
+    `idle` is None when the run has not looked since its last batch. A pause and the maximum age end a run even when
+    more could be claimed.
     """
     if pause_requested or now >= staying.ends_at:
         return RELEASE
@@ -224,20 +227,20 @@ def decide(idle: IdleLane | None, staying: Staying, *, arrivals: int, pause_requ
 
 
 def stays_until(idle: IdleLane, staying: Staying) -> int:
-    """The moment at which this run lets go if nothing changes: linger, or what is left of the freshness."""
+    """When (epoch ms) this run releases the lane if nothing changes: after its linger, or its keep-alive."""
     lingers_until = idle.idle_since + staying.linger_s * 1000
     return min(staying.ends_at, max(lingers_until, idle.keep_alive_until or 0))
 
 
 def due_at_release(idle: IdleLane | None, *, arrivals: int, now: int) -> int | None:
-    """The lane's `due_at` for a run that lets go: now when it did not look at all that arrived."""
+    """The lane's `due_at` at a release: now, where something arrived since the last look."""
     if idle is None or idle.found_nothing_at_arrivals != arrivals:
         return now
     return idle.next_due_at
 
 
 def wait_seconds(idle: IdleLane, staying: Staying, *, poll_s: float, now: int) -> float:
-    """Until the next look at the lane: the poll interval, or less when something comes due before it."""
+    """Seconds until the next read of the lane: the poll interval, or less where something comes due earlier."""
     moments = [stays_until(idle, staying)]
     if idle.next_due_at is not None:
         moments.append(idle.next_due_at)

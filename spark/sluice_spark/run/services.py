@@ -1,4 +1,4 @@
-"""Table services between batches: which request is next, one bounded slice of it, and what becomes of the request."""
+"""Runs table services between batches: chooses the next request, does one bounded slice, records the result."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sluice_spark.ports import Merger
 from sluice_spark.run.claim import ConfigurationInForce
 from sluice_spark.run.hold import LaneHold
 
-LOOK_FOR_OVERDUE_MS = 60_000  # under load that never ends the requests are read this often, and not with every batch
+LOOK_FOR_OVERDUE_MS = 60_000  # under continuous load requests are read this often, not with every batch
 
 
 class ServiceStep:
-    """Does the lane's service requests, one slice at a time. A failed slice stays with its request (invariant 5)."""
+    """Does the lane's service requests, one slice at a time. A failed slice fails only its request."""
 
     def __init__(
         self,
@@ -41,9 +41,10 @@ class ServiceStep:
         self._looked_at: int | None = None
 
     def look(self, unresolved: frozenset[str]) -> ServicePlan:
-        """What of the lane's open requests may be done now, and when the rest may. `unresolved` tables have a part to be finished first.
+        """Plan the lane's open requests: which may be done now, and when the others may.
 
-        Strongly consistent, so that a release that follows a look at the same `arrivals` leaves no request behind (rule 2).
+        `unresolved` tables have a part to be finished first. The read is strongly consistent, so that a release after a
+        look at the same `arrivals` leaves no request behind.
         """
         me = self._hold.identity
         self._looked_at = self._clock.now_ms()
@@ -60,29 +61,29 @@ class ServiceStep:
             if lasting is not None:
                 self._withdraw(request, lasting)
                 continue
-            assert config is not None  # else it would be impossible
+            assert config is not None  # `impossible` covers None
             self._configs[request.table] = config
             at = None if request.table in unresolved else executable_at(request, config, state)
             executable[request.table, request.service] = at
         return plan_services(waiting, executable, self._clock.now_ms())
 
     def overdue(self, unresolved: frozenset[str]) -> ServiceRequest | None:
-        """A request that has waited behind claimable work for as long as it may."""
+        """A request that has waited its maximum time behind claimable objects; None where there is none."""
         if self._looked_at is not None and self._clock.now_ms() - self._looked_at < LOOK_FOR_OVERDUE_MS:
             return None
         plan = self.look(unresolved)
         if plan.overdue:
-            self._looked_at = None  # look again behind the batch that comes next
+            self._looked_at = None  # look again after the next batch
         return plan.now if plan.overdue else None
 
     def serve(self, request: ServiceRequest) -> None:
-        """Do a slice. Raises LaneLost and what ends a run; the service's own failure is written to the request."""
+        """Do a slice. Raises LaneLost and ENDS_RUN; the service's own failure is written to the request."""
         me, began = self._hold.identity, self._clock.now_ms()
         started = self._ledger.services.start(request, me.run, me.job_run_id, began)
         if started is None:
             if not self._hold.still_held():
                 self._hold.check()
-            return  # it was changed since the look
+            return  # the request has changed since it was read
         slice_s = self._configuration.current.lane(me.lane).service_slice_s
         self._log.event(
             "service_began",
@@ -92,7 +93,7 @@ class ServiceStep:
             slice=request.slices + 1,
         )
         try:
-            done = self._merger.serve(
+            done = self._merger.serve_table(
                 self._configs[request.table],
                 request.service,
                 self._hold.still_held,
@@ -104,9 +105,7 @@ class ServiceStep:
             if isinstance(ended, LaneLost):
                 self._hold.lose()
             raise
-        except (
-            Exception
-        ) as failure:  # whatever Spark or Hudi made of it: ingest goes on, and the request says what it was
+        except Exception as failure:  # any failure of Spark or Hudi fails this request only
             self._failed(started, failure)
             return
         end = self._ledger.services.slice_done if done.more else self._ledger.services.finish
@@ -138,7 +137,7 @@ class ServiceStep:
         )
 
     def _settled(self, request: ServiceRequest) -> ServiceRequest | None:
-        """The request, or what it becomes where a run died in a slice of it."""
+        """The request; where a run died in a slice of it, the request after it was interrupted."""
         me = self._hold.identity
         if request.state != RUNNING or request.run == me.run:
             return request

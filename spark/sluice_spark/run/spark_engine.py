@@ -1,6 +1,6 @@
-"""The Merger port on Spark: merge, resolve and serve in the calling thread's own scheduler pool.
+"""The Merger port on Spark. Each table works in a scheduler pool of its own.
 
-Keeps Python workers alive while nothing arrives: Spark ends idle ones after a minute, and a new one costs a second.
+Python workers are kept alive while nothing arrives: Spark ends idle ones after a minute, and a new one takes a second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WARM_EVERY_S = 30.0  # Spark ends Python workers that were idle for a minute
 
 
 class SparkMerger:
-    """Starts the session when told to prepare, and waits for it when it is first needed. Safe in several threads."""
+    """Starts the session with `prepare` and waits for it where it is first needed. Safe in several threads."""
 
     def __init__(self, spark: SparkProcess, services: MergeServices, log: Log) -> None:
         self._spark = spark
@@ -45,7 +45,7 @@ class SparkMerger:
         self._spark.session()
         self._warm_in_background()
 
-    def merge(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
+    def merge_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome:
         """Read, merge and commit one table's part."""
         asked_at, ready = self._services.clock.now_ms(), self._spark.ready()
         with self._pool(table, manifest.batch) as spark:
@@ -54,12 +54,12 @@ class SparkMerger:
                 spark, manifest=manifest, table=table, services=self._services, still_held=still_held, before=waited
             )
 
-    def resolve(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
-        """Roll back what is unfinished and look the part up."""
+    def resolve_part(self, manifest: Manifest, table: str, still_held: Callable[[], bool]) -> Outcome | None:
+        """Roll back what is unfinished and look for the part on the timeline."""
         with self._pool(table, manifest.batch) as spark:
             return resolve_part(spark, manifest=manifest, table=table, services=self._services, still_held=still_held)
 
-    def serve(
+    def serve_table(
         self,
         config: TableConfig,
         service: str,
@@ -85,12 +85,12 @@ class SparkMerger:
             )
 
     def abandon(self) -> None:
-        """Cancel all jobs. What a cancelled write left is rolled back by whoever takes over."""
+        """Cancel all jobs. The run that takes over rolls back what a cancelled write left."""
         if self._spark.ready():
             self._spark.session().result().sparkContext.cancelAllJobs()
 
     def keep_warm(self) -> None:
-        """Use the Python workers from a thread of its own, if they were not used for a while."""
+        """Use the Python workers, in a thread of its own, if they were not used for WARM_EVERY_S."""
         idle_s = time.monotonic() - self._used_at
         if idle_s >= WARM_EVERY_S and self._spark.ready():
             self._warm_in_background()
@@ -103,7 +103,7 @@ class SparkMerger:
         self._warming.start()
 
     def _warm(self) -> None:
-        """Start or touch the Python workers. A failure here is the next batch's to meet, and only logged."""
+        """Start or use the Python workers. A failure is only logged: the next batch meets it again."""
         began = time.monotonic()
         try:
             warm_python_workers(self._spark.session().result())
@@ -129,11 +129,11 @@ class SparkMerger:
 
 
 def _ended(spark: SparkSession) -> bool:
-    """Whether the JVM can't be asked any more, or says that its context has stopped."""
+    """True where the JVM doesn't answer, or its context has stopped."""
     context = spark.sparkContext._jsc
     try:
         return context is None or bool(context.sc().isStopped())
-    except Exception:  # Py4J has many ways to say that nobody answers, and all of them mean the same here
+    except Exception:  # Py4J raises many kinds of errors where the JVM is gone
         return True
 
 
@@ -142,7 +142,7 @@ _READING = "sluice_spark.merge.read"
 
 
 def warm_python_workers(spark: SparkSession) -> None:
-    """Run one trivial task per core through Python and Arrow, so that workers exist and have imported what reading needs."""
+    """Run one trivial task per core through Python and Arrow: workers start and import what reading needs."""
     context = spark.sparkContext
     context.setLocalProperty("spark.scheduler.pool", POOL)
     tasks = context.defaultParallelism
@@ -150,5 +150,5 @@ def warm_python_workers(spark: SparkSession) -> None:
 
 
 def _imports(batches: Iterable[Any]) -> Iterator[Any]:
-    importlib.import_module(_READING)  # for its effect: the next task in this worker finds everything loaded
+    importlib.import_module(_READING)  # so that the next task of this worker finds everything imported
     yield from batches

@@ -1,4 +1,4 @@
-"""Finishing what was left: every unsettled manifest of the lane, each under its own batch id, before anything is claimed."""
+"""Takes over what earlier runs left: every unsettled manifest of the lane, before anything new is claimed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from sluice_spark.run.hold import LaneHold
 
 @dataclass(frozen=True)
 class TakenOver:
-    """What a take-over did: batches closed, and the parts that could not even be resolved: (batch, table) -> when to try again."""
+    """A take-over's result: batches closed, and when (epoch ms) to try the parts again that could not be resolved.
+
+    `unresolved` is by (batch, table).
+    """
 
     closed: int
     unresolved: Mapping[tuple[str, str], int]
 
 
 class Takeover:
-    """Resolves a lane's unsettled manifests, oldest first (rule 4)."""
+    """Finishes a lane's unsettled batches, each under its own batch id, the oldest first (`resolve-before-write`)."""
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class Takeover:
         self._new_profile = new_profile
 
     def finish_unsettled(self) -> TakenOver:
-        """Finish every manifest. Tables with an unresolved part are left out of claims; the others go on (invariant 5)."""
+        """Finish every unsettled manifest. The caller leaves tables with an unresolved part out of its claims."""
         closed = 0
         left: dict[tuple[str, str], int] = {}
         lane = self._hold.identity.lane
@@ -67,7 +70,7 @@ class Takeover:
                 key=pointer.s3_key,
                 batch=pointer.batch,
             )
-        # Only the open parts: a part that was returned has objects that are pending again, for another batch.
+        # Open parts only: the objects of a returned part are pending again, for another batch.
         manifest = replace(
             manifest,
             tables={table: part for table, part in manifest.tables.items() if table not in pointer.settled_tables},

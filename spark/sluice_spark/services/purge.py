@@ -1,4 +1,4 @@
-"""Purge in slices: rows deleted longer ago than the horizon are removed for good, behind a floor that keeps them from coming back."""
+"""Purge in slices: removes rows that were deleted before the horizon, after raising a floor that keeps them deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from sluice.hudi.timeline import instant_of_ms
 from sluice.services.requests import ServiceReport, SliceDone
 from sluice_spark.errors import ServiceUnfinished
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.jvm import HudiJvm
 from sluice_spark.hudi.table import HudiTable, has_timestamp_key
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.services.compaction import compact, written_files
@@ -29,8 +28,8 @@ _FILE, _COMMIT = "_hoodie_file_name", "_hoodie_commit_time"
 
 
 @dataclass(frozen=True)
-class _Dead:
-    """One file with rows that are due: how many, and their highest position by generation."""
+class _DueFile:
+    """One file with rows to purge: how many, and their highest position in each generation."""
 
     file: str
     rows: int
@@ -39,7 +38,6 @@ class _Dead:
 
 def purge(
     hudi: HudiTable,
-    jvm: HudiJvm,
     *,
     spark: SparkSession,
     facts: TableFacts,
@@ -49,28 +47,33 @@ def purge(
     raise_floor: RaiseFloor,
     only_partition: int | None,
 ) -> SliceDone:
-    """Remove the rows of as many files as the budget holds that were deleted before the horizon, by the time at which their tombstones were committed.
+    """Purge, in as many files as the budget holds, the rows whose tombstones were committed before the horizon.
 
-    First the floor, in the ledger by `raise_floor`, then in the table's own file; then the commit, whose metadata names it too (rule 13).
-    Rows that a Kafka offset alone orders stay where the table has more than the one Kafka partition `only_partition` (None: it has, or none is known):
-    a floor that is of one of them would be above what is new in another. So do those of an earlier generation, of whose partitions no more is known. Cut off behind the floor, nothing is lost: it is only higher than it need be yet. In a merge-on-read table log files are
-    compacted first, in slices of their own, and again behind the removal: Hudi's log records of a deletion carry no position to
-    compare a later change with, so none may be left when the next batch is merged. Raises ServiceUnfinished.
+    The floor is raised first (`floor-before-purge`): in the ledger by `raise_floor`, then in the table's properties,
+    then in the metadata of the commit. After a crash in between, the floor is only higher than it has to be.
+
+    Rows that a Kafka offset alone orders stay, unless they are of `only_partition`, the one Kafka partition that the
+    table has (None: it has several, or none is known): a floor of one partition would be above new changes of another.
+    Such rows of an earlier generation stay too, since its partitions aren't known any more.
+
+    A merge-on-read table is compacted first, in slices of its own, and again after the removal: Hudi's log records of a
+    removal have no position to compare a later change with, so none may be left when the next batch is merged. Raises
+    ServiceUnfinished.
     """
     merges = hudi.config.table_type == MOR
     if merges:
-        compacted = compact(hudi, jvm, facts=facts, budget_bytes=budget_bytes, check_held=check_held)
+        compacted = compact(hudi, facts=facts, budget_bytes=budget_bytes, check_held=check_held)
         if compacted.report.instant is not None:
             return SliceDone(replace(compacted.report, rows=0), more=True)  # nothing is removed yet
     rows = spark.read.format("hudi").options(**hudi_options.read_options()).load(hudi.path)
     horizon = instant_of_ms(now_ms - hudi.config.services.purge_horizon_s * 1000)
     due = rows.where(quoted(hidden.DELETED) & (F.col(_COMMIT) < F.lit(horizon)))
     due = due.where(_comparable(rows.columns, only_partition, generation=hudi.config.generation))
-    found = _dead(due)
-    chosen = _within(found, jvm.file_bytes(facts.meta_client, [dead.file for dead in found]), budget_bytes)
+    found = _due_files(due)
+    chosen = _within(found, hudi.jvm.file_bytes(facts.meta_client, [each.file for each in found]), budget_bytes)
     if not chosen:
         return SliceDone(ServiceReport())
-    positions = _by_generation([position for dead in chosen for position in dead.positions])
+    positions = _by_generation([position for each in chosen for position in each.positions])
     check_held()
     raise_floor(positions)
     highest = max(positions.values())
@@ -81,8 +84,7 @@ def purge(
     check_held()
     report = _remove(
         hudi,
-        jvm,
-        due.where(F.col(_FILE).isin([dead.file for dead in chosen])),
+        due.where(F.col(_FILE).isin([each.file for each in chosen])),
         facts=facts,
         positions=positions,
         chosen=chosen,
@@ -94,7 +96,7 @@ def purge(
 
 
 def _comparable(columns: Sequence[str], only_partition: int | None, *, generation: int) -> SparkColumn:
-    """Whether a row's position is in a log, or an offset of that partition; a row tells its own partition where lineage is on."""
+    """True for a position in a log, or an offset of that partition. Rows have their partition where lineage is on."""
     in_log = ~quoted(hidden.POSITION).rlike(BY_OFFSET_ALONE)
     if only_partition is None:
         return in_log
@@ -107,26 +109,26 @@ def _comparable(columns: Sequence[str], only_partition: int | None, *, generatio
     return in_log | (of_generation & of_partition)
 
 
-def _dead(due: DataFrame) -> list[_Dead]:
-    """The files with rows that are due, the ones with the most first: one row each comes to the driver."""
+def _due_files(due: DataFrame) -> list[_DueFile]:
+    """The files with rows to purge, those with the most rows first. One row per file comes to the driver."""
     generation = F.split(quoted(hidden.POSITION), r"\.").getItem(0)
     counted = due.groupBy(F.col(_FILE), generation.alias("generation")).agg(
         F.count(F.lit(1)).alias("rows"), F.max(quoted(hidden.POSITION)).alias("position")
     )
     files = counted.groupBy(_FILE).agg(F.sum("rows").alias("rows"), F.collect_list("position").alias("positions"))
-    found = [_Dead(row[_FILE], row["rows"], tuple(row["positions"])) for row in files.toLocalIterator()]
-    return sorted(found, key=lambda dead: (-dead.rows, dead.file))
+    found = [_DueFile(row[_FILE], row["rows"], tuple(row["positions"])) for row in files.toLocalIterator()]
+    return sorted(found, key=lambda each: (-each.rows, each.file))
 
 
-def _within(found: Sequence[_Dead], sizes: Mapping[str, int], budget_bytes: int) -> list[_Dead]:
-    """As many as the budget holds, each read and written; the first always."""
-    chosen: list[_Dead] = []
+def _within(found: Sequence[_DueFile], sizes: Mapping[str, int], budget_bytes: int) -> list[_DueFile]:
+    """As many files as the budget holds, each read and written; always the first."""
+    chosen: list[_DueFile] = []
     used = 0
-    for dead in found:
-        used += 2 * sizes.get(dead.file, 0)
+    for each in found:
+        used += 2 * sizes.get(each.file, 0)
         if chosen and used > budget_bytes:
             break
-        chosen.append(dead)
+        chosen.append(each)
     return chosen
 
 
@@ -139,14 +141,13 @@ def _by_generation(positions: Sequence[str]) -> dict[int, str]:
 
 def _remove(
     hudi: HudiTable,
-    jvm: HudiJvm,
     due: DataFrame,
     *,
     facts: TableFacts,
     positions: Mapping[int, str],
-    chosen: Sequence[_Dead],
+    chosen: Sequence[_DueFile],
 ) -> ServiceReport:
-    """One commit that removes rows: each is written with its own position, so that nothing newer is touched, and with the mark of what is purged."""
+    """Remove rows in one commit. Each is written at its own position, so that nothing newer is removed, as purged."""
     assert facts.schema is not None  # there are rows
     rows = due.select(
         *[
@@ -154,7 +155,7 @@ def _remove(
             for name in facts.schema.names
         ]
     )
-    sizes = jvm.file_bytes(facts.meta_client, [dead.file for dead in chosen])
+    sizes = hudi.jvm.file_bytes(facts.meta_client, [each.file for each in chosen])
     options = hudi_options.write_options(
         hudi.config,
         operation=hudi_options.UPSERT,
@@ -166,7 +167,7 @@ def _remove(
     rows.write.format("hudi").options(**options).options(**hudi_options.purge_options()).options(**metadata).mode(
         "append"
     ).save(hudi.path)
-    instant, statistics = _committed(hudi, jvm, facts.newest)
+    instant, statistics = _committed(hudi, facts.newest)
     removed = sum(stat["numDeletes"] for stat in statistics)
     return ServiceReport(
         files_before=len(chosen),
@@ -178,8 +179,8 @@ def _remove(
     )
 
 
-def _committed(hudi: HudiTable, jvm: HudiJvm, newest_before: str | None) -> tuple[str, list[dict[str, int]]]:
-    timeline = jvm.meta_client(hudi.path).getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
+def _committed(hudi: HudiTable, newest_before: str | None) -> tuple[str, list[dict[str, int]]]:
+    timeline = hudi.meta_client().getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
     last = timeline.lastInstant()
     if not last.isPresent() or str(last.get().requestedTime()) <= (newest_before or ""):
         raise ServiceUnfinished(

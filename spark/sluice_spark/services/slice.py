@@ -1,4 +1,4 @@
-"""One slice of a table service: the table looked at, the work done under the hold, and what it came to."""
+"""Does one slice of a table service: checks the table, does the work while the lane is held, reports it."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ from sluice.services.requests import ARCHIVAL, CLEANING, CLUSTERING, COMPACTION,
 from sluice_spark.errors import CommitNotNewest, LaneLost, ServiceNotForTable
 from sluice_spark.hudi import housekeeping
 from sluice_spark.hudi.facts import TableFacts
-from sluice_spark.hudi.jvm import HudiJvm
-from sluice_spark.hudi.recovery import first_look
+from sluice_spark.hudi.recovery import recovered_facts
 from sluice_spark.hudi.table import HudiTable
 from sluice_spark.merge.context import MergeServices
 from sluice_spark.services.compaction import cluster, compact
 from sluice_spark.services.purge import RaiseFloor, purge
 
-# What a slice begins with, until this run has seen how fast this table goes: far below what two cores did locally.
+# The assumed speed of a table's first slice in a run: far below what two cores did locally.
 FIRST_BYTES_PER_S_AND_CORE = 4 * 1024**2
 SLOWEST_BYTES_PER_S = 256 * 1024
 
 
 @dataclass
 class Pace:
-    """How many bytes a second services went through, by service and table, as this run saw it. Safe in several threads."""
+    """Bytes per second that this run has seen, by service and table. Safe in several threads."""
 
     cores: int
-    _seen: dict[str, float] = field(default_factory=dict)
+    _rates: dict[str, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def budget_bytes(self, config: TableConfig, service: str, slice_s: int) -> int:
-        """The bytes of a plan that a slice should hold."""
+        """The bytes of a plan that fits a slice of `slice_s` seconds."""
         with self._lock:
-            rate = self._seen.get(f"{service} {config.table}", float(FIRST_BYTES_PER_S_AND_CORE * self.cores))
+            rate = self._rates.get(f"{service} {config.table}", float(FIRST_BYTES_PER_S_AND_CORE * self.cores))
         return int(max(rate, SLOWEST_BYTES_PER_S) * slice_s)
 
     def saw(self, config: TableConfig, service: str, report: ServiceReport, slice_s: int) -> None:
-        """Learn from a slice. One that was too long makes the next plan smaller; a shorter one says more of starting than of bytes, and at most doubles it."""
+        """Learn from a slice. One that was too long makes the next plan smaller; a shorter one at most doubles it.
+
+        The time of a short slice is mostly spent on starting it.
+        """
         moved = report.bytes_before + report.bytes_after
         if not moved or not report.ms:
             return
         name, rate = f"{service} {config.table}", moved * 1000 / report.ms
         with self._lock:
-            known = self._seen.get(name, float(FIRST_BYTES_PER_S_AND_CORE * self.cores))
-            self._seen[name] = rate if report.ms > slice_s * 1000 else max(known, min(rate, 2 * known))
+            known = self._rates.get(name, float(FIRST_BYTES_PER_S_AND_CORE * self.cores))
+            self._rates[name] = rate if report.ms > slice_s * 1000 else max(known, min(rate, 2 * known))
 
 
 def serve_table(
@@ -65,116 +67,129 @@ def serve_table(
     raise_floor: RaiseFloor,
     watch: Mapping[str, Any] = MappingProxyType({}),
 ) -> SliceDone:
-    """Do one slice of a service. Each is idempotent: what an earlier attempt left is undone or carried out first, what is done isn't done again.
+    """Do one slice of a service. Each is idempotent: it first undoes or finishes what an earlier attempt left.
 
-    `raise_floor` writes the highest positions of rows that are about to be purged into the ledger; `watch` is KafkaWatch.to_dict() of the table. Raises LaneLost before the next write when `still_held` says no, ServiceNotForTable where a service doesn't apply, and
-    whatever Spark and Hudi raise: then the table is looked at anew, and rolled back, before it is next written (rule 4).
+    `raise_floor` writes the highest positions of rows about to be purged into the ledger; `watch` is the table's
+    KafkaWatch.to_dict(). Raises LaneLost before the next write where `still_held` says no, ServiceNotForTable, and
+    errors of Spark and Hudi; after these the table is checked and rolled back before it is written again
+    (`resolve-before-write`).
     """
-    return _Slice(
-        spark, config, service, services, pace, still_held, slice_s, raise_floor, KafkaWatch.from_dict(watch)
-    ).done()
+    _refuse_service(config, service)
+    clock, known = services.clock, services.known
+    began = clock.now_ms()
+    hudi = HudiTable(spark, services.table_path(config.database, config.name), config)
+    if not hudi.exists():
+        return SliceDone(ServiceReport())
+
+    def check_held() -> None:
+        if not still_held():
+            raise LaneLost(f"The lane was taken over during {service} of {config.table}", table=config.table)
+
+    known.take(config)  # the table is unknown until the slice has ended well
+    check_held()
+    facts = recovered_facts(hudi, services.log)
+    if facts.empty:
+        return SliceDone(ServiceReport())
+    hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
+    done = _work(
+        _Slice(
+            spark=spark,
+            hudi=hudi,
+            facts=facts,
+            services=services,
+            budget_bytes=pace.budget_bytes(config, service, slice_s),
+            check_held=check_held,
+            raise_floor=raise_floor,
+            watch=KafkaWatch.from_dict(watch),
+        ),
+        service,
+    )
+    after = hudi.look()
+    if done.report.instant is not None and (after.newest or "") < done.report.instant:
+        raise CommitNotNewest(
+            f"{config.table}: {service} {done.report.instant} is not on the timeline",
+            table=config.table,
+            instant=done.report.instant,
+        )
+    known.keep(config, after)
+    report = replace(done.report, ms=clock.now_ms() - began)
+    pace.saw(config, service, report, slice_s)
+    return replace(done, report=report)
 
 
+@dataclass(frozen=True)
 class _Slice:
-    def __init__(
-        self,
-        spark: SparkSession,
-        config: TableConfig,
-        service: str,
-        services: MergeServices,
-        pace: Pace,
-        still_held: Callable[[], bool],
-        slice_s: int,
-        raise_floor: RaiseFloor,
-        watch: KafkaWatch,
-    ) -> None:
-        self._spark = spark
-        self._raise_floor = raise_floor
-        self._watch = watch
-        self._config = config
-        self._service = service
-        self._services = services
-        self._pace = pace
-        self._still_held = still_held
-        self._slice_s = slice_s
-        self._jvm = HudiJvm(spark)
-        self._hudi = HudiTable(spark, services.table_path(config.database, config.name), config)
+    """What the work of one slice needs. `check_held` raises LaneLost."""
 
-    def done(self) -> SliceDone:
-        self._refuse_what_does_not_apply()
-        clock, known = self._services.clock, self._services.known
-        began = clock.now_ms()
-        if not self._hudi.exists():
-            return SliceDone(ServiceReport())
-        known.take(self._config)  # until it ends well nothing is known of the table
-        self._check_held()
-        facts = first_look(self._hudi, self._services.log).facts
-        if facts.empty:
-            return SliceDone(ServiceReport())
-        self._hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
-        done = self._do(facts)
-        after = self._hudi.look()
-        if done.report.instant is not None and (after.newest or "") < done.report.instant:
-            raise CommitNotNewest(
-                f"{self._config.table}: {self._service} {done.report.instant} is not on the timeline",
-                table=self._config.table,
-                instant=done.report.instant,
-            )
-        known.keep(self._config, after)
-        report = replace(done.report, ms=clock.now_ms() - began)
-        self._pace.saw(self._config, self._service, report, self._slice_s)
-        return replace(done, report=report)
+    spark: SparkSession
+    hudi: HudiTable
+    facts: TableFacts
+    services: MergeServices
+    budget_bytes: int
+    check_held: Callable[[], None]
+    raise_floor: RaiseFloor
+    watch: KafkaWatch
 
-    def _do(self, facts: TableFacts) -> SliceDone:
-        budget = self._pace.budget_bytes(self._config, self._service, self._slice_s)
-        if self._service == COMPACTION:
-            return compact(self._hudi, self._jvm, facts=facts, budget_bytes=budget, check_held=self._check_held)
-        if self._service == CLUSTERING:
-            return cluster(self._hudi, self._jvm, facts=facts, budget_bytes=budget, check_held=self._check_held)
-        if self._service == PURGE:
-            now_ms = self._services.clock.now_ms()
-            return purge(
-                self._hudi,
-                self._jvm,
-                spark=self._spark,
-                facts=facts,
-                now_ms=now_ms,
-                budget_bytes=budget,
-                check_held=self._check_held,
-                raise_floor=self._raise_floor,
-                only_partition=only_partition(self._watch, generation=self._config.generation),
-            )
-        if self._service == CLEANING:
-            return self._clean()
-        return self._archive()
 
-    def _clean(self) -> SliceDone:
-        now_ms = self._services.clock.now_ms()
-        cleaned = housekeeping.clean(self._hudi, self._jvm, now_ms=now_ms, check_held=self._check_held)
-        self._services.known.keep_cleaned(self._config, now_ms)
-        return SliceDone(ServiceReport(files_before=cleaned.files, bytes_before=cleaned.bytes, instant=cleaned.instant))
+def _refuse_service(config: TableConfig, service: str) -> None:
+    applies = {
+        COMPACTION: config.table_type == MOR,
+        CLUSTERING: bool(config.services.cluster_by),
+        PURGE: config.delete_mode == HARD,
+        CLEANING: True,
+        ARCHIVAL: True,
+    }
+    if not applies.get(service, False):
+        raise ServiceNotForTable(
+            f"{service} does not apply to {config.table} as it is configured", service=service, table=config.table
+        )
 
-    def _archive(self) -> SliceDone:
-        self._check_held()
-        return SliceDone(ServiceReport(more={"archived": housekeeping.archive(self._hudi, self._jvm)}))
 
-    def _refuse_what_does_not_apply(self) -> None:
-        applies = {
-            COMPACTION: self._config.table_type == MOR,
-            CLUSTERING: bool(self._config.services.cluster_by),
-            PURGE: self._config.delete_mode == HARD,
-            CLEANING: True,
-            ARCHIVAL: True,
-        }
-        if not applies.get(self._service, False):
-            raise ServiceNotForTable(
-                f"{self._service} has nothing to do with {self._config.table} as it is configured",
-                service=self._service,
-                table=self._config.table,
-            )
+def _work(given: _Slice, service: str) -> SliceDone:
+    return {COMPACTION: _compact, CLUSTERING: _cluster, PURGE: _purge, CLEANING: _clean, ARCHIVAL: _archive}[service](
+        given
+    )
 
-    def _check_held(self) -> None:
-        if not self._still_held():
-            raise LaneLost(
-                f"The lane was taken over during {self._service} of {self._config.table}", table=self._config.table
-            )
+
+def _compact(given: _Slice) -> SliceDone:
+    return compact(
+        given.hudi,
+        facts=given.facts,
+        budget_bytes=given.budget_bytes,
+        check_held=given.check_held,
+    )
+
+
+def _cluster(given: _Slice) -> SliceDone:
+    return cluster(
+        given.hudi,
+        facts=given.facts,
+        budget_bytes=given.budget_bytes,
+        check_held=given.check_held,
+    )
+
+
+def _purge(given: _Slice) -> SliceDone:
+    return purge(
+        given.hudi,
+        spark=given.spark,
+        facts=given.facts,
+        now_ms=given.services.clock.now_ms(),
+        budget_bytes=given.budget_bytes,
+        check_held=given.check_held,
+        raise_floor=given.raise_floor,
+        only_partition=only_partition(given.watch, generation=given.hudi.config.generation),
+    )
+
+
+def _clean(given: _Slice) -> SliceDone:
+    now_ms = given.services.clock.now_ms()
+    cleaned = housekeeping.clean(given.hudi, now_ms=now_ms, check_held=given.check_held)
+    given.services.known.keep_cleaned(given.hudi.config, now_ms)
+    return SliceDone(ServiceReport(files_before=cleaned.files, bytes_before=cleaned.bytes, instant=cleaned.instant))
+
+
+def _archive(given: _Slice) -> SliceDone:
+    given.check_held()
+    archived = housekeeping.archive(given.hudi)
+    return SliceDone(ServiceReport(more={"archived": archived}))

@@ -241,7 +241,7 @@ def test_wherever_a_run_dies_a_later_run_does_its_services(simulated):
         for at, step in enumerate(steps.steps, 1)
         if "serve" in step or "transact_write" in step or "put_item" in step
     ]
-    assert sum(steps.steps[at - 1] == "merger.serve" for at in serving) == 2 < len(serving)
+    assert sum(steps.steps[at - 1] == "merger.serve_table" for at in serving) == 2 < len(serving)
     for turn, dies_at in enumerate(serving, 1):
         simulated.merger.slices[ORDERS] = 2
         ask(simulated, request=f"q-{turn}")

@@ -225,7 +225,7 @@ tables:
 )
 def test_mistakes_in_rules_for_plain_records_are_reported(keys: str, message: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
-        read_tables("tables:\n  - {{topic: a.b, table: a.b, {}}}\n".format(keys))
+        read_tables(f"tables:\n  - {{topic: a.b, table: a.b, {keys}}}\n")
     assert message in str(refused.value)
 
 
@@ -258,5 +258,5 @@ def test_rows_with_kafka_coordinates_are_identified_by_them_in_any_object() -> N
 )
 def test_coordinates_are_two_columns_of_an_append_only_table(said: str) -> None:
     with pytest.raises(ConfigurationMistakes) as refused:
-        read_tables("tables:\n  - {{topic: a.b, table: a.b, {}}}\n".format(said))
+        read_tables(f"tables:\n  - {{topic: a.b, table: a.b, {said}}}\n")
     assert "coordinates" in str(refused.value)

@@ -1,0 +1,144 @@
+"""Commits a part's rows: raises the floor for a truncate, writes, and does the housekeeping that is due."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import COMMIT_STAGE
+from sluice.changes import hidden_columns as hidden
+from sluice.config.table import MOR
+from sluice.hudi import housekeeping as housekeeping_pace
+from sluice.hudi import options as hudi_options
+from sluice_spark.errors import CleaningUnfinished
+from sluice_spark.hudi.facts import CommitResult, TableFacts
+from sluice_spark.hudi.housekeeping import keep_house
+from sluice_spark.log import describe
+from sluice_spark.merge.context import PartContext
+from sluice_spark.merge.keys import key_columns, key_names
+from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.plan import PlannedRead
+from sluice_spark.merge.schema_notes import remember_columns
+
+
+def raise_floor(part: PartContext, facts: TableFacts, truncated_at: str | None) -> TableFacts:
+    """Raise the table's floor to the batch's newest truncate; the facts with the floor that holds now.
+
+    Comes before the commit: even if this attempt fails, the batch is merged in the end, so changes older than the
+    truncate have lost already.
+    """
+    if truncated_at is None or truncated_at <= (facts.floor or ""):
+        return facts
+    part.check_held()
+    part.hudi.raise_floor(truncated_at)
+    part.event("floor_raised", position=truncated_at)
+    return replace(facts, floor=truncated_at)
+
+
+def commit(
+    part: PartContext,
+    rows: DataFrame,
+    *,
+    planned: PlannedRead,
+    objects: Sequence[ManifestObject],
+    facts: TableFacts,
+) -> CommitResult:
+    """Write the rows as one Hudi commit, then do the housekeeping that is due.
+
+    Raises LaneLost before anything is written. Any other exception leaves open whether the commit is on the timeline.
+    """
+    with part.stages.stage(COMMIT_STAGE):
+        result = _written(part, rows, planned=planned, objects=objects, facts=facts)
+    if result.facts is not None:
+        remember_columns(part.services.history, part.config, result.facts.schema)
+        _keep_house(part, result.facts)
+    return result
+
+
+def _written(
+    part: PartContext, rows: DataFrame, *, planned: PlannedRead, objects: Sequence[ManifestObject], facts: TableFacts
+) -> CommitResult:
+    part.check_held()
+    hudi, config, clock = part.hudi, part.config, part.services.clock
+    operation = hudi_options.BULK_INSERT if facts.empty else hudi_options.UPSERT
+    size_bytes = sum(item.size for item in objects)
+    rows = with_lineage(rows, words=config.lineage, batch=part.manifest.batch)
+    if planned.rewritten:
+        operation, size_bytes = hudi_options.REWRITE, hudi.size_bytes(facts)
+        stored = hudi.stored(facts, *(facts.schema.names if facts.schema is not None else ()))
+        rows = whole_table(stored, rows, target=planned.target, record_key=config.record_key)
+        part.event("table_rewritten", columns=list(planned.rewritten), bytes=size_bytes)
+    elif planned.widened and config.table_type == MOR:
+        # Older log blocks have the narrower type (`compact-before-wider-types`).
+        compacted = hudi.compact_all()
+        part.event("compacted_before_wider_types", columns=list(planned.widened), instant=compacted)
+        facts = hudi.look()
+    if planned.widened:
+        part.check_held()
+        hudi.note_widened(planned.widened, facts)
+    hudi.wait_until_past_newest(facts.newest, now_ms=clock.now_ms, wait=clock.wait)
+    part.check_held()
+    return hudi.write(
+        rows,
+        operation=operation,
+        batch=part.manifest.batch,
+        run=part.manifest.run,
+        facts=facts,
+        size_bytes=size_bytes,
+    )
+
+
+def _keep_house(part: PartContext, committed: TableFacts) -> None:
+    """Do the housekeeping that is due, and keep the table's facts for the next batch.
+
+    The rows are committed, so a failure is logged and does not fail the part: the work is due again with a later
+    commit, and the table's facts are forgotten.
+    """
+    known = part.services.known
+    if not housekeeping_pace.housekeeping_due(part.config, committed.commits):
+        known.keep(part.config, committed)
+        return
+    part.check_held()
+    try:
+        with part.stages.stage("housekeeping"):
+            done = keep_house(part.hudi, now_ms=part.services.clock.now_ms(), known=known)
+            known.keep(part.config, part.hudi.look())
+    # Java's exceptions come as Py4J's or under Spark's own names.
+    except (Py4JJavaError, PySparkException, CleaningUnfinished) as failure:
+        part.event("housekeeping_failed", level="error", error=describe(failure))
+        return
+    part.event("housekept", cleaning=done.cleaning, files=done.files, archived=done.archived, compacted=done.compacted)
+
+
+def with_lineage(rows: DataFrame, *, words: Collection[str], batch: str) -> DataFrame:
+    """The rows as `batch` writes them: with the lineage that `words` name (of `hidden_columns.LINEAGE`), the rest null.
+
+    Not done earlier, since merging needs some of these columns whether or not they are stored.
+    """
+    off = {column for word, column in hidden.LINEAGE.items() if word not in words}
+    chosen = []
+    for field in rows.schema.fields:
+        value = F.lit(None) if field.name in off else F.lit(batch) if field.name == hidden.BATCH else quoted(field.name)
+        chosen.append(value.cast(field.dataType).alias(field.name))
+    return rows.select(*chosen)
+
+
+def whole_table(stored: DataFrame, rows: DataFrame, *, target: StructType, record_key: Sequence[str]) -> DataFrame:
+    """The table after a commit of `rows`: these, and the stored rows with other keys, with the types of `target`."""
+    keys = rows.select(*key_columns(record_key))
+    same = [quoted(name).eqNullSafe(keys[alias]) for name, alias in zip(record_key, key_names(record_key))]
+    held = set(stored.columns)
+    kept = stored.join(keys, same, "left_anti").select(
+        *[
+            (quoted(field.name) if field.name in held else F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in target.fields
+        ]
+    )
+    return kept.unionByName(rows)

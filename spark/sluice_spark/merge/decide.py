@@ -1,0 +1,302 @@
+"""Decides which rows a part's changes write, and counts what became of each change."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from pyspark import StorageLevel
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from sluice.changes import hidden_columns as hidden
+from sluice.changes.position import BEFORE_THE_LOG
+from sluice.changes.row_history import NEVER
+from sluice.config.table import IGNORE, TableConfig
+from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.table import HudiTable
+from sluice_spark.merge import latest
+from sluice_spark.merge.keys import key_columns, keys_of, same_key
+from sluice_spark.merge.normalize import quoted
+from sluice_spark.merge.truncate import Truncate, newest_truncate, owes_since_before, truncated_rows
+from sluice_spark.merge.unchanged_values import history, rows_from_history, unavailable_columns
+from sluice_spark.merge.working_columns import (
+    BELOW_PURGE_FLOOR,
+    CHANGES,
+    INEXACT,
+    NEEDS_HISTORY,
+    NEWEST,
+    OWES,
+    STORED_OFFSET,
+    STORED_POSITION,
+    SUPPLIED,
+    WINS,
+)
+
+
+@dataclass(frozen=True)
+class MergeTarget:
+    """The table that changes are decided against.
+
+    `schema` has its columns after this batch. `few_keys` is true where the batch's keys are few enough to broadcast.
+    Frames that are used more than once stay cached until `frames` is closed.
+    """
+
+    hudi: HudiTable
+    facts: TableFacts
+    schema: StructType
+    few_keys: bool
+    frames: ExitStack
+
+    @property
+    def config(self) -> TableConfig:
+        """The table's configuration."""
+        return self.hudi.config
+
+    @property
+    def ignores_deletes(self) -> bool:
+        """True where deletes and truncates take nothing out of the table."""
+        return self.config.delete_mode == IGNORE
+
+    @property
+    def key_and_hidden(self) -> tuple[str, ...]:
+        """The names of the key's and the hidden columns."""
+        return (*self.config.record_key, *hidden.NAMES)
+
+    def stored(self, *columns: str) -> DataFrame:
+        """The table's rows with these columns."""
+        return self.hudi.stored(self.facts, *columns)
+
+    def cached(self, frame: DataFrame) -> DataFrame:
+        """Keep a frame in memory, on disk where it doesn't fit, from when it is first computed."""
+        self.frames.callback(frame.unpersist)
+        return frame.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+@dataclass(frozen=True)
+class DecidedRows:
+    """The rows to write, one per key in the table's columns, and what became of the changes.
+
+    `truncated_at` is the position of the batch's newest truncate. `below_purge_floor` has the changes that must be set
+    aside, None where there are none.
+    """
+
+    rows: DataFrame
+    counts: dict[str, int]
+    truncated_at: str | None
+    below_purge_floor: DataFrame | None = None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """True where there is nothing to commit."""
+        return not self.counts["winning"] and not self.counts.get("supplied") and not self.counts.get("truncated")
+
+
+def decide_rows(changes: DataFrame, *, target: MergeTarget) -> DecidedRows:
+    """Decide about normalized changes.
+
+    One Spark action, which also reads the objects; more where the batch has incomplete changes or truncates, supplies
+    columns that rows owe, or mostly loses.
+    """
+    beside = _beside_stored(changes, target)
+    floor = target.facts.floor or NEVER
+    decided = _marked(beside, floor, target)
+    counted = _counted(decided)
+    truncate = newest_truncate(decided) if counted.counts.get("truncates") else None
+    if truncate is not None and truncate.position > floor:
+        floor = truncate.position
+        decided = _marked(beside, floor, target)
+        counted = _counted(decided)
+    counts = counted.counts
+    rows = latest.winners(decided, target=target.schema)
+    # Where deletes are ignored, a truncate empties no row, and older changes lose all the same.
+    emptying = None if target.ignores_deletes or target.facts.empty else truncate
+    if emptying is not None:
+        emptied = target.cached(_emptied(decided, emptying, target))
+        counts = {**counts, "truncated": emptied.count()}
+        rows = rows.unionByName(emptied)
+    if counted.needing_history or emptying is not None:
+        completed = target.cached(_completed(decided, counted, floor, emptying, target))
+        counts = _with_completed(counts, completed)
+        rows = rows.unionByName(completed.select(*[quoted(name) for name in target.schema.names]))
+    lost = counts["losing"] - counts["repeated"] - counts.get("below_purge_floor", 0)
+    if _is_most(lost, of=counts["losing"] + counts["winning"]):
+        counts = _with_outdated(counts, _outdated(beside, floor, target))
+    return DecidedRows(
+        rows,
+        counts,
+        truncate.position if truncate is not None else None,
+        decided.where(F.col(BELOW_PURGE_FLOOR)) if counts.get("below_purge_floor") else None,
+    )
+
+
+def _beside_stored(changes: DataFrame, target: MergeTarget) -> DataFrame:
+    config = target.config
+    newest = latest.latest_changes(changes, record_key=config.record_key, ignore_deletes=target.ignores_deletes)
+    if not target.ignores_deletes:
+        newest = latest.as_tombstones(newest, record_key=config.record_key, keep_values=config.keep_deleted_values)
+    newest = target.cached(newest)
+    if target.facts.empty:
+        return latest.beside_stored(newest, stored=None, record_key=config.record_key, few=target.few_keys)
+    stored = target.stored(*config.record_key, hidden.POSITION, hidden.OWED)
+    return target.cached(latest.beside_stored(newest, stored=stored, record_key=config.record_key, few=target.few_keys))
+
+
+def _marked(beside: DataFrame, floor: str, target: MergeTarget) -> DataFrame:
+    facts = target.facts
+    return latest.marked(beside, floor=floor, purged=facts.purged or NEVER, purged_partition=facts.purged_partition)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """The counts of a part's changes; keys that need their history, and those of them whose newest change loses."""
+
+    counts: dict[str, int]
+    needing_history: int
+    supplying: int
+
+
+def _counted(decided: DataFrame) -> _Counted:
+    """Count in one hash aggregation, which also computes the rows. What few batches need is asked after it."""
+    wins, needs_history, newest = F.col(WINS), F.col(NEEDS_HISTORY), F.col(NEWEST)
+    op, position, deleted = quoted(hidden.OP), quoted(hidden.POSITION), quoted(hidden.DELETED)
+    is_row = newest & ~latest.has_no_row()
+    found = decided.agg(
+        F.sum(F.when(newest, F.col(CHANGES))).alias("read"),
+        F.count(F.when(is_row, 1)).alias("keys"),
+        F.count(F.when(wins & ~needs_history, 1)).alias("winning"),
+        F.count(F.when(wins & ~needs_history & deleted, 1)).alias("deleted"),
+        F.count(F.when(is_row & (position == F.col(STORED_POSITION)), 1)).alias("repeated"),
+        F.sum(F.when(wins, F.col(INEXACT))).alias("inexact"),
+        F.count(F.when(needs_history, 1)).alias("needing_history"),
+        F.count(F.when(needs_history & ~wins, 1)).alias("supplying"),
+        F.count(F.when(F.col(BELOW_PURGE_FLOOR), 1)).alias("below_purge_floor"),
+        F.count(F.when(op == hidden.TRUNCATE, 1)).alias("truncates"),
+        F.count(F.when(op == hidden.MESSAGE, 1)).alias("messages"),
+    ).first()
+    assert found is not None
+    read = found["read"] or 0
+    counts = {
+        "read": read,
+        "winning": found["winning"],
+        "deleted": found["deleted"],
+        # Changes that lost to another of the same batch.
+        "overtaken": read - found["keys"] - found["truncates"] - found["messages"],
+        # Keys whose newest change is not newer than the table.
+        "losing": found["keys"] - found["winning"],
+        "repeated": found["repeated"],
+    }
+    rare = ("truncates", "messages", "inexact", "below_purge_floor")
+    counts.update({name: found[name] for name in rare if found[name]})
+    return _Counted(counts, found["needing_history"], found["supplying"])
+
+
+def _emptied(decided: DataFrame, truncate: Truncate, target: MergeTarget) -> DataFrame:
+    """The stored rows that a truncate deletes, but for those that the batch's own changes decide about."""
+    key = target.config.record_key
+    assert target.facts.schema is not None
+    wanted = [
+        name for name in target.facts.schema.names if target.config.keep_deleted_values or name in target.key_and_hidden
+    ]
+    taken = keys_of(decided, F.col(WINS) | F.col(NEEDS_HISTORY), record_key=key)
+    stored = target.stored(*wanted)
+    rest = stored.join(taken, same_key(stored, taken, record_key=key), "left_anti")
+    return truncated_rows(rest, truncate=truncate, target=target.schema)
+
+
+def _completed(
+    decided: DataFrame, counted: _Counted, floor: str, truncate: Truncate | None, target: MergeTarget
+) -> DataFrame:
+    """The rows that follow from their keys' histories, those equal to the stored row left out."""
+    every = unavailable_columns(target.schema, target.config.record_key)
+    narrow = not (counted.supplying or truncate is not None or target.ignores_deletes)
+    columns = _only_unchanged(decided, every) if narrow else every
+    stored = None
+    if target.facts.schema is not None:
+        # A winner has all columns but these itself; a stored row that is kept is written again whole.
+        wanted = [
+            name for name in target.facts.schema.names if not narrow or name in {*target.key_and_hidden, *columns}
+        ]
+        stored = target.stored(*wanted)
+    of_keys = history(
+        decided,
+        needs_history=F.col(NEEDS_HISTORY),
+        decided=F.col(NEEDS_HISTORY) | F.col(WINS),
+        stored=stored,
+        touched=None if truncate is None else owes_since_before(truncate),
+        target=target.schema,
+        record_key=target.config.record_key,
+        floor=floor,
+        ignore_deletes=target.ignores_deletes,
+    )
+    return rows_from_history(
+        of_keys,
+        target=target.schema,
+        record_key=target.config.record_key,
+        columns=columns,
+        floor=floor,
+        ignore_deletes=target.ignores_deletes,
+    )
+
+
+def _only_unchanged(decided: DataFrame, columns: list[str]) -> list[str]:
+    """Those of the columns that some change left unchanged."""
+    found = decided.agg(F.flatten(F.collect_set(quoted(hidden.UNCHANGED))).alias("names")).first()
+    assert found is not None
+    return [name for name in columns if name in set(found["names"])]
+
+
+def _with_completed(counts: dict[str, int], completed: DataFrame) -> dict[str, int]:
+    supplied = F.col(SUPPLIED)
+    found = completed.agg(
+        F.count(F.when(~supplied, 1)).alias("new"),
+        F.count(F.when(~supplied & quoted(hidden.DELETED), 1)).alias("deleted"),
+        F.count(F.when(supplied, 1)).alias("supplied"),
+        F.count(F.when(F.col(OWES), 1)).alias("owed"),
+    ).first()
+    assert found is not None
+    return {
+        **counts,
+        "winning": counts["winning"] + found["new"],
+        "deleted": counts["deleted"] + found["deleted"],
+        "losing": counts["losing"] - found["new"] - found["supplied"],
+        "supplied": found["supplied"],
+        "owed": found["owed"],
+    }
+
+
+def _outdated(beside: DataFrame, floor: str, target: MergeTarget) -> int:
+    """How many changes lost although Kafka has them behind what they lost to. Asked where most of a batch lost.
+
+    A replay and late objects bring records that are older in Kafka too. Where the newer record has the lower position,
+    the source's log was restarted. Rows of a snapshot that stand before the log are meant to lose.
+    """
+    key, position = target.config.record_key, quoted(hidden.POSITION)
+    of_snapshot = (quoted(hidden.OP) == hidden.SNAPSHOT_READ) & position.rlike(BEFORE_THE_LOG)
+    lost = beside.where(
+        F.col(NEWEST) & ~latest.has_no_row() & ~F.coalesce(of_snapshot, F.lit(False)) & _lost_to_table(position, floor)
+    )
+    if target.facts.empty:
+        return lost.count()
+    stored = target.stored(*key, hidden.OFFSET)
+    keys = keys_of(lost, F.lit(True), record_key=key)
+    held = stored.join(keys, same_key(stored, keys, record_key=key), "left_semi").select(
+        *key_columns(key), quoted(hidden.OFFSET).alias(STORED_OFFSET)
+    )
+    behind = F.when(F.col(STORED_POSITION).isNull(), True).otherwise(quoted(hidden.OFFSET) > F.col(STORED_OFFSET))
+    return lost.join(held, same_key(lost, held, record_key=key), "left").where(behind).count()
+
+
+def _lost_to_table(position: SparkColumn, floor: str) -> SparkColumn:
+    return (position < F.col(STORED_POSITION)) | (position <= F.lit(floor))
+
+
+def _with_outdated(counts: dict[str, int], outdated: int) -> dict[str, int]:
+    mostly = _is_most(outdated, of=counts["losing"] + counts["winning"])
+    return {**counts, "outdated": outdated, **({"mostly_losing": 1} if mostly else {})}
+
+
+def _is_most(some: int, *, of: int) -> bool:
+    return 2 * some > of

@@ -1,0 +1,112 @@
+"""Prepares the merge of a part: looks at the table and the writer schemas, plans the read, refuses what doesn't fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sluice.batch.manifest import ManifestObject
+from sluice.batch.outcome import ObjectError
+from sluice.schema.avro import PLAIN, WriterSchema
+from sluice_spark.hudi.facts import TableFacts
+from sluice_spark.hudi.recovery import recovered_facts
+from sluice_spark.merge.context import PartContext
+from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
+from sluice_spark.merge.schema_notes import remember_columns, remember_schemas
+from sluice_spark.merge.schemas import Scanned, WriterSchemas, scan_schemas, writer_schemas
+from sluice_spark.merge.set_aside import leave_error
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A part that can be read.
+
+    `objects` are those whose schemas fit the plan, `refused` the others; `notes` are for operators.
+    """
+
+    facts: TableFacts
+    planned: PlannedRead
+    objects: tuple[ManifestObject, ...]
+    refused: tuple[ObjectError, ...]
+    notes: tuple[str, ...]
+
+
+def prepare(part: PartContext) -> Prepared:
+    """Look at the table, create it if there is none, and plan the read. Records schemas and refused objects in S3."""
+    with part.stages.stage("table"):
+        facts = part.services.known.take(part.config) or _facts_of_unknown(part)
+    with part.stages.stage("schemas"):
+        schemas = writer_schemas(
+            part.services.objects,
+            part.services.silver_bucket,
+            part.part.objects,
+            scan=lambda objects: _scan(part, objects),
+            stored=column_types(facts.schema),
+        )
+    planned = _planned(part, schemas, facts)
+    remember_schemas(
+        part.services.history,
+        part.config,
+        writers=schemas.in_order,
+        inferred=schemas.inferred.values(),
+        verdicts=planned.verdicts,
+        at=part.services.clock.now_ms(),
+        batch=part.manifest.batch,
+    )
+    # Also here, and not only after a commit: a run may have died between its commit and this.
+    remember_columns(part.services.history, part.config, facts.schema)
+    refused = (*schemas.errors, *_refused(planned, part.part.objects, schemas.of_object))
+    for error in refused:
+        leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.place)
+    named = {error.object for error in refused}
+    objects = tuple(item for item in part.part.objects if item.id.hash not in named)
+    return Prepared(facts, planned, objects, refused, _without_position(schemas.in_order))
+
+
+def _facts_of_unknown(part: PartContext) -> TableFacts:
+    """The facts of a table that this run has not written yet, or that it failed to write."""
+    if part.hudi.ensure_created():
+        part.event("table_created")
+    part.check_held()
+    return recovered_facts(part.hudi, part.services.log)
+
+
+def _scan(part: PartContext, objects: Sequence[ManifestObject]) -> Scanned:
+    return scan_schemas(part.spark, objects=objects, config=part.config, source=part.services.source)
+
+
+def _planned(part: PartContext, schemas: WriterSchemas, facts: TableFacts) -> PlannedRead:
+    """The plan, without the schemas whose columns would have the table rewritten where it is too large for that."""
+
+    def plan(*, may_rewrite: bool) -> PlannedRead:
+        return plan_read(
+            part.config,
+            batch=part.manifest.batch,
+            writers=schemas.in_order,
+            stored=facts.schema,
+            inferred=schemas.inferred,
+            may_rewrite=may_rewrite,
+        )
+
+    planned = plan(may_rewrite=True)
+    if planned.rewritten and part.hudi.size_bytes(facts) > part.config.rewrite_limit_bytes:
+        return plan(may_rewrite=False)
+    return planned
+
+
+def _refused(
+    planned: PlannedRead, objects: Sequence[ManifestObject], schemas_of: Mapping[str, tuple[str, ...]]
+) -> list[ObjectError]:
+    """The objects with a writer schema that fits neither the table nor the rest of the batch."""
+    errors = []
+    for item in objects:
+        refusals = [planned.refused[mark] for mark in schemas_of.get(item.id.hash, ()) if mark in planned.refused]
+        if refusals:
+            errors.append(ObjectError(item.id.hash, refusals[0].code, str(refusals[0])))
+    return errors
+
+
+def _without_position(writers: Sequence[WriterSchema]) -> tuple[str, ...]:
+    """Advice for connectors whose changes carry no log position, each once. Plain records have none to carry."""
+    shapes = [writer for writer in writers if writer.shape != PLAIN]
+    return tuple(sorted({writer.meta.position.advice for writer in shapes if writer.meta.position.advice}))

@@ -1,0 +1,51 @@
+"""The table of working columns says which modules use each of them, and no other module names one."""
+
+import ast
+from pathlib import Path
+
+from sluice.changes import hidden_columns
+from sluice_spark.merge import working_columns
+from sluice_spark.merge.working_columns import WORKING_COLUMNS
+
+MERGE = Path(working_columns.__file__).parent
+TREES = {path.stem: ast.parse(path.read_text()) for path in MERGE.glob("*.py")}
+CONSTANTS = {
+    value: name
+    for name, value in vars(working_columns).items()
+    if isinstance(value, str) and value.startswith("_sluice_")
+}
+
+
+def modules_that_use(constant: str) -> set[str]:
+    return {
+        module
+        for module, tree in TREES.items()
+        if module != "working_columns"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == constant
+    }
+
+
+def test_each_column_is_listed_once_with_the_modules_that_use_it() -> None:
+    names = [column.name for column in WORKING_COLUMNS]
+    assert sorted(names) == sorted(CONSTANTS)
+    assert {column.name: set(column.set_by) | set(column.read_by) for column in WORKING_COLUMNS} == {
+        name: modules_that_use(constant) for name, constant in CONSTANTS.items()
+    }
+    assert all(column.set_by for column in WORKING_COLUMNS)
+
+
+def test_no_working_column_is_stored_and_sources_can_have_none() -> None:
+    names = [column.name for column in WORKING_COLUMNS]
+    assert not {*names} & {*hidden_columns.NAMES, hidden_columns.ROW, hidden_columns.UNCHANGED}
+    assert list(hidden_columns.colliding(names)) == names
+
+
+def test_no_other_module_of_the_job_spells_a_column() -> None:
+    spelled = {
+        path.name
+        for path in MERGE.parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("_sluice_")
+    }
+    assert spelled == {"working_columns.py"}
