@@ -46,9 +46,7 @@ def test_objects_of_a_restarted_log_are_parked_until_the_generation_is_raised(
         outcome.quarantined_rows,
         outcome.counts["parked_objects"],
     ) == (0, (), (), 1)
-    assert (
-        "raise the table's `generation`" in outcome.parked[0].reason and outcome.parked[0].reason in outcome.notes[0]
-    )
+    assert "raise the table's `generation`" in outcome.parked[0].reason and outcome.parked[0].reason in outcome.notes[0]
     assert bench.rows(config, "id", "name") == [(1, "old"), (2, "old"), (3, "late")]
     found = bench.resolve(batch, config)  # as a take-over finds it that knows of no outcome
     assert found is not None and (found.parked, found.parked_generation) == (outcome.parked, 0)

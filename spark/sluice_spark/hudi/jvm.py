@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
@@ -104,31 +105,41 @@ class HudiJvm:
 
     def newest_files(self, meta_client: Any, most: int) -> list[str] | None:
         """The paths of an unpartitioned copy-on-write table's newest base files; None for more than `most`."""
-        context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
-        metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
-        views = self._hudi.common.table.view.FileSystemViewManager
-        view = views.createInMemoryFileSystemView(context, meta_client, metadata)
-        try:
+        with self._file_view(meta_client) as view:
             files = view.getLatestBaseFiles("").toArray()
             return [str(file.getPath()) for file in files] if len(files) <= most else None
-        finally:
-            view.close()
 
     def size_bytes(self, meta_client: Any) -> int:
         """Bytes of the table's newest base and log files."""
-        context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
-        metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
-        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(
-            context, meta_client, metadata
-        )
-        partitions = self._hudi.common.fs.FSUtils.getAllPartitionPaths(
-            context, meta_client.getStorage(), metadata, meta_client.getBasePath()
-        )
+        with self._file_view(meta_client) as view:
+            return sum(
+                int(item.getTotalFileSize())
+                for partition in self._partitions(meta_client)
+                for item in view.getLatestFileSlices(partition).toArray()
+            )
+
+    @contextmanager
+    def _file_view(self, meta_client: Any) -> Iterator[Any]:
+        """Hudi's view of the table's files, listed from storage."""
+        views = self._hudi.common.table.view.FileSystemViewManager
+        view = views.createInMemoryFileSystemView(self._engine_context(), meta_client, self._no_metadata_table())
         try:
-            slices = [item for partition in list(partitions) for item in view.getLatestFileSlices(partition).toArray()]
-            return sum(int(item.getTotalFileSize()) for item in slices)
+            yield view
         finally:
             view.close()
+
+    def _partitions(self, meta_client: Any) -> list[str]:
+        return list(
+            self._hudi.common.fs.FSUtils.getAllPartitionPaths(
+                self._engine_context(), meta_client.getStorage(), self._no_metadata_table(), meta_client.getBasePath()
+            )
+        )
+
+    def _engine_context(self) -> Any:
+        return self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
+
+    def _no_metadata_table(self) -> Any:
+        return self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
 
     def write_client(self, path: str, name: str, options: Mapping[str, str], schema: str = "") -> Any:
         """A Hudi client for roll-backs and table services. Close it after use."""
@@ -160,36 +171,22 @@ class HudiJvm:
 
     def base_bytes(self, meta_client: Any, groups: Sequence[tuple[str, str]]) -> int:
         """Bytes of the newest base files of file groups, each (partition, file id); a partition is listed once."""
-        context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
-        metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
-        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(
-            context, meta_client, metadata
-        )
-        try:
+        with self._file_view(meta_client) as view:
             found = [view.getLatestBaseFile(partition, file_id) for partition, file_id in groups]
             return sum(int(base.get().getFileSize()) for base in found if base.isPresent())
-        finally:
-            view.close()
 
     def file_bytes(self, meta_client: Any, names: Sequence[str]) -> dict[str, int]:
         """Bytes of the newest base files with these names; unknown names are left out."""
-        context = self._hudi.client.common.HoodieSparkEngineContext(self.spark._jsc)
-        metadata = self._hudi.common.config.HoodieMetadataConfig.newBuilder().enable(False).build()
-        view = self._hudi.common.table.view.FileSystemViewManager.createInMemoryFileSystemView(
-            context, meta_client, metadata
-        )
-        partitions = self._hudi.common.fs.FSUtils.getAllPartitionPaths(
-            context, meta_client.getStorage(), metadata, meta_client.getBasePath()
-        )
-        wanted, sizes = set(names), {}
-        try:
-            for partition in list(partitions) if wanted else ():
-                for base in view.getLatestBaseFiles(partition).toArray():
-                    if str(base.getFileName()) in wanted:
-                        sizes[str(base.getFileName())] = int(base.getFileSize())
-            return sizes
-        finally:
-            view.close()
+        wanted = set(names)
+        if not wanted:
+            return {}
+        with self._file_view(meta_client) as view:
+            return {
+                str(base.getFileName()): int(base.getFileSize())
+                for partition in self._partitions(meta_client)
+                for base in view.getLatestBaseFiles(partition).toArray()
+                if str(base.getFileName()) in wanted
+            }
 
     def none(self) -> Any:
         """Hudi's empty option."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from sluice.ports import Log
 from sluice_spark.errors import StillUnfinished, TableDiffers
 from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.jvm import instants
 from sluice_spark.hudi.table import HudiTable
-from sluice_spark.ports import Log
 
 _COMMIT, _DELTA_COMMIT, _REPLACE, _COMPACTION = "commit", "deltacommit", "replacecommit", "compaction"
 _CLEAN, _ROLLBACK, _REQUESTED = "clean", "rollback", "REQUESTED"

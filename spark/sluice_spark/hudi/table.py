@@ -315,7 +315,7 @@ def commit_of(timeline: Any, *, batch: str, table: str) -> CommitResult | None:
     for instant in reversed(instants(timeline)):
         metadata = timeline.readCommitMetadata(instant)
         extra = metadata.getExtraMetadata()
-        if extra.get(table_properties.BATCH_KEY) == batch and extra.get(table_properties.TABLE_KEY) == table:
+        if extra.get(own_metadata.BATCH_KEY) == batch and extra.get(own_metadata.TABLE_KEY) == table:
             return CommitResult(str(instant.requestedTime()), statistics(metadata))
     return None
 

@@ -25,7 +25,7 @@ from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.keys import key_columns, key_names
 from sluice_spark.merge.normalize import quoted
 from sluice_spark.merge.plan import PlannedRead
-from sluice_spark.merge.schema_notes import remember_columns
+from sluice_spark.merge.schemas import remember_columns
 
 
 def raise_floor(part: PartContext, facts: TableFacts, truncated_at: str | None) -> TableFacts:

@@ -12,8 +12,14 @@ from sluice_spark.hudi.facts import TableFacts
 from sluice_spark.hudi.recovery import recovered_facts
 from sluice_spark.merge.context import PartContext
 from sluice_spark.merge.plan import PlannedRead, column_types, plan_read
-from sluice_spark.merge.schema_notes import remember_columns, remember_schemas
-from sluice_spark.merge.schemas import Scanned, WriterSchemas, scan_schemas, writer_schemas
+from sluice_spark.merge.schemas import (
+    Scanned,
+    WriterSchemas,
+    remember_columns,
+    remember_schemas,
+    scan_schemas,
+    writer_schemas,
+)
 from sluice_spark.merge.set_aside import leave_error
 
 

@@ -1,6 +1,7 @@
-"""Finds the writer schemas of a part's objects: stored by admission, in an object's own head, or in its JSON records.
+"""Finds the writer schemas of a part's objects, and records them with the table's own columns.
 
-JSON objects are scanned in Spark tasks, since their records may carry several schemas or none.
+A schema is stored by admission, in the object's own head, or in its JSON records. JSON objects are scanned in Spark
+tasks, since their records may carry several schemas or none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Callable
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from sluice.admission.routing import JSON
 from sluice.batch.manifest import ManifestObject
@@ -20,14 +22,19 @@ from sluice.batch.outcome import ObjectError
 from sluice.config.table import TableConfig
 from sluice.errors import SluiceError
 from sluice.schema.avro import WriterSchema, fingerprint, read_writer_schema
+from sluice.schema.evolution import DROPPED, Evolution
+from sluice.schema.history import StoredColumns, seen
+from sluice.schema.table_row import row_for_table
+from sluice.schema.widening import NARROWER, SAME
 from sluice.silver_keys import schema_key
 from sluice_aws.admission.heads import read_head
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.schemas import SchemaStore
+from sluice_aws.s3.schemas import SchemaHistory, SchemaStore
 from sluice_aws.s3.task_objects import ObjectSource, task_objects
 from sluice_formats.decode import read_or_refused
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed
+from sluice_spark.merge.plan import column_types
 from sluice_spark.merge.read import balanced, bodies, describe, task_count
 
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
@@ -217,3 +224,36 @@ def _stored(objects: Objects, silver_bucket: str, named: str | None) -> str | No
 @lru_cache(maxsize=512)
 def _understood(schema: str) -> WriterSchema:
     return read_writer_schema(json.loads(schema))
+
+
+_CHANGES_NO_TABLE = (SAME, DROPPED, NARROWER)
+
+
+def remember_schemas(
+    history: SchemaHistory,
+    config: TableConfig,
+    *,
+    writers: Sequence[WriterSchema],
+    inferred: Iterable[str],
+    verdicts: Mapping[str, Evolution],
+    at: int,
+    batch: str,
+) -> None:
+    """Record every writer schema with its verdict, before the commit, so that no merged object is without its schema.
+
+    `inferred` are the schemas (JSON) of records that carry none. Of these only the ones that change the table are
+    recorded, since there any selection of the table's columns is a schema of its own. `at` is in epoch milliseconds.
+    """
+    made_up = {fingerprint(json.loads(text)) for text in set(inferred)}
+    for writer in writers:
+        verdict = verdicts[writer.fingerprint]
+        if writer.fingerprint in made_up and verdict.verdict in _CHANGES_NO_TABLE:
+            continue
+        row = row_for_table(writer.row, config)
+        history.note(seen(config.table, writer.fingerprint, row, verdict, at=at, batch=batch))
+
+
+def remember_columns(history: SchemaHistory, config: TableConfig, stored: StructType | None) -> None:
+    """Record the table's columns as of its newest commit; admission compares with them."""
+    if stored is not None:
+        history.keep_columns(StoredColumns(config.table, column_types(stored)))

@@ -5,7 +5,7 @@ import json
 from sluice.config.table import TableConfig
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.evolution import evolve
-from sluice_spark.merge.schema_notes import remember_schemas
+from sluice_spark.merge.schemas import remember_schemas
 
 CONFIG = TableConfig(table="db.t", database="db", name="t", topic="x", record_key=("id",))
 STORED = {"id": "bigint", "a": "bigint", "b": "string"}
