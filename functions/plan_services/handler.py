@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any
+from typing import Any, Callable
 
 from sluice_aws.clients import Clients
 from sluice_aws.clock import epoch_ms
@@ -23,7 +23,7 @@ NEEDED = ("region", "ledger_table", "artifact_bucket", "application_id")
 def handler(event: dict[str, Any], context: Any, telemetry: Telemetry) -> dict[str, Any]:
     """Lambda entry, called by the state machine: takes a `step` (gather, plan or follow), and what is `followed`."""
     planner, configurations = parts_of(telemetry)
-    steps = {
+    steps: dict[str, Callable[[], dict[str, Any]]] = {
         "gather": planner.gather,
         "plan": lambda: planner.plan(configurations.load_or_last(telemetry)),
         "follow": lambda: planner.follow(event["followed"]),

@@ -130,14 +130,14 @@ class Sweeper:
         return Sweep(len(due), forgotten, lost)
 
     def _ask(self, record: ObjectRecord) -> bool | Exception:
-        """Whether the object exists, or the error that left it open (access denied, a customer's own key)."""
+        """True if the object exists; an error if S3 didn't answer (access denied, a customer's own key)."""
         try:
             return self._objects.exists(record.id)
         except (ClientError, BotoCoreError) as error:
             return error
 
     def _due(self, record: ObjectRecord) -> bool:
-        """Whether to check the object of this record. Claimed objects are left to their run."""
+        """True if the object of this record is to be checked. Claimed objects are left to their run."""
         if record.id.bucket != self._bucket or record.state == CLAIMED:
             return False
         if record.state == QUARANTINED and record.code == LOST:

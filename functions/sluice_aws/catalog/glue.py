@@ -82,20 +82,13 @@ class GlueCatalog:
             table["Name"], lambda: self._glue.update_table(DatabaseName=database, TableInput=table, SkipArchive=True)
         )
 
-    def partitions(self, database: str, table: str) -> list[Mapping[str, Any]]:
-        """All partitions of a table without their columns, a thousand per call."""
+    def partitions(self, database: str, table: str, *, columns: bool = False) -> list[Mapping[str, Any]]:
+        """All partitions of a table, a thousand per call, with or without their columns."""
         pages = self._glue.get_paginator("get_partitions").paginate(
-            DatabaseName=database, TableName=table, ExcludeColumnSchema=True, PaginationConfig={"PageSize": GET_BATCH}
-        )
-        listed: list[Mapping[str, Any]] = self._asked(
-            table, lambda: [partition for page in pages for partition in page["Partitions"]]
-        )
-        return listed
-
-    def whole_partitions(self, database: str, table: str) -> list[Mapping[str, Any]]:
-        """All partitions of a table with their columns."""
-        pages = self._glue.get_paginator("get_partitions").paginate(
-            DatabaseName=database, TableName=table, PaginationConfig={"PageSize": GET_BATCH}
+            DatabaseName=database,
+            TableName=table,
+            ExcludeColumnSchema=not columns,
+            PaginationConfig={"PageSize": GET_BATCH},
         )
         listed: list[Mapping[str, Any]] = self._asked(
             table, lambda: [partition for page in pages for partition in page["Partitions"]]

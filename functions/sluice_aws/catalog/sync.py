@@ -195,7 +195,7 @@ class CatalogSync:
         moved = {tuple(partition["Values"]): partition for partition in change.update}
         return [
             moved.get(tuple(one["Values"]), one)
-            for one in self._catalog.whole_partitions(database, name)
+            for one in self._catalog.partitions(database, name, columns=True)
             if tuple(one["Values"]) not in change.drop
         ]
 
