@@ -71,7 +71,7 @@ def evolve(
                 f"The record key {name} is not a column of this schema",
                 column=name,
                 types=[(stored or {}).get(name, ""), "absent"],
-                next_step="Let the connector send the key's columns, or give the topic a table with a key that the schema has",
+                next_step="Let the connector send the key's columns, or give the topic a table with a key that it has",
             )
     types = {column.name: column.spark_type for column in written.columns}
     if stored is None:

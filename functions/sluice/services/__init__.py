@@ -1,1 +1,1 @@
-"""Table services: requests, what is due, and how much fits into a slice."""
+"""Table services: requests, policy and planning."""

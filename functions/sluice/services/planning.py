@@ -1,7 +1,4 @@
-"""One look at all tables: the facts of each from the ledger's records, what is due, and what became of what was asked for.
-
-Which of a lane's open service requests a run does next, which have to wait, and which can never be done.
-"""
+"""Plans table services: the tables of which services are due, and the request of a lane that a run carries out next."""
 
 from __future__ import annotations
 
@@ -16,22 +13,22 @@ from sluice.config.table import TableConfig
 from sluice.services.policy import CATALOG, Due, ServiceFacts, TableFacts, due, since
 from sluice.services.requests import DONE, FAILED, SERVICES, ServiceError, ServiceRequest
 
-LONGEST_PAUSE_S = 600  # between two looks at a request: a day of them is 150
-GONE = "gone"  # another request of the same kind stands in this one's place: this one had ended
+LONGEST_PAUSE_S = 600  # between two looks at a request: 150 looks a day
+GONE = "gone"  # the request ended, and another of its kind has taken its place
 
 
 @dataclass(frozen=True)
 class DueTable:
-    """A table of which something is due; `state` is what the ledger knew when that was decided."""
+    """A table with due services; `state` is the ledger's record on which the decision was made."""
 
     config: TableConfig
     state: TableState
     due: tuple[Due, ...]
 
 
-def facts_of(state: TableState, standing: Mapping[str, ServiceRequest]) -> TableFacts:
-    """What the policy decides by: the table's item, and its open or last request of each service, by name."""
-    services = {name: _service_facts(state, name, standing.get(name)) for name in (CATALOG, *SERVICES)}
+def facts_of(state: TableState, requests: Mapping[str, ServiceRequest]) -> TableFacts:
+    """The facts that the policy decides by: the table's record, and its open or last request of each service."""
+    services = {name: _service_facts(state, name, requests.get(name)) for name in (CATALOG, *SERVICES)}
     deleted = state.totals.get("deleted", 0) + state.totals.get("truncated", 0)
     return TableFacts(
         state.table, state.last_instant, state.last_commit_at, state.services_since, state.paused, deleted, services
@@ -41,30 +38,33 @@ def facts_of(state: TableState, standing: Mapping[str, ServiceRequest]) -> Table
 def due_tables(
     configuration: Configuration,
     states: Iterable[TableState],
-    standing: Mapping[tuple[str, str], Mapping[str, ServiceRequest]],
+    requests: Mapping[tuple[str, str], Mapping[str, ServiceRequest]],
     now: int,
 ) -> tuple[DueTable, ...]:
-    """The tables of which anything is due, by name; `standing` are their requests, by lane and table. `now` is epoch ms."""
+    """The tables with due services, in order of name; `requests` by lane and table. `now` is epoch ms."""
     found = []
     for state in sorted(states, key=lambda each: each.table):
         config = config_by_pinned_topic(configuration, state.table, state.pinned)
         if config is None:
             continue
-        services = due(facts_of(state, standing.get((config.lane, state.table), {})), config, now)
+        services = due(facts_of(state, requests.get((config.lane, state.table), {})), config, now)
         if services:
             found.append(DueTable(config, state, services))
     return tuple(found)
 
 
 def new_request_id(service: str, now: int, entropy: str) -> str:
-    """`<service>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`. `now` is epoch ms, `entropy` at least 8 digits, new ones each time."""
+    """`<service>-<yyyymmddThhmmssZ>-<8 hexadecimal digits>`.
+
+    `now` is epoch ms; `entropy` is at least 8 random hexadecimal digits.
+    """
     at = datetime.fromtimestamp(now / 1000, tz=timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     return f"{service}-{at}-{entropy[:8]}"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that is followed to its outcome: where it stands, and its id."""
+    """A request that is followed to its outcome: its place in the ledger, and its id."""
 
     lane: str
     table: str
@@ -72,18 +72,18 @@ class Asked:
     request: str
 
     def to_dict(self) -> dict[str, str]:
-        """As a state machine carries it."""
+        """The form in which a state machine carries it."""
         return {"lane": self.lane, "table": self.table, "service": self.service, "request": self.request}
 
     def outcome(self, found: ServiceRequest | None) -> str | None:
-        """DONE, FAILED or GONE; None while it is open. `found` is what stands in its place now."""
+        """DONE, FAILED or GONE; None while it is open. `found` is the request now in its place."""
         if found is None or found.request != self.request:
             return GONE
         return found.state if found.state in (DONE, FAILED) else None
 
 
 def next_pause_s(pause_s: int) -> int:
-    """How long to wait before the next look, after waiting so long before this one: soon at first, then ever more seldom."""
+    """Seconds until the next look: twice the last pause, up to LONGEST_PAUSE_S."""
     return min(max(1, pause_s) * 2, LONGEST_PAUSE_S)
 
 
@@ -111,9 +111,9 @@ def _service_facts(state: TableState, name: str, request: ServiceRequest | None)
 
 
 def executable_at(request: ServiceRequest, config: TableConfig | None, state: TableState) -> int | None:
-    """From when a run may do a slice (epoch ms); None while the table is paused, or the request isn't open or can't be done.
+    """Earliest time (epoch ms) of a slice; None while the table is paused or unconfigured, or the request isn't open.
 
-    What release, wake-up and sweep go by too, as they do for claimable objects (rule 2).
+    Release, wake-up and sweep use this predicate too.
     """
     if not request.open or config is None or config.paused or state.paused:
         return None
@@ -121,7 +121,7 @@ def executable_at(request: ServiceRequest, config: TableConfig | None, state: Ta
 
 
 def impossible(request: ServiceRequest, config: TableConfig | None, state: TableState) -> ServiceError | None:
-    """Why an open request can never be done as things are configured; None when it can be."""
+    """The reason why an open request can't be carried out under this configuration; None when it can."""
     if state.pinned is None:
         return ServiceError("no_data", f"{request.table} has no data yet", retriable=False)
     if config is None:
@@ -133,9 +133,9 @@ def impossible(request: ServiceRequest, config: TableConfig | None, state: Table
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """What of a lane's open requests comes next: `now` is the request to do a slice of (None: none may), `overdue` whether before claimable work.
+    """The next of a lane's open requests: `now` gets a slice (None: no request may), `overdue`: before claimable work.
 
-    `next_at` is when the earliest of those that wait may be done (None: none will without being changed).
+    `next_at` is the earliest time at which another may get one (None: not without a change).
     """
 
     now: ServiceRequest | None = None
@@ -144,16 +144,16 @@ class ServicePlan:
 
     @property
     def due_at(self) -> int | None:
-        """What a run that ends now writes as the lane's `due_at` for services: 0 for at once."""
+        """The lane's `due_at` for services when a run ends now; 0 means at once."""
         return 0 if self.now is not None else self.next_at
 
 
 def plan_services(
     requests: Iterable[ServiceRequest], executable: Mapping[tuple[str, str], int | None], now: int
 ) -> ServicePlan:
-    """Which request's slice is next: an overdue one, then the one that waits longest since its last slice.
+    """The request of the next slice: an overdue one first, then the one that has waited longest since its last slice.
 
-    `executable` is `executable_at` by (table, service); what is missing may not be done.
+    `executable` is `executable_at` by (table, service); a missing request may not be carried out.
     """
     times = [(request, executable.get((request.table, request.service))) for request in requests]
     ready = [request for request, at in times if at is not None and at <= now]

@@ -1,7 +1,4 @@
-"""Which services of a table are due: a pure decision over what the ledger knows of it and what tables.yaml says.
-
-What happened to a table since a service last ended well there.
-"""
+"""Decides which services of a table are due, by the ledger's facts about it and the policy in tables.yaml."""
 
 from __future__ import annotations
 
@@ -14,18 +11,18 @@ from sluice.config.services import ServicePolicy
 from sluice.config.table import HARD, MOR, TableConfig
 from sluice.services.requests import CLUSTERING, COMPACTION, PURGE, SERVICES
 
-CATALOG = "catalog"  # not among SERVICES, which are Spark's work: a function does it
+CATALOG = "catalog"  # a function's work; SERVICES are Spark's
 
-CATALOG_INTERVAL_S = 60  # a sync that finds nothing new costs two calls; a new column should be seen soon
-FAILED_INTERVAL_S = 3_600  # what was given up after its retries isn't asked for again at once
+CATALOG_INTERVAL_S = 60  # a sync without news takes two calls, and a new column should be visible soon
+FAILED_INTERVAL_S = 3_600  # after a service was given up
 
 
 @dataclass(frozen=True)
 class ServiceFacts:
-    """What is known of one service of a table. Times are epoch ms.
+    """Facts about one service of a table. Times are epoch ms.
 
-    `commits` and `deleted` (rows that became tombstones) are since the service last ended well, at `done_at`.
-    `ended_at` is when one last ended, well or `failed`; `open` says that one is requested or running.
+    `commits` and `deleted` (rows that became tombstones) count since the service last succeeded, at `done_at`.
+    `ended_at` is when it last ended, in success or `failed`. `open`: it is requested or running.
     """
 
     commits: int = 0
@@ -41,10 +38,10 @@ NOTHING_KNOWN = ServiceFacts()
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What is known of one table. Times are epoch ms.
+    """Facts about one table. Times are epoch ms.
 
-    `services_since` is when it was first looked at for services: ages count from it until a service ended once.
-    `deleted` are all rows that ever became tombstones. `services` are by name, `catalog` among them.
+    `services_since` is when its services were first planned: ages count from it until a service has succeeded.
+    `deleted` are all rows that ever became tombstones. `services` are by name and include `catalog`.
     """
 
     table: str
@@ -62,7 +59,7 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Due:
-    """A service that is due on a table, and why, in words for the log."""
+    """A service that is due on a table, and the reason for the log."""
 
     table: str
     service: str
@@ -70,10 +67,10 @@ class Due:
 
 
 def due(facts: TableFacts, config: TableConfig, now: int) -> tuple[Due, ...]:
-    """The services to ask for now: the catalog's first, then Spark's in their order.
+    """The services to request now: the catalog's, then Spark's in their order.
 
-    None while the table has no data or is paused, and none that is switched off (`services: off` are all but the
-    catalog's, which `catalog: off` is), has nothing to do, is open, or ended less than the policy's interval ago.
+    None while the table has no data or is paused. Left out are services that are switched off (by `services: off`, the
+    catalog's by `catalog: off`), have nothing to do, are open, or ended less than the policy's interval ago.
     """
     if facts.last_instant is None or facts.paused or config.paused:
         return ()
@@ -82,7 +79,7 @@ def due(facts: TableFacts, config: TableConfig, now: int) -> tuple[Due, ...]:
 
 
 def earliest(service: str, facts: ServiceFacts, policy: ServicePolicy) -> int:
-    """From when a service may be asked for again (epoch ms), by the minimum interval."""
+    """Earliest time (epoch ms) of the next request, by the minimum interval."""
     if facts.ended_at is None:
         return 0
     interval = policy.interval_s
@@ -116,7 +113,7 @@ def _reason(service: str, table: TableFacts, config: TableConfig, now: int) -> s
 
 
 def concerns(service: str, config: TableConfig) -> bool:
-    """Whether a service has anything to do with a table of this kind."""
+    """Whether a service applies to a table of this configuration."""
     if service == CATALOG:
         return config.catalog.sync
     if service == COMPACTION:
@@ -129,9 +126,10 @@ def concerns(service: str, config: TableConfig) -> bool:
 
 
 def _purge_reason(table: TableFacts, facts: ServiceFacts, policy: ServicePolicy, now: int) -> str | None:
-    """Deleted rows come past the horizon without any commit: what counts is whether there can be such rows by now.
+    """The reason for a purge. Deleted rows pass the horizon without a commit, so it depends on time.
 
-    There are none where the last purge came after the horizon of the last commit and nothing was deleted since.
+    There are none to purge where the last purge came after the horizon of the last commit, and nothing was deleted
+    since.
     """
     if table.deleted <= 0:
         return None
@@ -148,7 +146,7 @@ def _purge_reason(table: TableFacts, facts: ServiceFacts, policy: ServicePolicy,
 
 @dataclass(frozen=True)
 class SinceService:
-    """What happened to a table since a service last ended well there (`at`, epoch ms, and `instant`; None: never)."""
+    """Changes of a table since a service last succeeded there (`at`, epoch ms, and `instant`; None: never)."""
 
     commits: int = 0
     bytes_written: int = 0
@@ -158,13 +156,13 @@ class SinceService:
     instant: str | None = None
 
 
-#: The totals of a table that are remembered when a service begins, by the field of SinceService. Commits are those with an
-#: instant: every batch that changed something. Deleted are rows that became tombstones, truncated those that a truncate made so.
+# Totals of a table that are stored when a service begins, by field of SinceService. `commits` are batches that changed
+# something; `deleted` are rows that became tombstones, `truncated` those that a truncate made tombstones.
 TOTALS = ("commits", "bytes_written", "deleted", "truncated")
 
 
 def since(state: TableState, service: str) -> SinceService:
-    """What happened to a table since a service of this kind last ended well there."""
+    """Changes of a table since a service of this kind last succeeded there."""
     last: Mapping[str, Any] = state.services.get(service, {})
     counts = {name: max(0, state.totals.get(name, 0) - int(last.get(name, 0))) for name in TOTALS}
     return SinceService(**counts, at=last.get("at"), instant=last.get("instant"))

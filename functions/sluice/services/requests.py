@@ -1,17 +1,17 @@
 """A requested table service: its states, and every transition between them as a pure function.
 
     transition   from                 to                  what it is
-    opened       none, done, failed   requested           somebody found the service due, or asked for it
-    start        requested            running             the lane's holder begins a slice of it
-    slice_done   running              requested           that bounded piece is on the table's timeline, and there is more
-    finish       running              done                nothing of it is left
-    fail         running              requested, failed   the slice failed: tried again after a back-off, or given up
-    interrupt    running              requested, failed   likewise, for a run that died in the slice: the next one finds it
-    withdraw     requested            failed              it can't be done at all: the table left the lane or the configuration
+    opened       none, done, failed   requested           the service is due, or somebody requests it
+    start        requested            running             the lane's holder begins a slice
+    slice_done   running              requested           the slice is on the table's timeline, and more is left
+    finish       running              done                nothing is left
+    fail         running              requested, failed   the slice failed: retried after a back-off, or given up
+    interrupt    running              requested, failed   likewise, after the run died during the slice
+    withdraw     requested            failed              impossible: the table left the lane or the configuration
 
-A table and a service have at most one open request: it stands under their names, and the next one takes its
-place. Like the lane's transitions these give the next state or a Refused; the ledger writes it on
-condition that the item is still what the transition was computed from.
+A table has at most one open request of a service. It is stored under their names, where the next one replaces it. Like
+the lane's transitions, these return the next state or a Refused. The ledger writes the state on condition that the item
+is still the one that the transition was computed from.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any, Union
 from sluice.lane.machine import backoff_ms
 
 COMPACTION, CLUSTERING, CLEANING, ARCHIVAL, PURGE = "compaction", "clustering", "cleaning", "archival", "purge"
-#: Also their order where several of a table wait equally long: what makes log files vanish goes before what rewrites
-#: base files, and what deletes old files and shortens the timeline comes behind what makes files old.
+# Also the order of requests that have waited equally long: removing log files goes before rewriting base files, and
+# deleting old files and archiving come after what makes files old.
 SERVICES = (COMPACTION, PURGE, CLUSTERING, CLEANING, ARCHIVAL)
 
 REQUESTED, RUNNING, DONE, FAILED = "requested", "running", "done", "failed"
@@ -32,18 +32,18 @@ STATES = (REQUESTED, RUNNING, DONE, FAILED)
 OPEN: frozenset[str] = frozenset({REQUESTED, RUNNING})
 
 MIN_INTERVAL_MS = 10 * 60_000  # between the end of a service and the next of its kind on a table
-MAX_WAIT_MS = 24 * 3_600_000  # behind ingest; after it a slice goes before claimable work
-GIVEN_UP_AFTER = 5  # failures in a row of one request
-GIVEN_UP_AFTER_DEATHS = 3  # of runs: fewer than halt a lane, so that no service keeps a table from being merged
+MAX_WAIT_MS = 24 * 3_600_000  # afterwards a slice goes before claimable work
+GIVEN_UP_AFTER = 5  # failures of one request in a row
+GIVEN_UP_AFTER_DEATHS = 3  # of runs: fewer than halt a lane, so that no service stops merging
 MESSAGE_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
 class ServiceReport:
-    """What a service did: `files_before` and `bytes_before` are what it replaced or removed, `..._after` what it put in their place.
+    """The work of a service: files and bytes replaced or removed (`..._before`), and their replacements (`..._after`).
 
-    `rows` are those it wrote (of a purge: removed), `ms` how long it took, `instant` its last on the timeline (None: nothing
-    was to do). `more` are counts of its own, by name. Slices add up.
+    `rows` are those written (by a purge: removed), `ms` the duration, `instant` the last on the timeline (None: there
+    was nothing to do). `more` are further counts by name. Slices are added.
     """
 
     files_before: int = 0
@@ -57,11 +57,11 @@ class ServiceReport:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in seconds."""
         return self.ms / 1000
 
     def plus(self, other: ServiceReport) -> ServiceReport:
-        """This and a later slice together."""
+        """The sum of this and a later slice."""
         return ServiceReport(
             self.files_before + other.files_before,
             self.files_after + other.files_after,
@@ -74,12 +74,12 @@ class ServiceReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As the ledger and the log have it; `from_dict` gives the same report back."""
+        """The form of the ledger and the log; `from_dict` reads it."""
         return {**asdict(self), "more": dict(self.more)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ServiceReport:
-        """Read what `to_dict` wrote, also by a release that knew other fields."""
+        """Read the values of `to_dict`, also of a release with other fields."""
         known = {item.name for item in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 
@@ -103,12 +103,12 @@ class ServiceError:
 
 @dataclass(frozen=True)
 class ServiceRequest:
-    """One request for a service on a table. Times are epoch milliseconds.
+    """One request for a service on a table. Times are epoch ms.
 
-    `request` is its id, new for each; `run` the run that last began a slice of it. `not_before` is when a slice may be done at the
-    earliest (the minimum interval, a back-off), `overdue_at` from when on ingest waits for a slice of it. `slices` are
-    those done, `failures` those that failed in a row, `slice_at` when the last one ended. `seen` are the table's
-    totals when it began: what comes after is the next service's work.
+    `request` is its unique id; `run` is the run that last began a slice. `not_before` is the earliest time of a slice
+    (minimum interval, back-off); from `overdue_at` on ingest waits for a slice. `slices` counts those done, `failures`
+    those that failed in a row; `slice_at` is when the last one ended. `seen` are the table's totals when the request
+    began: later changes are the next request's work.
     """
 
     lane: str
@@ -132,13 +132,13 @@ class ServiceRequest:
 
     @property
     def open(self) -> bool:
-        """Whether it still counts as work of its lane."""
+        """Whether it is still work of its lane."""
         return self.state in OPEN
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A transition that a request's state doesn't allow, and why; `found` is what is there, None for nothing."""
+    """A transition that the state doesn't allow, and the reason. `found` is the current request, if any."""
 
     transition: str
     reason: str
@@ -160,9 +160,9 @@ def opened(
     min_interval_ms: int = MIN_INTERVAL_MS,
     max_wait_ms: int = MAX_WAIT_MS,
 ) -> Result:
-    """A new request, no earlier than the minimum interval after the last of its kind (and its back-off, if that failed).
+    """A new request, at the earliest the minimum interval (or back-off) after the last of its kind.
 
-    Refused while one is open. Raises ValueError for a service that isn't one.
+    Refused while one is open. Raises ValueError for an unknown service.
     """
     if service not in SERVICES:
         raise ValueError(f"{service!r} is none of {', '.join(SERVICES)}")
@@ -189,7 +189,7 @@ def opened(
 
 
 def start(state: ServiceRequest, run: str, now: int, seen: Mapping[str, int]) -> Result:
-    """The holder of the lane begins a slice. Repeatable by the same run, since the answer to the first write can be lost."""
+    """The lane's holder begins a slice. The same run may repeat it, since the answer to the first write can be lost."""
     if state.state != REQUESTED and not (state.state == RUNNING and state.run == run):
         return Refused("start", f"the request is {state.state}", state)
     if now < state.not_before:
@@ -205,7 +205,7 @@ def start(state: ServiceRequest, run: str, now: int, seen: Mapping[str, int]) ->
 
 
 def slice_done(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
-    """A slice ended well and there is more to do."""
+    """A slice succeeded, and more is left."""
     if state.state != RUNNING or state.run != run:
         return Refused("slice_done", f"the request is {state.state} under run {state.run}", state)
     return replace(
@@ -220,7 +220,7 @@ def slice_done(state: ServiceRequest, run: str, report: ServiceReport, now: int)
 
 
 def finish(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> Result:
-    """The last slice ended well."""
+    """The last slice succeeded."""
     after = slice_done(state, run, report, now)
     return (
         replace(after, transition="finish") if isinstance(after, Refused) else replace(after, state=DONE, ended_at=now)
@@ -228,32 +228,30 @@ def finish(state: ServiceRequest, run: str, report: ServiceReport, now: int) -> 
 
 
 def fail(state: ServiceRequest, run: str, error: ServiceError, now: int) -> Result:
-    """A slice failed: tried again after a back-off, unless no repetition helps or it failed too often in a row."""
+    """A slice failed: retried after a back-off, unless retrying can't help or it failed too often in a row."""
     if state.state != RUNNING or state.run != run:
         return Refused("fail", f"the request is {state.state} under run {state.run}", state)
     return _failed(state, error, now, GIVEN_UP_AFTER)
 
 
 def interrupt(state: ServiceRequest, run: str, now: int) -> Result:
-    """The run that now holds the lane found a slice that a dead one had begun. What it left on the timeline is undone before the table is next written."""
+    """The lane's new holder found a slice that a dead run had begun. The next write to the table rolls it back."""
     if state.state != RUNNING or state.run == run:
         return Refused("interrupt", f"the request is {state.state} under run {state.run}", state)
-    return _failed(
-        state, ServiceError("run_died", f"run {state.run} ended in the middle of a slice"), now, GIVEN_UP_AFTER_DEATHS
-    )
+    return _failed(state, ServiceError("run_died", f"run {state.run} ended during a slice"), now, GIVEN_UP_AFTER_DEATHS)
 
 
 def _failed(state: ServiceRequest, error: ServiceError, now: int, limit: int) -> ServiceRequest:
     failures = state.failures + 1
-    summary = replace(error, message=error.message[:MESSAGE_CHARACTERS])
-    after = replace(state, failures=failures, error=summary, slice_at=now)
+    shortened = replace(error, message=error.message[:MESSAGE_CHARACTERS])
+    after = replace(state, failures=failures, error=shortened, slice_at=now)
     if not error.retriable or failures >= limit:
         return replace(after, state=FAILED, ended_at=now)
     return replace(after, state=REQUESTED, not_before=now + backoff_ms(failures))
 
 
 def withdraw(state: ServiceRequest, error: ServiceError, now: int) -> Result:
-    """End a request that nobody will ever do."""
+    """End a request that can't be carried out."""
     if state.state != REQUESTED:
         return Refused("withdraw", f"the request is {state.state}", state)
     return replace(state, state=FAILED, ended_at=now, error=replace(error, message=error.message[:MESSAGE_CHARACTERS]))

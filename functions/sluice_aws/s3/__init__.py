@@ -1,1 +1,1 @@
-"""What Sluice reads and writes in S3."""
+"""Sluice's objects in S3: configuration, manifests, schemas, timelines."""

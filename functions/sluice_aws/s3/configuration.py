@@ -1,4 +1,4 @@
-"""Loads the configuration that was pushed to the artifact bucket, again only when it changed."""
+"""Loads the pushed configuration from the artifact bucket, by one conditional GET."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sluice_aws.errors import ConfigurationMissing, ConfigurationUnreadable, Unc
 from sluice_aws.s3.objects import Objects
 
 CONFIGURATION_KEY = "config/tables.json"
-HISTORY_PREFIX = "config/history/"  # every configuration that was ever pushed, by its version
-PUSHES = "configurations_pushed"  # the ledger's counter of them
+HISTORY_PREFIX = "config/history/"  # every pushed configuration, by version
+PUSHES = "configurations_pushed"  # the ledger's counter
 MAX_CONFIGURATION_BYTES = 4 * 1024 * 1024
 
 
 class ConfigStore:
-    """The one reader of the configuration; keeps what it read last, with its ETag."""
+    """Reads the configuration; keeps the last one with its ETag."""
 
     def __init__(
         self, objects: Objects, bucket: str, key: str = CONFIGURATION_KEY, *, ledger: Ledger | None = None
     ) -> None:
-        """`ledger` counts the pushes: where it is given, an artifact bucket that was emptied is told from one that never held a configuration."""
+        """A `ledger`, which counts pushes, shows that an empty artifact bucket once had a configuration."""
         self._objects = objects
         self._bucket = bucket
         self._key = key
@@ -31,9 +31,9 @@ class ConfigStore:
         self._loaded: Configuration | None = None
 
     def load(self) -> Configuration | None:
-        """The configuration as it is now, by one conditional GET. None when none was ever pushed.
+        """The configuration in force, by one conditional GET. None when none was ever pushed.
 
-        Raises ConfigurationUnreadable, and ConfigurationMissing where one was pushed and is gone; what was read before stays `last`.
+        Raises ConfigurationUnreadable, and ConfigurationMissing when a pushed one is gone. `last` stays unchanged then.
         """
         try:
             document = self._objects.get(self._bucket, self._key, unless=self._etag)
@@ -50,15 +50,15 @@ class ConfigStore:
         return self._loaded
 
     def load_if_changed(self) -> Configuration | None:
-        """The configuration if it is another than the last one read, else None."""
+        """The configuration if it changed since the last read, else None."""
         before = self._etag
         now = self.load()
         return now if self._etag != before else None
 
     def load_or_last(self, report: Any) -> Configuration | None:
-        """The configuration, or the last readable one while the one there can't be read; says so.
+        """The configuration, or the last readable one while the new one is invalid, which is reported.
 
-        For parts whose work goes on without it: a broken file must not keep a dead run's lane.
+        For work that must go on: an invalid file must not block the lane of a dead run.
         """
         try:
             return self.load()
@@ -69,11 +69,11 @@ class ConfigStore:
 
     @property
     def last(self) -> Configuration | None:
-        """What was read last: still in force while a newer one can't be read."""
+        """The last one read: it stays in force while a newer one is invalid."""
         return self._loaded
 
     def _was_pushed(self) -> bool:
-        """By what this process read, by the ledger, and by the history beside it: each can be lost without the others."""
+        """By this process, the ledger, or the history in S3: each can be lost without the others."""
         return (
             self._loaded is not None
             or self._pushes() > 0

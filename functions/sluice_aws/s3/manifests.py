@@ -11,7 +11,7 @@ _JSON = "application/json"
 
 
 class ManifestStore:
-    """The Manifests port on S3. Putting the same document again changes nothing."""
+    """The Manifests port on S3. Writing the same document again changes nothing."""
 
     def __init__(self, objects: Objects, silver_bucket: str) -> None:
         self._objects = objects
@@ -29,7 +29,7 @@ class ManifestStore:
         return None if document is None else Manifest.from_json(document.data.decode("utf-8"))
 
     def put_outcome(self, outcome: Outcome) -> None:
-        """Store a part's outcome, before the ledger is told."""
+        """Store a part's outcome. It is written before the ledger."""
         key = outcome_key(outcome.batch, outcome.table)
         self._objects.put(self._bucket, key, outcome.to_json().encode("utf-8"), content_type=_JSON)
 

@@ -1,4 +1,4 @@
-"""Moves everything under a prefix to another prefix of the same bucket: all is copied before anything is deleted, and a move that was cut off goes on."""
+"""Moves all objects below a prefix to another prefix: copies all, then deletes. Resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any, Callable
 from sluice_aws.errors import MoveIncomplete
 
 AT_ONCE = 16
-DELETED_AT_ONCE = 1_000  # what one DeleteObjects takes
+DELETED_AT_ONCE = 1_000  # limit of DeleteObjects
 
 
 @dataclass(frozen=True)
 class Moved:
-    """How many objects lie at the new place, and their bytes."""
+    """Number of objects at the new place, and their bytes."""
 
     objects: int
     bytes: int
 
 
 class Mover:
-    """Moves within one bucket. `s3` is a boto3 client, which threads may share."""
+    """Moves prefixes within one bucket. `s3` is a boto3 client, which threads may share."""
 
     def __init__(self, s3: Any, bucket: str) -> None:
         self._s3 = s3
         self._bucket = bucket
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Bytes by what follows the prefix."""
+        """Sizes in bytes, by the part of the key after the prefix."""
         pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
         return {entry["Key"][len(prefix) :]: entry["Size"] for page in pages for entry in page.get("Contents", ())}
 
     def move(self, source: str, to: str, *, first: Sequence[str] = (), tick: Callable[[int, int], None]) -> Moved:
-        """Move `source` to `to` (prefixes that end with /); `tick` is told how many of how many are copied.
+        """Move `source` to `to` (prefixes that end with /). `tick` gets the number of copied objects, and of all.
 
-        `first` are names whose source is deleted before any other's: what makes readers take the rest for something.
-        Nobody else may write there meanwhile: what is at the new place under the same name with the same size counts as copied.
-        Raises MoveIncomplete.
+        `first` are names whose source is deleted first, such as the file by which readers recognize a table. Nobody
+        else may write there meanwhile: an object of the same name and size at the new place counts as copied. Raises
+        MoveIncomplete.
         """
         left, there = self.sizes(source), self.sizes(to)
         copies = [name for name, size in sorted(left.items()) if there.get(name) != size]
@@ -57,7 +57,7 @@ class Mover:
         return Moved(len(there), sum(there.values()))
 
     def _copy(self, source: str, to: str) -> None:
-        self._s3.copy({"Bucket": self._bucket, "Key": source}, self._bucket, to)  # in parts where it is large
+        self._s3.copy({"Bucket": self._bucket, "Key": source}, self._bucket, to)  # a large object in parts
 
     def _delete(self, keys: list[str]) -> None:
         for start in range(0, len(keys), DELETED_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Reads and writes S3 objects: heads of untrusted ones by exact version, documents of our own, listings of versions."""
+"""Reads and writes S3 objects: untrusted ones by exact version, Sluice's own documents, and listings of versions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from sluice.objects import ObjectId
 from sluice_aws.errors import ObjectArchived, ObjectGone, Unchanged
 from sluice_formats.avro_header import Head
 
-# What S3 answers when the bytes that a notice spoke of are no longer there. 405 is a delete marker read by its version.
+# Answers of S3 when the version in a notice is gone. 405 is a delete marker read by its version.
 GONE = {"NoSuchKey", "NoSuchVersion", "PreconditionFailed", "MethodNotAllowed", "404", "405", "412"}
 MISSING = {"NoSuchKey", "404"}
-ARCHIVED = {
-    "InvalidObjectState"
-}  # S3 Glacier Flexible Retrieval and Deep Archive, and Intelligent-Tiering's archive tiers
+# S3 Glacier Flexible Retrieval and Deep Archive, and Intelligent-Tiering's archive tiers.
+ARCHIVED = {"InvalidObjectState"}
 EMPTY = {"InvalidRange", "416"}
 
 
@@ -40,7 +39,7 @@ class ListedVersion:
 
 @dataclass(frozen=True)
 class VersionPage:
-    """Up to 1,000 entries of a listing, and where the next page begins (None: this was the last)."""
+    """Up to 1,000 entries of a listing, and the marker of the next page (None: this is the last)."""
 
     versions: tuple[ListedVersion, ...]
     next_marker: tuple[str, str] | None
@@ -48,14 +47,14 @@ class VersionPage:
 
 @dataclass(frozen=True)
 class Document:
-    """A small object of our own, with the ETag to ask about it again."""
+    """A small object of Sluice's own, with its ETag."""
 
     data: bytes
     etag: str
 
 
 class Objects:
-    """S3 through one client. Errors that are not named here are botocore's own, and a retry may help."""
+    """S3 through one client. Errors of botocore pass unless a method names another; a retry may help."""
 
     def __init__(self, s3: Any) -> None:
         self._s3 = s3
@@ -63,13 +62,13 @@ class Objects:
     def head_bytes(self, id: ObjectId, limit: int) -> Head:
         """Read at most `limit` bytes from the start of exactly this version, in one call.
 
-        What is read is capped and not only what is asked for: a server may answer a range with the whole
-        object. Raises ObjectGone when the version is no longer there, and ObjectArchived.
+        Reading stops at the limit: a server may answer a range with the whole object. Raises ObjectGone when the
+        version is gone, and ObjectArchived.
         """
         try:
             answer = self._s3.get_object(Range=f"bytes=0-{limit - 1}", **_exactly(id))
         except ClientError as error:
-            if _code(error) in EMPTY:  # no byte can be had of an empty object
+            if _code(error) in EMPTY:  # an empty object has no range
                 return Head(b"", True)
             _refuse_unreadable(id, error)
             raise
@@ -81,9 +80,10 @@ class Objects:
         return Head(data, _total(answer) <= len(data))
 
     def tail_bytes(self, id: ObjectId, limit: int) -> Head:
-        """Read at most `limit` bytes from the end of exactly this version, in one call. Raises ObjectGone, ObjectArchived.
+        """Read at most `limit` bytes from the end of exactly this version, in one call.
 
-        A server that answers with the whole object is read to its end, and only the last bytes are held.
+        If a server answers with the whole object, it is read to its end, holding only the last bytes. Raises
+        ObjectGone, ObjectArchived.
         """
         try:
             answer = self._s3.get_object(Range=f"bytes=-{limit}", **_exactly(id))
@@ -107,8 +107,8 @@ class Objects:
     def whole(self, id: ObjectId, limit: int | None = None) -> bytes:
         """All bytes of exactly this version, in one call.
 
-        Raises ObjectGone when the version is no longer there, ObjectArchived, and ObjectTooLarge, before anything
-        of it is read, when it has more than `limit` bytes.
+        Raises ObjectGone when the version is gone, ObjectArchived, and ObjectTooLarge, before reading, for more than
+        `limit` bytes.
         """
         try:
             answer = self._s3.get_object(**_exactly(id))
@@ -132,7 +132,7 @@ class Objects:
         return True
 
     def modified_at(self, id: ObjectId) -> int | None:
-        """When exactly this version was put (epoch ms; S3 keeps whole seconds), in one call; None when it is no longer there."""
+        """When exactly this version was written (epoch ms, of whole seconds), in one call; None when it is gone."""
         try:
             answer = self._s3.head_object(**_exactly(id))
         except ClientError as error:
@@ -142,9 +142,9 @@ class Objects:
         return int(answer["LastModified"].timestamp() * 1000)
 
     def get(self, bucket: str, key: str, *, unless: str | None = None) -> Document | None:
-        """Read a whole small object of ours. None when it is not there.
+        """Read a small object of Sluice's own. None when there is none.
 
-        With `unless` (an ETag) the bytes come only if the object is another: an unchanged one raises Unchanged.
+        With `unless`, an ETag, raises Unchanged if the object still has that ETag.
         """
         condition: dict[str, str] = {"IfNoneMatch": unless} if unless else {}
         try:
@@ -171,13 +171,13 @@ class Objects:
         self.put(bucket, key, text.encode("utf-8"), content_type="application/json")
 
     def keys(self, bucket: str, prefix: str) -> Iterator[str]:
-        """Every key under a prefix, in the order of their UTF-8 bytes."""
+        """Every key below a prefix, in the order of their UTF-8 bytes."""
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for entry in page.get("Contents", ()):
                 yield entry["Key"]
 
     def put_times(self, bucket: str, prefix: str) -> Iterator[tuple[str, int]]:
-        """Every key under a prefix, in the order of their UTF-8 bytes, and when it was put last (epoch ms)."""
+        """Every key below a prefix, in the order of their UTF-8 bytes, and when it was last written (epoch ms)."""
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             for entry in page.get("Contents", ()):
                 yield entry["Key"], int(entry["LastModified"].timestamp() * 1000)
@@ -207,12 +207,12 @@ class Objects:
         return VersionPage(versions, following)
 
     def is_versioned(self, bucket: str) -> bool:
-        """Whether the bucket keeps versions, or ever did: only then do notices carry a versionId."""
+        """Whether the bucket keeps versions, or ever did: only then have notices a versionId."""
         return bool(self._s3.get_bucket_versioning(Bucket=bucket).get("Status"))
 
 
 def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:
-    """Raise what a refused read says of this one version. A refusal that may pass, or may be about more than one, is its caller's."""
+    """Raises ObjectGone and ObjectArchived. Returns for errors that may pass, or concern more than this version."""
     if _code(error) in GONE:
         raise ObjectGone(
             "The object was gone before it could be read", bucket=id.bucket, key=id.key, version=id.version
@@ -220,18 +220,18 @@ def _refuse_unreadable(id: ObjectId, error: ClientError) -> None:
     if _code(error) in ARCHIVED:
         kept_as = error.response["Error"].get("StorageClass")
         raise ObjectArchived(
-            "The object lies in an archive", bucket=id.bucket, key=id.key, version=id.version, storage_class=kept_as
+            "The object is in an archive tier", bucket=id.bucket, key=id.key, version=id.version, storage_class=kept_as
         ) from error
 
 
 def _exactly(id: ObjectId) -> dict[str, str]:
-    """Name one version: by its id, or, where the bucket keeps none, by what its bytes hash to."""
+    """Parameters that select one version: by its id, or by ETag where the bucket keeps no versions."""
     which = {"VersionId": id.version_id} if id.version_id else {"IfMatch": f'"{id.etag}"'}
     return {"Bucket": id.bucket, "Key": id.key, **which}
 
 
 def _total(answer: dict[str, Any]) -> int:
-    """The size of the object behind an answer: after the slash of Content-Range, or all that was sent."""
+    """The object's size: the number after the slash in Content-Range, or the length of the answer."""
     _, slash, total = answer.get("ContentRange", "").rpartition("/")
     return int(total) if slash and total.isdigit() else int(answer["ContentLength"])
 

@@ -1,9 +1,4 @@
-"""Keeps every distinct writer schema once in the silver bucket, under its fingerprint.
-
-Keeps what is remembered of tables' schemas in the silver bucket.
-
-Finds what a table's source says of its columns, among the schemas that are kept in the silver bucket.
-"""
+"""Stores writer schemas in the silver bucket, each once under its fingerprint, and the schema history of each table."""
 
 from __future__ import annotations
 
@@ -22,7 +17,7 @@ from sluice_aws.s3.objects import Objects
 
 
 class SchemaStore:
-    """Writer schemas by fingerprint. Writes each once per process; safe to use from several threads."""
+    """Writer schemas by fingerprint. Writes each once per process. Safe to use from several threads."""
 
     def __init__(self, objects: Objects, bucket: str) -> None:
         self._objects = objects
@@ -31,16 +26,16 @@ class SchemaStore:
         self._lock = threading.Lock()
 
     def keep(self, schema: Any) -> str:
-        """Store a schema unless this process did already, and return its fingerprint.
+        """Store a schema unless this process has done so, and return its fingerprint.
 
-        It is there when this returns: who puts the fingerprint into the ledger may rely on it.
+        The schema is in S3 when this returns, so the fingerprint may go into the ledger.
         """
         named = fingerprint(schema)
         if named in self._kept:
             return named
-        with self._lock:  # a burst of objects with one new schema is one PUT
+        with self._lock:  # a burst of objects with a new schema takes one PUT
             if named not in self._kept:
-                # Not put_json: what is read back must have the same fingerprint, whatever characters it holds.
+                # Not put_json: the stored schema must have the same fingerprint, whatever characters it has.
                 text = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
                 self._objects.put(
                     self._bucket, schema_key(named), text.encode("ascii"), content_type="application/json"
@@ -49,15 +44,15 @@ class SchemaStore:
         return named
 
     def load(self, named: str) -> Any | None:
-        """The schema of a fingerprint, None when it was never kept."""
+        """The schema of a fingerprint; None when it was never stored."""
         return self._objects.get_json(self._bucket, schema_key(named))
 
 
-LOOK_AGAIN_MS = 60_000  # admission compares with a table's columns that are at most so old
+MAX_AGE_MS = 60_000  # of a table's columns, with which admission compares
 
 
 class SchemaHistory:
-    """Schemas by table. Writes what is new only, once per process; safe to use from several threads."""
+    """Schema history by table. Writes only news, once per process. Safe to use from several threads."""
 
     def __init__(self, objects: Objects, bucket: str) -> None:
         self._objects = objects
@@ -67,9 +62,9 @@ class SchemaHistory:
         self._lock = threading.Lock()
 
     def note(self, schema: SeenSchema) -> None:
-        """Remember a schema with its verdict; one that is known gets the verdict added if it changed sides."""
+        """Store a schema with its verdict. A known schema gets the verdict added if that accepts or refuses it anew."""
         place = (schema.table, schema.fingerprint)
-        with self._lock:  # a burst of objects with one new schema is one look and one PUT
+        with self._lock:  # a burst of objects with a new schema takes one GET and one PUT
             known = self._noted.get(place) or self.schema(*place)
             now = schema if known is None else known.judged_again(schema.judged[-1])
             if now is not known:
@@ -77,7 +72,7 @@ class SchemaHistory:
             self._noted[place] = now
 
     def keep_columns(self, stored: StoredColumns) -> None:
-        """Tell a table's own columns, if they are not what is told already."""
+        """Store a table's columns if they changed."""
         if self._columns.get(stored.table) == stored.columns:
             return
         with self._lock:
@@ -87,17 +82,17 @@ class SchemaHistory:
             self._columns[stored.table] = stored.columns
 
     def columns(self, table: str) -> StoredColumns | None:
-        """A table's own columns; None while it has none."""
+        """A table's stored columns; None while it has none."""
         document = self._objects.get(self._bucket, stored_key(table))
         return None if document is None else StoredColumns.from_json(document.data.decode("utf-8"))
 
     def schema(self, table: str, fingerprint: str) -> SeenSchema | None:
-        """One schema that came for a table."""
+        """A writer schema that came for a table."""
         document = self._objects.get(self._bucket, seen_key(table, fingerprint))
         return None if document is None else SeenSchema.from_json(document.data.decode("utf-8"))
 
     def schemas(self, table: str) -> tuple[SeenSchema, ...]:
-        """Every schema that came for a table, oldest first."""
+        """Every writer schema that came for a table, oldest first."""
         prefix = seen_prefix(table)
         found = [
             self.schema(table, key[len(prefix) : -len(".json")])
@@ -112,12 +107,12 @@ class SchemaHistory:
         )
 
     def tables(self) -> Iterator[str]:
-        """The tables of which something is remembered, in order."""
-        summary: set[str] = set()
+        """The tables with a schema history, in order."""
+        found: set[str] = set()
         for key in self._objects.keys(self._bucket, TABLES_PREFIX):
             table = key[len(TABLES_PREFIX) :].split("/", 1)[0]
-            if table not in summary:
-                summary.add(table)
+            if table not in found:
+                found.add(table)
                 yield table
 
     def _put(self, key: str, text: str) -> None:
@@ -125,7 +120,7 @@ class SchemaHistory:
 
 
 class ColumnsAtHand:
-    """Tables' own columns for admission: looked up at most once a minute per table and process."""
+    """Tables' columns for admission, read at most once a minute per table and process."""
 
     def __init__(self, objects: Objects, bucket: str, now: Callable[[], int]) -> None:
         self._objects = objects
@@ -135,22 +130,22 @@ class ColumnsAtHand:
         self._lock = threading.Lock()
 
     def of(self, table: str) -> Mapping[str, str] | None:
-        """The columns (name -> Spark's type name), at most a minute old; None where there is no table yet."""
+        """The columns (name -> Spark's type name), at most a minute old; None while there is no table."""
         with self._lock:
             at, etag, held = self._held.get(table, (None, None, None))
-            if at is None or self._now() - at >= LOOK_AGAIN_MS:
+            if at is None or self._now() - at >= MAX_AGE_MS:
                 try:
                     document = self._objects.get(self._bucket, stored_key(table), unless=etag)
                     held = None if document is None else StoredColumns.from_json(document.data.decode("utf-8"))
                     etag = None if document is None else document.etag
                 except Unchanged:
-                    pass  # what is held is what is there
+                    pass  # the columns in hand are current
                 self._held[table] = (self._now(), etag, held)
             return None if held is None else held.columns
 
 
 class CommentStore:
-    """Comments by table, of the newest writer schema that was let in."""
+    """Column comments by table, from its newest accepted writer schema."""
 
     def __init__(self, s3: Any, bucket: str) -> None:
         objects = Objects(s3)
@@ -158,6 +153,6 @@ class CommentStore:
         self._schemas = SchemaStore(objects, bucket)
 
     def of(self, table: str) -> Mapping[str, str]:
-        """Comments by column, empty where no schema came. One LIST, and a GET for each schema that came."""
+        """Comments by column; empty while no schema came. One LIST, and a GET per schema."""
         taken = [schema for schema in self._history.schemas(table) if schema.verdict != INCOMPATIBLE]
         return source_comments(self._schemas.load(taken[-1].fingerprint)) if taken else {}

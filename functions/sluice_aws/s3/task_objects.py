@@ -1,4 +1,4 @@
-"""S3 as a Spark task reaches it: a client of its own, made once per worker process."""
+"""S3 clients for Spark tasks, one per worker process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ TASK = ClientOptions(attempts=4, read_timeout_s=30, connections=READ_AHEAD_OBJEC
 
 @dataclass(frozen=True)
 class ObjectSource:
-    """How a task reaches S3. Pickled into tasks; credentials come from the task's own environment.
+    """What a task needs to reach S3. Pickled into tasks; credentials come from the task's own environment.
 
-    `endpoint_url` is an emulator's address, None on AWS. `silver_bucket` is where a task stores the
-    reasons for what it could not read.
+    `endpoint_url` is an emulator's address, None on AWS. Tasks write quarantined rows into `silver_bucket`.
     """
 
     region: str
@@ -27,5 +26,5 @@ class ObjectSource:
 
 @lru_cache(maxsize=4)
 def task_objects(source: ObjectSource) -> Objects:
-    """S3 for this process. Spark keeps a worker between tasks, and making a client takes as long as reading ten objects."""
+    """S3 for this process. Spark reuses workers, and making a client takes as long as reading ten objects."""
     return Objects(Clients(region=source.region, endpoint_url=source.endpoint_url, options=TASK).s3)

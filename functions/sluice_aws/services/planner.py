@@ -1,4 +1,4 @@
-"""Looks at all tables for services that are due, asks the lanes' holders for them, and follows what was asked for."""
+"""Plans table services: finds what is due, writes requests into the ledger, and follows them to their outcome."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sluice.services.requests import DONE, FAILED
 from sluice_aws.lanes.start import Starter
 from sluice_aws.telemetry import Report
 
-# What one look gives the state machine fits into the 256 KB that it may carry, with the longest of names; the rest is for the next look.
+# With names of the greatest length, a plan fits into the 256 KB of a state machine's data. The next plan has the rest.
 SYNCED_AT_ONCE, ASKED_AT_ONCE, STARTED_AT_ONCE = 300, 200, 10
-FOLLOWED_FOR_MS = 30 * 3_600_000  # a request waits a day at most, and a slice may back off five times
+FOLLOWED_FOR_MS = 30 * 3_600_000  # a request waits at most a day, and a slice may back off five times
 REQUESTED_BY = "table_services"
 Values = dict[str, Any]
 
 
 class ServicePlanner:
-    """Decides by what the ledger says; every write is conditional, so that two lookers ask for nothing twice."""
+    """Plans by the ledger. Every write is conditional, so that two planners never request a service twice."""
 
     def __init__(
         self,
@@ -36,7 +36,10 @@ class ServicePlanner:
         entropy: Callable[[], str],
         pause_s: int,
     ) -> None:
-        """`starter` is None while no release of the Spark code is set. `pause_s` is how long commits are gathered, and the first pause between two looks."""
+        """`starter` is None while no release of the Spark code is set.
+
+        `pause_s` is the time during which commits are gathered, and the first pause between two looks.
+        """
         self._ledger = ledger
         self._starter = starter
         self._report = report
@@ -45,15 +48,15 @@ class ServicePlanner:
         self._pause_s = pause_s
 
     def gather(self) -> Values:
-        """Whether this caller is the one that looks for all that commit now, and how long it waits before it does."""
+        """Whether this caller plans for all commits of the next `wait_s` seconds, after waiting for them."""
         now = self._now()
         return {"go": self._ledger.history.gather_until(now, now + self._pause_s * 1000), "wait_s": self._pause_s}
 
     def plan(self, configuration: Configuration | None) -> Values:
-        """Ask for what is due, and take the idle lanes that have to do it.
+        """Request what is due, and take the idle lanes that have to carry it out.
 
-        `syncs` are the tables whose catalog entry is behind, those first that are longest, `runs` the job runs to start, `requests` what was newly
-        asked for. A lane that is paused or halted is asked for nothing.
+        In the result `syncs` are tables whose catalog entry is behind, the longest first; `runs` are job runs to start;
+        `requests` are new requests. A paused or halted lane gets none.
         """
         now = self._now()
         found = () if configuration is None else self._due(configuration, now)
@@ -78,9 +81,9 @@ class ServicePlanner:
         }
 
     def follow(self, followed: Mapping[str, Any]) -> Values:
-        """Look at requests once more; `followed` is the `follow` of a plan, or what this gave before."""
+        """Look at requests again; `followed` is the `follow` of a plan, or the last result of this."""
         requests = [Asked(**each) for each in followed["requests"]]
-        standing = by_table(
+        current = by_table(
             [
                 found
                 for lane in sorted({each.lane for each in requests})
@@ -90,7 +93,7 @@ class ServicePlanner:
         done, failed = followed["done"], followed["failed"]
         still: list[Asked] = []
         for each in requests:
-            found = standing.get((each.lane, each.table), {}).get(each.service)
+            found = current.get((each.lane, each.table), {}).get(each.service)
             outcome = each.outcome(found)
             if outcome is None:
                 still.append(each)
@@ -168,11 +171,11 @@ class ServicePlanner:
         return asked
 
     def _runs(self, lanes: set[str], configuration: Configuration | None) -> list[Values]:
-        """The runs to start: one per lane that is idle, however many tables of it wait."""
+        """The runs to start: one per idle lane."""
         runs: list[Values] = []
         for lane in sorted(lanes):
             if len(runs) >= STARTED_AT_ONCE:
-                break  # supervise starts the others: they were woken
+                break  # the other lanes are woken, and supervise starts their runs
             if self._starter is None or not wants_run(self._ledger.lanes.get(lane), self._now()):
                 continue
             request = self._starter.take(lane, configuration)
@@ -194,7 +197,7 @@ def _synced_at(table: DueTable) -> int:
 
 
 def _sync(table: DueTable, now: int) -> Values:
-    """What a sync is given, and what is remembered when it went well: numbers as text, as DynamoDB writes them."""
+    """The input of a sync, which is stored when it succeeds. Numbers are text, as in DynamoDB's JSON."""
     state = table.state
     return {
         "table": state.table,

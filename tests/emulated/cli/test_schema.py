@@ -9,7 +9,7 @@ from judged_schemas import BAD, NEW, OLD, STORED, TABLE, avro, decimal, judged
 from sluice.schema.avro import read_writer_schema
 from sluice.schema.history import StoredColumns, seen_key, stored_key
 from sluice_aws.s3.objects import Objects
-from sluice_aws.s3.schemas import LOOK_AGAIN_MS, ColumnsAtHand, SchemaHistory, SchemaStore
+from sluice_aws.s3.schemas import MAX_AGE_MS, ColumnsAtHand, SchemaHistory, SchemaStore
 from sluice_cli.main import run
 
 TABLES = "defaults: {record_key: [id]}\ntables: [{topic: crm.public.user, table: crm.user}]\n"
@@ -37,13 +37,13 @@ def test_admission_looks_at_a_tables_columns_once_a_minute(stack, history):
     assert at_hand.of(TABLE) is None
     history.keep_columns(StoredColumns(TABLE, STORED))
     assert at_hand.of(TABLE) is None
-    clock[0] += LOOK_AGAIN_MS
+    clock[0] += MAX_AGE_MS
     assert at_hand.of(TABLE) == STORED
     history.keep_columns(StoredColumns(TABLE, {**STORED, "more": "int"}))
     assert at_hand.of(TABLE) == STORED
-    clock[0] += LOOK_AGAIN_MS
+    clock[0] += MAX_AGE_MS
     assert at_hand.of(TABLE)["more"] == "int"
-    clock[0] += LOOK_AGAIN_MS
+    clock[0] += MAX_AGE_MS
     assert at_hand.of(TABLE)["more"] == "int"  # S3 said that nothing has changed
     assert stored_key(TABLE) == "_sluice/schemas/tables/crm.user/stored.json"
 
