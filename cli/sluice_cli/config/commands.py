@@ -25,11 +25,11 @@ from sluice_cli.config.yaml_lines import ConfigurationMistakes
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say
 from sluice_cli.terminal.stack import supervise_now
 
-NOTHING_PUSHED = "No configuration was ever pushed"
+NOTHING_PUSHED = "No configuration has been pushed"
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Which topics go to which tables: check tables.yaml, put it in force, show what is in force.",
+    help="Map topics to tables: check tables.yaml, put it in force, show the configuration in force.",
 )
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A tables.yaml.")]
@@ -37,14 +37,15 @@ WithWaiting = Annotated[
     bool,
     typer.Option(
         "--with-waiting",
-        help="Where a generation rises, what waits is of the new log: merge it under the new generation. Objects that a failed batch gave back keep theirs.",
+        help="If a generation rises, merge pending objects under the new one: they are all of the new log. "
+        "Objects that a failed batch returned keep their generation.",
     ),
 ]
 
 
 @app.command()
 def check(file: File, as_json: Json = False) -> None:
-    """Say every mistake in a tables.yaml at once. Needs no stack.
+    """Name every mistake in a tables.yaml with its line. Needs no stack.
 
     Example:
 
@@ -81,10 +82,10 @@ def check(file: File, as_json: Json = False) -> None:
 def push(file: File, with_waiting: WithWaiting = False, as_json: Json = False, stack: Stack = None) -> None:
     """Put a tables.yaml in force. The next batch uses it.
 
-    It is checked first; a wrong one changes nothing. Refused are changes that can't be made in place:
-    the key, partition columns, type or topic of a table that has data; and a higher generation while
-    objects of the old log may wait. Parked objects that have a table now become pending, and their
-    lanes are woken.
+    The file is checked first, and an invalid one changes nothing. Changes that can't be made in place are
+    refused: the key, partition columns, type or topic of a table that has data, and a higher generation
+    while objects of the old log may be pending. Parked objects that now have a table become pending, and
+    their lanes are woken.
 
     Example:
 
@@ -171,13 +172,16 @@ def _in_force(objects: Objects, target: Target, ledger: Ledger) -> Configuration
     try:
         return ConfigStore(objects, target.artifacts, ledger=ledger).load()
     except ConfigurationUnreadable as error:
-        # A push is what mends this.
+        # A push repairs it.
         say(f"warning: {error.message}")
         return None
 
 
 def _store(objects: Objects, bucket: str, configuration: Configuration, ledger: Ledger) -> None:
-    """The history and the count first, so that what is in force can always be looked up by its version, and is missed once it is gone."""
+    """Store the configuration, after its copy in the history and the count of pushes.
+
+    In this order the configuration in force is always found by its version, and its loss is noticed.
+    """
     ledger.history.count(PUSHES)
     data = configuration.to_json().encode("utf-8")
     objects.put(bucket, f"{HISTORY_PREFIX}{configuration.version}.json", data, content_type="application/json")
@@ -185,7 +189,7 @@ def _store(objects: Objects, bucket: str, configuration: Configuration, ledger: 
 
 
 def _wake(target: Target, ledger: Ledger, unparked: Unparked, changed: tuple[str, ...]) -> frozenset[str]:
-    """Wake the lanes that have something to look at: what was unparked, and what a change of `changed` lanes may have made claimable."""
+    """Wake the lanes of unparked objects, and the `changed` lanes with pending objects: they may be claimable now."""
     lanes = set(unparked.lanes) | {lane for lane in changed if ledger.pending.oldest(lane, 1)}
     for lane in sorted(lanes):
         ledger.lanes.wake(lane)
@@ -196,4 +200,5 @@ def _wake(target: Target, ledger: Ledger, unparked: Unparked, changed: tuple[str
 
 def _summary(configuration: Configuration) -> str:
     lanes = configuration.lane_names()
-    return f"{counted(len(configuration.rules), 'rule')}, {counted(len(lanes), 'lane')} ({', '.join(lanes)}), version {configuration.version[:12]}"
+    counts = f"{counted(len(configuration.rules), 'rule')}, {counted(len(lanes), 'lane')} ({', '.join(lanes)})"
+    return f"{counts}, version {configuration.version[:12]}"

@@ -1,33 +1,26 @@
-"""`sluice config discover`: proposes rules for the topics that wait for one, with the evidence for every choice.
-
-Writes proposed rules as YAML: decided ones as rules, open ones commented out, each with its evidence; and adds rules to a tables.yaml.
-"""
+"""`sluice config discover`: proposes rules for the topics that have none, and adds them to a tables.yaml."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from sluice.config.document import Configuration
 from sluice.config.values import PLACEHOLDER
 from sluice.errors import FAILED, UsageError
 from sluice.names import COLUMN, NAME
-from sluice.onboarding.discovery import Proposal, TopicSample, propose
-from sluice.onboarding.keys import Choice
+from sluice.onboarding.discovery import Proposal, propose
+from sluice.onboarding.samples import TopicSample
 from sluice_aws.ledger.ledger import DynamoDbLedger
 from sluice_aws.s3.objects import Objects
+from sluice_cli.config.rule_text import add_rules, rules_text, whole_text
 from sluice_cli.config.source import read_tables
 from sluice_cli.config.topics import sample_topics, waiting_topics
-from sluice_cli.errors import NoPlaceForRules
 from sluice_cli.terminal.output import Json, Stack, chosen_target, counted, print_json, say, stderr_console
 
 NO_COLUMN = "none"
@@ -38,10 +31,10 @@ Chosen = dict[str, dict[str, tuple[str, ...]]]
 def discover(
     write: Annotated[
         bool,
-        typer.Option("--write", help="Add the decided rules to the file. Open ones are refused until they are chosen."),
+        typer.Option("--write", help="Add the decided rules to the file. Rules with an open choice are left out."),
     ] = False,
     file: Annotated[
-        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml that is added to, or made.")
+        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml to add to, or to create.")
     ] = Path("tables.yaml"),
     key: Annotated[
         list[str] | None, typer.Option("--key", metavar="TOPIC=COLUMN[,COLUMN]", help="Choose a topic's record key.")
@@ -56,13 +49,13 @@ def discover(
     database: Annotated[
         str | None,
         typer.Option(
-            "--database", metavar="NAME", help="The database of tables whose topic doesn't name one, and of all others."
+            "--database", metavar="NAME", help="The database of all tables. Without it, the topic names the database."
         ),
     ] = None,
     objects: Annotated[
         int,
         typer.Option(
-            "--objects", metavar="N", min=1, max=100, help="Objects to read of each topic, 1 MiB of each at most."
+            "--objects", metavar="N", min=1, max=100, help="Objects to read of each topic, at most 1 MiB of each."
         ),
     ] = 20,
     as_json: Json = False,
@@ -70,9 +63,9 @@ def discover(
 ) -> None:
     """Propose rules for all topics whose objects wait for one.
 
-    A few objects of each topic are read. Every choice says what speaks for it and how sure it is: certain (the Kafka
-    key's own fields), likely, or ambiguous. Ambiguous ones are commented out, and --write leaves them out, until you choose.
-    Exit code 1 says that some are open.
+    A few objects of each topic are read. Every choice comes with its evidence and its confidence: certain (the Kafka
+    key's own fields), likely, or ambiguous. A rule with an ambiguous choice is commented out, and --write leaves it
+    out. The exit code is 1 if a choice is open.
 
     Examples:
 
@@ -87,10 +80,11 @@ def discover(
     target = chosen_target(stack)
     waiting = waiting_topics(DynamoDbLedger(target.client("dynamodb"), target.ledger_table))
     if waiting.more:
-        say("warning: more objects wait than were looked at: topics may be missing here. Discover again after the push")
+        say("warning: not all waiting objects were read, so topics may be missing. Discover again after the push")
     if waiting.unnamed:
         say(
-            f"warning: {counted(waiting.unnamed, 'parked object')} whose key tells no topic; `sluice status` shows examples. No rule takes these"
+            f"warning: {counted(waiting.unnamed, 'parked object')} whose key names no topic: no rule can take these. "
+            "`sluice status` shows examples"
         )
     _known_topics(chosen, waiting.topics)
     console = stderr_console()
@@ -104,7 +98,8 @@ def discover(
     proposals = _proposals([sample for sample in samples if sample.topic not in ruled], before, chosen, database)
     if ruled:
         say(
-            f"{counted(len(ruled), 'topic')} already with a rule in {file}: `{shlex.join(['sluice', 'config', 'push', str(file)])}` puts it in force"
+            f"{counted(len(ruled), 'topic')} with a rule in {file} already: "
+            f"`{shlex.join(['sluice', 'config', 'push', str(file)])}` puts it in force"
         )
     still_open = [proposal for proposal in proposals if proposal.open]
     decided = [proposal for proposal in proposals if not proposal.open]
@@ -157,7 +152,7 @@ def _how(proposal: Proposal) -> str:
 
 
 def _configuration(file: Path) -> Configuration | None:
-    """What the file says already; None where it isn't there. Raises ConfigurationMistakes and UsageError."""
+    """Read the file; None if there is none. Raises ConfigurationMistakes and UsageError."""
     try:
         return read_tables(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -169,9 +164,9 @@ def _configuration(file: Path) -> Configuration | None:
 def _chosen(
     key: list[str] | None, partition: list[str] | None, table: list[str] | None, database: str | None
 ) -> Chosen:
-    """The operator's choices by topic. Raises UsageError for what can't be one."""
+    """Return the operator's choices by topic. Raises UsageError for an invalid one."""
     if database is not None and not NAME.fullmatch(database):
-        raise UsageError(f"{database!r} is no database's name", next_step="Use lower-case letters, digits and _")
+        raise UsageError(f"{database!r} is no name of a database", next_step="Use lower-case letters, digits and _")
     found: Chosen = {}
     for name, written in (("record_key", key), ("partition_by", partition), ("table", table)):
         for entry in written or ():
@@ -212,68 +207,8 @@ def _known_topics(chosen: Chosen, topics: Mapping[str, object]) -> None:
         )
 
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_LINE = 500  # characters of one comment
-_NEW_FILE = """# Which Kafka topics become which Hudi tables. `sluice config check` says every mistake with its line,
-# `sluice config push` puts it to use with the next batch.
-"""
-
-
-def rules_text(proposals: Iterable[Proposal], indent: int = 2) -> str:
-    """The rules of a `tables:` list, indented."""
-    pad = " " * indent
-    return "".join(f"{pad}{line}\n" if line else "\n" for proposal in proposals for line in (*_rule(proposal), ""))
-
-
-def whole_text(proposals: Sequence[Proposal]) -> str:
-    """A tables.yaml of these proposals; without any decided one its list is empty."""
-    empty = " []" if all(proposal.open for proposal in proposals) else ""
-    return f"tables:{empty}\n{rules_text(proposals).rstrip()}\n"
-
-
-def with_rules(text: str, rules: Callable[[int], str]) -> tuple[str, int, int]:
-    """The text of a tables.yaml with rules added at the end of its list, and the first and last line of what was added (1-based).
-
-    `rules` gives their text for an indentation. Everything else stays as it is, to the byte. Raises NoPlaceForRules.
-    """
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
-    pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    listed = next((value for key, value in pairs if key.value == "tables"), None)
-    if not isinstance(listed, yaml.SequenceNode) or listed.flow_style:
-        raise NoPlaceForRules("The file has no list of rules to which others can be added")
-    lines = text.splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
-    behind = [key.start_mark.line for key, _ in pairs if key.start_mark.line > listed.start_mark.line]
-    at = min(behind, default=len(lines))
-    while at > listed.start_mark.line + 1 and _between(lines[at - 1]):
-        at -= 1
-    added = ["\n", *rules(listed.start_mark.column).rstrip("\n").splitlines(keepends=True)]
-    added[-1] += "\n"
-    return "".join([*lines[:at], *added, *lines[at:]]), at + 2, at + len(added)
-
-
-def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
-    """Add rules to a tables.yaml, or make one, and say where. What can't be read back as a whole is not written.
-
-    Raises NoPlaceForRules, and ConfigurationMistakes of the new whole, before anything is changed.
-    """
-    if file.exists():
-        text, first, last = with_rules(file.read_text(encoding="utf-8"), rules)
-    else:
-        text = f"{_NEW_FILE}tables:\n{rules(2).rstrip()}\n"
-        first, last = 1, text.count("\n")
-    read_tables(text)
-    beside = file.with_name(f".{file.name}.new")
-    beside.write_text(text, encoding="utf-8")
-    if file.exists():
-        beside.chmod(file.stat().st_mode)
-    os.replace(beside, file)
-    return f"{counted(count, 'rule')} added to {file}, lines {first} to {last}. Look at them, then `{shlex.join(['sluice', 'config', 'push', str(file)])}`"
-
-
 def describe(proposal: Proposal) -> dict[str, Any]:
-    """A proposal as plain JSON values."""
+    """Return a proposal as plain JSON values."""
     found = asdict(proposal)
     for name in ("table", "record_key", "partition_by"):
         choice = getattr(proposal, name)
@@ -284,66 +219,3 @@ def describe(proposal: Proposal) -> dict[str, Any]:
             "alternatives": [list(other) for other in choice.alternatives],
         }
     return {**found, "notes": list(proposal.notes), "open": list(proposal.open)}
-
-
-def _between(line: str) -> bool:
-    """Blank lines and comments that stand at the margin belong to what follows."""
-    return not line.strip() or line.startswith("#")
-
-
-def _rule(proposal: Proposal) -> list[str]:
-    source = ", ".join(part for part in (proposal.shape, proposal.source) if part) or "not understood"
-    lines = [
-        comment(
-            f"{proposal.topic}: {counted(proposal.objects, 'object')}, {proposal.bytes:,} bytes wait; {counted(proposal.rows, 'row')} read; {source}"
-        )
-    ]
-    for name, choice in (
-        ("table", proposal.table),
-        ("record_key", proposal.record_key),
-        ("partition_by", proposal.partition_by),
-    ):
-        lines += _evidence(name, choice)
-    lines += [comment(f"note: {note}") for note in proposal.notes]
-    rule = [f"- topic: {scalar(proposal.topic)}"]
-    rule.append(f"  table: {scalar('.'.join(proposal.table.value)) if proposal.table.value else '?'}")
-    rule.append(f"  record_key: {columns_value(proposal.record_key.value)}")
-    if proposal.partition_by.value:
-        rule.append(f"  partition_by: {columns_value(proposal.partition_by.value)}")
-    if not proposal.open:
-        return lines + rule
-    return [
-        *lines,
-        comment(f"OPEN: {', '.join(proposal.open)}; nothing decides this but you"),
-        *(f"# {line}" for line in rule),
-    ]
-
-
-def _evidence(name: str, choice: Choice) -> list[str]:
-    value = ", ".join(choice.value) or ("none" if choice.decided else "?")
-    first, *more = choice.evidence or ("",)
-    lines = [
-        comment(
-            f"{name} {value} ({choice.confidence}): {first if name == 'partition_by' else '; '.join(choice.evidence)}"
-        )
-    ]
-    if name == "partition_by":
-        return lines + [comment(f"  could be {candidate}") for candidate in more]
-    others = "; ".join(", ".join(other) for other in choice.alternatives if other != choice.value)
-    return lines + ([comment(f"  unique too: {others}")] if others else [])
-
-
-def comment(text: str) -> str:
-    """One comment line: names in objects may hold anything, also line ends and control characters."""
-    return "# " + "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)[:_LINE]
-
-
-def columns_value(columns: Sequence[str]) -> str:
-    if not columns:
-        return "?"
-    return scalar(columns[0]) if len(columns) == 1 else "[" + ", ".join(map(scalar, columns)) + "]"
-
-
-def scalar(text: str) -> str:
-    """The text as YAML reads it back as text: a topic called 1e3 or a column called yes too."""
-    return text if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text else json.dumps(text)

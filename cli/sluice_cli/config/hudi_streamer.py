@@ -1,4 +1,4 @@
-"""`sluice config import`: a Hudi Streamer's properties as a rule of tables.yaml, and what of them is left out."""
+"""`sluice config import`: translates a Hudi Streamer's properties into a rule of tables.yaml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sluice.errors import FAILED, UsageError
 from sluice.hudi.java_properties import parse_properties
 from sluice.names import TOPIC
 from sluice.onboarding.hudi_streamer import Translation, translate
-from sluice_cli.config.discover import add_rules, columns_value, comment, scalar
+from sluice_cli.config.rule_text import add_rules, columns_value, comment, scalar
 from sluice_cli.terminal.output import Json, print_json, say
 
 LARGEST = 1_000_000  # bytes
@@ -26,31 +26,32 @@ def import_properties(
         Path, typer.Argument(metavar="FILE", help="A .properties file of Hudi Streamer (DeltaStreamer).")
     ],
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC", help="The topic, where the properties don't tell it.")
+        str | None, typer.Option("--topic", metavar="TOPIC", help="The topic, if the properties don't name it.")
     ] = None,
     table: Annotated[
-        str | None, typer.Option("--table", metavar="DATABASE.TABLE", help="The table, where it is to be another.")
+        str | None,
+        typer.Option("--table", metavar="DATABASE.TABLE", help="The table, if not the one of the properties."),
     ] = None,
     table_type: Annotated[
         str | None,
         typer.Option(
             "--table-type",
             metavar="cow|mor",
-            help="As on the Streamer's command line: COPY_ON_WRITE or MERGE_ON_READ too.",
+            help="As on the Streamer's command line; COPY_ON_WRITE and MERGE_ON_READ work too.",
         ),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Add the rule to the file, unless something is open.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Add the rule to the file, unless a choice is open.")] = False,
     file: Annotated[
-        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml that is added to, or made.")
+        Path, typer.Option("--file", metavar="FILE", help="The tables.yaml to add to, or to create.")
     ] = Path("tables.yaml"),
     as_json: Json = False,
 ) -> None:
     """Translate a Hudi Streamer configuration into a rule of tables.yaml. Needs no stack.
 
-    Taken are topic, table, record key, partition columns, table type, hours of history and file sizes. Everything else is
-    named with the reason why it is left out; values of what is left out are never shown, since they may be secrets.
-    Give the new table another path than the Streamer's, and load it from bronze: it can't go on in a table that another tool wrote.
-    Exit code 1 says that something is open.
+    The rule has the topic, table, record key, partition columns, table type, hours of history and file sizes. Every
+    other option is named with the reason why it is left out; its value is never shown, since it may be a secret.
+    Load the new table from bronze, at another path than the Streamer's: Sluice can't continue another tool's table.
+    The exit code is 1 if a choice is open.
 
     Examples:
 
@@ -79,7 +80,7 @@ def import_properties(
 
 
 def _entries(file: Path, depth: int) -> dict[str, str]:
-    """The file's entries over those of the file that it includes, if that lies beside it."""
+    """Return the file's entries, over those of an included file beside it."""
     try:
         if file.stat().st_size > LARGEST:
             raise UsageError(f"{file} is larger than {LARGEST:,} bytes", next_step="Name a .properties file")

@@ -1,10 +1,9 @@
-"""What a new configuration may not change of tables that are at work."""
+"""Reviews a new configuration against the tables that have data and the lanes that hold objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.batch.claim import TableState
 from sluice.batch.kafka_watch import KafkaWatch
@@ -16,12 +15,12 @@ from sluice.errors import ChangeRefused
 from sluice.lane.machine import PAUSED, LaneState
 from sluice.ledger.ports import Ledger
 
-MOST_WAITING = 100_000  # objects of one table looked at: those of a log that ended are the oldest
+MOST_WAITING = 100_000  # pending objects of one table that are read, oldest first: those of a log that ended
 
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table that is at work: `lane` holds pending or claimed objects of it, or took the last ones."""
+    """A table and a lane that holds pending or claimed objects of it (`busy`), or is configured for it until now."""
 
     table: str
     topic: str
@@ -31,7 +30,7 @@ class KnownTable:
 
 @dataclass(frozen=True)
 class RaisedGeneration:
-    """A table whose generation a configuration raises while `waiting` objects of it wait that aren't known to be of the new log."""
+    """A table whose generation rises while `waiting` pending objects of it may be of the old log."""
 
     table: str
     before: int
@@ -41,10 +40,10 @@ class RaisedGeneration:
 
 @dataclass(frozen=True)
 class Review:
-    """What speaks against a configuration (`refusals`), and what its author should know (`warnings`)."""
+    """The reasons to refuse a configuration, and the warnings about it."""
 
-    refusals: tuple[str, ...]
-    warnings: tuple[str, ...]
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def review(
@@ -54,119 +53,112 @@ def review(
     lanes: Mapping[str, LaneState],
     raised: Iterable[RaisedGeneration] = (),
 ) -> Review:
-    """Compare a configuration with the tables that have data and with the lanes that are at work.
+    """Compare a configuration with the tables that have data and with the lanes that hold objects.
 
-    In place, a table keeps its key, partition columns and type, and the topic that feeds it; it changes
-    lane only while nothing of it waits and both lanes are paused, since two runs would write it otherwise. What waits when
-    its generation is `raised` would be merged under the new one, and win over all that the table holds (invariant 3).
+    In place, a table keeps its fixed settings and its topic. It changes lane only while nothing of it is pending and
+    both lanes are paused: otherwise two runs would write it. Objects that are pending when the generation of their
+    table is `raised` would be merged under the new one, and win over newer rows of the table.
     """
-    refusals: list[str] = []
-    warnings: list[str] = []
+    states = [state for state in tables if state.pinned]
+    own_topics = {state.table: pinned_topic(state.pinned) for state in states}
     feeding = {
         rule.table: rule.topic for rule in configuration.rules if rule.topic is not None and "*" not in rule.topic
     }
-    own_topics: dict[str, str] = {}
-    for state in tables:
-        if state.pinned:
-            own_topics[state.table] = pinned_topic(state.pinned) or ""
-            _review_table(state.table, state.pinned, configuration, feeding, refusals, warnings)
-    for table in known:
-        config = configuration.table_for_topic(table.topic)
-        if config is not None and config.table == table.table:
-            refusals += _lane_refusals(table, config, lanes)
-        elif table.busy and config is None:
-            warnings.append(
-                f"{table.table} has objects waiting in lane {table.lane}: they wait until a rule takes topic {table.topic} again"
-            )
-        elif table.busy and config is not None and own_topics.get(table.table, "") not in ("", table.topic):
-            warnings.append(
-                f"objects of topic {table.topic} wait for {table.table}, which topic {own_topics[table.table]} feeds: they move to {config.table} with the next pass of reconcile"
-            )
-        elif table.busy and config is not None:
-            refusals.append(
-                f"{table.table} has objects of topic {table.topic} waiting, which would feed {config.table}: `sluice wait` first"
-            )
-    refusals += [_generation_refusal(table) for table in raised]
-    return Review(tuple(dict.fromkeys(refusals)), tuple(dict.fromkeys(warnings)))
+    reviews = [
+        *(_review_data(state, configuration, feeding) for state in states),
+        *(_review_backlog(table, configuration, own_topics.get(table.table), lanes) for table in known),
+        Review(tuple(map(_generation_refusal, raised))),
+    ]
+    return Review(
+        tuple(dict.fromkeys(refusal for each in reviews for refusal in each.refusals)),
+        tuple(dict.fromkeys(warning for each in reviews for warning in each.warnings)),
+    )
 
 
-def _review_table(
-    table: str,
-    pinned: Mapping[str, Any],
-    configuration: Configuration,
-    feeding: Mapping[str, str | None],
-    refusals: list[str],
-    warnings: list[str],
-) -> None:
-    topic = pinned_topic(pinned)
+def _review_data(state: TableState, configuration: Configuration, feeding: Mapping[str, str]) -> Review:
+    """Review what becomes of a table that has data. `feeding` has the topics of rules for a single table."""
+    table, topic = state.table, pinned_topic(state.pinned)
     if topic is None:
-        return
+        return Review()
     config = configuration.table_for_topic(topic)
+    if config is None and table not in feeding:
+        return Review(
+            warnings=(f"{table} has data, and no rule takes its topic {topic} any more: its objects will be parked",)
+        )
+    if config is not None and config.table != table:
+        return Review((f"topic {topic} feeds {table}, which has data, and would feed {config.table}",))
+    if config is None or feeding.get(table, topic) != topic:
+        return Review((f"{table} has data of topic {topic} and would be fed by {feeding[table]}",))
+    try:
+        refuse_changes(config, state.pinned)
+    except ChangeRefused as error:
+        return Review((error.message,))
+    return Review()
+
+
+def _review_backlog(
+    table: KnownTable, configuration: Configuration, own_topic: str | None, lanes: Mapping[str, LaneState]
+) -> Review:
+    """Review what becomes of a table's pending and claimed objects."""
+    config = configuration.table_for_topic(table.topic)
+    if config is not None and config.table == table.table:
+        return Review(tuple(_lane_refusals(table, config, lanes)))
+    if not table.busy:
+        return Review()
     if config is None:
-        if table in feeding:
-            refusals.append(f"{table} has data of topic {topic} and would be fed by {feeding[table]}")
-        else:
-            warnings.append(
-                f"{table} has data, and no rule takes its topic {topic} any more: its objects will be parked"
+        waiting = f"{table.table} has objects waiting in lane {table.lane}"
+        return Review(warnings=(f"{waiting}: they wait until a rule takes topic {table.topic} again",))
+    if own_topic not in (None, table.topic):
+        return Review(
+            warnings=(
+                f"objects of topic {table.topic} wait for {table.table}, which topic {own_topic} feeds: "
+                f"they move to {config.table} with the next pass of reconcile",
             )
-    elif config.table != table:
-        refusals.append(f"topic {topic} feeds {table}, which has data, and would feed {config.table}")
-    elif feeding.get(table, topic) != topic:
-        refusals.append(f"{table} has data of topic {topic} and would be fed by {feeding[table]}")
-    else:
-        try:
-            refuse_changes(config, pinned)
-        except ChangeRefused as error:
-            refusals.append(error.message)
+        )
+    waiting = f"{table.table} has objects of topic {table.topic} waiting"
+    return Review((f"{waiting}, which would feed {config.table}: `sluice wait` first",))
 
 
-def _lane_refusals(table: KnownTable, config: TableConfig, lanes: Mapping[str, LaneState]) -> list[str]:
+def _lane_refusals(table: KnownTable, config: TableConfig, lanes: Mapping[str, LaneState]) -> Iterator[str]:
     if config.lane == table.lane:
-        return []
+        return
+    able_to_run = [name for name in (table.lane, config.lane) if name in lanes and lanes[name].state != PAUSED]
     if table.busy:
-        return [
-            f"{table.table} has objects waiting in lane {table.lane} and can't move to {config.lane}: `sluice wait` first"
-        ]
-    waking = [name for name in (table.lane, config.lane) if name in lanes and lanes[name].state != PAUSED]
-    if waking:
-        return [
-            f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(waking)} can run: `sluice pause` first, `sluice resume` after"
-        ]
-    return []
+        waiting = f"{table.table} has objects waiting in lane {table.lane}"
+        yield f"{waiting} and can't move to {config.lane}: `sluice wait` first"
+    elif able_to_run:
+        yield (
+            f"{table.table} would move from lane {table.lane} to {config.lane} while {' and '.join(able_to_run)} can "
+            "run: `sluice pause` first, `sluice resume` after"
+        )
 
 
 def _generation_refusal(table: RaisedGeneration) -> str:
     return (
-        f"{table.table} would go from generation {table.before} to {table.after} while objects of it wait ({table.waiting:,}), which would win over newer rows if they are of "
-        "the old log: `sluice wait` first, with the source's connector stopped if more keep coming; or --with-waiting if they are all of the new log"
+        f"{table.table} would go from generation {table.before} to {table.after} while objects of it wait "
+        f"({table.waiting:,}). If they are of the old log, they would win over newer rows: stop the source's connector "
+        "if more arrive, and `sluice wait` first. If all of them are of the new log, use --with-waiting"
     )
 
 
 def raised_generations(
     ledger: Ledger, before: Configuration | None, configuration: Configuration
 ) -> tuple[RaisedGeneration, ...]:
-    """The tables whose generation rises while objects wait for it.
+    """Return the tables whose generation rises while objects of them are pending.
 
-    Not counted is what was claimed, since its manifest has its generation, what keeps a generation of its own, and what follows parked
-    objects of its Kafka partition: it is known to be of the log that began again.
+    Claimed objects don't count: their manifest pins the generation. Nor do objects with a generation of their own, and
+    objects that follow parked ones of their Kafka partition: they are of the log that began again.
     """
     found = []
     for lane in lane_names(ledger, before) if before else ():
         for topic, table in sorted({(item.topic, item.table) for item in ledger.pending.oldest(lane, 1)}):
             old, new = before.table_for_topic(topic) if before else None, configuration.table_for_topic(topic)
-            if (
-                old is None
-                or new is None
-                or old.table != table
-                or new.table != table
-                or new.generation <= old.generation
-            ):
+            if old is None or new is None or {old.table, new.table} != {table} or new.generation <= old.generation:
                 continue
             marks = KafkaWatch.from_dict(ledger.tables.get(table).watch).marks
-            listed = ledger.pending.oldest_of(lane, {table: MOST_WAITING})  # the oldest first
             waiting = [
                 item
-                for item in listed
+                for item in ledger.pending.oldest_of(lane, {table: MOST_WAITING})
                 if item.generation is None
                 and not began_again(marks, item.kafka_partition, item.offset, generation=old.generation)
             ]
@@ -176,7 +168,7 @@ def raised_generations(
 
 
 def known_tables(ledger: Ledger, before: Configuration | None) -> tuple[KnownTable, ...]:
-    """The tables that a lane has, or had until now, by backlogs, unsettled batches and the configuration in force."""
+    """Return the tables of each lane: by pending objects, unsettled batches, and the configuration in force."""
     found: dict[tuple[str, str], KnownTable] = {}
     topics = {state.table: topic for state in ledger.tables.all() if (topic := pinned_topic(state.pinned)) is not None}
     for table, topic in topics.items():
@@ -194,6 +186,9 @@ def known_tables(ledger: Ledger, before: Configuration | None) -> tuple[KnownTab
 
 
 def lane_names(ledger: Ledger, *configurations: Configuration | None) -> tuple[str, ...]:
-    """Every lane that may hold something: what arrives for a paused table wakes no lane, so the ledger alone doesn't know them all."""
+    """Return every lane that may hold objects.
+
+    The ledger alone doesn't know them all: an object of a paused table wakes no lane.
+    """
     configured = {name for configuration in configurations if configuration for name in configuration.lane_names()}
     return tuple(sorted({lane.lane for lane in ledger.lanes.all()} | configured))

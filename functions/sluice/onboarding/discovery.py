@@ -1,4 +1,7 @@
-"""Proposes a rule for a topic from its schema and sampled rows: every choice with its evidence, and left open where that doesn't decide it."""
+"""Proposes a rule for a topic from its schema and sampled rows.
+
+Every choice carries its evidence, and stays open if the evidence doesn't decide it.
+"""
 
 from __future__ import annotations
 
@@ -7,79 +10,29 @@ from dataclasses import dataclass
 
 from sluice.changes.position import OFFSET_ONLY
 from sluice.names import COLUMN, NAME
-from sluice.onboarding.keys import (
-    AMBIGUOUS,
-    CERTAIN,
-    LIKELY,
-    SHOWN,
-    Choice,
-    ColumnFacts,
-    SampledRow,
-    column_facts,
-    counted,
-    living_rows,
-    record_key,
-)
+from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SHOWN, Choice, counted, record_key
+from sluice.onboarding.samples import ColumnFacts, TopicSample, column_facts, distinct_rows
 from sluice.schema.avro import PLAIN, WriterSchema
 from sluice.schema.columns import DATE, INT, ISO_DATE, LONG, STRING, Column
 
-SMALL_BYTES = 1024**3  # what waits in objects; a table of that order is read and written best as one folder
-PARTITIONS_MAX = 1_000  # folders; each is files of its own
-ROWS_PER_PARTITION = 4
+SMALL_BYTES = 1024**3  # of pending objects; a smaller table is best read and written as one folder
+_PARTITIONS_MAX = 1_000  # each partition is a folder with files of its own
+_ROWS_PER_PARTITION = 4
 
 _PARTITION_KINDS = frozenset({STRING, INT, LONG, DATE, ISO_DATE})
 _PARTITION_NAMES = (
-    "date",
-    "day",
-    "month",
-    "year",
-    "region",
-    "country",
-    "state",
-    "tenant",
-    "store",
-    "type",
-    "category",
-    "status",
-    "group",
+    *("date", "day", "month", "year", "region", "country", "state"),
+    *("tenant", "store", "type", "category", "status", "group"),
 )
 _CLOCK_NAMES = (
-    "last_update",
-    "last_updated",
-    "last_modified",
-    "updated_at",
-    "modified_at",
-    "update_ts",
-    "updated",
-    "modified",
+    *("last_update", "last_updated", "last_modified", "updated_at", "modified_at"),
+    *("update_ts", "updated", "modified"),
 )
-
-
-@dataclass(frozen=True)
-class TopicSample:
-    """What is known of a topic: what waits, and what was read of it. `key_fields` are those of the Kafka keys that the sink wrote beside the values.
-
-    `inferred` says that the schema was made from the records, which carry none; `problems` are what could not be read, in words.
-    """
-
-    topic: str
-    objects: int
-    bytes: int
-    read: int
-    formats: tuple[str, ...] = ()
-    writer: WriterSchema | None = None
-    schemas: int = 1
-    inferred: bool = False
-    key_fields: tuple[str, ...] | None = None
-    key_file: str | None = None
-    rows: tuple[SampledRow, ...] = ()
-    offsets_named: bool = True
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A rule as it would be. `table` is "database.table"; `notes` are what the operator should know of shape and order."""
+    """A proposed rule. `table` is "database.table"; `notes` say what matters about the records' shape and order."""
 
     topic: str
     objects: int
@@ -94,7 +47,7 @@ class Proposal:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """The choices that somebody must make."""
+        """The keys that somebody must choose."""
         named = (("table", self.table), ("record_key", self.record_key), ("partition_by", self.partition_by))
         return tuple(name for name, choice in named if not choice.decided)
 
@@ -103,28 +56,24 @@ def propose(
     sample: TopicSample,
     *,
     database: str | None = None,
-    chosen: Mapping[str, tuple[str, ...]] = {},
+    chosen: Mapping[str, tuple[str, ...]] | None = None,
     taken: frozenset[str] = frozenset(),
 ) -> Proposal:
-    """The rule for a topic. `chosen` are the operator's own choices by key of the rule; `taken` are table names that are in use."""
+    """Propose the rule for a topic.
+
+    `chosen` are the operator's own choices by key of the rule; `taken` are names of tables that other topics feed.
+    """
+    chosen = chosen or {}
     table = _table(sample.topic, database, taken)
     writer = sample.writer
     if writer is None:
-        unknown = Choice((), AMBIGUOUS, sample.problems or ("nothing of it could be read",))
-        key, partition, notes = unknown, Choice((), LIKELY, ("nothing is known of its columns",)), list(sample.problems)
+        key = Choice((), AMBIGUOUS, sample.problems or ("no record could be read",))
+        partition = Choice((), LIKELY, ("its columns are unknown",))
+        notes = list(sample.problems)
     else:
-        rows = living_rows(sample.rows)
+        rows = distinct_rows(sample.rows)
         facts = [column_facts(column.name, rows, sample.rows) for column in writer.row.columns]
-        key = record_key(
-            writer,
-            table.value[0].partition(".")[2] if table.value else "",
-            rows=rows,
-            facts=facts,
-            changes=sample.rows,
-            kafka_key=sample.key_fields,
-            key_file=sample.key_file,
-            inferred=sample.inferred,
-        )
+        key = record_key(sample, writer, table.value[0].partition(".")[2] if table.value else "", rows, facts)
         partition = _partition(sample, writer, facts, chosen.get("record_key", key.value))
         notes = _notes(sample, writer)
     choices = {"table": table, "record_key": key, "partition_by": partition}
@@ -148,9 +97,8 @@ def _as_chosen(name: str, value: tuple[str, ...], found: Choice, writer: WriterS
     known = None if writer is None or name == "table" else set(writer.row.names)
     absent = [column for column in value if known is not None and column not in known]
     if absent:
-        return Choice(
-            value, AMBIGUOUS, (f"chosen, and no column is called {absent[0]}", *found.evidence), found.alternatives
-        )
+        evidence = (f"chosen, but there is no column {absent[0]}", *found.evidence)
+        return Choice(value, AMBIGUOUS, evidence, found.alternatives)
     return Choice(value, CERTAIN, ("chosen on the command line",), ())
 
 
@@ -158,21 +106,14 @@ def _table(topic: str, database: str | None, taken: frozenset[str]) -> Choice:
     parts = [part for part in topic.split(".") if part]
     named = [_name(part) for part in ([database] if database else parts[-2:-1]) + parts[-1:]]
     if len(named) < 2:
-        return Choice(
-            (),
-            AMBIGUOUS,
-            ("the topic's name has one part, which names no database: --database names one for all of these",),
-        )
+        return Choice((), AMBIGUOUS, ("the topic's name has one part and names no database: use --database",))
     table = ".".join(named)
     if not all(NAME.fullmatch(part) for part in named):
-        return Choice((), AMBIGUOUS, (f"the topic's name makes {table}, which no table may be called",))
+        return Choice((), AMBIGUOUS, (f"the topic's name makes {table}, which is no valid name",))
     if table in taken:
         return Choice((), AMBIGUOUS, (f"{table} is another topic's table",))
-    return Choice(
-        (table,),
-        LIKELY,
-        ("database given, table from the topic's last part" if database else "the topic's last two parts",),
-    )
+    evidence = "database given, table from the topic's last part" if database else "the topic's last two parts"
+    return Choice((table,), LIKELY, (evidence,))
 
 
 def _name(part: str) -> str:
@@ -182,39 +123,33 @@ def _name(part: str) -> str:
 
 def _partition(sample: TopicSample, writer: WriterSchema, facts: Sequence[ColumnFacts], key: Sequence[str]) -> Choice:
     columns = {column.name: column for column in writer.row.columns}
-    fit = [
-        fact
-        for fact in facts
-        if fact.name not in key
-        and fact.rows
-        and not fact.nulls
-        and COLUMN.fullmatch(fact.name)
-        and columns[fact.name].kind in _PARTITION_KINDS
-        and _partition_name(fact.name, columns[fact.name])
-        and 1 < fact.distinct <= min(PARTITIONS_MAX, fact.rows // ROWS_PER_PARTITION)
-    ]
+    fit = [fact for fact in facts if fact.name not in key and _may_partition(columns[fact.name], fact)]
     ranked = sorted(
         fit, key=lambda fact: (fact.changed, columns[fact.name].kind not in (DATE, ISO_DATE), fact.distinct)
     )[:SHOWN]
-    summary = tuple(_describe_partition(fact) for fact in ranked)
+    described = tuple(_describe_partition(fact) for fact in ranked)
     alternatives = tuple((fact.name,) for fact in ranked)
-    if sample.bytes < SMALL_BYTES or not ranked:
-        why = (
-            f"{sample.bytes:,} bytes wait: a small table is read and written best as one folder"
-            if sample.bytes < SMALL_BYTES
-            else "no column named as one has few values and is never null"
+    pending = f"{sample.bytes:,} bytes are pending"
+    if sample.bytes < SMALL_BYTES:
+        return Choice(
+            (), LIKELY, (f"{pending}: a small table is best read and written as one folder", *described), alternatives
         )
-        return Choice((), LIKELY, (why, *summary), alternatives)
-    return Choice(
-        (ranked[0].name,),
-        AMBIGUOUS,
-        (f"{sample.bytes:,} bytes wait, and partition columns don't change in place", *summary),
-        alternatives,
+    if not ranked:
+        return Choice((), LIKELY, ("no column with a fitting name has few values and is never null",))
+    evidence = (f"{pending}, and partition columns can't change in place", *described)
+    return Choice((ranked[0].name,), AMBIGUOUS, evidence, alternatives)
+
+
+def _may_partition(column: Column, fact: ColumnFacts) -> bool:
+    named = column.kind in (DATE, ISO_DATE) or any(word in fact.name.lower() for word in _PARTITION_NAMES)
+    return (
+        bool(fact.rows)
+        and not fact.nulls
+        and COLUMN.fullmatch(fact.name) is not None
+        and column.kind in _PARTITION_KINDS
+        and named
+        and 1 < fact.distinct <= min(_PARTITIONS_MAX, fact.rows // _ROWS_PER_PARTITION)
     )
-
-
-def _partition_name(name: str, column: Column) -> bool:
-    return column.kind in (DATE, ISO_DATE) or any(word in name.lower() for word in _PARTITION_NAMES)
 
 
 def _describe_partition(fact: ColumnFacts) -> str:
@@ -226,11 +161,11 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     notes = [*sample.problems]
     if sample.schemas > 1:
         notes.append(
-            f"{sample.schemas} schemas among the objects read: the newest is shown, and columns are followed as they change"
+            f"{sample.schemas} schemas among the pending objects: the newest is shown, and the table follows changes"
         )
     if sample.inferred:
         notes.append(
-            "JSON without a schema: dates and exact numbers stay text or numbers unless json_types says what they are"
+            "JSON without a schema: dates and exact numbers stay text or numbers unless json_types declares them"
         )
     absent = [name for name in sample.key_fields or () if writer.row.column(name) is None]
     if absent:
@@ -239,15 +174,20 @@ def _notes(sample: TopicSample, writer: WriterSchema) -> list[str]:
     if position.kind == OFFSET_ONLY and writer.shape != PLAIN and position.advice:
         notes.append(position.advice)
     if writer.shape == PLAIN:
-        clocks = [column.name for column in writer.row.columns if column.name.lower() in _CLOCK_NAMES]
-        if clocks:
-            notes.append(f"rows without a log position: if a query captured them, position: {clocks[0]} orders them")
-        elif sample.offsets_named:
-            notes.append(
-                "rows without a log position are ordered by Kafka offset, which is right while a key stays in its Kafka partition"
-            )
-        else:
-            notes.append(
-                "neither a log position nor an offset in the objects' names orders these rows: configure the sink, or name a position column"
-            )
+        notes.append(_note_on_order(sample, writer))
     return notes
+
+
+def _note_on_order(sample: TopicSample, writer: WriterSchema) -> str:
+    clock = next((column.name for column in writer.row.columns if column.name.lower() in _CLOCK_NAMES), None)
+    if clock is not None:
+        return f"rows have no log position: if a query captured them, position: {clock} orders them"
+    if sample.offsets_named:
+        return (
+            "rows have no log position: they are ordered by Kafka offset, which is right while a key stays in its "
+            "Kafka partition"
+        )
+    return (
+        "nothing orders these rows, neither a log position nor an offset in the objects' names: configure the sink, or "
+        "name a position column"
+    )

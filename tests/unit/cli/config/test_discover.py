@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.onboarding.discovery import SMALL_BYTES, TopicSample, propose
-from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY, SampledRow, sampled_row
+from sluice.onboarding.discovery import SMALL_BYTES, propose
+from sluice.onboarding.keys import AMBIGUOUS, CERTAIN, LIKELY
+from sluice.onboarding.samples import SampledRow, TopicSample, sampled_row
 from sluice.schema.avro import read_writer_schema
-from sluice_cli.config.discover import rules_text, whole_text, with_rules
+from sluice_cli.config.rule_text import rules_text, whole_text, with_rules
 from sluice_cli.config.source import read_tables
 from sluice_cli.errors import NoPlaceForRules
 

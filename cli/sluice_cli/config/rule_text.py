@@ -1,0 +1,146 @@
+"""Writes rules as YAML, and adds them to a tables.yaml without changing anything else in it.
+
+A proposed rule has the evidence of every choice as comments. A rule with an open choice is commented out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import yaml
+
+from sluice.onboarding.discovery import Proposal
+from sluice.onboarding.keys import Choice
+from sluice_cli.config.source import read_tables
+from sluice_cli.errors import NoPlaceForRules
+from sluice_cli.terminal.output import counted
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_LINE = 500  # characters of one comment
+_NEW_FILE = """# Maps Kafka topics to Hudi tables. `sluice config check` names every mistake with its line,
+# `sluice config push` puts the file in force with the next batch.
+"""
+
+
+def rules_text(proposals: Iterable[Proposal], indent: int = 2) -> str:
+    """Return the rules of a `tables:` list, indented."""
+    pad = " " * indent
+    return "".join(f"{pad}{line}\n" if line else "\n" for proposal in proposals for line in (*_rule(proposal), ""))
+
+
+def whole_text(proposals: Sequence[Proposal]) -> str:
+    """Return a tables.yaml of these proposals. Its list is empty if no rule is decided."""
+    empty = " []" if all(proposal.open for proposal in proposals) else ""
+    return f"tables:{empty}\n{rules_text(proposals).rstrip()}\n"
+
+
+def with_rules(text: str, rules: Callable[[int], str]) -> tuple[str, int, int]:
+    """Add rules at the end of the list of a tables.yaml. Every other byte stays as it is.
+
+    `rules` gives their text for an indentation. Returns the text, and the first and last added line, from 1 on.
+    Raises NoPlaceForRules.
+    """
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    listed = next((value for key, value in pairs if key.value == "tables"), None)
+    if not isinstance(listed, yaml.SequenceNode) or listed.flow_style:
+        raise NoPlaceForRules("The file has no block list of rules to add to")
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    behind = [key.start_mark.line for key, _ in pairs if key.start_mark.line > listed.start_mark.line]
+    at = min(behind, default=len(lines))
+    while at > listed.start_mark.line + 1 and _between(lines[at - 1]):
+        at -= 1
+    added = ["\n", *rules(listed.start_mark.column).rstrip("\n").splitlines(keepends=True)]
+    added[-1] += "\n"
+    return "".join([*lines[:at], *added, *lines[at:]]), at + 2, at + len(added)
+
+
+def add_rules(file: Path, count: int, rules: Callable[[int], str]) -> str:
+    """Add rules to a tables.yaml, or create one, and return a line that says where.
+
+    The new text is read back before it is written. Raises NoPlaceForRules, and ConfigurationMistakes of the new text.
+    """
+    if file.exists():
+        text, first, last = with_rules(file.read_text(encoding="utf-8"), rules)
+    else:
+        text = f"{_NEW_FILE}tables:\n{rules(2).rstrip()}\n"
+        first, last = 1, text.count("\n")
+    read_tables(text)
+    beside = file.with_name(f".{file.name}.new")
+    beside.write_text(text, encoding="utf-8")
+    if file.exists():
+        beside.chmod(file.stat().st_mode)
+    os.replace(beside, file)
+    push = shlex.join(["sluice", "config", "push", str(file)])
+    return f"{counted(count, 'rule')} added to {file}, lines {first} to {last}. Review them, then `{push}`"
+
+
+def _between(line: str) -> bool:
+    """Whether a line belongs to what follows the list: blank, or a comment at the margin."""
+    return not line.strip() or line.startswith("#")
+
+
+def _rule(proposal: Proposal) -> list[str]:
+    source = ", ".join(part for part in (proposal.shape, proposal.source) if part) or "of unknown form"
+    lines = [
+        comment(
+            f"{proposal.topic}: {counted(proposal.objects, 'object')} pending, {proposal.bytes:,} bytes; "
+            f"{counted(proposal.rows, 'row')} read; {source}"
+        )
+    ]
+    for name, choice in (
+        ("table", proposal.table),
+        ("record_key", proposal.record_key),
+        ("partition_by", proposal.partition_by),
+    ):
+        lines += _evidence(name, choice)
+    lines += [comment(f"note: {note}") for note in proposal.notes]
+    rule = [f"- topic: {scalar(proposal.topic)}"]
+    rule.append(f"  table: {scalar('.'.join(proposal.table.value)) if proposal.table.value else '?'}")
+    rule.append(f"  record_key: {columns_value(proposal.record_key.value)}")
+    if proposal.partition_by.value:
+        rule.append(f"  partition_by: {columns_value(proposal.partition_by.value)}")
+    if not proposal.open:
+        return lines + rule
+    return [
+        *lines,
+        comment(f"OPEN: {', '.join(proposal.open)}; choose, then uncomment the rule"),
+        *(f"# {line}" for line in rule),
+    ]
+
+
+def _evidence(name: str, choice: Choice) -> list[str]:
+    value = ", ".join(choice.value) or ("none" if choice.decided else "?")
+    first, *more = choice.evidence or ("",)
+    lines = [
+        comment(
+            f"{name} {value} ({choice.confidence}): {first if name == 'partition_by' else '; '.join(choice.evidence)}"
+        )
+    ]
+    if name == "partition_by":
+        return lines + [comment(f"  could be {candidate}") for candidate in more]
+    others = "; ".join(", ".join(other) for other in choice.alternatives if other != choice.value)
+    return lines + ([comment(f"  also unique: {others}")] if others else [])
+
+
+def comment(text: str) -> str:
+    """Return one line of comment. Names in objects may hold anything, line ends and control characters too."""
+    return "# " + "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)[:_LINE]
+
+
+def columns_value(columns: Sequence[str]) -> str:
+    if not columns:
+        return "?"
+    return scalar(columns[0]) if len(columns) == 1 else "[" + ", ".join(map(scalar, columns)) + "]"
+
+
+def scalar(text: str) -> str:
+    """Write text that YAML reads back as text, such as a topic called 1e3 or a column called yes."""
+    return text if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text else json.dumps(text)

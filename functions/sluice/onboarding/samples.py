@@ -1,0 +1,155 @@
+"""Samples of a topic: a few of its rows, and what they show about its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.changes.hidden_columns import CREATE, DELETE, MESSAGE, SNAPSHOT_READ, TRUNCATE
+from sluice.schema.avro import ENVELOPE, WriterSchema
+
+_EMPTY = (None, "", 0, False, b"")  # values of a deletion's columns that the source's log left out
+
+
+@dataclass(frozen=True)
+class SampledRow:
+    """One change: its row, whether it is a deletion, and whether it begins the row's life.
+
+    A snapshot's read or a creation does. `before` is the row before an update, if the change has it.
+    """
+
+    values: Mapping[str, Any]
+    deleted: bool = False
+    first: bool = True
+    before: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class TopicSample:
+    """What is known about a topic: its pending objects, and the rows read from `read` of them.
+
+    `schemas` counts the writer schemas among the objects; `inferred` means that the records carry none. `key_fields`
+    are the fields of the Kafka keys in `key_file`, which the sink wrote beside the values. `problems` says what could
+    not be read.
+    """
+
+    topic: str
+    objects: int
+    bytes: int
+    read: int
+    formats: tuple[str, ...] = ()
+    writer: WriterSchema | None = None
+    schemas: int = 1
+    inferred: bool = False
+    key_fields: tuple[str, ...] | None = None
+    key_file: str | None = None
+    rows: tuple[SampledRow, ...] = ()
+    offsets_named: bool = True
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What the sampled rows show about one column.
+
+    `compared` counts the updates that have the column before and after, `changed` those in which it differs.
+    """
+
+    name: str
+    rows: int
+    nulls: int
+    distinct: int
+    changed: int = 0
+    compared: int = 0
+
+
+def sampled_row(record: Mapping[str, Any], writer: WriterSchema) -> SampledRow | None:
+    """Return a record's row, or None for a truncate, a message, or a record that doesn't fit the writer schema."""
+    op = record.get(writer.meta.op) if writer.meta.op else None
+    if op in (TRUNCATE, MESSAGE):
+        return None
+    deleted = op == DELETE or _true(record.get(writer.meta.deleted) if writer.meta.deleted else None)
+    before = None
+    row: Any = record
+    if writer.shape == ENVELOPE:
+        before = record.get("before")
+        row = record.get("after") if record.get("after") is not None else before
+    if not isinstance(row, Mapping):
+        return None
+    updated = before if isinstance(before, Mapping) and not deleted else None
+    return SampledRow(
+        _values(row, writer),
+        deleted,
+        op in (None, CREATE, SNAPSHOT_READ) and not deleted,
+        None if updated is None else _values(updated, writer),
+    )
+
+
+def _values(row: Mapping[str, Any], writer: WriterSchema) -> dict[str, Any]:
+    return {column.name: row.get(column.written_name) for column in writer.row.columns}
+
+
+def _true(value: Any) -> bool:
+    return value is True or value == "true"
+
+
+def distinct_rows(rows: Sequence[SampledRow]) -> list[SampledRow]:
+    """Return the rows in which a key is unique: the first change of each row, or every change if none is a first one.
+
+    Each counts once, since deliveries repeat.
+    """
+    alive = [row for row in rows if not row.deleted]
+    first = [row for row in alive if row.first]
+    seen: set[tuple[Any, ...]] = set()
+    found = []
+    for row in first or alive:
+        key = tuple(_hashable(value) for value in row.values.values())
+        if key not in seen:
+            seen.add(key)
+            found.append(row)
+    return found
+
+
+def column_facts(name: str, rows: Sequence[SampledRow], all_rows: Sequence[SampledRow]) -> ColumnFacts:
+    """Return the facts of one column in `rows`, and how often updates among `all_rows` change it."""
+    values = [row.values.get(name) for row in rows]
+    pairs = [(row.before.get(name), row.values.get(name)) for row in all_rows if row.before is not None]
+    return ColumnFacts(
+        name,
+        len(values),
+        sum(value is None for value in values),
+        len({_hashable(value) for value in values if value is not None}),
+        sum(before != after for before, after in pairs),
+        len(pairs),
+    )
+
+
+def repeats(columns: Sequence[str], rows: Sequence[SampledRow]) -> int:
+    """Count the rows whose values in these columns an earlier row has too."""
+    return len(rows) - len({tuple(_hashable(row.values.get(name)) for name in columns) for row in rows})
+
+
+def columns_of_deletions(rows: Sequence[SampledRow], columns: Sequence[str]) -> tuple[frozenset[str], int]:
+    """Return the columns that hold a value in every deletion and differ between deletions, and the number of deletions.
+
+    If the source's log keeps only the key, these are the key: other columns are null, or always the same default.
+    """
+    deletions = [row for row in rows if row.deleted]
+
+    def holds_values(name: str) -> bool:
+        values = [row.values.get(name) for row in deletions]
+        return not any(map(_is_empty, values)) and (len(values) < 2 or len({_hashable(value) for value in values}) > 1)
+
+    return frozenset(name for name in columns if deletions and holds_values(name)), len(deletions)
+
+
+def _hashable(value: Any) -> Any:
+    """Return a value for sets that keeps 1, true and "1" apart."""
+    if isinstance(value, (dict, list)):
+        return repr(value)
+    return (type(value).__name__, value)
+
+
+def _is_empty(value: Any) -> bool:
+    return any(value == empty and type(value) is type(empty) for empty in _EMPTY)
