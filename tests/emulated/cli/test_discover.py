@@ -75,7 +75,7 @@ def test_suggested_commands_name_no_impossible_key_and_quote_file_names(parked, 
     )
     assert run(["config", "discover", "--write", "--file", "my $(rules).yaml"]) == 0
     out, err = capsys.readouterr()
-    assert "$(id)" not in out + err and "1 parked object whose key tells no topic" in err
+    assert "$(id)" not in out + err and "1 parked object whose key names no topic" in err
     assert shlex.split(out[out.rindex("`sluice") :].strip().strip("`")) == [
         "sluice",
         "config",
@@ -88,7 +88,7 @@ def test_a_topic_with_a_rule_is_not_proposed_again_and_options_fill_open_choices
     Path("tables.yaml").write_text("# mine\ntables:\n- {topic: 'tickit.*.*', table: '{1}.{2}', record_key: id}\n")
     assert run(["config", "discover", "--write"]) == 0
     out, err = capsys.readouterr()
-    assert out == "Nothing to add to tables.yaml\n" and "3 topics already with a rule in tables.yaml" in err
+    assert out == "Nothing to add to tables.yaml\n" and "3 topics with a rule in tables.yaml already" in err
     Path("tables.yaml").unlink()
     assert (
         run(
