@@ -73,24 +73,24 @@ class NotConfigured(SluiceError):
 
 
 class UnsupportedType(SluiceError):
-    """A column of a type that can't be stored; facts: `column`, `source_type`."""
+    """A column whose type can't be stored; facts: `column`, `source_type`."""
 
     code = "unsupported_type"
     next_step = "Change how the connector writes this column, or leave the column out at the source"
 
 
 class UnusableSchema(SluiceError):
-    """A writer schema that is not a record of columns, or whose column names collide."""
+    """A writer schema that isn't a record of columns, or whose column names collide."""
 
     code = "unusable_schema"
-    next_step = "Rename or leave out what the message names, at the source"
+    next_step = "Rename or remove at the source what the message names"
 
 
 class Incompatible(SluiceError):
-    """Two schemas of one table whose types have no common type; facts: `column`, `types`."""
+    """Schemas of one table without a common type for a column; facts: `column`, `types`."""
 
     code = "incompatible_schema"
-    next_step = "Make the column's type one that holds both, or give the topic a table of another name"
+    next_step = "Give the column a type that holds both, or give the topic a table of another name"
 
 
 class Unordered(SluiceError):
@@ -101,30 +101,30 @@ class Unordered(SluiceError):
 
 
 class ExpansionLimit(SluiceError):
-    """An object that is more, once decoded, than its table's limits allow; facts: `limit`, `unit`."""
+    """An object that is larger, decoded, than its table's limits allow; facts: `limit`, `unit`."""
 
     code = "expansion_limit"
-    next_step = "If the object is meant to be so large, raise the table's limits, then `sluice quarantine retry`"
+    next_step = "If such an object is expected, raise the table's limits, then `sluice quarantine retry`"
 
 
 class ObjectTooLarge(SluiceError):
-    """An object that is larger, as stored, than its table's limits allow; facts: `bytes`, `limit`."""
+    """An object that is larger, as stored, than its table's limit object_bytes; facts: `bytes`, `limit`."""
 
     code = "object_too_large"
     next_step = (
-        "Let the writer make smaller objects, or raise the table's limit object_bytes, then `sluice quarantine retry`"
+        "Let the writer write smaller objects, or raise the table's limit object_bytes, then `sluice quarantine retry`"
     )
 
 
 class EmptyObject(SluiceError):
-    """An object without a single byte, which is no file of any format."""
+    """An object without a byte, which no format allows."""
 
     code = "empty_object"
-    next_step = "Have the writer put the object again"
+    next_step = "Upload the object again"
 
 
 class SchemaTooComplex(SluiceError):
-    """A writer schema that is deeper, wider or more entangled than any table; facts: `limit`, `what`."""
+    """A writer schema that is deeper, wider or more entangled than its table's limits; facts: `limit`, `what`."""
 
     code = "schema_too_complex"
     next_step = "Simplify the schema at the source, or raise the table's schema limits, then `sluice quarantine retry`"
@@ -211,10 +211,10 @@ class UnreadableReport(SluiceError):
 
 
 class UnreadableCommit(SluiceError):
-    """A commit's file that is not what Hudi writes; facts: `instant`."""
+    """A commit's file that can't be read; facts: `instant`."""
 
     code = "unreadable_commit"
-    next_step = "Look at the table's .hoodie folder: the file was changed, or was written by a release of Hudi that this one doesn't know"
+    next_step = "Look at the table's .hoodie folder: the file was changed, or an unknown release of Hudi wrote it"
 
 
 class UnusableRequest(SluiceError):
@@ -228,4 +228,4 @@ class UnreadableHistory(SluiceError):
     """A document of the schema history that this release can't read; facts: `found`."""
 
     code = "unreadable_schema_history"
-    next_step = "Use a release that is at least as new as the one that wrote it"
+    next_step = "Use the release that wrote it, or a newer one"

@@ -110,9 +110,7 @@ class ObjectGone(SluiceError):
     """The version was deleted or overwritten before it could be read; facts: bucket, key, version."""
 
     code = "lost_before_read"
-    next_step = (
-        "Have the writer put the object again; if a lifecycle rule removed it, give it more days than an outage lasts"
-    )
+    next_step = "Upload the object again; if a lifecycle rule removed it, give it more days than an outage lasts"
 
 
 class ObjectArchived(SluiceError):

@@ -1,4 +1,4 @@
-"""Reads the writer schema from the first bytes of an Avro container; a damaged header is told from one that was cut."""
+"""Reads the writer schema from the first bytes of an Avro container; distinguishes a damaged header from a cut one."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class TooManySchemas(SluiceError):
     """An object whose records carry too many different schemas."""
 
     code = "too_many_schemas"
-    next_step = "Let the connector write each table's changes to a topic of their own"
+    next_step = "Let the connector write each table's changes to a separate topic"
 
 
 class SchemaNotInferred(SluiceError):

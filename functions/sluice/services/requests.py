@@ -86,7 +86,7 @@ class ServiceReport:
 
 @dataclass(frozen=True)
 class SliceDone:
-    """What one slice did, and whether something is left for another."""
+    """The work of one slice, and whether more is left."""
 
     report: ServiceReport
     more: bool = False
