@@ -54,7 +54,7 @@ def commit(
 
     Raises LaneLost before anything is written. Any other exception leaves open whether the commit is on the timeline.
     """
-    with part.stages.stage(COMMIT_STAGE):
+    with part.stages.timed(COMMIT_STAGE):
         result = _written(part, rows, planned=planned, objects=objects, facts=facts)
     if result.facts is not None:
         remember_columns(part.services.history, part.config, result.facts.schema)
@@ -107,7 +107,7 @@ def _keep_house(part: PartContext, committed: TableFacts) -> None:
         return
     part.check_held()
     try:
-        with part.stages.stage("housekeeping"):
+        with part.stages.timed("housekeeping"):
             done = keep_house(part.hudi, now_ms=part.services.clock.now_ms(), known=known)
             known.keep(part.config, part.hudi.look())
     # Java's exceptions come as Py4J's or under Spark's own names.

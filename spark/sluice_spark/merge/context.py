@@ -44,7 +44,7 @@ class MergeServices:
 
 
 class Stages:
-    """The stretches of time that a part took, in order. Those of one thread."""
+    """Records the stages of a part and their times, in order. For one thread."""
 
     def __init__(self, clock: Clock, before: Sequence[Stage] = ()) -> None:
         """`before` is where the part's time went so far."""
@@ -52,7 +52,7 @@ class Stages:
         self._stages: list[Stage] = list(before)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def timed(self, name: str) -> Iterator[None]:
         """Note the time that passes inside, also when it raises."""
         began = self._clock.now_ms()
         try:
@@ -60,7 +60,7 @@ class Stages:
         finally:
             self._stages.append(Stage(name, began, self._clock.now_ms() - began))
 
-    def taken(self) -> tuple[Stage, ...]:
+    def ended(self) -> tuple[Stage, ...]:
         """The stages that have ended."""
         return tuple(self._stages)
 
@@ -69,13 +69,14 @@ class Stages:
 class PartContext:
     """One table's part of a batch, with what every step of its merge needs.
 
-    Each call of `merge_part` has one of its own, so tables are merged side by side in threads.
+    Each call of `merge_part` has one of its own, so tables are merged side by side in threads. `claimed` has the
+    part's objects.
     """
 
     spark: SparkSession
     services: MergeServices
     manifest: Manifest
-    part: TablePart
+    claimed: TablePart
     config: TableConfig
     hudi: HudiTable
     still_held: Callable[[], bool]
@@ -106,7 +107,7 @@ def part_context(
     before: Sequence[Stage] = (),
 ) -> PartContext:
     """The context of `table`'s part of the manifest."""
-    part = manifest.tables[table]
-    config = part.table_config
+    claimed = manifest.tables[table]
+    config = claimed.table_config
     hudi = HudiTable(spark, services.table_path(config.database, config.name), config)
-    return PartContext(spark, services, manifest, part, config, hudi, still_held, Stages(services.clock, before))
+    return PartContext(spark, services, manifest, claimed, config, hudi, still_held, Stages(services.clock, before))

@@ -117,10 +117,10 @@ def _read_and_decide(part: PartContext, prepared: Prepared, frames: ExitStack) -
     objects = prepared.objects
     judged: Watched | None = None
     while True:
-        with part.stages.stage("read"):
+        with part.stages.timed("read"):
             rows, seen = _decided_rows(part, prepared, objects, frames)
             if judged is None:  # once: without the objects that are left out the watch would lose what it saw of them
-                judged = watched(KafkaWatch.from_dict(part.part.watch), seen, part.config)
+                judged = watched(KafkaWatch.from_dict(part.claimed.watch), seen, part.config)
                 _leave_reasons(part, judged)
             left_out = {*judged.refused, *judged.parked}
             kept = tuple(item for item in objects if item.id.hash not in left_out)
@@ -198,11 +198,11 @@ def _report(
     watch: KafkaWatch | None = None,
 ) -> Outcome:
     """Log the part and its notes, and make its outcome."""
-    stages = part.stages.taken()
+    stages = part.stages.ended()
     part.event("merged", seconds={stage.name: stage.ms / 1000 for stage in stages}, **counts)
     for note in notes:
         part.event("noted", level="warning", note=note)
-    objects, errors = part.part.objects, set_aside.objects
+    objects, errors = part.claimed.objects, set_aside.objects
     nothing_left = committed is None and bool(errors) and len(errors) == len(objects)
     own_counts = {
         "objects": len(objects),

@@ -39,13 +39,13 @@ class Prepared:
 
 def prepare(part: PartContext) -> Prepared:
     """Look at the table, create it if there is none, and plan the read. Records schemas and refused objects in S3."""
-    with part.stages.stage("table"):
+    with part.stages.timed("table"):
         facts = part.services.known.take(part.config) or _facts_of_unknown(part)
-    with part.stages.stage("schemas"):
+    with part.stages.timed("schemas"):
         schemas = writer_schemas(
             part.services.objects,
             part.services.silver_bucket,
-            part.part.objects,
+            part.claimed.objects,
             scan=lambda objects: _scan(part, objects),
             stored=column_types(facts.schema),
         )
@@ -61,11 +61,11 @@ def prepare(part: PartContext) -> Prepared:
     )
     # Also here, and not only after a commit: a run may have died between its commit and this.
     remember_columns(part.services.history, part.config, facts.schema)
-    refused = (*schemas.errors, *_refused(planned, part.part.objects, schemas.of_object))
+    refused = (*schemas.errors, *_refused(planned, part.claimed.objects, schemas.of_object))
     for error in refused:
         leave_error(part.services.objects, part.services.silver_bucket, error=error, **part.place)
     named = {error.object for error in refused}
-    objects = tuple(item for item in part.part.objects if item.id.hash not in named)
+    objects = tuple(item for item in part.claimed.objects if item.id.hash not in named)
     return Prepared(facts, planned, objects, refused, _without_position(schemas.in_order))
 
 

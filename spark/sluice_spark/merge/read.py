@@ -123,11 +123,11 @@ def _leave_error(s3: Objects, silver_bucket: str, plan: ReaderPlan, item: Manife
         silver_bucket,
         batch=plan.batch,
         table=plan.table,
-        error=ObjectError(item.id.hash, error.code, describe(error)),
+        error=ObjectError(item.id.hash, error.code, error_with_facts(error)),
     )
 
 
-def describe(error: SluiceError) -> str:
+def error_with_facts(error: SluiceError) -> str:
     """An error and its facts in one line of at most LONGEST_REASON characters."""
     return "; ".join([str(error)] + [f"{name}: {value}" for name, value in sorted(error.facts.items())])[
         :LONGEST_REASON

@@ -35,7 +35,7 @@ from sluice_formats.decode import read_or_refused
 from sluice_formats.json_records import json_schemas
 from sluice_formats.json_schema import agreed
 from sluice_spark.merge.plan import column_types
-from sluice_spark.merge.read import balanced, bodies, describe, task_count
+from sluice_spark.merge.read import balanced, bodies, error_with_facts, task_count
 
 _FIELDS = "object string, fingerprint string, schema string, inferred boolean, code string, reason string"
 _ARROW = pa.schema(
@@ -113,7 +113,7 @@ def _scan(
     except SluiceError as error:
         if error.retriable:
             raise
-        yield {"object": item.id.hash, "inferred": False, "code": error.code, "reason": describe(error)}
+        yield {"object": item.id.hash, "inferred": False, "code": error.code, "reason": error_with_facts(error)}
         return
     for schema in schemas:
         mark = fingerprint(schema)
